@@ -1,0 +1,212 @@
+//! Buffer slots: one contiguous, aligned region, cut into a slot for each request in flight.
+//!
+//! The region is one mapping so that it can be registered with the kernel as a single buffer,
+//! and it asks for huge pages before its first touch: a device takes a limited number of memory
+//! segments in one request and charges for each, so 4 KiB pages cut large requests to pieces.
+//! A slot that is lent to the kernel cannot be reached from safe code until it comes back.
+
+use std::io;
+
+use crate::error::{Error, ErrorKind};
+use crate::request::Request;
+use crate::sys::Mapping;
+
+/// Which memory pages lie behind the buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum BufferPages {
+    /// Huge pages where the kernel gives them, else ordinary ones.
+    #[default]
+    Huge,
+    /// Ordinary 4 KiB pages only.
+    Small,
+}
+
+/// Slots start at multiples of this [bytes]; no device asks for more.
+pub const SLOT_ALIGNMENT: usize = 4096;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// The slots of one engine.
+#[derive(Debug)]
+pub struct SlotBuffers {
+    mapping: Mapping,
+    base: *mut u8,
+    stride: usize,
+    slot_bytes: usize,
+    lent: Vec<bool>,
+    in_flight: u32,
+}
+
+// SAFETY: `base` points into `mapping`, which this value owns; see Mapping.
+unsafe impl Send for SlotBuffers {}
+
+impl SlotBuffers {
+    /// Maps and touches `slots` slots of `slot_bytes` each, so that no page fault falls into a
+    /// measurement.
+    pub fn new(slots: u32, slot_bytes: usize, pages: BufferPages) -> Result<Self, Error> {
+        let stride = slot_bytes.next_multiple_of(SLOT_ALIGNMENT).max(SLOT_ALIGNMENT);
+        let total = stride * slots as usize;
+        let huge = pages == BufferPages::Huge;
+        let granule = if huge { HUGE_PAGE_BYTES } else { SLOT_ALIGNMENT };
+        let length = total.next_multiple_of(granule) + if huge { HUGE_PAGE_BYTES } else { 0 };
+        let mapping = Mapping::new(length, huge).map_err(|e| too_large(e, total))?;
+        let skip = mapping.base().align_offset(granule);
+        // SAFETY: the mapping is a granule longer than `total` when huge, and `skip` is less
+        // than a granule; without huge pages a mapping is page-aligned and `skip` is 0.
+        let base = unsafe { mapping.base().add(skip) };
+        let lent = vec![false; slots as usize];
+        let mut buffers = SlotBuffers { mapping, base, stride, slot_bytes, lent, in_flight: 0 };
+        buffers.touch(total);
+        Ok(buffers)
+    }
+
+    /// Writes one byte in each page.
+    fn touch(&mut self, total: usize) {
+        for at in (0..total).step_by(SLOT_ALIGNMENT) {
+            // SAFETY: `at` is inside the region; volatile so that the touch is not optimised.
+            unsafe { self.base.add(at).write_volatile(0) };
+        }
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> u32 {
+        self.lent.len() as u32
+    }
+
+    /// How many slots are lent to the kernel.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// The memory of a slot that is not in flight.
+    ///
+    /// # Panics
+    /// If the slot is in flight: its memory is the kernel's.
+    pub fn slot_mut(&mut self, slot: u32) -> &mut [u8] {
+        assert!(!self.lent[slot as usize], "slot {slot} is in flight");
+        // SAFETY: the slot lies inside the region, is not lent, and `self` is borrowed mutably.
+        unsafe {
+            let base = self.base.add(self.stride * slot as usize);
+            std::slice::from_raw_parts_mut(base, self.slot_bytes)
+        }
+    }
+
+    /// The whole region, for registering it with the kernel.
+    pub fn region(&self) -> (*mut u8, usize) {
+        (self.base, self.stride * self.lent.len())
+    }
+
+    /// Lends a slot to the kernel and gives its address for this request.
+    ///
+    /// # Panics
+    /// If the slot is already in flight or the request does not fit into it.
+    #[inline]
+    pub(crate) fn lend(&mut self, request: &Request) -> *mut u8 {
+        let end = request.within as usize + request.length as usize;
+        assert!(end <= self.slot_bytes, "the request does not fit its slot");
+        let lent = &mut self.lent[request.slot as usize];
+        assert!(!*lent, "the slot is already in flight");
+        *lent = true;
+        self.in_flight += 1;
+        // SAFETY: slot < slots (indexed above) and within + length <= slot_bytes.
+        unsafe { self.base.add(self.stride * request.slot as usize + request.within as usize) }
+    }
+
+    /// Takes a slot back from the kernel.
+    #[inline]
+    pub(crate) fn take_back(&mut self, slot: u32) {
+        let lent = &mut self.lent[slot as usize];
+        debug_assert!(*lent, "a slot came back twice");
+        self.in_flight -= u32::from(*lent);
+        *lent = false;
+    }
+
+    /// Gives up the memory without unmapping it: for an engine that could not be drained, whose
+    /// pages the kernel may still write to.
+    pub(crate) fn leak(self) {
+        std::mem::forget(self.mapping);
+    }
+
+    /// Bytes of the region that really lie on huge pages, as /proc/self/smaps tells.
+    pub fn huge_bytes(&self) -> io::Result<u64> {
+        let maps = std::fs::read_to_string("/proc/self/smaps")?;
+        Ok(huge_bytes_at(&maps, self.base as u64))
+    }
+}
+
+/// `AnonHugePages` of the mapping that holds `address` [bytes].
+fn huge_bytes_at(smaps: &str, address: u64) -> u64 {
+    let mut inside = false;
+    for line in smaps.lines() {
+        let first = line.split_whitespace().next().unwrap_or("");
+        if let Some((low, high)) = first.split_once('-') {
+            let bound = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+            inside = (bound(low)..bound(high)).contains(&address);
+        } else if inside && first == "AnonHugePages:" {
+            let kib = line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+            return kib.unwrap_or(0) * 1024;
+        }
+    }
+    0
+}
+
+fn too_large(source: io::Error, total: usize) -> Error {
+    Error::io(format!("mapping {total} bytes of buffers"), source)
+        .of_kind(ErrorKind::Usage)
+        .with_remedy("use a smaller request size, depth or number of threads")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Op;
+
+    fn request(slot: u32, within: u32, length: u32) -> Request {
+        Request { offset: 0, length, within, slot, op: Op::Read }
+    }
+
+    #[test]
+    fn slots_are_aligned_and_apart() {
+        let mut buffers = SlotBuffers::new(3, 5000, BufferPages::Small).unwrap();
+        for slot in 0..3 {
+            let memory = buffers.slot_mut(slot);
+            assert_eq!(memory.len(), 5000);
+            assert_eq!(memory.as_ptr() as usize % SLOT_ALIGNMENT, 0);
+            memory.fill(slot as u8);
+        }
+        assert!(buffers.slot_mut(1).iter().all(|byte| *byte == 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "in flight")]
+    fn a_lent_slot_cannot_be_reached() {
+        let mut buffers = SlotBuffers::new(1, 4096, BufferPages::Small).unwrap();
+        buffers.lend(&request(0, 0, 4096));
+        buffers.slot_mut(0);
+    }
+
+    #[test]
+    #[should_panic(expected = "does not fit")]
+    fn a_request_past_its_slot_is_refused() {
+        let mut buffers = SlotBuffers::new(1, 4096, BufferPages::Small).unwrap();
+        buffers.lend(&request(0, 512, 4096));
+    }
+
+    #[test]
+    fn a_slot_comes_back() {
+        let mut buffers = SlotBuffers::new(2, 4096, BufferPages::Small).unwrap();
+        buffers.lend(&request(1, 0, 512));
+        assert_eq!(buffers.in_flight(), 1);
+        buffers.take_back(1);
+        assert_eq!(buffers.in_flight(), 0);
+        buffers.slot_mut(1)[0] = 1;
+    }
+
+    #[test]
+    fn huge_pages_are_read_from_the_right_mapping() {
+        let smaps = "1000-2000 rw-p 0 00:00 0\nAnonHugePages:   0 kB\n\
+                     200000-600000 rw-p 0 00:00 0\nRss: 4096 kB\nAnonHugePages:  4096 kB\n";
+        assert_eq!(huge_bytes_at(smaps, 0x20_0000), 4096 * 1024);
+        assert_eq!(huge_bytes_at(smaps, 0x1000), 0);
+    }
+}

@@ -1,0 +1,346 @@
+//! The tests that every personality must pass, a simulator's engine among them.
+//!
+//! Each function makes engines through the closure given, on a file whose every 512-byte sector
+//! begins with its own position, and panics with a sentence where the engine breaks the contract
+//! of [`Engine::submit_and_wait`]. Compiled for tests, and with the feature `conformance` for
+//! engines of other crates.
+
+use std::fs::File;
+use std::io::Write;
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::request::{Completion, Op, Request};
+
+/// Bytes that each sector of the test file says its position for.
+const SECTOR: usize = 512;
+
+/// Writes a file of so many bytes whose every sector begins with its position.
+pub fn write_positions(file: &mut File, bytes: u64) {
+    let mut sector = [0_u8; SECTOR];
+    let mut content = Vec::with_capacity(bytes as usize);
+    for position in (0..bytes).step_by(SECTOR) {
+        sector[..8].copy_from_slice(&position.to_le_bytes());
+        content.extend_from_slice(&sector);
+    }
+    file.write_all(&content).expect("the test file can be written");
+    file.sync_all().expect("the test file can be flushed");
+}
+
+/// Makes an engine with so many slots of so many bytes.
+pub type Make<'a, E> = &'a dyn Fn(u32, u32) -> Result<E, Error>;
+
+fn read(slot: u32, offset: u64, length: u32) -> Request {
+    Request { offset, length, within: 0, slot, op: Op::Read }
+}
+
+/// Runs requests to their end and returns the completions in the order in which they came.
+fn run<E: Engine>(engine: &mut E, batch: &[Request]) -> Vec<Completion> {
+    let mut done = Vec::new();
+    engine.submit_and_wait(batch, batch.len() as u32, None, &mut done).expect("the engine goes on");
+    assert_eq!(done.len(), batch.len(), "waiting for all brings all");
+    assert_eq!(engine.in_flight(), 0, "nothing is left in flight");
+    done
+}
+
+fn position_in<E: Engine>(engine: &mut E, slot: u32, at: usize) -> u64 {
+    let bytes = engine.buffer(slot)[at..at + 8].try_into().expect("eight bytes");
+    u64::from_le_bytes(bytes)
+}
+
+/// Each slot holds the bytes of its own request, whatever order completions come in.
+pub fn reads_bring_the_bytes_of_their_offset<E: Engine>(make: Make<E>, file_bytes: u64) {
+    let depth = 16_u32;
+    let mut engine = make(depth, 8192).expect("the engine can be made");
+    let mut seed = 1_u64;
+    for _ in 0..50 {
+        let mut batch = Vec::new();
+        for slot in 0..engine.slots() {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let length = if slot % 3 == 0 { 8192 } else { 4096 };
+            let offset = (seed >> 33) % ((file_bytes - 8192) / 4096) * 4096;
+            batch.push(read(slot, offset, length));
+        }
+        let done = run(&mut engine, &batch);
+        for Completion { slot, result } in done {
+            let request = batch[slot as usize];
+            assert_eq!(result, request.length as i32, "a whole transfer");
+            assert_eq!(position_in(&mut engine, slot, 0), request.offset, "the right bytes");
+            let last = request.length as usize - SECTOR;
+            assert_eq!(position_in(&mut engine, slot, last), request.offset + last as u64);
+        }
+    }
+}
+
+/// A read across the end is short, and one past it brings nothing.
+pub fn a_read_at_the_end_is_short_and_past_it_empty<E: Engine>(make: Make<E>, file_bytes: u64) {
+    let mut engine = make(1, 8192).expect("the engine can be made");
+    let across = run(&mut engine, &[read(0, file_bytes - 4096, 8192)]);
+    assert_eq!(across[0].result, 4096, "only what is there");
+    let past = run(&mut engine, &[read(0, file_bytes, 4096)]);
+    assert_eq!(past[0].result, 0, "nothing past the end");
+}
+
+/// The rest of a short transfer goes into the same slot, behind what is there.
+pub fn the_rest_of_a_request_lands_behind_the_first_part<E: Engine>(make: Make<E>) {
+    let mut engine = make(1, 8192).expect("the engine can be made");
+    run(&mut engine, &[read(0, 0, 4096)]);
+    let rest = Request { within: 4096, ..read(0, 65536, 4096) };
+    run(&mut engine, &[rest]);
+    assert_eq!(position_in(&mut engine, 0, 0), 0);
+    assert_eq!(position_in(&mut engine, 0, 4096), 65536);
+}
+
+/// Of a batch on a file opened for reading only, exactly the writes fail.
+pub fn errors_reach_the_right_request<E: Engine>(make: Make<E>) {
+    let mut engine = make(8, 4096).expect("the engine can be made");
+    let op = |slot| if slot % 2 == 1 { Op::Write } else { Op::Read };
+    let slots = engine.slots();
+    let batch: Vec<Request> = (0..slots)
+        .map(|slot| Request { op: op(slot), ..read(slot, u64::from(slot) * 4096, 4096) })
+        .collect();
+    for completion in run(&mut engine, &batch) {
+        match op(completion.slot) {
+            Op::Write => assert_eq!(completion.result, -libc::EBADF, "the write is refused"),
+            Op::Read => assert_eq!(completion.result, 4096, "the read beside it is not"),
+        }
+    }
+}
+
+/// A deadline that has passed returns at once, and nothing is lost or doubled by it.
+pub fn a_deadline_returns_and_loses_nothing<E: Engine>(make: Make<E>) {
+    let mut engine = make(16, 4096).expect("the engine can be made");
+    let slots = engine.slots();
+    for _ in 0..100 {
+        let batch: Vec<Request> =
+            (0..slots).map(|slot| read(slot, u64::from(slot) * 4096, 4096)).collect();
+        let mut done = Vec::new();
+        engine.submit_and_wait(&batch, slots, Some(0), &mut done).expect("the engine goes on");
+        while engine.in_flight() > 0 {
+            engine.submit_and_wait(&[], 1, None, &mut done).expect("the engine goes on");
+        }
+        let mut seen: Vec<u32> = done.iter().map(|completion| completion.slot).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..slots).collect::<Vec<_>>(), "each request completes once");
+    }
+}
+
+/// With `at_least` 0 the call only polls; what it leaves comes later.
+pub fn polling_does_not_wait<E: Engine>(make: Make<E>) {
+    let mut engine = make(4, 4096).expect("the engine can be made");
+    let mut done = Vec::new();
+    engine.submit_and_wait(&[], 1, None, &mut done).expect("nothing in flight: no wait");
+    assert!(done.is_empty(), "nothing was asked for");
+    engine.submit_and_wait(&[read(0, 0, 4096)], 0, None, &mut done).expect("the engine goes on");
+    while done.is_empty() {
+        engine.submit_and_wait(&[], 0, None, &mut done).expect("the engine goes on");
+    }
+    assert_eq!(done, [Completion { slot: 0, result: 4096 }]);
+}
+
+/// Dropping an engine in mid-flight writes nothing into memory that is used again.
+pub fn a_dropped_engine_leaves_memory_alone<E: Engine>(make: Make<E>) {
+    for _ in 0..20 {
+        let mut engine = make(16, 65536).expect("the engine can be made");
+        let batch: Vec<Request> =
+            (0..engine.slots()).map(|slot| read(slot, u64::from(slot) * 65536, 65536)).collect();
+        engine.submit_and_wait(&batch, 0, None, &mut Vec::new()).expect("the engine goes on");
+        let bytes = 65536 * batch.len();
+        drop(engine);
+        let canary = vec![0x5C_u8; bytes + (4 << 20)];
+        for _ in 0..3 {
+            std::thread::yield_now();
+            assert!(canary.iter().all(|byte| *byte == 0x5C), "freed memory was written to");
+        }
+    }
+}
+
+/// Written bytes are where they should be, read back by the same engine.
+pub fn writes_land_where_they_say<E: Engine>(make: Make<E>) {
+    let mut engine = make(8, 4096).expect("the engine can be made");
+    let slots = engine.slots();
+    let place = |slot: u32| u64::from(slots - 1 - slot) * 4096;
+    let write: Vec<Request> =
+        (0..slots).map(|slot| Request { op: Op::Write, ..read(slot, place(slot), 4096) }).collect();
+    for slot in 0..slots {
+        engine.buffer(slot).fill(slot as u8 + 1);
+    }
+    assert!(run(&mut engine, &write).iter().all(|completion| completion.result == 4096));
+    let back: Vec<Request> = (0..slots).map(|slot| read(slot, place(slot), 4096)).collect();
+    for slot in 0..slots {
+        engine.buffer(slot).fill(0);
+    }
+    run(&mut engine, &back);
+    for slot in 0..slots {
+        assert!(engine.buffer(slot).iter().all(|byte| *byte == slot as u8 + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::buffer::BufferPages;
+    use crate::engine::{EngineSpec, Fault, Faulty, HostEngine, Personality};
+    use crate::host::{HostTarget, offers_direct};
+    use crate::target::{Caching, Target};
+
+    const FILE_BYTES: u64 = 2 << 20;
+
+    /// Every personality that does I/O and is offered here, in every caching mode offered here.
+    fn each_personality(check: impl Fn(Make<HostEngine>)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("positions");
+        write_positions(&mut File::create(&path).unwrap(), FILE_BYTES);
+        for personality in Personality::ALL.into_iter().filter(|p| *p != Personality::Null) {
+            if !personality.availability().available {
+                eprintln!("skipped: conformance of {personality}: not offered by this kernel");
+                continue;
+            }
+            for caching in [Caching::Buffered, Caching::Direct] {
+                if caching.is_direct() && !offers_direct(&path) {
+                    eprintln!("skipped: conformance of {personality} direct: no direct I/O here");
+                    continue;
+                }
+                check(&|depth, slot_bytes| {
+                    engine_on(&path, false, personality, caching, depth, slot_bytes)
+                });
+            }
+        }
+    }
+
+    fn engine_on(
+        path: &Path,
+        writable: bool,
+        personality: Personality,
+        caching: Caching,
+        depth: u32,
+        slot_bytes: u32,
+    ) -> Result<HostEngine, Error> {
+        let target = HostTarget::open(path, writable, caching)?;
+        // Depth that a personality cannot keep is refused, so ask for what it can.
+        let allowed = personality.check_depth(depth, caching.is_direct());
+        let depth = if allowed.is_ok() { depth } else { 1 };
+        target.engine(&EngineSpec { personality, depth, slot_bytes, pages: BufferPages::Huge })
+    }
+
+    #[test]
+    fn every_personality_reads_the_right_bytes() {
+        each_personality(|make| reads_bring_the_bytes_of_their_offset(make, FILE_BYTES));
+    }
+
+    #[test]
+    fn every_personality_tells_the_end_of_the_file() {
+        each_personality(|make| a_read_at_the_end_is_short_and_past_it_empty(make, FILE_BYTES));
+    }
+
+    #[test]
+    fn every_personality_continues_a_short_transfer() {
+        each_personality(|make| the_rest_of_a_request_lands_behind_the_first_part(make));
+    }
+
+    #[test]
+    fn every_personality_delivers_errors_to_the_right_request() {
+        each_personality(|make| errors_reach_the_right_request(make));
+    }
+
+    #[test]
+    fn every_personality_keeps_deadlines() {
+        each_personality(|make| a_deadline_returns_and_loses_nothing(make));
+    }
+
+    #[test]
+    fn every_personality_polls() {
+        each_personality(|make| polling_does_not_wait(make));
+    }
+
+    #[test]
+    fn every_personality_drains_when_dropped() {
+        each_personality(|make| a_dropped_engine_leaves_memory_alone(make));
+    }
+
+    #[test]
+    fn every_personality_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("written");
+        File::create(&path).unwrap().set_len(1 << 20).unwrap();
+        for personality in Personality::ALL.into_iter().filter(|p| *p != Personality::Null) {
+            if personality.availability().available {
+                let caching = Caching::of(offers_direct(&path), false);
+                writes_land_where_they_say(&|depth, bytes| {
+                    engine_on(&path, true, personality, caching, depth, bytes)
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn every_personality_survives_signals_while_waiting() {
+        extern "C" fn ignore(_: libc::c_int) {}
+        // SAFETY: the handler does nothing; without SA_RESTART waits return EINTR.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = ignore as *const () as usize;
+            libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut());
+        }
+        let over = AtomicBool::new(false);
+        // SAFETY: asks for the calling thread's own id.
+        let victim = unsafe { libc::pthread_self() };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    // SAFETY: the thread that made `victim` outlives this scope.
+                    unsafe { libc::pthread_kill(victim, libc::SIGUSR2) };
+                    crate::clock::Monotonic::new().sleep(Duration::from_micros(50));
+                }
+            });
+            each_personality(|make| reads_bring_the_bytes_of_their_offset(make, FILE_BYTES));
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn injected_errors_short_transfers_and_late_completions_reach_their_request() {
+        each_personality(|make| {
+            let engine = make(4, 4096).unwrap();
+            let slots = engine.slots();
+            let mut faulty = Faulty::new(engine, |number, _| match number {
+                0 => Fault::Errno(libc::EAGAIN),
+                1 => Fault::Short(512),
+                2 => Fault::Late(2),
+                _ => Fault::None,
+            });
+            for round in 0..4 {
+                let batch: Vec<Request> =
+                    (0..slots).map(|slot| read(slot, u64::from(slot) * 4096, 4096)).collect();
+                let mut done = Vec::new();
+                while done.len() < batch.len() {
+                    let batch = if done.is_empty() { &batch[..] } else { &[] };
+                    faulty.submit_and_wait(batch, 1, None, &mut done).unwrap();
+                }
+                let first = done.iter().find(|completion| completion.slot == 0).unwrap();
+                if round == 0 {
+                    assert_eq!(first.result, -libc::EAGAIN);
+                } else if slots > 1 {
+                    assert_eq!(first.result, 4096);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn an_engine_asked_for_too_much_depth_is_not_made() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
+        let spec = EngineSpec {
+            personality: Personality::Sync,
+            depth: 8,
+            slot_bytes: 4096,
+            pages: BufferPages::Small,
+        };
+        assert!(target.engine(&spec).unwrap_err().to_string().contains("--iodepth 8"));
+    }
+}

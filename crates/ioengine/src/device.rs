@@ -1,0 +1,274 @@
+//! Block devices as sysfs describes them (Documentation/ABI/stable/sysfs-block).
+//!
+//! Read-only: identity, queue limits, counters, and the link rates that the system can tell.
+//! Everything is optional, because virtual devices leave most of it out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What sysfs tells about a block device. Absent facts are None.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceInfo {
+    /// Kernel name of the whole disk ("nvme0n1", "vda").
+    pub name: String,
+    /// Kernel name of the partition, when the target lies on one.
+    pub partition: Option<String>,
+    /// Model as the device says it.
+    pub model: Option<String>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// Firmware revision.
+    pub firmware: Option<String>,
+    /// Whether the kernel believes that it rotates.
+    pub rotational: Option<bool>,
+    /// The I/O scheduler in use.
+    pub scheduler: Option<String>,
+    /// What the kernel believes of the device's write cache ("write back", "write through").
+    pub write_cache: Option<String>,
+    /// Capacity [bytes].
+    pub size_bytes: Option<u64>,
+    /// Smallest addressable unit [bytes].
+    pub logical_block_bytes: Option<u64>,
+    /// Unit written without read-modify-write [bytes].
+    pub physical_block_bytes: Option<u64>,
+    /// Largest request that the kernel sends to the device [bytes].
+    pub max_request_bytes: Option<u64>,
+    /// Most memory segments in one request.
+    pub max_segments: Option<u64>,
+    /// Requests that the queue holds.
+    pub queue_requests: Option<u64>,
+    /// Read-ahead window [bytes].
+    pub read_ahead_bytes: Option<u64>,
+}
+
+/// Counters of a block device since boot (Documentation/block/stat.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Requests completed.
+    pub reads: u64,
+    /// Requests merged into others before they were sent.
+    pub read_merges: u64,
+    /// Sectors of 512 bytes.
+    pub read_sectors: u64,
+    /// Requests completed.
+    pub writes: u64,
+    /// Requests merged into others before they were sent.
+    pub write_merges: u64,
+    /// Sectors of 512 bytes.
+    pub write_sectors: u64,
+}
+
+impl DeviceCounters {
+    /// What was counted since an earlier reading.
+    #[must_use]
+    pub fn since(&self, earlier: &DeviceCounters) -> DeviceCounters {
+        DeviceCounters {
+            reads: self.reads.saturating_sub(earlier.reads),
+            read_merges: self.read_merges.saturating_sub(earlier.read_merges),
+            read_sectors: self.read_sectors.saturating_sub(earlier.read_sectors),
+            writes: self.writes.saturating_sub(earlier.writes),
+            write_merges: self.write_merges.saturating_sub(earlier.write_merges),
+            write_sectors: self.write_sectors.saturating_sub(earlier.write_sectors),
+        }
+    }
+}
+
+/// A link on the way to the device and what it promises.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdvertisedRate {
+    /// What promises it ("PCIe link 16.0 GT/s x4").
+    pub component: String,
+    /// Payload rate after line coding, before protocol [bytes per second].
+    pub bytes_per_s: f64,
+    /// The file that says so.
+    pub source: String,
+}
+
+/// A block device found in sysfs.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Folder of the disk or partition itself.
+    folder: PathBuf,
+    /// Folder of the whole disk.
+    disk: PathBuf,
+}
+
+impl Device {
+    /// The device of a device number, where sysfs knows one.
+    pub fn of((major, minor): (u32, u32)) -> Option<Device> {
+        let link = format!("/sys/dev/block/{major}:{minor}");
+        Device::at(fs::canonicalize(link).ok()?)
+    }
+
+    fn at(folder: PathBuf) -> Option<Device> {
+        let partition = folder.join("partition").exists();
+        let disk = if partition { folder.parent()?.to_path_buf() } else { folder.clone() };
+        Some(Device { folder, disk })
+    }
+
+    /// All that sysfs tells about it.
+    pub fn info(&self) -> DeviceInfo {
+        let text = |path: &str| read(&self.disk.join(path));
+        let number = |path: &str| text(path).and_then(|t| t.parse::<u64>().ok());
+        let partition = (self.folder != self.disk).then(|| file_name(&self.folder));
+        let size = read(&self.folder.join("size")).and_then(|t| t.parse::<u64>().ok());
+        let first = |paths: &[&str]| paths.iter().find_map(|path| text(path));
+        DeviceInfo {
+            name: file_name(&self.disk),
+            partition,
+            model: first(&["device/model", "device/name", "loop/backing_file"]),
+            serial: first(&["device/serial", "serial"]),
+            firmware: first(&["device/firmware_rev", "device/rev"]),
+            rotational: number("queue/rotational").map(|n| n == 1),
+            scheduler: text("queue/scheduler").map(|list| in_brackets(&list)),
+            write_cache: text("queue/write_cache"),
+            size_bytes: size.map(|sectors| sectors * 512),
+            logical_block_bytes: number("queue/logical_block_size"),
+            physical_block_bytes: number("queue/physical_block_size"),
+            max_request_bytes: number("queue/max_sectors_kb").map(|kib| kib * 1024),
+            max_segments: number("queue/max_segments"),
+            queue_requests: number("queue/nr_requests"),
+            read_ahead_bytes: number("queue/read_ahead_kb").map(|kib| kib * 1024),
+        }
+    }
+
+    /// Its counters now.
+    pub fn counters(&self) -> Option<DeviceCounters> {
+        parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
+    }
+
+    /// The links on the way to it whose rate the system tells, nearest first.
+    pub fn advertised(&self) -> Vec<AdvertisedRate> {
+        self.disk.ancestors().filter_map(link_rate).collect()
+    }
+}
+
+fn read(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?.trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// The chosen one of a list such as "none [mq-deadline] kyber".
+fn in_brackets(list: &str) -> String {
+    let chosen = list.split(['[', ']']).nth(1);
+    chosen.unwrap_or(list).to_owned()
+}
+
+fn parse_counters(stat: &str) -> Option<DeviceCounters> {
+    let numbers: Vec<u64> =
+        stat.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [reads, read_merges, read_sectors, _, writes, write_merges, write_sectors, ..] =
+        numbers[..]
+    else {
+        return None;
+    };
+    Some(DeviceCounters { reads, read_merges, read_sectors, writes, write_merges, write_sectors })
+}
+
+/// The rate that a folder of the device path promises, if it is a link that tells.
+fn link_rate(folder: &Path) -> Option<AdvertisedRate> {
+    pcie_rate(folder).or_else(|| sata_rate(folder)).or_else(|| usb_rate(folder))
+}
+
+fn pcie_rate(folder: &Path) -> Option<AdvertisedRate> {
+    let speed_file = folder.join("current_link_speed");
+    let speed = read(&speed_file)?;
+    let width: f64 = read(&folder.join("current_link_width"))?.parse().ok()?;
+    let gt_per_s: f64 = speed.split_whitespace().next()?.parse().ok()?;
+    // 8b/10b below 8 GT/s, 128b/130b from there on (PCI Express Base Specification).
+    let coding = if gt_per_s < 8.0 { 0.8 } else { 128.0 / 130.0 };
+    (width > 0.0).then(|| AdvertisedRate {
+        component: format!("PCIe link {gt_per_s} GT/s x{width}"),
+        bytes_per_s: gt_per_s * 1e9 * coding * width / 8.0,
+        source: speed_file.display().to_string(),
+    })
+}
+
+fn sata_rate(folder: &Path) -> Option<AdvertisedRate> {
+    if !file_name(folder).starts_with("ata") {
+        return None;
+    }
+    let links = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let link = links.filter(|path| file_name(path).starts_with("link")).find_map(|path| {
+        let inner = path.join("ata_link").join(file_name(&path)).join("sata_spd");
+        read(&inner).map(|speed| (inner, speed))
+    });
+    let (file, speed) = link?;
+    let gbit_per_s: f64 = speed.split_whitespace().next()?.parse().ok()?;
+    Some(AdvertisedRate {
+        component: format!("SATA link {speed}"),
+        bytes_per_s: gbit_per_s * 1e9 * 0.8 / 8.0,
+        source: file.display().to_string(),
+    })
+}
+
+fn usb_rate(folder: &Path) -> Option<AdvertisedRate> {
+    let file = folder.join("speed");
+    read(&folder.join("bNumConfigurations"))?;
+    let mbit_per_s: f64 = read(&file)?.parse().ok()?;
+    Some(AdvertisedRate {
+        component: format!("USB link {mbit_per_s} Mbit/s"),
+        bytes_per_s: mbit_per_s * 1e6 * if mbit_per_s >= 5000.0 { 0.8 } else { 1.0 } / 8.0,
+        source: file.display().to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder_with(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn counters_come_in_the_order_of_the_kernel_document() {
+        let counters = parse_counters("1 2 3 4 5 6 7 8 9 10 11\n").unwrap();
+        assert_eq!((counters.reads, counters.writes), (1, 5));
+        assert_eq!((counters.read_sectors, counters.write_sectors), (3, 7));
+        assert_eq!(parse_counters("1 2 x"), None);
+        assert_eq!(parse_counters("1 2 3"), None);
+    }
+
+    #[test]
+    fn a_pcie_link_promises_its_lanes_after_line_coding() {
+        let folder = folder_with(&[
+            ("current_link_speed", "16.0 GT/s PCIe\n"),
+            ("current_link_width", "4\n"),
+        ]);
+        let rate = link_rate(folder.path()).unwrap();
+        assert!((rate.bytes_per_s - 7.877e9).abs() < 1e7, "{rate:?}");
+    }
+
+    #[test]
+    fn a_disk_without_a_telling_link_promises_nothing() {
+        let folder = folder_with(&[("size", "2048\n")]);
+        assert_eq!(link_rate(folder.path()), None);
+    }
+
+    #[test]
+    fn the_facts_of_a_disk_are_read_and_missing_ones_stay_none() {
+        let folder = folder_with(&[
+            ("size", "2048\n"),
+            ("queue/scheduler", "none [mq-deadline] kyber\n"),
+            ("queue/max_sectors_kb", "1280\n"),
+            ("queue/rotational", "0\n"),
+        ]);
+        let info = Device::at(folder.path().to_path_buf()).unwrap().info();
+        assert_eq!(info.size_bytes, Some(1 << 20));
+        assert_eq!(info.scheduler.as_deref(), Some("mq-deadline"));
+        assert_eq!(info.max_request_bytes, Some(1280 * 1024));
+        assert_eq!(info.rotational, Some(false));
+        assert_eq!(info.model, None);
+    }
+}

@@ -1,0 +1,298 @@
+//! Personalities: the ways in which a request can be issued, behind one trait.
+//!
+//! [`Engine::submit_and_wait`] is the whole interface of the measured loop: hand over a batch,
+//! wait for at least so many completions or a deadline. A personality is one file in `engine/`;
+//! [`Personality`] lists them with what each needs, and [`HostEngine`] is the closed set of them,
+//! so that a worker that is generic over [`Engine`] pays one predictable branch for each call.
+
+mod faulty;
+mod libaio;
+mod null;
+mod sync;
+mod threads;
+mod uring;
+
+use std::fmt;
+use std::fs::File;
+use std::str::FromStr;
+use std::sync::Arc;
+
+pub use faulty::{Fault, Faulty};
+pub use libaio::Libaio;
+pub use null::Null;
+pub use sync::Sync;
+pub use threads::Threads;
+pub use uring::{Uring, UringFeatures};
+
+use crate::buffer::BufferPages;
+use crate::error::{Error, ErrorKind};
+use crate::request::{Completion, Request};
+
+/// Issues requests and reaps completions. Not shared between threads: each worker makes its own.
+pub trait Engine {
+    /// Number of slots, and so the most requests that can be in flight.
+    fn slots(&self) -> u32;
+
+    /// The memory of a slot that is not in flight.
+    ///
+    /// # Panics
+    /// If the slot is in flight.
+    fn buffer(&mut self, slot: u32) -> &mut [u8];
+
+    /// How many requests have been taken and not yet reaped.
+    fn in_flight(&self) -> u32;
+
+    /// Hands over `batch` whole, then waits until at least `at_least` completions (capped at what
+    /// is in flight; 0 only polls) or the clock reaches `until_ns`, and appends every completion
+    /// that is ready to `done`, in the order in which they came.
+    ///
+    /// Interrupted waits are resumed. A failed request is a completion, not an error: an error
+    /// here means that the personality itself cannot go on.
+    fn submit_and_wait(
+        &mut self,
+        batch: &[Request],
+        at_least: u32,
+        until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error>;
+}
+
+/// What an engine is to provide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineSpec {
+    /// How requests are issued.
+    pub personality: Personality,
+    /// Requests outstanding at the most.
+    pub depth: u32,
+    /// Bytes of each slot: the largest request.
+    pub slot_bytes: u32,
+    /// Pages behind the slots.
+    pub pages: BufferPages,
+}
+
+/// A way of issuing requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Personality {
+    /// No I/O at all: every request completes at once. The instrument's own floor.
+    Null,
+    /// One blocking pread or pwrite at a time.
+    Sync,
+    /// A pool of threads that keeps `depth` blocking requests in flight.
+    Threads,
+    /// The kernel's aio (io_submit, io_getevents).
+    Libaio,
+    /// io_uring with registered ring, file and buffers where the kernel gives them.
+    IoUring,
+}
+
+/// What a personality is and offers here.
+#[derive(Clone, Debug)]
+pub struct Availability {
+    /// Which one.
+    pub personality: Personality,
+    /// Whether it can be used on this host.
+    pub available: bool,
+    /// What it uses here, or why it is missing and what would help.
+    pub detail: String,
+}
+
+impl Personality {
+    /// All of them, simplest first.
+    pub const ALL: [Personality; 5] = [
+        Personality::Null,
+        Personality::Sync,
+        Personality::Threads,
+        Personality::Libaio,
+        Personality::IoUring,
+    ];
+
+    /// The name in flags and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Personality::Null => "null",
+            Personality::Sync => "sync",
+            Personality::Threads => "threads",
+            Personality::Libaio => "libaio",
+            Personality::IoUring => "io_uring",
+        }
+    }
+
+    /// What it does, in one line.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Personality::Null => "no I/O: the instrument's own cost",
+            Personality::Sync => "one blocking pread or pwrite at a time (depth 1)",
+            Personality::Threads => "a thread for each outstanding request, each blocking",
+            Personality::Libaio => "the kernel's aio; asynchronous on direct files only",
+            Personality::IoUring => "io_uring: batched, with registered ring, file and buffers",
+        }
+    }
+
+    /// Whether this host offers it, and how or why not.
+    pub fn availability(self) -> Availability {
+        let found = match self {
+            Personality::Null | Personality::Sync | Personality::Threads => Ok(String::new()),
+            Personality::Libaio => libaio::probe(),
+            Personality::IoUring => uring::probe(),
+        };
+        let available = found.is_ok();
+        let detail = found.unwrap_or_else(|error| error.to_string());
+        Availability { personality: self, available, detail }
+    }
+
+    /// The best asynchronous personality of this host: io_uring, else libaio where the file is
+    /// opened direct, else a pool of threads.
+    pub fn best(direct: bool) -> Personality {
+        if Personality::IoUring.availability().available {
+            Personality::IoUring
+        } else if direct && Personality::Libaio.availability().available {
+            Personality::Libaio
+        } else {
+            Personality::Threads
+        }
+    }
+
+    /// Refuses a depth that this personality cannot keep outstanding, naming the remedy.
+    pub fn check_depth(self, depth: u32, direct: bool) -> Result<(), Error> {
+        let usage = |what: String| Err(Error::new(ErrorKind::Usage, what));
+        let remedy = "use --ioengine io_uring (or threads)";
+        match self {
+            Personality::Sync if depth > 1 => usage(format!(
+                "--ioengine sync keeps one request outstanding, not --iodepth {depth}"
+            ))
+            .map_err(|e: Error| e.with_remedy(format!("{remedy}, or --iodepth 1"))),
+            Personality::Libaio if depth > 1 && !direct => usage(format!(
+                "--ioengine libaio is synchronous on buffered files, so --iodepth {depth} \
+                 would not be reached"
+            ))
+            .map_err(|e: Error| e.with_remedy(format!("{remedy}, or --direct"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Personality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Personality {
+    type Err = Error;
+
+    /// Accepts the names of this list and fio's names for the same thing.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "null" => Ok(Personality::Null),
+            "sync" | "psync" | "pvsync" => Ok(Personality::Sync),
+            "threads" | "posixaio" => Ok(Personality::Threads),
+            "libaio" => Ok(Personality::Libaio),
+            "io_uring" | "io-uring" | "uring" => Ok(Personality::IoUring),
+            _ => Err(Error::new(ErrorKind::Usage, format!("no personality is called '{text}'"))
+                .with_remedy("one of auto, null, sync, threads, libaio, io_uring")),
+        }
+    }
+}
+
+/// Any personality of this host.
+#[derive(Debug)]
+pub enum HostEngine {
+    /// See [`Null`].
+    Null(Null),
+    /// See [`Sync`].
+    Sync(Sync),
+    /// See [`Threads`].
+    Threads(Threads),
+    /// See [`Libaio`].
+    Libaio(Libaio),
+    /// See [`Uring`].
+    Uring(Box<Uring>),
+}
+
+impl HostEngine {
+    /// The personality of the spec on an open file; `None` is a file only for `null`.
+    /// Must be called by the thread that will use it.
+    pub fn new(file: Option<Arc<File>>, spec: &EngineSpec) -> Result<HostEngine, Error> {
+        if spec.personality == Personality::Null {
+            return Ok(HostEngine::Null(Null::new(spec)?));
+        }
+        let Some(file) = file else {
+            let what = format!("--ioengine {} needs a file or device", spec.personality);
+            return Err(Error::new(ErrorKind::Usage, what).with_remedy("name a target"));
+        };
+        Ok(match spec.personality {
+            Personality::Null | Personality::Sync => HostEngine::Sync(Sync::new(file, spec)?),
+            Personality::Threads => HostEngine::Threads(Threads::new(&file, spec)?),
+            Personality::Libaio => HostEngine::Libaio(Libaio::new(file, spec)?),
+            Personality::IoUring => HostEngine::Uring(Box::new(Uring::new(file, spec)?)),
+        })
+    }
+
+    /// How the personality was set up ("DEFER_TASKRUN, registered buffers ..."), empty if plain.
+    pub fn features(&self) -> String {
+        match self {
+            HostEngine::Uring(engine) => engine.features().to_string(),
+            _ => String::new(),
+        }
+    }
+}
+
+macro_rules! each {
+    ($self:ident, $engine:ident => $call:expr) => {
+        match $self {
+            HostEngine::Null($engine) => $call,
+            HostEngine::Sync($engine) => $call,
+            HostEngine::Threads($engine) => $call,
+            HostEngine::Libaio($engine) => $call,
+            HostEngine::Uring($engine) => $call,
+        }
+    };
+}
+
+impl Engine for HostEngine {
+    fn slots(&self) -> u32 {
+        each!(self, engine => engine.slots())
+    }
+
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        each!(self, engine => engine.buffer(slot))
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        each!(self, engine => engine.in_flight())
+    }
+
+    #[inline]
+    fn submit_and_wait(
+        &mut self,
+        batch: &[Request],
+        at_least: u32,
+        until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        each!(self, engine => engine.submit_and_wait(batch, at_least, until_ns, done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_fio_names_are_understood() {
+        for personality in Personality::ALL {
+            assert_eq!(personality.name().parse::<Personality>().unwrap(), personality);
+        }
+        assert_eq!("psync".parse::<Personality>().unwrap(), Personality::Sync);
+        assert!("spdk".parse::<Personality>().unwrap_err().to_string().contains("io_uring"));
+    }
+
+    #[test]
+    fn depth_on_a_synchronous_personality_is_an_error_with_a_remedy() {
+        let error = Personality::Sync.check_depth(8, true).unwrap_err().to_string();
+        assert!(error.contains("--iodepth 8") && error.contains("io_uring"), "{error}");
+        assert!(Personality::Libaio.check_depth(8, false).is_err());
+        assert!(Personality::Libaio.check_depth(8, true).is_ok());
+    }
+}

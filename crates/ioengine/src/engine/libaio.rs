@@ -1,0 +1,167 @@
+//! The `libaio` personality: the kernel's aio (io_submit(2), io_getevents(2)).
+//!
+//! Asynchronous on files opened direct; on buffered files io_submit blocks until the data has
+//! moved, which is why depth on a buffered file is refused before an engine is made. The kernel
+//! may take fewer requests than offered, or none (EAGAIN): the rest waits in a queue here.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use crate::buffer::SlotBuffers;
+use crate::clock::{Clock, Monotonic};
+use crate::engine::{Engine, EngineSpec};
+use crate::error::{Error, ErrorKind};
+use crate::request::{Completion, Op, Request};
+use crate::sys::aio::{Context, Event, Iocb};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Libaio {
+    // Fields drop in this order: the context waits for what is in flight, then the rest goes.
+    context: Context,
+    file: Arc<File>,
+    iocbs: Box<[Iocb]>,
+    /// Taken from the caller, not yet by the kernel.
+    waiting: Vec<*mut Iocb>,
+    /// Refused by io_submit, not yet reaped.
+    refused: Vec<Completion>,
+    events: Vec<Event>,
+    buffers: SlotBuffers,
+    clock: Monotonic,
+}
+
+// SAFETY: the pointers in `waiting` name elements of `iocbs`, owned by the same value.
+unsafe impl Send for Libaio {}
+
+/// Whether the kernel offers aio.
+pub fn probe() -> Result<String, Error> {
+    Context::new(1).map(|_| String::new()).map_err(setup_error)
+}
+
+fn setup_error(source: io::Error) -> Error {
+    let error = Error::io("setting up the kernel's aio (io_setup)", source);
+    match error.errno() {
+        Some(libc::EAGAIN) => error
+            .of_kind(ErrorKind::Unsupported)
+            .with_remedy("raise the sysctl fs.aio-max-nr, or use --ioengine io_uring"),
+        Some(libc::ENOSYS) => {
+            error.with_remedy("this kernel was built without aio: use --ioengine threads")
+        }
+        _ => error,
+    }
+}
+
+impl Libaio {
+    /// An engine on an open file.
+    pub fn new(file: Arc<File>, spec: &EngineSpec) -> Result<Self, Error> {
+        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
+        let context = Context::new(spec.depth).map_err(setup_error)?;
+        let depth = spec.depth as usize;
+        Ok(Libaio {
+            context,
+            file,
+            iocbs: vec![Iocb::default(); depth].into_boxed_slice(),
+            waiting: Vec::with_capacity(depth),
+            refused: Vec::with_capacity(depth),
+            events: vec![Event::default(); depth],
+            buffers,
+            clock: Monotonic::new(),
+        })
+    }
+
+    fn prepare(&mut self, request: &Request) {
+        let memory = self.buffers.lend(request);
+        let iocb = &mut self.iocbs[request.slot as usize];
+        *iocb = Iocb {
+            data: u64::from(request.slot),
+            opcode: u16::from(request.op == Op::Write),
+            fd: self.file.as_raw_fd() as u32,
+            buffer: memory as u64,
+            length: u64::from(request.length),
+            offset: request.offset as i64,
+            ..Iocb::default()
+        };
+        self.waiting.push(iocb);
+    }
+
+    /// Offers what waits to the kernel; what it does not take now waits on.
+    fn submit(&mut self) {
+        while !self.waiting.is_empty() {
+            // SAFETY: each pointer names an iocb of ours whose slot is lent until its event has
+            // been reaped, and the context is destroyed (drained) before both are freed.
+            let taken = unsafe { self.context.submit(&self.waiting) };
+            match taken {
+                0 => break,
+                taken if taken > 0 => drop(self.waiting.drain(..taken as usize)),
+                error if error == -libc::EINTR => {}
+                error if error == -libc::EAGAIN => break,
+                error => self.fail_first(error),
+            }
+        }
+    }
+
+    /// io_submit refused the first request itself: that is the request's own answer.
+    fn fail_first(&mut self, error: i32) {
+        let first = self.waiting.remove(0);
+        // SAFETY: the pointer names an iocb of ours that the kernel did not take.
+        let slot = unsafe { (*first).data };
+        self.refused.push(Completion { slot: slot as u32, result: error });
+    }
+
+    /// Takes what is ready, waiting for `at_least` of it or the deadline; an interrupted wait
+    /// returns early.
+    fn reap(&mut self, at_least: u32, until_ns: Option<u64>, done: &mut Vec<Completion>) {
+        for completion in self.refused.drain(..) {
+            self.buffers.take_back(completion.slot);
+            done.push(completion);
+        }
+        let left_ns = until_ns.map(|at| at.saturating_sub(self.clock.now_ns()));
+        let timeout_ns = if at_least == 0 { Some(0) } else { left_ns };
+        let got = self.context.events(at_least, &mut self.events, timeout_ns);
+        for event in &self.events[..got.max(0) as usize] {
+            let slot = event.data as u32;
+            self.buffers.take_back(slot);
+            done.push(Completion { slot, result: event.result as i32 });
+        }
+    }
+}
+
+impl Engine for Libaio {
+    fn slots(&self) -> u32 {
+        self.buffers.slots()
+    }
+
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.buffers.slot_mut(slot)
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.buffers.in_flight()
+    }
+
+    fn submit_and_wait(
+        &mut self,
+        batch: &[Request],
+        at_least: u32,
+        until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        for request in batch {
+            self.prepare(request);
+        }
+        let wanted = done.len() + at_least.min(self.buffers.in_flight()) as usize;
+        loop {
+            self.submit();
+            // What the kernel has not taken cannot complete: wait only for what it has.
+            let missing = wanted.saturating_sub(done.len() + self.refused.len());
+            let taken = self.buffers.in_flight() as usize - self.waiting.len() - self.refused.len();
+            self.reap(missing.min(taken) as u32, until_ns, done);
+            let late = until_ns.is_some_and(|at| self.clock.now_ns() >= at);
+            if done.len() >= wanted || late {
+                return Ok(());
+            }
+        }
+    }
+}

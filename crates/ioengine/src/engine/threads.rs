@@ -1,0 +1,175 @@
+//! The `threads` personality: a pool that keeps `depth` blocking requests in flight.
+//!
+//! One thread for each slot takes requests from a queue, moves the data with pread(2) or
+//! pwrite(2), and puts the answer into a list that the caller waits on. Works on every kernel and
+//! every file; costs two hand-overs between threads for each request.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::buffer::SlotBuffers;
+use crate::clock::{Clock, Monotonic};
+use crate::engine::{Engine, EngineSpec};
+use crate::error::Error;
+use crate::request::{Completion, Op, Request};
+use crate::sys;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Threads {
+    pool: Arc<Pool>,
+    handles: Vec<JoinHandle<()>>,
+    buffers: SlotBuffers,
+    clock: Monotonic,
+}
+
+/// A request with the address of its memory.
+#[derive(Debug)]
+struct Job {
+    request: Request,
+    memory: *mut u8,
+}
+
+// SAFETY: the memory is lent to the pool until the completion is reaped; see SlotBuffers::lend.
+unsafe impl Send for Job {}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    queue: Mutex<Queue>,
+    work: Condvar,
+    done: Mutex<Vec<Completion>>,
+    ready: Condvar,
+}
+
+/// A lock whose holder cannot have panicked half-way: nothing inside our critical sections does.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// The life of one thread of the pool.
+    fn serve(&self, file: &File) {
+        while let Some(job) = self.next_job() {
+            let Job { request, memory } = job;
+            let (write, length) = (request.op == Op::Write, request.length as usize);
+            // SAFETY: the slot is lent until this completion is reaped, so the memory is valid
+            // and touched by nobody else.
+            let result =
+                unsafe { sys::transfer(file.as_raw_fd(), write, memory, length, request.offset) };
+            lock(&self.done).push(Completion { slot: request.slot, result });
+            self.ready.notify_one();
+        }
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Threads {
+    /// An engine on an open file; starts `depth` threads.
+    pub fn new(file: &Arc<File>, spec: &EngineSpec) -> Result<Self, Error> {
+        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
+        let pool = Arc::new(Pool::default());
+        let clock = Monotonic::new();
+        let mut engine = Threads { pool, handles: Vec::new(), buffers, clock };
+        for number in 0..spec.depth {
+            let (pool, file) = (Arc::clone(&engine.pool), Arc::clone(file));
+            let thread = std::thread::Builder::new()
+                .name(format!("request-{number}"))
+                .stack_size(64 * 1024)
+                .spawn(move || pool.serve(&file))
+                .map_err(|e| {
+                    Error::io(format!("starting thread {number} of the pool"), e)
+                        .with_remedy("use a smaller --iodepth or raise the limit on processes")
+                })?;
+            engine.handles.push(thread);
+        }
+        Ok(engine)
+    }
+
+    fn submit(&mut self, batch: &[Request]) {
+        let mut queue = lock(&self.pool.queue);
+        for request in batch {
+            let memory = self.buffers.lend(request);
+            queue.jobs.push_back(Job { request: *request, memory });
+        }
+        drop(queue);
+        match batch.len() {
+            0 => {}
+            1 => self.pool.work.notify_one(),
+            _ => self.pool.work.notify_all(),
+        }
+    }
+}
+
+impl Engine for Threads {
+    fn slots(&self) -> u32 {
+        self.buffers.slots()
+    }
+
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.buffers.slot_mut(slot)
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.buffers.in_flight()
+    }
+
+    fn submit_and_wait(
+        &mut self,
+        batch: &[Request],
+        at_least: u32,
+        until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        self.submit(batch);
+        let wanted = at_least.min(self.buffers.in_flight()) as usize;
+        let mut ready = lock(&self.pool.done);
+        while ready.len() < wanted {
+            let left_ns = until_ns.map_or(u64::MAX, |at| at.saturating_sub(self.clock.now_ns()));
+            if left_ns == 0 {
+                break;
+            }
+            let left = Duration::from_nanos(left_ns.min(3_600_000_000_000));
+            let woken = self.pool.ready.wait_timeout(ready, left);
+            ready = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        for completion in ready.drain(..) {
+            self.buffers.take_back(completion.slot);
+            done.push(completion);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    /// Lets every thread finish its request before the buffers go.
+    fn drop(&mut self) {
+        lock(&self.pool.queue).closed = true;
+        self.pool.work.notify_all();
+        for handle in self.handles.drain(..) {
+            // A thread of the pool has nothing to report; a panic in it was printed already.
+            let _ = handle.join();
+        }
+    }
+}

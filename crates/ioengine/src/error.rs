@@ -1,0 +1,121 @@
+//! The error of this crate: what failed, why, and what to try.
+//!
+//! Every message is one line for a person: the thing that failed, the cause, and after a
+//! semicolon the remedy. [`ErrorKind`] lets a program choose an exit code without reading text.
+
+use std::fmt;
+use std::io;
+
+/// What sort of failure this is; decides the exit code of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller asked for something that cannot be (depth 8 on `sync`, a missing path).
+    Usage,
+    /// Refused because it could destroy data or create a file where a device was meant.
+    Refused,
+    /// This kernel, file system or host does not offer it.
+    Unsupported,
+    /// No space, quota or file-size limit left.
+    NoSpace,
+    /// The file system or device is read-only, or permission is missing.
+    NotWritable,
+    /// The system call failed for another reason.
+    Io,
+}
+
+/// A failure with its cause and its remedy.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    what: String,
+    remedy: Option<String>,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// A failure that no system call reported.
+    pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
+        Error { kind, what: what.into(), remedy: None, source: None }
+    }
+
+    /// A failed system call; the kind follows from its error number.
+    pub fn io(what: impl Into<String>, source: io::Error) -> Self {
+        let kind = match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => ErrorKind::NoSpace,
+            Some(libc::EROFS | libc::EACCES | libc::EPERM) => ErrorKind::NotWritable,
+            Some(libc::ENOENT | libc::ENOTDIR) => ErrorKind::Usage,
+            Some(libc::ENOSYS | libc::EOPNOTSUPP) => ErrorKind::Unsupported,
+            _ => ErrorKind::Io,
+        };
+        Error { kind, what: what.into(), remedy: None, source: Some(source) }
+    }
+
+    /// The same failure with what to do about it.
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// The same failure, but of another kind.
+    #[must_use]
+    pub fn of_kind(mut self, kind: ErrorKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// What sort of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The system's error number, where a system call failed.
+    pub fn errno(&self) -> Option<i32> {
+        self.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if let Some(source) = &self.source {
+            write!(f, ": {}", cause(source))?;
+        }
+        if let Some(remedy) = &self.remedy {
+            write!(f, "; {remedy}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The system's words for an error, without Rust's "(os error N)".
+pub fn cause(source: &io::Error) -> String {
+    let text = source.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_lowercase(),
+        None => text,
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|s| s as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_reads_as_what_cause_and_remedy() {
+        let error = Error::io("writing /data/x", io::Error::from_raw_os_error(libc::ENOSPC))
+            .with_remedy("free space or give a smaller --size");
+        assert_eq!(
+            error.to_string(),
+            "writing /data/x: no space left on device; free space or give a smaller --size"
+        );
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
+}

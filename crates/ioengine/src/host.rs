@@ -1,0 +1,417 @@
+//! Targets of this host: regular files, block devices, and nothing at all.
+//!
+//! A file is opened once with the flags of its caching mode and then checked by its descriptor,
+//! so that what was checked is what is used. Nothing here creates a file: laying out test files
+//! is the program's business.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::device::{Device, DeviceInfo};
+use crate::engine::{EngineSpec, HostEngine, Personality};
+use crate::error::{Error, ErrorKind};
+use crate::mount::{self, Mount};
+use crate::sys;
+use crate::target::{
+    AdvertisedRate, Alignment, Caching, Coverage, DeviceCounters, Hint, Scrub, Target, TargetKind,
+};
+
+/// Linux/fs.h and fiemap.h: extents that hold no written data.
+const FIEMAP_EXTENT_LAST: u32 = 0x1;
+const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
+/// A file with more extents than this is not looked at further: the answer would be "no holes
+/// in the first part" after seconds of asking.
+const EXTENTS_MAX: usize = 1 << 20;
+
+/// A file, a block device, or nothing.
+#[derive(Debug)]
+pub struct HostTarget {
+    name: String,
+    path: PathBuf,
+    kind: TargetKind,
+    caching: Caching,
+    file: Option<Arc<File>>,
+    null_bytes: u64,
+    alignment: Alignment,
+    device: Option<Device>,
+    mount: Option<Mount>,
+}
+
+impl HostTarget {
+    /// A target that does not exist, for the `null` personality: no file is touched.
+    pub fn null(size_bytes: u64) -> HostTarget {
+        HostTarget {
+            name: "null".to_owned(),
+            path: PathBuf::new(),
+            kind: TargetKind::Null,
+            caching: Caching::Direct,
+            file: None,
+            null_bytes: size_bytes,
+            alignment: Alignment { memory_bytes: 1, offset_bytes: 1 },
+            device: None,
+            mount: None,
+        }
+    }
+
+    /// Opens an existing file or block device.
+    ///
+    /// # Errors
+    /// A missing path, a directory or other special file, missing permission, or a file system
+    /// without direct I/O; each with its remedy.
+    pub fn open(path: &Path, writable: bool, caching: Caching) -> Result<HostTarget, Error> {
+        let file = open_file(path, writable, caching)?;
+        let metadata =
+            file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
+        let kind = if metadata.is_file() {
+            TargetKind::File
+        } else if metadata.file_type().is_block_device() {
+            TargetKind::BlockDevice
+        } else {
+            return Err(not_a_target(path, metadata.is_dir()));
+        };
+        let on_disk = kind == TargetKind::BlockDevice;
+        let number = if on_disk { metadata.st_rdev() } else { metadata.st_dev() };
+        let number = (libc::major(number), libc::minor(number));
+        let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let mount = if on_disk { None } else { mount::of(&full, number) };
+        let device = Device::of(number).or_else(|| source_device(mount.as_ref()?));
+        let alignment = alignment(&file, caching, device.as_ref());
+        Ok(HostTarget {
+            name: path.display().to_string(),
+            path: full,
+            kind,
+            caching,
+            file: Some(Arc::new(file)),
+            null_bytes: 0,
+            alignment,
+            device,
+            mount,
+        })
+    }
+
+    /// The canonical path, empty for `null`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file, None for `null`.
+    pub fn file(&self) -> Option<&File> {
+        self.file.as_deref()
+    }
+
+    /// What sysfs tells of the device beneath.
+    pub fn device_info(&self) -> Option<DeviceInfo> {
+        self.device.as_ref().map(Device::info)
+    }
+
+    /// The mount that a file lies on.
+    pub fn mount(&self) -> Option<&Mount> {
+        self.mount.as_ref()
+    }
+
+    /// Bytes that may still be written on the file system, and the limit on a file's size.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let file = self.file.as_ref()?;
+        Some(sys::free_bytes(file).ok()?.min(sys::file_size_limit()))
+    }
+
+    fn open_handle(&self) -> Result<&File, Error> {
+        self.file.as_deref().ok_or_else(|| {
+            Error::new(ErrorKind::Usage, "the null target has nothing to do this on")
+        })
+    }
+}
+
+/// Bytes that may still be written in a folder's file system.
+pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
+    let free = File::open(folder).and_then(|folder| sys::free_bytes(&folder));
+    free.map(|bytes| bytes.min(sys::file_size_limit()))
+        .map_err(|e| Error::io(format!("asking for the free space of {}", folder.display()), e))
+}
+
+/// What the kernel promises of direct I/O for a folder's file system: None where it refuses.
+pub fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Error> {
+    let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    if caching.is_direct() {
+        flags |= libc::O_DIRECT;
+    }
+    if caching.is_write_through() {
+        flags |= libc::O_DSYNC;
+    }
+    let open = |flags| OpenOptions::new().read(true).write(writable).custom_flags(flags).open(path);
+    // O_NOATIME saves 9% of a cheap read, but only a file's owner may ask for it.
+    let opened = open(flags | libc::O_NOATIME).or_else(|error| match error.raw_os_error() {
+        Some(libc::EPERM) => open(flags),
+        _ => Err(error),
+    });
+    opened.map_err(|error| open_error(path, writable, caching, error))
+}
+
+fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) -> Error {
+    let what = format!("opening {}", path.display());
+    match source.raw_os_error() {
+        Some(libc::ENOENT) if path.starts_with("/dev") => {
+            Error::new(ErrorKind::Refused, format!("{} does not exist", path.display()))
+                .with_remedy("nothing is created under /dev: check the name (lsblk lists devices)")
+        }
+        Some(libc::ENOENT) => {
+            Error::new(ErrorKind::Usage, format!("{} does not exist", path.display())).with_remedy(
+                "name an existing file or block device, or a directory to lay a test file out in",
+            )
+        }
+        Some(libc::EISDIR) => not_a_target(path, true),
+        Some(libc::EINVAL) if caching.is_direct() => {
+            Error::new(ErrorKind::Usage, format!("{what}: its file system has no direct I/O"))
+                .with_remedy("use --direct=0, or a target on another file system")
+        }
+        Some(libc::EACCES | libc::EPERM) => Error::io(what, source).with_remedy(if writable {
+            "writing needs write permission: use a target of your own, or run as root"
+        } else {
+            "reading needs read permission: use a target of your own, or run as root"
+        }),
+        Some(libc::EROFS) => Error::io(what, source)
+            .with_remedy("the file system is read-only: use --rw read, or a writable target"),
+        _ => Error::io(what, source),
+    }
+}
+
+fn not_a_target(path: &Path, directory: bool) -> Error {
+    let what = if directory { "a directory" } else { "neither a file nor a block device" };
+    Error::new(ErrorKind::Usage, format!("{} is {what}", path.display()))
+        .with_remedy("name a regular file or a block device")
+}
+
+/// For file systems with anonymous device numbers (btrfs): the device they were mounted from.
+fn source_device(mount: &Mount) -> Option<Device> {
+    let metadata = std::fs::metadata(&mount.source).ok()?;
+    let number = metadata.st_rdev();
+    metadata
+        .file_type()
+        .is_block_device()
+        .then(|| Device::of((libc::major(number), libc::minor(number))))?
+}
+
+fn alignment(file: &File, caching: Caching, device: Option<&Device>) -> Alignment {
+    if !caching.is_direct() {
+        return Alignment { memory_bytes: 1, offset_bytes: 1 };
+    }
+    match sys::direct_alignment(file) {
+        Some((memory_bytes, offset_bytes)) if offset_bytes > 0 => {
+            Alignment { memory_bytes, offset_bytes }
+        }
+        _ => {
+            let block = device.and_then(|d| d.info().logical_block_bytes).unwrap_or(4096) as u32;
+            Alignment { memory_bytes: block, offset_bytes: block }
+        }
+    }
+}
+
+impl Target for HostTarget {
+    type Engine = HostEngine;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> TargetKind {
+        self.kind
+    }
+
+    fn size_bytes(&self) -> u64 {
+        let Some(file) = &self.file else { return self.null_bytes };
+        match self.kind {
+            TargetKind::BlockDevice => sys::block_device_bytes(file).unwrap_or(0),
+            _ => file.metadata().map_or(0, |metadata| metadata.len()),
+        }
+    }
+
+    fn caching(&self) -> Caching {
+        self.caching
+    }
+
+    fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+
+    fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
+        let direct = self.caching.is_direct();
+        spec.personality.check_depth(spec.depth, direct)?;
+        if self.kind == TargetKind::Null && spec.personality != Personality::Null {
+            let what = format!("--ioengine {} needs a target", spec.personality);
+            return Err(Error::new(ErrorKind::Usage, what)
+                .with_remedy("name a file, device or directory, or use --ioengine null"));
+        }
+        HostEngine::new(self.file.clone(), spec)
+    }
+
+    fn reserve(&self, offset: u64, length: u64) -> Result<(), Error> {
+        let file = self.open_handle()?;
+        sys::fallocate(file, 0, offset, length)
+            .map_err(|e| Error::io(format!("reserving {length} bytes in {}", self.name), e))
+    }
+
+    fn truncate(&self, size_bytes: u64) -> Result<(), Error> {
+        let file = self.open_handle()?;
+        file.set_len(size_bytes)
+            .map_err(|e| Error::io(format!("setting the size of {}", self.name), e))
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.sync_all().map_err(|e| Error::io(format!("flushing {}", self.name), e))
+    }
+
+    fn advise(&self, hint: Hint) -> Result<(), Error> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let advice = match hint {
+            Hint::Normal => libc::POSIX_FADV_NORMAL,
+            Hint::Sequential => libc::POSIX_FADV_SEQUENTIAL,
+            Hint::Random => libc::POSIX_FADV_RANDOM,
+            Hint::NoReuse => libc::POSIX_FADV_NOREUSE,
+        };
+        sys::fadvise(file, advice).map_err(|e| Error::io(format!("advising {}", self.name), e))
+    }
+
+    fn scrub(&self) -> Result<Scrub, Error> {
+        let file = self.open_handle()?;
+        let fail = |e| Error::io(format!("taking {} out of the page cache", self.name), e);
+        let size = self.size_bytes();
+        let resident_before_bytes = sys::resident_bytes(file, size).map_err(fail)?;
+        file.sync_all().map_err(fail)?;
+        sys::fadvise(file, libc::POSIX_FADV_DONTNEED).map_err(fail)?;
+        let mut resident_after_bytes = sys::resident_bytes(file, size).map_err(fail)?;
+        let mut dropped_all_caches = false;
+        if resident_after_bytes > 0 {
+            dropped_all_caches = std::fs::write("/proc/sys/vm/drop_caches", "1").is_ok();
+            resident_after_bytes = sys::resident_bytes(file, size).map_err(fail)?;
+        }
+        Ok(Scrub { resident_before_bytes, resident_after_bytes, dropped_all_caches })
+    }
+
+    fn resident_bytes(&self) -> Option<u64> {
+        let file = self.file.as_ref()?;
+        sys::resident_bytes(file, self.size_bytes()).ok()
+    }
+
+    fn coverage(&self) -> Option<Coverage> {
+        let file = self.file.as_ref().filter(|_| self.kind == TargetKind::File)?;
+        coverage(file, self.size_bytes()).ok()
+    }
+
+    fn device_counters(&self) -> Option<DeviceCounters> {
+        self.device.as_ref()?.counters()
+    }
+
+    fn advertised(&self) -> Vec<AdvertisedRate> {
+        self.device.as_ref().map(Device::advertised).unwrap_or_default()
+    }
+
+    fn write_cache(&self) -> Option<String> {
+        self.device.as_ref()?.info().write_cache
+    }
+}
+
+/// Walks the extents of a file and adds up what lies between and in unwritten ones.
+fn coverage(file: &File, size: u64) -> io::Result<Coverage> {
+    let (mut at, mut seen) = (0_u64, 0_usize);
+    let mut coverage = Coverage::default();
+    while at < size && seen < EXTENTS_MAX {
+        let extents = sys::extents(file, at)?;
+        for extent in &extents {
+            coverage.hole_bytes += extent.logical.min(size).saturating_sub(at);
+            let end = (extent.logical + extent.length).min(size);
+            if extent.flags & FIEMAP_EXTENT_UNWRITTEN != 0 {
+                coverage.unwritten_bytes += end.saturating_sub(extent.logical);
+            }
+            at = at.max(end);
+        }
+        seen += extents.len();
+        let last = extents.last().is_none_or(|e| e.flags & FIEMAP_EXTENT_LAST != 0);
+        if last {
+            coverage.hole_bytes += size - at;
+            break;
+        }
+    }
+    Ok(coverage)
+}
+
+impl std::os::fd::AsFd for HostTarget {
+    /// # Panics
+    /// On the null target, which has no descriptor.
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        let file = self.file.as_ref().expect("the null target has no descriptor");
+        std::os::fd::AsFd::as_fd(&**file)
+    }
+}
+
+/// Whether a path lies on a file system that offers direct I/O, by opening it so.
+pub fn offers_direct(path: &Path) -> bool {
+    open_file(path, false, Caching::Direct).is_ok_and(|file| {
+        file.as_raw_fd() >= 0 && sys::direct_alignment(&file).is_none_or(|(_, offset)| offset > 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek, SeekFrom, Write};
+
+    fn written_file(bytes: usize) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&vec![0xA5; bytes]).unwrap();
+        file.as_file().sync_all().unwrap();
+        file
+    }
+
+    #[test]
+    fn a_missing_path_a_directory_and_a_missing_device_are_refused_with_a_remedy() {
+        let open = |path: &str| HostTarget::open(Path::new(path), true, Caching::Buffered);
+        let missing = open("/tmp/no/such/file").unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::Usage);
+        assert!(missing.to_string().contains("does not exist;"), "{missing}");
+        let device = open("/dev/no-such-device").unwrap_err();
+        assert_eq!(device.kind(), ErrorKind::Refused);
+        assert!(!Path::new("/dev/no-such-device").exists());
+        assert_eq!(open("/tmp").unwrap_err().kind(), ErrorKind::Usage);
+        assert_eq!(open("/dev/zero").unwrap_err().kind(), ErrorKind::Usage);
+    }
+
+    #[test]
+    fn scrubbing_a_written_file_leaves_nothing_resident() {
+        let file = written_file(1 << 20);
+        let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
+        let scrub = target.scrub().unwrap();
+        assert_eq!(scrub.resident_before_bytes, 1 << 20);
+        let tmpfs = target.mount().is_some_and(|mount| mount.file_system == "tmpfs");
+        if !tmpfs {
+            assert_eq!(scrub.resident_after_bytes, 0);
+        }
+    }
+
+    #[test]
+    fn holes_and_written_blocks_are_told_apart() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.seek(SeekFrom::Start(1 << 20)).unwrap();
+        file.write_all(&vec![1; 1 << 20]).unwrap();
+        file.as_file().set_len(3 << 20).unwrap();
+        file.as_file().sync_all().unwrap();
+        let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
+        let Some(coverage) = target.coverage() else { return };
+        assert_eq!(coverage.hole_bytes, 2 << 20);
+        target.reserve(0, 1 << 20).unwrap();
+        let reserved = target.coverage();
+        assert!(reserved.is_some_and(|c| c.hole_bytes + c.unwritten_bytes == 2 << 20));
+    }
+
+    #[test]
+    fn the_null_target_has_a_size_and_no_file() {
+        let target = HostTarget::null(1 << 30);
+        assert_eq!(target.size_bytes(), 1 << 30);
+        assert!(target.file().is_none() && target.device_counters().is_none());
+    }
+}

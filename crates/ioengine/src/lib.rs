@@ -1,0 +1,38 @@
+//! How a storage request reaches the kernel.
+//!
+//! This crate is the bottom of halfpower: it knows requests, completions, buffers, targets and
+//! the clock, and nothing of workloads, statistics or printing. A *personality* is one way of
+//! issuing requests (`sync`, `threads`, `libaio`, `io_uring`, and `null`, which does no I/O and
+//! is the instrument's own floor); each is one file under `engine/` behind the trait
+//! [`Engine`], whose one call, [`Engine::submit_and_wait`], hands over a batch and waits for
+//! at least so many completions or a deadline.
+//!
+//! Buffers belong to the engine: a [`Request`] names a slot, never a pointer, and dropping an
+//! engine drains it, so safe code cannot free memory that the kernel still writes to.
+//!
+//! The traits [`Target`], [`Engine`] and [`Clock`] are the seam at which a simulator takes the
+//! place of the machine.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("ioengine drives Linux storage; other systems are not ported yet");
+
+pub mod error;
+mod sys;
+pub mod clock;
+pub mod request;
+pub mod buffer;
+pub mod engine;
+pub mod device;
+pub mod mount;
+pub mod target;
+pub mod host;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+
+pub use buffer::BufferPages;
+pub use clock::{Clock, Monotonic};
+pub use engine::{Engine, EngineSpec, HostEngine, Personality};
+pub use error::{Error, ErrorKind};
+pub use host::HostTarget;
+pub use request::{Completion, Op, Request};
+pub use target::{Caching, Target, TargetKind};

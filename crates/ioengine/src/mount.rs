@@ -1,0 +1,107 @@
+//! Which mount a device number belongs to, from /proc/self/mountinfo (proc(5)).
+
+use std::path::{Path, PathBuf};
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Device number of the files on it.
+    pub device: (u32, u32),
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// "ext4", "xfs" ...
+    pub file_system: String,
+    /// The device or export it comes from.
+    pub source: String,
+    /// Options of the mount and of the file system, comma-separated.
+    pub options: String,
+}
+
+/// All mounts of this process's namespace, in the order of mounting.
+pub fn all() -> Vec<Mount> {
+    parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+}
+
+/// The mount that holds a path whose files carry the device number `device`.
+pub fn of(path: &Path, device: (u32, u32)) -> Option<Mount> {
+    let holds = |mount: &Mount| path.starts_with(&mount.mount_point);
+    let mounts = all();
+    let same_device = mounts.iter().filter(|m| m.device == device && holds(m));
+    let deepest = same_device.max_by_key(|m| m.mount_point.as_os_str().len());
+    let by_path =
+        || mounts.iter().filter(|m| holds(m)).max_by_key(|m| m.mount_point.as_os_str().len());
+    deepest.or_else(by_path).cloned()
+}
+
+fn parse(mountinfo: &str) -> Vec<Mount> {
+    mountinfo.lines().filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let left: Vec<&str> = left.split(' ').collect();
+    let right: Vec<&str> = right.split(' ').collect();
+    let (major, minor) = left.get(2)?.split_once(':')?;
+    let options = [*left.get(5)?, right.get(2).copied().unwrap_or("")];
+    let mut seen: Vec<&str> = Vec::new();
+    for option in options.iter().flat_map(|list| list.split(',')).filter(|o| !o.is_empty()) {
+        if !seen.contains(&option) {
+            seen.push(option);
+        }
+    }
+    Some(Mount {
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        mount_point: PathBuf::from(unescape(left.get(4)?)),
+        file_system: (*right.first()?).to_owned(),
+        source: unescape(right.get(1)?),
+        options: seen.join(","),
+    })
+}
+
+/// Undoes the kernel's octal escapes (`\040` is a blank).
+fn unescape(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let octal = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
+        let code = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_read_with_its_escapes() {
+        let line = "36 35 98:0 / /mnt/my\\040disk rw,noatime shared:1 - ext4 /dev/root rw,errors=x";
+        let mounts = parse(line);
+        assert_eq!(mounts.len(), 1);
+        assert_eq!(mounts[0].device, (98, 0));
+        assert_eq!(mounts[0].mount_point, PathBuf::from("/mnt/my disk"));
+        assert_eq!(mounts[0].file_system, "ext4");
+        assert_eq!(mounts[0].options, "rw,noatime,errors=x");
+    }
+
+    #[test]
+    fn nonsense_is_skipped() {
+        assert!(parse("\n - \nx y z\n1 2 3:a / / - ext4\n").is_empty());
+    }
+
+    #[test]
+    fn the_root_directory_lies_on_a_mount() {
+        assert!(of(Path::new("/"), (0, 0)).is_some());
+    }
+}

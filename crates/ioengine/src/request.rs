@@ -1,0 +1,50 @@
+//! A request and its completion: two small plain structs.
+//!
+//! A request names a buffer slot owned by the engine, never a pointer. A completion carries the
+//! kernel's own answer (bytes moved, or a negated error number) and nothing else: what to do
+//! about a short transfer or an EAGAIN is the worker's decision, made once for every personality.
+
+/// The direction of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Op {
+    /// From the target into the slot.
+    Read = 0,
+    /// From the slot to the target.
+    Write = 1,
+}
+
+/// One transfer between a slot and the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Position in the target [bytes].
+    pub offset: u64,
+    /// How much to move [bytes].
+    pub length: u32,
+    /// Position inside the slot [bytes]; nonzero when the rest of a short transfer is sent.
+    pub within: u32,
+    /// Which slot of the engine.
+    pub slot: u32,
+    /// Read or write.
+    pub op: Op,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The slot named by the request.
+    pub slot: u32,
+    /// Bytes moved (0 at the end of a file), or a negated error number.
+    pub result: i32,
+}
+
+impl Completion {
+    /// Bytes moved, or the error.
+    pub fn outcome(&self) -> Result<u32, std::io::Error> {
+        if self.result >= 0 {
+            Ok(self.result as u32)
+        } else {
+            Err(std::io::Error::from_raw_os_error(-self.result))
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! Raw system calls, each behind one safe wrapper.
+//!
+//! Everything here is Linux. A wrapper takes descriptors and plain numbers, returns
+//! `io::Result`, and says in its SAFETY comment why the call cannot break memory. Calls that
+//! hand memory to the kernel beyond their own duration live with the engines that own it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The time-stamp counter, or 0 where there is none.
+#[inline]
+pub fn tsc() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: RDTSC reads a register and exists on every x86-64 CPU.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        0
+    }
+}
+
+fn clock_ns(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the duration of the call.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// `CLOCK_MONOTONIC` in ns.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC) as u64
+}
+
+/// `CLOCK_REALTIME` in ns since 1970.
+pub fn realtime_ns() -> i64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+/// The counter and the monotonic clock at the same moment: the tightest of several tries.
+pub fn tsc_and_monotonic() -> (u64, u64) {
+    let mut best = (u64::MAX, 0, 0);
+    for _ in 0..16 {
+        let before = tsc();
+        let ns = monotonic_ns();
+        let width = tsc().saturating_sub(before);
+        if width < best.0 {
+            best = (width, before + width / 2, ns);
+        }
+    }
+    (best.1, best.2)
+}
+
+/// Sleeps for so many ns, or until a signal arrives.
+pub fn sleep_ns(ns: u64) {
+    let time = libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: `time` is valid for the duration of the call; the remainder is not asked for.
+    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &time, ptr::null_mut()) };
+}
+
+/// An anonymous private mapping, unmapped on drop.
+#[derive(Debug)]
+pub struct Mapping {
+    base: *mut u8,
+    length: usize,
+}
+
+// SAFETY: the mapping is plain memory owned by this value; nothing in it is tied to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: a shared reference gives out no access to the memory.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps zeroed memory; `huge` asks for huge pages before the first touch.
+    pub fn new(length: usize, huge: bool) -> io::Result<Mapping> {
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        // SAFETY: advice on our own mapping; refusal is harmless. A forked child (the soaker)
+        // must not share pages that the kernel has pinned for I/O.
+        unsafe {
+            libc::madvise(base, length, advice);
+            libc::madvise(base, length, libc::MADV_DONTFORK);
+        }
+        Ok(Mapping { base: base.cast(), length })
+    }
+
+    /// First byte.
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of our own mapping, unmapped once.
+        unsafe { libc::munmap(self.base.cast(), self.length) };
+    }
+}
+
+/// Reads or writes at an offset with a raw buffer; the kernel's answer, errors negated.
+///
+/// # Safety
+/// `base..base + length` must be memory that stays valid, and that nobody else touches, until
+/// the call returns.
+pub unsafe fn transfer(fd: RawFd, write: bool, base: *mut u8, length: usize, offset: u64) -> i32 {
+    let offset = offset as libc::off64_t;
+    // SAFETY: the caller promises the buffer; the kernel checks the descriptor.
+    let moved = unsafe {
+        if write {
+            libc::pwrite64(fd, base.cast(), length, offset)
+        } else {
+            libc::pread64(fd, base.cast(), length, offset)
+        }
+    };
+    if moved < 0 { -errno() } else { moved as i32 }
+}
+
+/// The calling thread's last error number.
+pub fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// Memory and offset alignment for direct I/O [bytes]; zeros where direct I/O is not offered,
+/// None where the kernel does not tell (statx(2), STATX_DIOALIGN).
+pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
+    // SAFETY: an all-zero statx is a valid value of that plain C struct.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    let (flags, mask) = (libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN);
+    // SAFETY: the path is an empty C string and `stat` outlives the call.
+    let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, mask, &mut stat) };
+    let told = result == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0;
+    told.then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
+}
+
+/// Size of a block device [bytes].
+pub fn block_device_bytes(file: &File) -> io::Result<u64> {
+    const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
+    let mut bytes = 0_u64;
+    // SAFETY: BLKGETSIZE64 writes one u64 through the pointer.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &mut bytes) })?;
+    Ok(bytes)
+}
+
+/// fallocate(2).
+pub fn fallocate(file: &File, mode: libc::c_int, offset: u64, length: u64) -> io::Result<()> {
+    let (offset, length) = (offset as libc::off64_t, length as libc::off64_t);
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::fallocate64(file.as_raw_fd(), mode, offset, length) }).map(drop)
+}
+
+/// posix_fadvise(2) on the whole file.
+pub fn fadvise(file: &File, advice: libc::c_int) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    match unsafe { libc::posix_fadvise64(file.as_raw_fd(), 0, 0, advice) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Bytes of the file that are in the page cache: cachestat(2), or mincore(2) on older kernels.
+pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let range = [0_u64, 0_u64];
+    let mut counts = [0_u64; 5];
+    let fd = libc::c_long::from(file.as_raw_fd());
+    // SAFETY: cachestat(fd, range, stat, flags) reads two and writes five u64.
+    let result =
+        unsafe { libc::syscall(SYS_CACHESTAT, fd, range.as_ptr(), counts.as_mut_ptr(), 0_i64) };
+    if result == 0 {
+        return Ok(counts[0] * page_bytes());
+    }
+    resident_bytes_by_mincore(file, file_bytes)
+}
+
+fn resident_bytes_by_mincore(file: &File, file_bytes: u64) -> io::Result<u64> {
+    if file_bytes == 0 {
+        return Ok(0);
+    }
+    let length = file_bytes as usize;
+    let mut resident = vec![0_u8; length.div_ceil(page_bytes() as usize)];
+    // SAFETY: the mapping is only asked about, never read; it is unmapped before returning, and
+    // `resident` holds one byte for each page as mincore(2) demands.
+    let result = unsafe {
+        let fd = file.as_raw_fd();
+        let base = libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let result = libc::mincore(base, length, resident.as_mut_ptr());
+        libc::munmap(base, length);
+        result
+    };
+    check(result)?;
+    Ok(resident.iter().filter(|page| **page & 1 == 1).count() as u64 * page_bytes())
+}
+
+/// Size of a memory page [bytes].
+pub fn page_bytes() -> u64 {
+    // SAFETY: sysconf takes no pointer.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+/// The file-size limit of this process [bytes], u64::MAX where there is none.
+pub fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
+    // SAFETY: `limit` outlives the call.
+    unsafe { libc::getrlimit64(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
+}
+
+/// Bytes that an unprivileged writer may still use on the file system of `file`.
+pub fn free_bytes(file: &File) -> io::Result<u64> {
+    // SAFETY: an all-zero statvfs64 is a valid value of that plain C struct.
+    let mut stat: libc::statvfs64 = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` outlives the call.
+    check(unsafe { libc::fstatvfs64(file.as_raw_fd(), &mut stat) })?;
+    Ok(stat.f_bavail * stat.f_frsize)
+}
+
+/// One extent of a file as FIEMAP tells it.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Position in the file [bytes].
+    pub logical: u64,
+    /// Length [bytes].
+    pub length: u64,
+    /// `FIEMAP_EXTENT_*` flags.
+    pub flags: u32,
+}
+
+/// Asks for the file's extents from `start` on, up to 256 of them
+/// (Documentation/filesystems/fiemap.rst).
+pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
+    const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
+    const MANY: usize = 256;
+    const HEAD: usize = 4; // struct fiemap is 32 bytes = 4 words
+    const EACH: usize = 7; // struct fiemap_extent is 56 bytes = 7 words
+    let mut words = vec![0_u64; HEAD + EACH * MANY];
+    words[0] = start;
+    words[1] = u64::MAX - start;
+    words[3] = MANY as u64; // fm_extent_count in the low half, fm_reserved in the high
+    // SAFETY: `words` has room for the header and the `MANY` extents it announces.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, words.as_mut_ptr()) })?;
+    let mapped = (words[2] >> 32) as usize;
+    let extent = |i: usize| {
+        let at = &words[HEAD + EACH * i..];
+        Extent { logical: at[0], length: at[2], flags: at[5] as u32 }
+    };
+    Ok((0..mapped.min(MANY)).map(extent).collect())
+}
+
+/// The kernel's aio context: io_setup(2) and its companions, which libc does not wrap.
+pub mod aio {
+    use super::{check, errno};
+    use std::io;
+    use std::ptr;
+
+    /// struct iocb of linux/aio_abi.h (little-endian field order).
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Iocb {
+        /// Comes back in the event.
+        pub data: u64,
+        /// Unused key and flags.
+        pub key: u32,
+        /// Flags of preadv2(2).
+        pub rw_flags: u32,
+        /// 0 pread, 1 pwrite.
+        pub opcode: u16,
+        /// I/O priority.
+        pub priority: i16,
+        /// Descriptor.
+        pub fd: u32,
+        /// Buffer address.
+        pub buffer: u64,
+        /// Length [bytes].
+        pub length: u64,
+        /// Position [bytes].
+        pub offset: i64,
+        /// Reserved.
+        pub reserved: u64,
+        /// Flags (eventfd).
+        pub flags: u32,
+        /// eventfd.
+        pub event_fd: u32,
+    }
+
+    /// struct io_event of linux/aio_abi.h.
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Event {
+        /// The iocb's data.
+        pub data: u64,
+        /// Address of the iocb.
+        pub iocb: u64,
+        /// Bytes moved or negated error.
+        pub result: i64,
+        /// Second result.
+        pub result2: i64,
+    }
+
+    /// An aio context, destroyed on drop; io_destroy(2) waits for what is in flight.
+    #[derive(Debug)]
+    pub struct Context(u64);
+
+    impl Context {
+        /// A context for so many requests in flight.
+        pub fn new(depth: u32) -> io::Result<Context> {
+            let mut context = 0_u64;
+            let depth = i64::from(depth);
+            // SAFETY: io_setup writes one word through the pointer, which starts as 0.
+            check(unsafe { libc::syscall(libc::SYS_io_setup, depth, &mut context) } as i32)?;
+            Ok(Context(context))
+        }
+
+        /// Hands over requests; how many were taken, or a negated error.
+        ///
+        /// # Safety
+        /// Each pointer must name a live iocb whose buffer stays valid and untouched until its
+        /// event has been reaped.
+        pub unsafe fn submit(&self, iocbs: &[*mut Iocb]) -> i32 {
+            let count = iocbs.len() as i64;
+            // SAFETY: as promised by the caller; the array itself is only read in the call.
+            let taken =
+                unsafe { libc::syscall(libc::SYS_io_submit, self.0, count, iocbs.as_ptr()) };
+            if taken < 0 { -errno() } else { taken as i32 }
+        }
+
+        /// Waits for at least `at_least` events; how many came, or a negated error.
+        pub fn events(&self, at_least: u32, events: &mut [Event], timeout_ns: Option<u64>) -> i32 {
+            let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let timeout = match timeout_ns {
+                Some(ns) => {
+                    time.tv_sec = (ns / 1_000_000_000) as libc::time_t;
+                    time.tv_nsec = (ns % 1_000_000_000) as libc::c_long;
+                    &raw mut time
+                }
+                None => ptr::null_mut(),
+            };
+            let (low, high) = (i64::from(at_least), events.len() as i64);
+            // SAFETY: the kernel writes at most `high` events into the slice.
+            let got = unsafe {
+                let events = events.as_mut_ptr();
+                libc::syscall(libc::SYS_io_getevents, self.0, low, high, events, timeout)
+            };
+            if got < 0 { -errno() } else { got as i32 }
+        }
+    }
+
+    impl Drop for Context {
+        fn drop(&mut self) {
+            // SAFETY: the context is ours and destroyed once.
+            unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
+        }
+    }
+}
+
+/// io_uring_enter(2) and the registration of a ring's own descriptor. The `io-uring` crate does
+/// both, but forgets a registered ring with each `Submitter`, of which it makes one for each call.
+pub mod ring {
+    use std::io;
+    use std::os::fd::RawFd;
+    use std::ptr;
+
+    /// Wait for completions in the same call.
+    pub const ENTER_GETEVENTS: u32 = 1 << 0;
+    const ENTER_EXT_ARG: u32 = 1 << 3;
+    const ENTER_REGISTERED_RING: u32 = 1 << 4;
+    const REGISTER_RING_FDS: libc::c_uint = 20;
+    const UNREGISTER_RING_FDS: libc::c_uint = 21;
+
+    /// struct io_uring_getevents_arg of linux/io_uring.h.
+    #[repr(C)]
+    struct GeteventsArg {
+        sigmask: u64,
+        sigmask_size: u32,
+        min_wait_us: u32,
+        timeout: *const libc::timespec,
+    }
+
+    /// A ring's descriptor, or its index among this thread's registered rings.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Handle {
+        number: i32,
+        registered: bool,
+    }
+
+    impl Handle {
+        /// Registers the ring for the calling thread where the kernel can (5.18 and later).
+        pub fn new(fd: RawFd) -> Handle {
+            let mut update = [u64::from(u32::MAX), fd as u64]; // offset and resv, data
+            // SAFETY: the kernel reads one io_uring_rsrc_update and writes its offset back.
+            let registered = unsafe {
+                let update = update.as_mut_ptr();
+                libc::syscall(libc::SYS_io_uring_register, fd, REGISTER_RING_FDS, update, 1)
+            };
+            match registered {
+                1 => Handle { number: update[0] as u32 as i32, registered: true },
+                _ => Handle { number: fd, registered: false },
+            }
+        }
+
+        /// Whether the registration succeeded.
+        pub fn is_registered(self) -> bool {
+            self.registered
+        }
+
+        /// Gives the thread's slot back; `fd` is the ring's own descriptor.
+        pub fn unregister(self, fd: RawFd) {
+            if self.registered {
+                let update = [self.number as u64, 0];
+                // SAFETY: the kernel reads one io_uring_rsrc_update.
+                unsafe {
+                    let update = update.as_ptr();
+                    libc::syscall(libc::SYS_io_uring_register, fd, UNREGISTER_RING_FDS, update, 1);
+                }
+            }
+        }
+
+        /// Submits `to_submit` entries and waits for `wanted` completions or the timeout.
+        #[inline]
+        pub fn enter(
+            self,
+            to_submit: u32,
+            wanted: u32,
+            timeout_ns: Option<u64>,
+        ) -> io::Result<u32> {
+            let registered = if self.registered { ENTER_REGISTERED_RING } else { 0 };
+            let flags = ENTER_GETEVENTS | registered;
+            let Some(ns) = timeout_ns else {
+                return self.call(to_submit, wanted, flags, ptr::null(), 0);
+            };
+            let timeout = libc::timespec {
+                tv_sec: (ns / 1_000_000_000) as libc::time_t,
+                tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+            };
+            let arg = GeteventsArg {
+                sigmask: 0,
+                sigmask_size: 8,
+                min_wait_us: 0,
+                timeout: &raw const timeout,
+            };
+            let size = size_of::<GeteventsArg>();
+            self.call(to_submit, wanted, flags | ENTER_EXT_ARG, &raw const arg, size)
+        }
+
+        #[inline]
+        fn call(
+            self,
+            to_submit: u32,
+            wanted: u32,
+            flags: u32,
+            arg: *const GeteventsArg,
+            size: usize,
+        ) -> io::Result<u32> {
+            let number = i64::from(self.number);
+            let (to_submit, wanted) = (u64::from(to_submit), u64::from(wanted));
+            let flags = u64::from(flags);
+            // SAFETY: `arg` is null or points to a live argument of `size` bytes; the buffers of
+            // the submitted entries are the caller's promise, made when they were pushed.
+            let taken = unsafe {
+                let call = libc::SYS_io_uring_enter;
+                libc::syscall(call, number, to_submit, wanted, flags, arg, size)
+            };
+            if taken < 0 { Err(io::Error::last_os_error()) } else { Ok(taken as u32) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_written_file_is_resident_by_both_ways_of_asking() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 64 * 1024]).unwrap();
+        assert_eq!(resident_bytes(&file, 64 * 1024).unwrap(), 64 * 1024);
+        assert_eq!(resident_bytes_by_mincore(&file, 64 * 1024).unwrap(), 64 * 1024);
+    }
+
+    #[test]
+    fn the_iocb_has_the_size_that_the_kernel_demands() {
+        assert_eq!(size_of::<aio::Iocb>(), 64);
+        assert_eq!(size_of::<aio::Event>(), 32);
+    }
+}

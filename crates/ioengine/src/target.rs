@@ -1,0 +1,188 @@
+//! A target: what requests are sent to, and everything around them that is not a request.
+//!
+//! The trait [`Target`] is half of the seam at which a simulator takes the place of the machine
+//! (the other half is [`Engine`]). A target is open already: its caching mode and whether it may
+//! be written were decided when it was opened.
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use crate::device::{AdvertisedRate, DeviceCounters};
+use crate::engine::{Engine, EngineSpec};
+use crate::error::{Error, ErrorKind};
+
+/// What kind of thing a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    /// Nothing: the `null` personality.
+    Null,
+    /// A regular file.
+    File,
+    /// A block device.
+    BlockDevice,
+    /// A simulated system.
+    Simulated,
+}
+
+impl TargetKind {
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            TargetKind::Null => "null",
+            TargetKind::File => "file",
+            TargetKind::BlockDevice => "block device",
+            TargetKind::Simulated => "simulated",
+        }
+    }
+}
+
+/// How the system caches what a target is sent: SQLIO's Y, H, S and N.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Caching {
+    /// Through the page cache; writes are accepted before they are on the device.
+    #[default]
+    Buffered,
+    /// O_DIRECT: past the page cache.
+    Direct,
+    /// O_DSYNC: through the page cache, each write durable before it returns.
+    WriteThrough,
+    /// O_DIRECT and O_DSYNC.
+    DirectWriteThrough,
+}
+
+impl Caching {
+    /// All modes.
+    pub const ALL: [Caching; 4] =
+        [Caching::Buffered, Caching::Direct, Caching::WriteThrough, Caching::DirectWriteThrough];
+
+    /// The mode of two independent choices.
+    pub fn of(direct: bool, write_through: bool) -> Caching {
+        match (direct, write_through) {
+            (false, false) => Caching::Buffered,
+            (true, false) => Caching::Direct,
+            (false, true) => Caching::WriteThrough,
+            (true, true) => Caching::DirectWriteThrough,
+        }
+    }
+
+    /// Whether the page cache is passed by.
+    pub fn is_direct(self) -> bool {
+        matches!(self, Caching::Direct | Caching::DirectWriteThrough)
+    }
+
+    /// Whether each write is durable before it completes.
+    pub fn is_write_through(self) -> bool {
+        matches!(self, Caching::WriteThrough | Caching::DirectWriteThrough)
+    }
+
+    /// The name in flags and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Caching::Buffered => "buffered",
+            Caching::Direct => "direct",
+            Caching::WriteThrough => "write-through",
+            Caching::DirectWriteThrough => "direct+write-through",
+        }
+    }
+}
+
+impl fmt::Display for Caching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Caching {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Caching::ALL.into_iter().find(|mode| mode.name() == text);
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::Usage, format!("no caching mode is called '{text}'"))
+                .with_remedy("one of buffered, direct, write-through, direct+write-through")
+        })
+    }
+}
+
+/// What an offset, a length and a buffer address must be a multiple of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alignment {
+    /// Of buffer addresses [bytes].
+    pub memory_bytes: u32,
+    /// Of offsets and lengths [bytes].
+    pub offset_bytes: u32,
+}
+
+/// A hint about the coming accesses (posix_fadvise(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// No special treatment.
+    Normal,
+    /// Sequential: read ahead further.
+    Sequential,
+    /// Random: no read-ahead.
+    Random,
+    /// The data will not be used again.
+    NoReuse,
+}
+
+/// How much of a target was in the page cache before and after a scrub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scrub {
+    /// Resident before [bytes].
+    pub resident_before_bytes: u64,
+    /// Resident after: 0 is the proof that the next reads are cold [bytes].
+    pub resident_after_bytes: u64,
+    /// Whether the whole machine's caches had to be dropped.
+    pub dropped_all_caches: bool,
+}
+
+/// How much of a file has no written blocks behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Holes: nothing allocated [bytes].
+    pub hole_bytes: u64,
+    /// Allocated but never written, so read as zeros without touching the device [bytes].
+    pub unwritten_bytes: u64,
+}
+
+/// See the module.
+pub trait Target: Sync {
+    /// What issues requests to it.
+    type Engine: Engine;
+
+    /// What it is called.
+    fn name(&self) -> &str;
+    /// What it is.
+    fn kind(&self) -> TargetKind;
+    /// Its size now [bytes].
+    fn size_bytes(&self) -> u64;
+    /// The caching mode in which it was opened.
+    fn caching(&self) -> Caching;
+    /// What requests must be aligned to in this mode.
+    fn alignment(&self) -> Alignment;
+
+    /// An engine on this target, made by the thread that will use it.
+    fn engine(&self, spec: &EngineSpec) -> Result<Self::Engine, Error>;
+
+    /// Reserves blocks for the range without writing them.
+    fn reserve(&self, offset: u64, length: u64) -> Result<(), Error>;
+    /// Sets the size.
+    fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
+    /// Makes everything written durable.
+    fn sync(&self) -> Result<(), Error>;
+    /// Tells what accesses are coming.
+    fn advise(&self, hint: Hint) -> Result<(), Error>;
+    /// Takes the target out of the page cache and proves it.
+    fn scrub(&self) -> Result<Scrub, Error>;
+    /// How much of it is in the page cache, where the system tells [bytes].
+    fn resident_bytes(&self) -> Option<u64>;
+    /// Holes and unwritten extents, where the system tells.
+    fn coverage(&self) -> Option<Coverage>;
+    /// The counters of the device beneath, where there is one.
+    fn device_counters(&self) -> Option<DeviceCounters>;
+    /// What the links on the way promise, nearest to the device first.
+    fn advertised(&self) -> Vec<AdvertisedRate>;
+    /// What the system believes of the device's write cache.
+    fn write_cache(&self) -> Option<String>;
+}
