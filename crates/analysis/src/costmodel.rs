@@ -1,0 +1,133 @@
+//! CPU time as a cost of each request plus a cost of each byte.
+//!
+//! cost(S) = fixed + marginal S by weighted least squares: what a request costs whatever its size
+//! (system call, interrupt, file system), and what each KiB adds (copying, page handling). Whether
+//! the CPU times are the lower bound (what the system charges) or the upper (what a soaker loses)
+//! is the caller's choice; the fit is the same.
+
+use crate::interval::Interval;
+use crate::lsq::{self, FitError, Point};
+
+/// Bytes to the KiB, the unit of the marginal cost.
+const BYTES_PER_KIB: f64 = 1024.0;
+
+/// The CPU cost of requests of one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostPoint {
+    /// Request size in bytes.
+    pub request_bytes: u64,
+    /// CPU time of one request in nanoseconds.
+    pub cpu_ns: f64,
+    /// Error of `cpu_ns` as a share of it (0.03 for 3%).
+    pub relative_error: f64,
+}
+
+/// A measured cost beside the fitted one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Residual {
+    /// Request size in bytes.
+    pub request_bytes: u64,
+    /// Measured CPU time of one request in nanoseconds.
+    pub measured_ns: f64,
+    /// CPU time of one request by the model, in nanoseconds.
+    pub fitted_ns: f64,
+}
+
+/// The fitted cost of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostModel {
+    /// CPU nanoseconds of a request whatever its size, with the 95% interval.
+    pub fixed_ns: Interval,
+    /// CPU nanoseconds that each KiB adds, with the 95% interval. May be near zero, or negative
+    /// within its interval, where the data is never touched by the CPU (direct I/O).
+    pub marginal_ns_per_kib: Interval,
+    /// Share of the weighted variance that the model explains, 0 to 1.
+    pub r2: f64,
+    /// Each point beside the model, in the order given.
+    pub residuals: Vec<Residual>,
+}
+
+/// Fits the cost model, each point weighted by its error (at least
+/// [`lsq::LEAST_RELATIVE_ERROR`]).
+///
+/// # Errors
+/// [`FitError`] with fewer than three points, a single request size, or a point whose CPU time is
+/// not positive (too short a trial for the clock that charges it).
+pub fn fit(points: &[CostPoint]) -> Result<CostModel, FitError> {
+    let kib = |p: &CostPoint| p.request_bytes as f64 / BYTES_PER_KIB;
+    let weighted: Vec<Point> = points
+        .iter()
+        .map(|p| Point::with_relative_error(kib(p), p.cpu_ns, p.relative_error))
+        .collect();
+    let line = lsq::line(&weighted)?;
+    let residuals = points
+        .iter()
+        .map(|p| Residual {
+            request_bytes: p.request_bytes,
+            measured_ns: p.cpu_ns,
+            fitted_ns: line.at(kib(p)),
+        })
+        .collect();
+    Ok(CostModel {
+        fixed_ns: line.intercept,
+        marginal_ns_per_kib: line.slope,
+        r2: line.r2,
+        residuals,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Costs of 4 KiB to 1 MiB requests, each off the model by the share given in turn.
+    fn costs(fixed_ns: f64, ns_per_kib: f64, off: &[f64]) -> Vec<CostPoint> {
+        (0..9)
+            .map(|i| {
+                let kib = 4_u64 << i;
+                let off = 1.0 + off[i % off.len()];
+                let cpu_ns = (fixed_ns + ns_per_kib * kib as f64) * off;
+                CostPoint { request_bytes: kib * 1024, cpu_ns, relative_error: 0.02 }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn small_noise_leaves_the_costs_within_their_intervals() {
+        let model = fit(&costs(1500.0, 40.0, &[0.01, -0.01, 0.005, -0.008])).unwrap();
+        assert!(model.fixed_ns.contains(1500.0), "{model:?}");
+        assert!(model.marginal_ns_per_kib.contains(40.0), "{model:?}");
+        assert!(model.r2 > 0.99 && model.fixed_ns.half_width_relative() < 0.05);
+    }
+
+    #[test]
+    fn residuals_stand_beside_their_request_size() {
+        let model = fit(&costs(1000.0, 10.0, &[0.0])).unwrap();
+        let last = model.residuals[8];
+        assert_eq!((last.request_bytes, last.measured_ns), (1 << 20, 11_240.0));
+        assert!((last.fitted_ns - 11_240.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn cost_that_does_not_depend_on_size_is_a_valid_model() {
+        let model = fit(&costs(2000.0, 0.0, &[0.01, -0.01])).unwrap();
+        assert!(model.marginal_ns_per_kib.contains(0.0));
+    }
+
+    #[test]
+    fn a_request_without_cost_was_not_measured() {
+        let mut points = costs(1000.0, 10.0, &[0.0]);
+        points[4].cpu_ns = 0.0;
+        assert_eq!(fit(&points), Err(FitError::UnusablePoint { index: 4 }));
+    }
+
+    proptest! {
+        #[test]
+        fn generated_costs_are_recovered(fixed in 100.0..1e5f64, per_kib in 0.1..1e3f64) {
+            let model = fit(&costs(fixed, per_kib, &[0.0])).unwrap();
+            prop_assert!((model.fixed_ns.value / fixed - 1.0).abs() < 1e-6);
+            prop_assert!((model.marginal_ns_per_kib.value / per_kib - 1.0).abs() < 1e-6);
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! Latency histogram: log-linear buckets, cheap enough to update on every request.
+//!
+//! Each power of two is cut into 128 equal buckets, found from the count of leading zeros without
+//! a search or a logarithm. Values below 256 ns have a bucket each; above, a bucket is at most
+//! 1/128 of its lower bound wide, so that its midpoint is within 0.4% of every value in it. The
+//! range ends at [`LIMIT_NS`] (almost five hours); larger values are counted apart, never dropped
+//! or folded into the last bucket. Count, sum, minimum and maximum are kept exactly.
+//!
+//! Counters are not shared between threads: give each thread its own histogram and [`merge`] them.
+//! The histogram does not know what its values mean, and does not correct for coordinated omission:
+//! that is for the caller, who knows when a request was due.
+//!
+//! [`merge`]: Histogram::merge
+
+use std::fmt;
+use thiserror::Error;
+
+/// Base-two logarithm of the number of buckets to a power of two.
+const SUB_BUCKET_BITS: u32 = 7;
+
+/// Buckets to a power of two.
+const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
+
+/// Base-two logarithm of [`LIMIT_NS`].
+const LIMIT_BITS: u32 = 44;
+
+/// First value beyond the range of the buckets, in nanoseconds: 2^44, 4 h 53 min.
+pub const LIMIT_NS: u64 = 1 << LIMIT_BITS;
+
+/// Number of buckets. Each takes 8 bytes, 38 KiB in all, of which a run touches only those its
+/// latencies fall in.
+pub const BUCKETS: usize = (LIMIT_BITS - SUB_BUCKET_BITS + 1) as usize * SUB_BUCKETS;
+
+/// Index of the bucket that holds `ns`; [`BUCKETS`] or more when `ns` is [`LIMIT_NS`] or more.
+///
+/// With `e` the exponent of the leading bit (at least 7), the index is
+/// `128 (e - 7) + ns / 2^(e - 7)`: the quotient runs from 128 to 255 within a power of two, so that
+/// indices follow on without gaps.
+#[inline]
+pub fn bucket_index(ns: u64) -> usize {
+    let exponent = 63 - (ns | SUB_BUCKETS as u64).leading_zeros();
+    let shift = exponent - SUB_BUCKET_BITS;
+    ((shift as usize) << SUB_BUCKET_BITS) + (ns >> shift) as usize
+}
+
+/// Bounds of bucket `index` in nanoseconds, the lower inclusive and the upper exclusive; `None`
+/// when there is no such bucket.
+pub fn bucket_bounds(index: usize) -> Option<(u64, u64)> {
+    if index >= BUCKETS {
+        return None;
+    }
+    let shift = (index / SUB_BUCKETS).saturating_sub(1);
+    let quotient = (index - shift * SUB_BUCKETS) as u64;
+    Some((quotient << shift, (quotient + 1) << shift))
+}
+
+/// One bucket that holds something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Smallest value that falls in the bucket, in nanoseconds.
+    pub low_ns: u64,
+    /// Smallest value above the bucket, in nanoseconds.
+    pub high_ns: u64,
+    /// How many values fell in it.
+    pub count: u64,
+}
+
+/// What a histogram knows exactly, beside its buckets: together they rebuild it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exact {
+    /// Values of [`LIMIT_NS`] or more.
+    pub overflow: u64,
+    /// Smallest value in nanoseconds.
+    pub min_ns: u64,
+    /// Largest value in nanoseconds.
+    pub max_ns: u64,
+    /// Sum of all values in nanoseconds.
+    pub sum_ns: u128,
+}
+
+/// Why stored buckets do not make a histogram.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum BucketError {
+    /// A lower bound at which no bucket of this layout begins.
+    #[error(
+        "no histogram bucket begins at {low_ns} ns: the buckets were stored by another layout, \
+         so export them with the version that wrote them"
+    )]
+    UnknownBucket {
+        /// The bound that was given.
+        low_ns: u64,
+    },
+    /// Minimum, maximum, sum or overflow cannot belong to the buckets.
+    #[error(
+        "the stored minimum, maximum, sum or overflow count contradicts the buckets: \
+         the record is damaged, so measure again or restore it from a copy"
+    )]
+    Contradiction,
+}
+
+/// Log-linear histogram of latencies in nanoseconds.
+///
+/// Counters saturate at their largest value instead of wrapping.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Histogram {
+    counts: Box<[u64; BUCKETS]>,
+    count: u64,
+    overflow: u64,
+    min_ns: u64,
+    max_ns: u64,
+    sum_ns: u128,
+}
+
+impl Histogram {
+    /// An empty histogram. Allocates once; nothing else here does.
+    pub fn new() -> Self {
+        // From a vector, because zeroed pages come from the system untouched that way.
+        let counts = vec![0; BUCKETS]
+            .into_boxed_slice()
+            .try_into()
+            .expect("the vector was made with this length");
+        Self { counts, count: 0, overflow: 0, min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
+    }
+
+    /// Counts one value.
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        self.record_n(ns, 1);
+    }
+
+    /// Counts the same value `n` times, as when one stamp serves a batch of requests.
+    #[inline]
+    pub fn record_n(&mut self, ns: u64, n: u64) {
+        if n == 0 {
+            return;
+        }
+        let counter = self.counts.get_mut(bucket_index(ns)).unwrap_or(&mut self.overflow);
+        *counter = counter.saturating_add(n);
+        self.count = self.count.saturating_add(n);
+        self.sum_ns = self.sum_ns.saturating_add(u128::from(ns) * u128::from(n));
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds everything that `other` counted: the result is as if both had been one.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
+            *mine = mine.saturating_add(*theirs);
+        }
+        self.count = self.count.saturating_add(other.count);
+        self.overflow = self.overflow.saturating_add(other.overflow);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.counts.fill(0);
+        self.count = 0;
+        self.overflow = 0;
+        self.min_ns = u64::MAX;
+        self.max_ns = 0;
+        self.sum_ns = 0;
+    }
+
+    /// Values counted, those beyond the range included.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Values of [`LIMIT_NS`] or more. They count in everything else except [`Self::buckets`].
+    pub fn overflow(&self) -> u64 {
+        self.overflow
+    }
+
+    /// The smallest value, exact; `None` when empty.
+    pub fn min(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.min_ns)
+    }
+
+    /// The largest value, exact; `None` when empty.
+    pub fn max(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max_ns)
+    }
+
+    /// The sum of all values in nanoseconds, exact.
+    pub fn sum_ns(&self) -> u128 {
+        self.sum_ns
+    }
+
+    /// The mean in nanoseconds, from the exact sum and not from bucket midpoints; `None` when
+    /// empty.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
+    }
+
+    /// The smallest value that at least the share `q` of all values do not exceed, in nanoseconds.
+    ///
+    /// Exact for the minimum (`q` = 0) and the maximum (`q` = 1), else the midpoint of the bucket,
+    /// within 0.4%, never outside the minimum and maximum, and never smaller for a larger `q`.
+    /// A quantile among the values beyond the range is reported as the maximum. `None` when empty
+    /// or when `q` is not between 0 and 1.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        if self.count == 0 || !(0.0..=1.0).contains(&q) {
+            return None;
+        }
+        // 0.07 x 100 is a little above 7 in binary: one step down keeps that from being rank 8.
+        let rank = (q * self.count as f64).next_down().ceil() as u64;
+        if rank <= 1 {
+            return Some(self.min_ns);
+        }
+        if rank >= self.count {
+            return Some(self.max_ns);
+        }
+        let mut seen: u64 = 0;
+        for bucket in self.buckets() {
+            seen = seen.saturating_add(bucket.count);
+            if seen >= rank {
+                let midpoint = bucket.low_ns + (bucket.high_ns - bucket.low_ns) / 2;
+                return Some(midpoint.clamp(self.min_ns, self.max_ns));
+            }
+        }
+        Some(self.max_ns)
+    }
+
+    /// The buckets that hold something, in rising order, without the values beyond the range.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
+        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, &count)| {
+            let (low_ns, high_ns) = bucket_bounds(index).expect("the index is one of the array");
+            Bucket { low_ns, high_ns, count }
+        })
+    }
+
+    /// What is known beside the buckets; `None` when empty. With [`Self::buckets`] it is all that
+    /// need be stored: see [`Self::from_buckets`].
+    pub fn exact(&self) -> Option<Exact> {
+        (self.count > 0).then_some(Exact {
+            overflow: self.overflow,
+            min_ns: self.min_ns,
+            max_ns: self.max_ns,
+            sum_ns: self.sum_ns,
+        })
+    }
+
+    /// Rebuilds a histogram from stored buckets (lower bound in nanoseconds, count) and what
+    /// [`Self::exact`] gave; `exact` is `None` for an empty histogram.
+    ///
+    /// # Errors
+    /// [`BucketError`] when a bound begins no bucket, or when `exact` cannot belong to the buckets.
+    pub fn from_buckets(
+        buckets: impl IntoIterator<Item = (u64, u64)>,
+        exact: Option<Exact>,
+    ) -> Result<Self, BucketError> {
+        let mut rebuilt = Self::new();
+        for (low_ns, count) in buckets {
+            let index = bucket_index(low_ns);
+            if bucket_bounds(index).is_none_or(|(low, _)| low != low_ns) {
+                return Err(BucketError::UnknownBucket { low_ns });
+            }
+            rebuilt.counts[index] = rebuilt.counts[index].saturating_add(count);
+            rebuilt.count = rebuilt.count.saturating_add(count);
+        }
+        if let Some(exact) = exact {
+            rebuilt.overflow = exact.overflow;
+            rebuilt.count = rebuilt.count.saturating_add(exact.overflow);
+            rebuilt.min_ns = exact.min_ns;
+            rebuilt.max_ns = exact.max_ns;
+            rebuilt.sum_ns = exact.sum_ns;
+        }
+        let consistent = match exact {
+            None => rebuilt.count == 0,
+            Some(exact) => rebuilt.count > 0 && rebuilt.holds(exact),
+        };
+        if consistent { Ok(rebuilt) } else { Err(BucketError::Contradiction) }
+    }
+
+    /// Whether minimum and maximum fall in the outermost buckets (or beyond the range) and the sum
+    /// lies between the least and the greatest that the count allows.
+    fn holds(&self, exact: Exact) -> bool {
+        let first = self.buckets().next();
+        let last = self.buckets().last();
+        let within = |ns: u64, bucket: Option<Bucket>| match bucket {
+            Some(bucket) => (bucket.low_ns..bucket.high_ns).contains(&ns),
+            None => ns >= LIMIT_NS,
+        };
+        let sums = u128::from(exact.min_ns) * u128::from(self.count)
+            ..=u128::from(exact.max_ns) * u128::from(self.count);
+        exact.min_ns <= exact.max_ns
+            && within(exact.min_ns, first)
+            && within(exact.max_ns, last.filter(|_| exact.overflow == 0))
+            && sums.contains(&exact.sum_ns)
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Histogram {
+    /// The buckets that hold something: the thousands of empty ones would bury them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let buckets: Vec<_> = self.buckets().map(|b| (b.low_ns, b.count)).collect();
+        f.debug_struct("Histogram")
+            .field("exact", &self.exact())
+            .field("buckets", &buckets)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn histogram_of(values: &[u64]) -> Histogram {
+        let mut h = Histogram::new();
+        for &v in values {
+            h.record(v);
+        }
+        h
+    }
+
+    fn stored(h: &Histogram) -> Vec<(u64, u64)> {
+        h.buckets().map(|b| (b.low_ns, b.count)).collect()
+    }
+
+    /// Values of every magnitude, some of them beyond the range.
+    fn values(most: usize) -> impl Strategy<Value = Vec<u64>> {
+        let value = (0u32..64, any::<u64>()).prop_map(|(bits, v)| v >> bits);
+        proptest::collection::vec(value, 0..most)
+    }
+
+    #[test]
+    fn buckets_follow_on_without_gap_or_overlap_up_to_the_limit() {
+        let mut expected_low = 0;
+        for index in 0..BUCKETS {
+            let (low, high) = bucket_bounds(index).unwrap();
+            assert_eq!(low, expected_low);
+            assert_eq!((bucket_index(low), bucket_index(high - 1)), (index, index));
+            expected_low = high;
+        }
+        assert_eq!(expected_low, LIMIT_NS);
+        assert_eq!(bucket_index(LIMIT_NS), BUCKETS);
+        assert_eq!(bucket_bounds(BUCKETS), None);
+    }
+
+    #[test]
+    fn an_empty_histogram_has_no_statistics() {
+        let h = Histogram::new();
+        assert_eq!((h.count(), h.min(), h.max(), h.exact()), (0, None, None, None));
+        assert_eq!((h.mean(), h.quantile(0.5), h.buckets().count()), (None, None, 0));
+    }
+
+    #[test]
+    fn small_values_are_exact() {
+        let h = histogram_of(&(0..256).collect::<Vec<_>>());
+        assert_eq!(h.quantile(0.5), Some(127));
+        assert_eq!(h.quantile(0.07), Some(17));
+        assert_eq!(h.mean(), Some(127.5));
+    }
+
+    #[test]
+    fn seven_percent_of_a_hundred_values_is_the_seventh() {
+        let h = histogram_of(&(1..=100).collect::<Vec<_>>());
+        assert_eq!(h.quantile(0.07), Some(7));
+        assert_eq!(h.quantile(0.99), Some(99));
+    }
+
+    #[test]
+    fn values_beyond_the_range_are_counted_apart_and_kept_as_the_maximum() {
+        let h = histogram_of(&[5, LIMIT_NS - 1, LIMIT_NS, u64::MAX]);
+        assert_eq!((h.count(), h.overflow(), h.max()), (4, 2, Some(u64::MAX)));
+        assert_eq!(h.buckets().map(|b| b.count).sum::<u64>(), 2);
+        assert_eq!(h.quantile(0.75), Some(u64::MAX));
+        assert_eq!(h.sum_ns(), 5 + 2 * u128::from(LIMIT_NS) - 1 + u128::from(u64::MAX));
+    }
+
+    #[test]
+    fn a_share_outside_zero_to_one_has_no_quantile() {
+        let h = histogram_of(&[1, 2, 3]);
+        assert_eq!((h.quantile(-0.1), h.quantile(1.1), h.quantile(f64::NAN)), (None, None, None));
+    }
+
+    #[test]
+    fn counters_saturate_instead_of_wrapping() {
+        let mut h = Histogram::new();
+        h.record_n(9, u64::MAX);
+        h.record_n(9, 2);
+        assert_eq!((h.count(), h.quantile(0.5)), (u64::MAX, Some(9)));
+    }
+
+    #[test]
+    fn recording_nothing_changes_nothing() {
+        let mut h = histogram_of(&[7]);
+        h.record_n(1, 0);
+        assert_eq!(h, histogram_of(&[7]));
+    }
+
+    #[test]
+    fn damaged_records_are_refused() {
+        let h = histogram_of(&[1000, 2000, 3000]);
+        let good = h.exact().unwrap();
+        let rebuild = |exact| Histogram::from_buckets(stored(&h), exact);
+        let refused = Err(BucketError::Contradiction);
+        assert_eq!(rebuild(None), refused);
+        assert_eq!(rebuild(Some(Exact { min_ns: 10, ..good })), refused);
+        assert_eq!(rebuild(Some(Exact { max_ns: 9000, ..good })), refused);
+        assert_eq!(rebuild(Some(Exact { sum_ns: 0, ..good })), refused);
+        assert_eq!(rebuild(Some(Exact { overflow: 1, ..good })), refused);
+        assert_eq!(Histogram::from_buckets([], Some(good)), refused);
+        let shifted = Histogram::from_buckets([(1001, 1)], Some(good));
+        assert_eq!(shifted, Err(BucketError::UnknownBucket { low_ns: 1001 }));
+    }
+
+    proptest! {
+        #[test]
+        fn a_midpoint_is_within_four_per_mille_of_every_value_in_its_bucket(ns in 0..LIMIT_NS) {
+            let (low, high) = bucket_bounds(bucket_index(ns)).unwrap();
+            prop_assert!((low..high).contains(&ns));
+            let midpoint = low + (high - low) / 2;
+            prop_assert!(midpoint.abs_diff(ns) as f64 <= 0.004 * ns as f64);
+        }
+
+        #[test]
+        fn a_quantile_is_within_four_per_mille_of_the_sorted_value(
+            mut v in proptest::collection::vec(0..LIMIT_NS, 1..200), q in 0.0..=1.0f64,
+        ) {
+            let found = histogram_of(&v).quantile(q).unwrap();
+            v.sort_unstable();
+            let rank = ((q * v.len() as f64).next_down().ceil() as usize).max(1);
+            let truth = v[rank - 1];
+            prop_assert!(found.abs_diff(truth) as f64 <= 0.004 * truth as f64);
+        }
+
+        #[test]
+        fn merged_parts_equal_the_whole(a in values(100), b in values(100)) {
+            let mut merged = histogram_of(&a);
+            merged.merge(&histogram_of(&b));
+            prop_assert_eq!(merged, histogram_of(&[a, b].concat()));
+        }
+
+        #[test]
+        fn recording_n_at_once_equals_recording_n_times(ns in any::<u64>(), n in 0u64..50) {
+            let mut at_once = Histogram::new();
+            at_once.record_n(ns, n);
+            prop_assert_eq!(at_once, histogram_of(&vec![ns; n as usize]));
+        }
+
+        #[test]
+        fn quantiles_rise_with_the_share_and_stay_in_range(v in values(100)) {
+            let h = histogram_of(&v);
+            let quantiles: Vec<_> =
+                (0..=100).filter_map(|p| h.quantile(f64::from(p) / 100.0)).collect();
+            prop_assert!(quantiles.is_sorted());
+            prop_assert_eq!(quantiles.first().copied(), h.min());
+            prop_assert_eq!(quantiles.last().copied(), h.max());
+        }
+
+        #[test]
+        fn stored_buckets_rebuild_the_histogram(v in values(100)) {
+            let h = histogram_of(&v);
+            prop_assert_eq!(Histogram::from_buckets(stored(&h), h.exact()), Ok(h));
+        }
+
+        #[test]
+        fn a_cleared_histogram_is_a_new_one(v in values(20)) {
+            let mut h = histogram_of(&v);
+            h.clear();
+            prop_assert_eq!(h, Histogram::new());
+        }
+    }
+}

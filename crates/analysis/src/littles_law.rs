@@ -1,0 +1,48 @@
+//! Little's law as a consistency check on every run.
+//!
+//! The mean number of requests in flight is their rate times their mean time in flight (Little,
+//! A Proof for the Queuing Formula L = λW, 1961), whatever the device does. A generator that states
+//! a depth of 32 and keeps 20 in flight is itself the limit, or its latencies are not those of its
+//! requests. What share is acceptable is the caller's decision.
+
+/// Nanoseconds to the second.
+const NS_PER_S: f64 = 1e9;
+
+/// What rate and latency say about the depth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Check {
+    /// Mean number of requests in flight.
+    pub mean_in_flight: f64,
+    /// The same as a share of the depth: near 1 when the depth was reached; well above 1 means that
+    /// rate and latency are not of the same requests.
+    pub share_of_depth: f64,
+}
+
+/// Compares `rate_per_s` requests per second of `mean_latency_ns` nanoseconds each with `depth`,
+/// the requests that all threads together keep outstanding (0 is read as 1).
+pub fn check(rate_per_s: f64, mean_latency_ns: f64, depth: u64) -> Check {
+    let mean_in_flight = rate_per_s * mean_latency_ns / NS_PER_S;
+    Check { mean_in_flight, share_of_depth: mean_in_flight / depth.max(1) as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_thousand_a_second_of_320_us_each_fill_a_depth_of_32() {
+        let c = check(100_000.0, 320_000.0, 32);
+        assert!((c.mean_in_flight - 32.0).abs() < 1e-9);
+        assert!((c.share_of_depth - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn half_the_latency_at_the_same_rate_fills_half_the_depth() {
+        assert!((check(100_000.0, 160_000.0, 32).share_of_depth - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_depth_of_zero_does_not_divide_by_zero() {
+        assert!((check(1000.0, 1e6, 0).share_of_depth - 1.0).abs() < 1e-9);
+    }
+}
