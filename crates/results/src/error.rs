@@ -1,0 +1,242 @@
+//! Every way in which the store can fail, each with its cause and what to do about it.
+//!
+//! SQLite reports result codes; [`Error::from_sqlite`] turns them into sentences about the file
+//! that the user named. It does not retry: waiting for another writer has already happened
+//! inside SQLite when [`Error::Busy`] appears.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
+
+/// Why a store could not be opened, written or read. The text names the cause and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The folder in which the database would be created does not exist.
+    #[error(
+        "cannot create the database {}: the folder {} does not exist; create it or choose \
+         another place for the database",
+        path.display(), folder.display()
+    )]
+    FolderNotFound {
+        /// The database that was asked for.
+        path: PathBuf,
+        /// The folder that is missing.
+        folder: PathBuf,
+    },
+
+    /// There is no database to read.
+    #[error(
+        "there is no database {}: give the path of an existing one, or make one with a run",
+        path.display()
+    )]
+    NotFound {
+        /// The database that was asked for.
+        path: PathBuf,
+    },
+
+    /// The path names a folder, a device or something else that cannot hold a database.
+    #[error(
+        "{} is not a regular file and cannot hold the database: give the path of a file",
+        path.display()
+    )]
+    NotAFile {
+        /// The path that was given.
+        path: PathBuf,
+    },
+
+    /// The file cannot even be looked at.
+    #[error("cannot read {}: {source}; check its permissions and those of its folder",
+        path.display())]
+    Unreadable {
+        /// The path that was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The file belongs to another program; it was not touched.
+    #[error(
+        "{} is not a halfpower database and was left as it is: choose another path for the \
+         database",
+        path.display()
+    )]
+    NotHalfpower {
+        /// The path that was given.
+        path: PathBuf,
+    },
+
+    /// A newer program wrote the database; it was not touched.
+    #[error(
+        "{} was written by a newer halfpower (schema {found}, this one knows {supported}): \
+         update halfpower, or choose another path for the database",
+        path.display()
+    )]
+    NewerSchema {
+        /// The database.
+        path: PathBuf,
+        /// The schema version found in it.
+        found: i64,
+        /// The newest schema version that this program knows.
+        supported: u32,
+    },
+
+    /// The database has an older schema and cannot be brought up to date while only reading.
+    #[error(
+        "{} has the older schema {found} (this halfpower needs {needed}) and was opened for \
+         reading only: open it once for writing, or make a copy that can be written",
+        path.display()
+    )]
+    OlderSchema {
+        /// The database.
+        path: PathBuf,
+        /// The schema version found in it.
+        found: i64,
+        /// The schema version that this program needs.
+        needed: u32,
+    },
+
+    /// The file, its folder or its file system does not let this user write.
+    #[error(
+        "cannot write the database {}: the file, its folder or its file system is read-only \
+         for this user; change the permissions or choose another place for the database",
+        path.display()
+    )]
+    ReadOnly {
+        /// The database.
+        path: PathBuf,
+    },
+
+    /// Reading needs files beside the database, which cannot be made in its folder.
+    #[error(
+        "cannot read the database {}: the last program to write it did not close it, and its \
+         folder is read-only; copy it, together with its -wal file if there is one, to a folder \
+         that can be written and open the copy",
+        path.display()
+    )]
+    NotClosed {
+        /// The database.
+        path: PathBuf,
+    },
+
+    /// The file system is full; what was being written is not there, all earlier results are.
+    #[error(
+        "the file system of the database {} is full: make room or choose another place for the \
+         database; the results stored so far are safe",
+        path.display()
+    )]
+    DiskFull {
+        /// The database.
+        path: PathBuf,
+    },
+
+    /// Another program kept the database locked for longer than the store waits.
+    #[error(
+        "the database {} is locked by another program: wait until it is done, or choose another \
+         path for the database",
+        path.display()
+    )]
+    Busy {
+        /// The database.
+        path: PathBuf,
+    },
+
+    /// The file is damaged.
+    #[error(
+        "the database {} is damaged: move it away to start a new one; \
+         `sqlite3 FILE .recover` may save its rows",
+        path.display()
+    )]
+    Corrupt {
+        /// The database.
+        path: PathBuf,
+    },
+
+    /// A row contradicts what is stored: its parent does not exist, or it is there already.
+    #[error("the database {} refuses a row: {source}; this is a fault in halfpower, report it",
+        path.display())]
+    Conflict {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+
+    /// A number above 2^63 - 1, the largest that SQLite can hold.
+    #[error(
+        "the database {} cannot hold a number above 9223372036854775807; this is a fault in \
+         halfpower, report it",
+        path.display()
+    )]
+    NumberTooLarge {
+        /// The database.
+        path: PathBuf,
+    },
+
+    /// No run answers to the selector.
+    #[error(
+        "no run {selector:?} in the database {}: give a run's number, the first characters of \
+         its uuid, or \"latest\"",
+        path.display()
+    )]
+    RunNotFound {
+        /// The database.
+        path: PathBuf,
+        /// What was asked for.
+        selector: String,
+    },
+
+    /// Several runs answer to the selector.
+    #[error(
+        "{count} runs in the database {} have a uuid that starts with {selector:?}: give more \
+         of its characters, or the run's number",
+        path.display()
+    )]
+    RunAmbiguous {
+        /// The database.
+        path: PathBuf,
+        /// What was asked for.
+        selector: String,
+        /// How many runs it fits.
+        count: usize,
+    },
+
+    /// An export could not be written to where it should go.
+    #[error("cannot write the export: {0}; check the destination and the room on it")]
+    Export(#[from] io::Error),
+
+    /// Anything else that SQLite reports.
+    #[error("the database {} failed: {source}; check the disk it is on", path.display())]
+    Sqlite {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+}
+
+impl Error {
+    /// The error of `path` that SQLite reported as `source`.
+    pub(crate) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
+        let path = path.to_path_buf();
+        if matches!(source, rusqlite::Error::ToSqlConversionFailure(_)) {
+            return Self::NumberTooLarge { path };
+        }
+        let failure = source.sqlite_error();
+        if failure.is_some_and(|failure| failure.extended_code == SQLITE_IOERR_SHMSIZE) {
+            return Self::DiskFull { path };
+        }
+        match failure.map(|failure| failure.code) {
+            Some(ErrorCode::DiskFull) => Self::DiskFull { path },
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                Self::ReadOnly { path }
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt { path },
+            Some(ErrorCode::ConstraintViolation) => Self::Conflict { path, source },
+            _ => Self::Sqlite { path, source },
+        }
+    }
+}

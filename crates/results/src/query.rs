@@ -1,0 +1,349 @@
+//! Reading back what is stored, as the rows that were written.
+//!
+//! Only selection by key and by a person's way of naming a run; everything statistical is done
+//! by the caller on these rows.
+
+use rusqlite::{OptionalExtension, Params};
+
+use crate::error::Error;
+use crate::row::{
+    Columns, LatencyRow, PointId, PointRow, RunId, RunRow, SeriesRow, TrialId, TrialRow,
+};
+use crate::store::Store;
+
+impl Store {
+    /// All runs, newest first.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn runs(&self) -> Result<Vec<RunRow>, Error> {
+        self.select("run ORDER BY started_unix_ns DESC, id DESC", [], RunRow::read)
+    }
+
+    /// The run that a person means: `latest`, a run's number, or the first characters of a uuid.
+    /// Digits that are a run's number mean that run even if a uuid starts with them.
+    ///
+    /// # Errors
+    /// [`Error::RunNotFound`], [`Error::RunAmbiguous`]; lock, damage.
+    pub fn run(&self, selector: &str) -> Result<RunRow, Error> {
+        let selector = selector.trim();
+        if selector.is_empty() {
+            return Err(self.no_run(selector));
+        }
+        if selector == "latest" {
+            let newest = "run ORDER BY started_unix_ns DESC, id DESC LIMIT 1";
+            let run = self.select(newest, [], RunRow::read)?.pop();
+            return run.ok_or_else(|| self.no_run(selector));
+        }
+        if let Ok(id) = selector.parse::<i64>()
+            && let Some(run) = self.select("run WHERE id = ?", [id], RunRow::read)?.pop()
+        {
+            return Ok(run);
+        }
+        let prefix = selector.to_ascii_lowercase();
+        let by_uuid = "run WHERE substr(lower(uuid), 1, length(?1)) = ?1";
+        let mut runs = self.select(by_uuid, [prefix], RunRow::read)?;
+        match (runs.pop(), runs.len()) {
+            (None, _) => Err(self.no_run(selector)),
+            (Some(run), 0) => Ok(run),
+            (Some(_), others) => Err(Error::RunAmbiguous {
+                path: self.path().to_path_buf(),
+                selector: selector.to_owned(),
+                count: others + 1,
+            }),
+        }
+    }
+
+    /// The points of a run in the order of its plan, with their numbers.
+    ///
+    /// # Errors
+    /// Lock, damage. An unknown run has no points, which is no error.
+    pub fn points(&self, run: RunId) -> Result<Vec<(PointId, PointRow)>, Error> {
+        self.select("point WHERE run_id = ? ORDER BY ordinal", [run], |row| {
+            Ok((row.get("id")?, PointRow::read(row)?))
+        })
+    }
+
+    /// The trials of a point in order, with their numbers.
+    ///
+    /// # Errors
+    /// Lock, damage. An unknown point has no trials, which is no error.
+    pub fn trials(&self, point: PointId) -> Result<Vec<(TrialId, TrialRow)>, Error> {
+        self.select("trial WHERE point_id = ? ORDER BY ordinal", [point], |row| {
+            Ok((row.get("id")?, TrialRow::read(row)?))
+        })
+    }
+
+    /// The latency histogram of a trial: reads before writes, short before long.
+    ///
+    /// # Errors
+    /// Lock, damage. An unknown trial has no histogram, which is no error.
+    pub fn latency(&self, trial: TrialId) -> Result<Vec<LatencyRow>, Error> {
+        let of_trial = "latency WHERE trial_id = ? ORDER BY operation, low_ns";
+        self.select(of_trial, [trial], LatencyRow::read)
+    }
+
+    /// The intervals of a trial in order.
+    ///
+    /// # Errors
+    /// Lock, damage. An unknown trial has no series, which is no error.
+    pub fn series(&self, trial: TrialId) -> Result<Vec<SeriesRow>, Error> {
+        self.select("series WHERE trial_id = ? ORDER BY ordinal", [trial], SeriesRow::read)
+    }
+
+    /// Whether a run of this number exists.
+    pub(crate) fn has_run(&self, run: RunId) -> Result<bool, Error> {
+        self.connection()
+            .query_row("SELECT 1 FROM run WHERE id = ?", [run], |_| Ok(()))
+            .optional()
+            .map(|found| found.is_some())
+            .map_err(|error| self.error(error))
+    }
+
+    /// Everything that `SELECT * FROM` `what` yields, each row through `read`.
+    fn select<T>(
+        &self,
+        what: &str,
+        parameters: impl Params,
+        read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Error> {
+        let rows = || -> rusqlite::Result<Vec<T>> {
+            let mut statement = self.connection().prepare(&format!("SELECT * FROM {what}"))?;
+            statement.query_map(parameters, read)?.collect()
+        };
+        rows().map_err(|error| self.error(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{a_histogram, a_point, a_run, a_series, a_trial, an_end};
+    use crate::row::{Operation, RunKind, RunState, Verdict};
+    use crate::store::tests::a_store_with_a_point;
+
+    fn a_store_with_runs(uuids: &[(&str, i64)]) -> Store {
+        let mut store = Store::in_memory().unwrap();
+        for (uuid, started_unix_ns) in uuids {
+            store.begin_run(&a_run(uuid, *started_unix_ns)).unwrap();
+        }
+        store
+    }
+
+    fn number(store: &Store, sql: &str) -> f64 {
+        store.connection().query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn a_run_comes_back_as_it_was_written_at_its_beginning_and_at_its_end() {
+        let mut store = Store::in_memory().unwrap();
+        let begun = a_run("0a0b", 10);
+        let id = store.begin_run(&begun).unwrap();
+        let mut expected = RunRow {
+            id,
+            uuid: begun.uuid,
+            kind: begun.kind,
+            command_line: begun.command_line,
+            label: begun.label,
+            started_unix_ns: begun.started_unix_ns,
+            finished_unix_ns: None,
+            state: RunState::Running,
+            version: begun.version,
+            schema: begun.schema,
+            seed: begun.seed,
+            pid: begun.pid,
+            boot_id: begun.boot_id,
+            host_json: begun.host_json,
+            target_json: begun.target_json,
+            settings_json: begun.settings_json,
+            findings_json: None,
+            verdict: None,
+            verdict_reasons_json: "[]".into(),
+        };
+        assert_eq!(store.runs().unwrap(), [expected.clone()]);
+
+        let end = an_end();
+        store.finish_run(id, &end).unwrap();
+        expected.state = end.state;
+        expected.finished_unix_ns = Some(end.finished_unix_ns);
+        expected.findings_json = end.findings_json;
+        expected.verdict = end.verdict;
+        expected.verdict_reasons_json = end.verdict_reasons_json;
+        assert_eq!(store.runs().unwrap(), [expected]);
+    }
+
+    #[test]
+    fn every_word_of_a_run_comes_back() {
+        let mut store = Store::in_memory().unwrap();
+        for (i, kind) in [RunKind::Run, RunKind::Survey, RunKind::Sweep].into_iter().enumerate() {
+            let mut run = a_run(&i.to_string(), 0);
+            (run.kind, run.label) = (kind, None);
+            let id = store.begin_run(&run).unwrap();
+            assert_eq!(store.run(&id.to_string()).unwrap().kind, kind);
+            assert_eq!(store.run(&id.to_string()).unwrap().label, None);
+        }
+        let id = store.run("latest").unwrap().id;
+        for state in [RunState::Finished, RunState::Interrupted, RunState::Failed] {
+            for verdict in [Verdict::Valid, Verdict::Suspect, Verdict::Invalid] {
+                let mut end = an_end();
+                (end.state, end.verdict) = (state, Some(verdict));
+                store.finish_run(id, &end).unwrap();
+                let run = store.run("latest").unwrap();
+                assert_eq!((run.state, run.verdict), (state, Some(verdict)));
+            }
+        }
+    }
+
+    #[test]
+    fn points_come_back_in_the_order_of_the_plan() {
+        let mut store = Store::in_memory().unwrap();
+        let run = store.begin_run(&a_run("u", 0)).unwrap();
+        let mut closed_loop = a_point(0);
+        (closed_loop.rate_requests_per_s, closed_loop.operation) = (None, Operation::Write);
+        let second = store.add_point(run, &a_point(1)).unwrap();
+        let first = store.add_point(run, &closed_loop).unwrap();
+        assert_eq!(store.points(run).unwrap(), [(first, closed_loop), (second, a_point(1))]);
+    }
+
+    #[test]
+    fn a_trial_comes_back_with_its_histogram_and_series() {
+        let (mut store, _, point) = a_store_with_a_point();
+        let mut histogram = a_histogram(5);
+        let write = LatencyRow { operation: Operation::Write, ..histogram[0].clone() };
+        histogram.push(write);
+        let id = store.add_trial(point, &a_trial(0), &histogram, &a_series(3)).unwrap();
+        assert_eq!(store.trials(point).unwrap(), [(id, a_trial(0))]);
+        assert_eq!(store.latency(id).unwrap(), histogram);
+        assert_eq!(store.series(id).unwrap(), a_series(3));
+    }
+
+    #[test]
+    fn what_a_trial_did_not_measure_comes_back_as_none() {
+        let (mut store, _, point) = a_store_with_a_point();
+        let mut trial = a_trial(0);
+        for unmeasured in [
+            &mut trial.accepted_ns,
+            &mut trial.cpu_machine_ns,
+            &mut trial.cpu_soaker_ns,
+            &mut trial.instructions,
+            &mut trial.cycles,
+            &mut trial.device_reads,
+            &mut trial.device_read_merges,
+            &mut trial.device_read_sectors,
+            &mut trial.device_writes,
+            &mut trial.device_write_merges,
+            &mut trial.device_write_sectors,
+            &mut trial.resident_before_bytes,
+            &mut trial.resident_after_bytes,
+        ] {
+            *unmeasured = None;
+        }
+        let id = store.add_trial(point, &trial, &[], &[]).unwrap();
+        assert_eq!(store.trials(point).unwrap(), [(id, trial)]);
+    }
+
+    #[test]
+    fn runs_are_listed_newest_first_and_the_later_entry_first_among_equals() {
+        let store = a_store_with_runs(&[("b", 20), ("c", 30), ("a", 10), ("d", 30)]);
+        let uuids: Vec<_> = store.runs().unwrap().into_iter().map(|run| run.uuid).collect();
+        assert_eq!(uuids, ["d", "c", "b", "a"]);
+        assert_eq!(store.run("latest").unwrap().uuid, "d");
+    }
+
+    #[test]
+    fn a_run_is_found_by_number_and_by_the_start_of_its_uuid_in_either_case() {
+        let store = a_store_with_runs(&[("abcd-1", 1), ("abce-2", 2)]);
+        assert_eq!(store.run("1").unwrap().uuid, "abcd-1");
+        assert_eq!(store.run("abcd-1").unwrap().uuid, "abcd-1");
+        assert_eq!(store.run(" ABCE ").unwrap().uuid, "abce-2");
+    }
+
+    #[test]
+    fn a_number_means_the_run_of_that_number_before_a_uuid_that_starts_with_it() {
+        let store = a_store_with_runs(&[("2aaa", 1), ("1bbb", 2), ("3ccc", 3), ("9ddd", 4)]);
+        assert_eq!(store.run("2").unwrap().uuid, "1bbb");
+        assert_eq!(store.run("9").unwrap().uuid, "9ddd");
+    }
+
+    #[test]
+    fn a_start_that_several_uuids_share_is_ambiguous() {
+        let store = a_store_with_runs(&[("abcd-1", 1), ("abce-2", 2)]);
+        let error = store.run("abc").unwrap_err();
+        assert!(matches!(error, Error::RunAmbiguous { count: 2, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_selector_that_fits_no_run_says_what_would() {
+        let store = a_store_with_runs(&[("abcd-1", 1)]);
+        for selector in ["", " ", "%", "_bcd", "bcd", "99", "-1", "abcd-12", "Latest"] {
+            let error = store.run(selector).unwrap_err();
+            assert!(matches!(error, Error::RunNotFound { .. }), "{selector:?}: {error}");
+            assert!(error.to_string().contains("\"latest\""), "{error}");
+        }
+        let empty = Store::in_memory().unwrap();
+        assert!(matches!(empty.run("latest").unwrap_err(), Error::RunNotFound { .. }));
+    }
+
+    #[test]
+    fn the_trial_view_derives_the_rates() {
+        let (mut store, _, point) = a_store_with_a_point();
+        store.add_trial(point, &a_trial(0), &[], &[]).unwrap();
+        let of = |column: &str| number(&store, &format!("SELECT {column} FROM trial_summary"));
+        assert_eq!(of("throughput_bytes_per_s"), 32_768_000.0);
+        assert_eq!(of("requests_per_s"), 8000.0);
+        assert_eq!(of("cpu_ns_per_request"), 500.0);
+        assert_eq!(of("cpu_ns_per_byte"), 2_000_000.0 / 16_384_000.0);
+        assert_eq!(of("request_bytes"), 4096.0);
+        assert_eq!(of("started_utc = '2023-11-14 22:13:20'"), 1.0);
+    }
+
+    #[test]
+    fn the_trial_view_has_null_rates_for_a_trial_that_did_nothing() {
+        let (mut store, _, point) = a_store_with_a_point();
+        let idle = TrialRow { bytes: 0, requests: 0, elapsed_ns: 0, ..a_trial(0) };
+        store.add_trial(point, &idle, &[], &[]).unwrap();
+        let sql = "SELECT count(*) + count(requests_per_s) + count(throughput_bytes_per_s) \
+                   + count(cpu_ns_per_request) + count(cpu_ns_per_byte) FROM trial_summary";
+        assert_eq!(number(&store, sql), 1.0);
+        assert_eq!(number(&store, "SELECT count(*) FROM point_summary"), 0.0);
+    }
+
+    #[test]
+    fn the_point_view_takes_the_median_of_the_trials_without_the_soaked_ones() {
+        let (mut store, _, point) = a_store_with_a_point();
+        // One second each, so that bytes are bytes per second; the even ordinals are unsoaked.
+        for (i, bytes) in [70, 10, 40, 60].into_iter().enumerate() {
+            let ordinal = 2 * i as u32;
+            let trial = TrialRow { bytes, elapsed_ns: 1_000_000_000, ..a_trial(ordinal) };
+            store.add_trial(point, &trial, &[], &[]).unwrap();
+        }
+        store.add_trial(point, &a_trial(1), &[], &[]).unwrap();
+        let of = |column: &str, soaked: u8| {
+            let sql = format!("SELECT {column} FROM point_summary WHERE soaked = {soaked}");
+            number(&store, &sql)
+        };
+        assert_eq!(of("trials", 0), 4.0);
+        assert_eq!(of("throughput_median_bytes_per_s", 0), 50.0);
+        assert_eq!(of("throughput_min_bytes_per_s", 0), 10.0);
+        assert_eq!(of("throughput_max_bytes_per_s", 0), 70.0);
+        assert_eq!(of("valid_trials", 0), 0.0);
+        assert_eq!(of("trials", 1), 1.0);
+        assert_eq!(of("throughput_median_bytes_per_s", 1), 32_768_000.0);
+    }
+
+    #[test]
+    fn the_latency_view_accumulates_to_one_and_the_series_view_gives_rates() {
+        let (mut store, _, point) = a_store_with_a_point();
+        store.add_trial(point, &a_trial(0), &a_histogram(3), &a_series(1)).unwrap();
+        let share = |low: u32| {
+            let sql =
+                format!("SELECT cumulative_share FROM latency_cumulative WHERE low_ns = {low}");
+            number(&store, &sql)
+        };
+        assert_eq!(share(0), 1.0 / 6.0);
+        assert_eq!(share(10), 3.0 / 6.0);
+        assert_eq!(share(20), 1.0);
+        assert_eq!(number(&store, "SELECT requests_per_s FROM series_rate"), 2e7);
+        assert_eq!(number(&store, "SELECT throughput_bytes_per_s FROM series_rate"), 8192e7);
+    }
+}

@@ -1,0 +1,218 @@
+//! The schema as a list of numbered migrations, and how a database is recognised.
+//!
+//! A database names its program in SQLite's `application_id` and its schema in `user_version`.
+//! The first is read from the file's header without SQLite, because merely opening a database
+//! of another program through SQLite may change it (it would recover or remove that program's
+//! log). A migration, once released, is never edited: a change is a new file at the end of
+//! [`MIGRATIONS`]. All that are missing run in one transaction, so that a failure leaves the
+//! database as it was.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::error::Error;
+
+/// Migration number n is at index n - 1.
+pub(crate) const MIGRATIONS: &[&str] = &[include_str!("migration/0001_tables_and_views.sql")];
+
+/// The schema that this crate writes, as `PRAGMA user_version` shows it.
+pub const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// `PRAGMA application_id` of a halfpower database: "HPWR".
+pub(crate) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"HPWR");
+
+/// The magic string that starts a SQLite file, and the place of the application id, from
+/// <https://www.sqlite.org/fileformat2.html#the_database_header>.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+const APPLICATION_ID_AT: usize = 68;
+const HEADER_BYTES: u64 = 100;
+
+/// What stands at a path where a database is wanted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing, or an empty file.
+    Nothing,
+    /// A halfpower database of some version.
+    Database,
+}
+
+/// Looks at the file at `path` without changing it; anything but nothing and a halfpower
+/// database is an error.
+pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
+    let unreadable = |source| Error::Unreadable { path: path.to_path_buf(), source };
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(unreadable(error)),
+        Ok(metadata) if !metadata.is_file() => {
+            return Err(Error::NotAFile { path: path.to_path_buf() });
+        }
+        Ok(metadata) if metadata.len() == 0 => return Ok(Found::Nothing),
+        Ok(_) => {}
+    }
+    let mut header = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(HEADER_BYTES).read_to_end(&mut header).map_err(unreadable)?;
+    let application_id = header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4);
+    if header.starts_with(MAGIC) && application_id == Some(&APPLICATION_ID.to_be_bytes()) {
+        Ok(Found::Database)
+    } else {
+        Err(Error::NotHalfpower { path: path.to_path_buf() })
+    }
+}
+
+/// The schema version of an open database, 0 for an empty one.
+///
+/// # Errors
+/// [`Error::NewerSchema`] if this program does not know it.
+pub(crate) fn version(
+    connection: &Connection,
+    path: &Path,
+    migrations: &[&str],
+) -> Result<usize, Error> {
+    let found: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(|error| Error::from_sqlite(path, error))?;
+    usize::try_from(found).ok().filter(|found| *found <= migrations.len()).ok_or_else(|| {
+        Error::NewerSchema {
+            path: path.to_path_buf(),
+            found,
+            supported: u32::try_from(migrations.len()).unwrap_or(u32::MAX),
+        }
+    })
+}
+
+/// Brings an open database to the last of `migrations`, whole or not at all. Two processes may
+/// do this at once: the second finds nothing left to do.
+pub(crate) fn migrate(
+    connection: &mut Connection,
+    path: &Path,
+    migrations: &[&str],
+) -> Result<(), Error> {
+    if version(connection, path, migrations)? == migrations.len() {
+        return Ok(());
+    }
+    let failed = |error| Error::from_sqlite(path, error);
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    for migration in &migrations[version(&transaction, path, migrations)?..] {
+        transaction.execute_batch(migration).map_err(failed)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+    transaction.pragma_update(None, "user_version", migrations.len()).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::a_place;
+    use crate::row::{Columns, LatencyRow, PointRow, RunRow, SeriesRow, TrialRow};
+
+    fn migrated(migrations: &[&str]) -> Connection {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection, Path::new("test"), migrations).unwrap();
+        connection
+    }
+
+    fn columns(connection: &Connection, table: &str) -> Vec<String> {
+        let sql = format!("SELECT name FROM pragma_table_info('{table}')");
+        let mut statement = connection.prepare(&sql).unwrap();
+        let names = statement.query_map([], |row| row.get(0)).unwrap();
+        names.map(Result::unwrap).collect()
+    }
+
+    fn add_minimal_run(connection: &Connection) {
+        let sql = "INSERT INTO run (uuid, kind, command_line, started_unix_ns, state, version, \
+                   schema, seed, pid, boot_id, host_json, target_json, settings_json) VALUES \
+                   ('u', 'run', 'c', 1, 'running', 'v', 1, '7', 1, 'b', '{}', '{}', '{}')";
+        connection.execute(sql, []).unwrap();
+    }
+
+    fn version_of(connection: &Connection) -> usize {
+        version(connection, Path::new("test"), &[""; 9]).unwrap()
+    }
+
+    #[test]
+    fn an_empty_database_gets_the_current_schema_and_our_application_id() {
+        let connection = migrated(MIGRATIONS);
+        assert_eq!(version_of(&connection), MIGRATIONS.len());
+        let id: u32 =
+            connection.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
+        assert_eq!(id, APPLICATION_ID);
+    }
+
+    #[test]
+    fn every_row_has_exactly_the_columns_of_its_table() {
+        let connection = migrated(MIGRATIONS);
+        let with = |keys: &[&str], columns: &[&str]| -> Vec<String> {
+            [keys, columns].concat().into_iter().map(String::from).collect()
+        };
+        assert_eq!(columns(&connection, "point"), with(&["id", "run_id"], PointRow::COLUMNS));
+        assert_eq!(columns(&connection, "trial"), with(&["id", "point_id"], TrialRow::COLUMNS));
+        assert_eq!(columns(&connection, "latency"), with(&["trial_id"], LatencyRow::COLUMNS));
+        assert_eq!(columns(&connection, "series"), with(&["trial_id"], SeriesRow::COLUMNS));
+        assert_eq!(columns(&connection, "run"), with(&[], RunRow::COLUMNS));
+    }
+
+    #[test]
+    fn a_version_1_database_with_rows_is_brought_to_a_later_schema_and_keeps_them() {
+        let mut connection = migrated(&MIGRATIONS[..1]);
+        add_minimal_run(&connection);
+        let later = [MIGRATIONS[0], "ALTER TABLE run ADD COLUMN note TEXT"];
+        migrate(&mut connection, Path::new("test"), &later).unwrap();
+        assert_eq!(version_of(&connection), 2);
+        assert_eq!(columns(&connection, "run").last().unwrap(), "note");
+        let uuid: String =
+            connection.query_row("SELECT uuid FROM run", [], |row| row.get(0)).unwrap();
+        assert_eq!(uuid, "u");
+    }
+
+    #[test]
+    fn a_migration_that_fails_leaves_the_database_at_its_old_version() {
+        let mut connection = migrated(&MIGRATIONS[..1]);
+        let before = columns(&connection, "run");
+        let broken = [MIGRATIONS[0], "ALTER TABLE run ADD COLUMN note TEXT; ALTER TABLE no_table"];
+        migrate(&mut connection, Path::new("test"), &broken).unwrap_err();
+        assert_eq!(version_of(&connection), 1);
+        assert_eq!(columns(&connection, "run"), before);
+    }
+
+    #[test]
+    fn migrating_twice_changes_nothing() {
+        let mut connection = migrated(MIGRATIONS);
+        add_minimal_run(&connection);
+        migrate(&mut connection, Path::new("test"), MIGRATIONS).unwrap();
+        let runs: u32 =
+            connection.query_row("SELECT count(*) FROM run", [], |row| row.get(0)).unwrap();
+        assert_eq!(runs, 1);
+    }
+
+    #[test]
+    fn a_schema_version_that_is_not_known_is_refused_as_newer() {
+        for unknown in [MIGRATIONS.len() as i64 + 1, -1] {
+            let mut connection = migrated(MIGRATIONS);
+            connection.pragma_update(None, "user_version", unknown).unwrap();
+            let error = migrate(&mut connection, Path::new("test"), MIGRATIONS).unwrap_err();
+            assert!(matches!(error, Error::NewerSchema { found, .. } if found == unknown));
+        }
+    }
+
+    #[test]
+    fn only_nothing_an_empty_file_and_our_own_databases_are_recognised() {
+        let (folder, path) = a_place();
+        assert_eq!(recognise(&path).unwrap(), Found::Nothing);
+        fs::write(&path, "").unwrap();
+        assert_eq!(recognise(&path).unwrap(), Found::Nothing);
+        migrate(&mut Connection::open(&path).unwrap(), &path, MIGRATIONS).unwrap();
+        assert_eq!(recognise(&path).unwrap(), Found::Database);
+
+        for foreign in ["notes", "SQLite format 3\0", &"x".repeat(4096)] {
+            fs::write(&path, foreign).unwrap();
+            assert!(matches!(recognise(&path).unwrap_err(), Error::NotHalfpower { .. }));
+        }
+        assert!(matches!(recognise(folder.path()).unwrap_err(), Error::NotAFile { .. }));
+    }
+}

@@ -1,0 +1,842 @@
+//! Opening, writing and closing a database.
+//!
+//! While a [`Store`] is open for writing, the database is in SQLite's write-ahead mode with full
+//! synchronisation: other programs can read beside the writer, and what a call has stored
+//! survives a crash of the program and of the machine. When the store is closed, the log is
+//! folded into the database and write-ahead mode is left, so that at rest a database is one
+//! plain file that can be copied, mailed, and read from a medium that cannot be written.
+//!
+//! Every writing call is one transaction. Reading back is in `query.rs` and `export.rs`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::types::ToSql;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::error::Error;
+use crate::row::{
+    Columns, LatencyRow, NewRun, PointId, PointRow, RunEnd, RunId, RunState, SeriesRow, TrialId,
+    TrialRow,
+};
+use crate::schema::{self, Found, MIGRATIONS};
+
+/// How long a call waits for another program's lock; a checkpoint of a large log on a slow disk
+/// takes less.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often entering write-ahead mode is tried. With six processes that did nothing but open
+/// and close one database, one try in two thousand failed.
+const MODE_CHANGE_ATTEMPTS: u32 = 4;
+
+/// An open database of results. Dropping it closes it as [`Store::close`] does, without saying
+/// what failed.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+    writable: bool,
+}
+
+impl Store {
+    /// Opens the database at `path` for writing, makes it if there is none, and brings an older
+    /// schema up to date.
+    ///
+    /// # Errors
+    /// When the folder is missing or cannot be written, the disk is full, the file belongs to
+    /// another program or was written by a newer halfpower; such files are left as they are.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = absolute(path.as_ref())?;
+        if schema::recognise(&path)? == Found::Nothing {
+            check_folder(&path)?;
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let mut connection = connect(&path, flags)?;
+        let failed = |error| Error::from_sqlite(&path, error);
+        if connection.is_readonly("main").map_err(failed)? {
+            return Err(Error::ReadOnly { path });
+        }
+        // A new database gets its first tables before write-ahead mode, so that the
+        // application id is in the header of the file itself and never only in its log.
+        schema::migrate(&mut connection, &path, MIGRATIONS)?;
+        // Where shared memory is missing (some network file systems) SQLite keeps its rollback
+        // journal instead: readers and the writer then wait for each other, and a power failure
+        // may undo the last commit (SQLite's FULL does not synchronise the folder there).
+        enter_write_ahead_mode(&connection).map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        Ok(Self { connection, path, writable: true })
+    }
+
+    /// Opens an existing database for reading only; writing calls fail with
+    /// [`Error::ReadOnly`]. Another program may be writing to it.
+    ///
+    /// # Errors
+    /// As [`Store::open`], and when there is no database, when its schema is older than this
+    /// program's, or when it needs recovery in a folder that cannot be written.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = absolute(path.as_ref())?;
+        if schema::recognise(&path)? == Found::Nothing {
+            return Err(Error::NotFound { path });
+        }
+        let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let found = match schema::version(&connection, &path, MIGRATIONS) {
+            // The header was read a moment ago: what cannot be opened are the log's files.
+            Err(Error::ReadOnly { path }) => return Err(Error::NotClosed { path }),
+            other => other?,
+        };
+        if found < MIGRATIONS.len() {
+            let needed = schema::SCHEMA_VERSION;
+            return Err(Error::OlderSchema { path, found: found as i64, needed });
+        }
+        Ok(Self { connection, path, writable: false })
+    }
+
+    /// A store in memory that is gone when it is dropped: for tests and for runs that keep
+    /// nothing.
+    ///
+    /// # Errors
+    /// Only when memory runs out.
+    pub fn in_memory() -> Result<Self, Error> {
+        let path = PathBuf::from("(in memory)");
+        let failed = |error| Error::from_sqlite(&path, error);
+        let mut connection = Connection::open_in_memory().map_err(failed)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+        schema::migrate(&mut connection, &path, MIGRATIONS)?;
+        Ok(Self { connection, path, writable: true })
+    }
+
+    /// The file that holds the store, as an absolute path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Records that a run has begun, in the state [`RunState::Running`].
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if its uuid is there already; full disk, lock, damage.
+    pub fn begin_run(&mut self, run: &NewRun) -> Result<RunId, Error> {
+        self.write(|transaction| {
+            insert(transaction, "run", ("state", &RunState::Running), [run])?;
+            Ok(RunId(transaction.last_insert_rowid()))
+        })
+    }
+
+    /// Adds a point to a run.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if there is no such run or the ordinal is taken; full disk, lock,
+    /// damage.
+    pub fn add_point(&mut self, run: RunId, point: &PointRow) -> Result<PointId, Error> {
+        self.write(|transaction| {
+            insert(transaction, "point", ("run_id", &run), [point])?;
+            Ok(PointId(transaction.last_insert_rowid()))
+        })
+    }
+
+    /// Adds a trial with its histogram and series, whole or not at all. Once this returns, the
+    /// trial survives a crash.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if there is no such point or the ordinal is taken; full disk, lock,
+    /// damage. The trials stored before are safe in each case.
+    pub fn add_trial(
+        &mut self,
+        point: PointId,
+        trial: &TrialRow,
+        latency: &[LatencyRow],
+        series: &[SeriesRow],
+    ) -> Result<TrialId, Error> {
+        self.write(|transaction| {
+            insert(transaction, "trial", ("point_id", &point), [trial])?;
+            let id = transaction.last_insert_rowid();
+            insert(transaction, "latency", ("trial_id", &id), latency)?;
+            insert(transaction, "series", ("trial_id", &id), series)?;
+            Ok(TrialId(id))
+        })
+    }
+
+    /// Records how a run ended.
+    ///
+    /// # Errors
+    /// [`Error::RunNotFound`] if there is no such run; full disk, lock, damage.
+    pub fn finish_run(&mut self, run: RunId, end: &RunEnd) -> Result<(), Error> {
+        let assignments: Vec<_> =
+            RunEnd::COLUMNS.iter().map(|column| format!("{column} = ?")).collect();
+        let sql = format!("UPDATE run SET {} WHERE id = ?", assignments.join(", "));
+        let changed = self.write(|transaction| {
+            let mut values = end.values();
+            values.push(&run);
+            transaction.execute(&sql, values.as_slice())
+        })?;
+        if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
+    }
+
+    /// Marks as [`RunState::Interrupted`] each running run whose process is gone, and returns
+    /// those runs. `is_alive` is told the process id and the boot id that the run began with.
+    /// When they ended is not known, so they get no finishing time.
+    ///
+    /// # Errors
+    /// Full disk, lock, damage.
+    pub fn mark_interrupted_runs(
+        &mut self,
+        is_alive: impl Fn(u32, &str) -> bool,
+    ) -> Result<Vec<RunId>, Error> {
+        self.write(|transaction| {
+            let mut running =
+                transaction.prepare("SELECT id, pid, boot_id FROM run WHERE state = ?")?;
+            let mut update = transaction.prepare("UPDATE run SET state = ? WHERE id = ?")?;
+            let processes: Vec<(RunId, u32, String)> = running
+                .query_map([RunState::Running], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .collect::<Result<_, _>>()?;
+            let mut interrupted = Vec::new();
+            for (run, pid, boot_id) in processes {
+                if !is_alive(pid, &boot_id) {
+                    update.execute((RunState::Interrupted, run))?;
+                    interrupted.push(run);
+                }
+            }
+            Ok(interrupted)
+        })
+    }
+
+    /// Closes the store; no `-wal` and `-shm` files stay behind unless another program has the
+    /// database open, in which case they go when the next writer closes it.
+    ///
+    /// # Errors
+    /// When the log cannot be folded into the database (full disk); nothing is lost, the next
+    /// opening folds it.
+    pub fn close(self) -> Result<(), Error> {
+        self.settle().map_err(|error| self.error(error))
+    }
+
+    /// Folds the log into the database and leaves write-ahead mode, which also removes the log.
+    fn settle(&self) -> rusqlite::Result<()> {
+        if !self.writable {
+            return Ok(());
+        }
+        match set_journal_mode(&self.connection, "delete") {
+            // Someone else has the database open: fold what can be folded and leave the rest.
+            Err(error) if is_busy(&error) => {
+                self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+            }
+            other => other,
+        }
+    }
+
+    /// Runs `body` in one transaction, which is undone if it fails.
+    fn write<T>(
+        &mut self,
+        body: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        let outcome = (|| {
+            let transaction =
+                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = body(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })();
+        outcome.map_err(|error| self.error(error))
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(crate) fn error(&self, source: rusqlite::Error) -> Error {
+        Error::from_sqlite(&self.path, source)
+    }
+
+    pub(crate) fn no_run(&self, selector: &str) -> Error {
+        Error::RunNotFound { path: self.path.clone(), selector: selector.to_owned() }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Nobody is left to tell; the next opening does what this could not.
+        let _ = self.settle();
+    }
+}
+
+/// An absolute path, so that SQLite never takes a name such as `:memory:` for a command.
+fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path)
+        .map_err(|source| Error::Unreadable { path: path.to_path_buf(), source })
+}
+
+fn check_folder(path: &Path) -> Result<(), Error> {
+    match path.parent() {
+        Some(folder) if !folder.is_dir() => {
+            Err(Error::FolderNotFound { path: path.to_path_buf(), folder: folder.to_path_buf() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
+    let failed = |error| Error::from_sqlite(path, error);
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(failed)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+    Ok(connection)
+}
+
+/// Enters write-ahead mode. SQLite waits for other programs' locks only when it begins a
+/// transaction, not in the midst of changing the mode; so when another program is opening or
+/// closing the database at this very moment, an empty transaction does the waiting.
+fn enter_write_ahead_mode(connection: &Connection) -> rusqlite::Result<()> {
+    for _ in 1..MODE_CHANGE_ATTEMPTS {
+        match set_journal_mode(connection, "wal") {
+            Err(error) if is_busy(&error) => connection.execute_batch("BEGIN IMMEDIATE; COMMIT")?,
+            other => return other,
+        }
+    }
+    set_journal_mode(connection, "wal")
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
+fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(()))
+}
+
+/// Inserts rows; `shared` is a column that is not part of them and its value, the same for all.
+fn insert<'r, R: Columns + 'r>(
+    transaction: &Transaction<'_>,
+    table: &str,
+    shared: (&str, &dyn ToSql),
+    rows: impl IntoIterator<Item = &'r R>,
+) -> rusqlite::Result<()> {
+    let columns = [&[shared.0], R::COLUMNS].concat();
+    let mut statement = transaction.prepare(&format!(
+        "INSERT INTO {table} ({}) VALUES ({})",
+        columns.join(", "),
+        vec!["?"; columns.len()].join(", ")
+    ))?;
+    for row in rows {
+        let mut values = row.values();
+        values.insert(0, shared.1);
+        statement.execute(values.as_slice())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::fixture::{
+        a_histogram, a_place, a_point, a_run, a_series, a_trial, an_end, files_in,
+    };
+    use crate::row::Operation;
+
+    /// A store in memory with one run that has one point.
+    pub(crate) fn a_store_with_a_point() -> (Store, RunId, PointId) {
+        with_a_point(Store::in_memory().unwrap())
+    }
+
+    fn with_a_point(mut store: Store) -> (Store, RunId, PointId) {
+        let run = store.begin_run(&a_run("11111111-aaaa", 10)).unwrap();
+        let point = store.add_point(run, &a_point(0)).unwrap();
+        (store, run, point)
+    }
+
+    const BUCKETS: u64 = 40;
+    const INTERVALS: u32 = 20;
+
+    fn add_trials(store: &mut Store, point: PointId, ordinals: std::ops::Range<u32>) {
+        for ordinal in ordinals {
+            let (histogram, series) = (a_histogram(BUCKETS), a_series(INTERVALS));
+            store.add_trial(point, &a_trial(ordinal), &histogram, &series).unwrap();
+        }
+    }
+
+    /// How many trials a store has; each must be whole and the database sound.
+    fn whole_trials(store: &Store, point: PointId) -> usize {
+        let sound: String =
+            store.connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(sound, "ok");
+        let trials = store.trials(point).unwrap();
+        for (ordinal, (id, trial)) in trials.iter().enumerate() {
+            assert_eq!(*trial, a_trial(ordinal as u32));
+            assert_eq!(store.latency(*id).unwrap(), a_histogram(BUCKETS));
+            assert_eq!(store.series(*id).unwrap(), a_series(INTERVALS));
+        }
+        trials.len()
+    }
+
+    fn count(store: &Store, table: &str) -> u32 {
+        let sql = format!("SELECT count(*) FROM {table}");
+        store.connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+    }
+
+    fn log_of(database: &Path) -> PathBuf {
+        let mut name = database.as_os_str().to_owned();
+        name.push("-wal");
+        name.into()
+    }
+
+    /// What a killed program leaves: the files of a database that is open, as they stand.
+    fn a_crashed_copy(path: &Path) -> (tempfile::TempDir, PathBuf) {
+        let (folder, copy) = a_place();
+        fs::copy(path, &copy).unwrap();
+        fs::copy(log_of(path), log_of(&copy)).unwrap();
+        (folder, copy)
+    }
+
+    #[test]
+    fn a_database_is_made_where_there_is_none_or_an_empty_file() {
+        let (_folder, path) = a_place();
+        Store::open(&path).unwrap().close().unwrap();
+        assert_eq!(Store::open_read_only(&path).unwrap().runs().unwrap(), []);
+        fs::write(&path, "").unwrap();
+        assert_eq!(Store::open(&path).unwrap().runs().unwrap(), []);
+    }
+
+    #[test]
+    fn a_closed_or_dropped_store_leaves_one_plain_file_that_reading_does_not_change() {
+        let (folder, path) = a_place();
+        for (uuid, close) in [("a", true), ("b", false)] {
+            let mut store = Store::open(&path).unwrap();
+            store.begin_run(&a_run(uuid, 1)).unwrap();
+            assert!(files_in(folder.path()).contains(&"halfpower.db-wal".to_owned()));
+            if close {
+                store.close().unwrap();
+            } else {
+                drop(store);
+            }
+            assert_eq!(files_in(folder.path()), ["halfpower.db"]);
+        }
+        let before = fs::read(&path).unwrap();
+        let reader = Store::open_read_only(&path).unwrap();
+        assert_eq!(reader.runs().unwrap().len(), 2);
+        assert_eq!(files_in(folder.path()), ["halfpower.db"]);
+        reader.close().unwrap();
+        assert!(before == fs::read(&path).unwrap());
+    }
+
+    #[test]
+    fn what_was_stored_is_there_when_the_file_is_opened_again() {
+        let (_folder, path) = a_place();
+        let (mut store, run, point) = with_a_point(Store::open(&path).unwrap());
+        add_trials(&mut store, point, 0..3);
+        store.finish_run(run, &an_end()).unwrap();
+        let runs = store.runs().unwrap();
+        store.close().unwrap();
+        let store = Store::open(&path).unwrap();
+        assert_eq!(store.runs().unwrap(), runs);
+        assert_eq!(store.points(run).unwrap(), [(point, a_point(0))]);
+        assert_eq!(whole_trials(&store, point), 3);
+    }
+
+    #[test]
+    fn the_database_is_synchronised_on_every_commit_while_it_is_open() {
+        let (_folder, path) = a_place();
+        let store = Store::open(&path).unwrap();
+        let mode: String =
+            store.connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+        let synchronous: u32 =
+            store.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+        assert_eq!((mode.as_str(), synchronous), ("wal", 2));
+    }
+
+    #[test]
+    fn odd_file_names_are_names_and_not_commands_to_sqlite() {
+        let (folder, path) = a_place();
+        for name in [":memory:", "file:x?mode=memory", "100% ?#.db"] {
+            let odd = path.with_file_name(name);
+            Store::open(&odd).unwrap().close().unwrap();
+            assert_eq!(files_in(folder.path()), [name]);
+            fs::remove_file(odd).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_missing_folder_is_named_and_not_made() {
+        let (folder, path) = a_place();
+        let missing = folder.path().join("missing");
+        let error = Store::open(missing.join("halfpower.db")).unwrap_err();
+        assert!(matches!(&error, Error::FolderNotFound { folder, .. } if *folder == missing));
+        assert!(error.to_string().contains("create it"), "{error}");
+        assert!(!missing.exists() && !path.exists());
+    }
+
+    #[test]
+    fn a_folder_or_a_device_is_refused() {
+        let (folder, path) = a_place();
+        for not_a_file in [folder.path(), Path::new("/dev/null")] {
+            let error = Store::open(not_a_file).unwrap_err();
+            assert!(matches!(error, Error::NotAFile { .. }), "{error}");
+        }
+        let error = Store::open_read_only(&path).unwrap_err();
+        assert!(matches!(error, Error::NotFound { .. }), "{error}");
+        assert_eq!(files_in(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_foreign_database_is_refused_and_stays_as_it_is_with_its_log() {
+        let (_folder, path) = a_place();
+        let foreign = Connection::open(&path).unwrap();
+        set_journal_mode(&foreign, "wal").unwrap();
+        foreign.execute_batch("CREATE TABLE notes (text); INSERT INTO notes VALUES (1)").unwrap();
+        let (folder, copy) = a_crashed_copy(&path);
+        let before = (fs::read(&copy).unwrap(), fs::read(log_of(&copy)).unwrap());
+        for opened in [Store::open(&copy), Store::open_read_only(&copy)] {
+            let error = opened.unwrap_err();
+            assert!(matches!(error, Error::NotHalfpower { .. }), "{error}");
+        }
+        assert!(before == (fs::read(&copy).unwrap(), fs::read(log_of(&copy)).unwrap()));
+        assert_eq!(files_in(folder.path()), ["halfpower.db", "halfpower.db-wal"]);
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_and_stays_as_it_is() {
+        let (folder, path) = a_place();
+        let store = Store::open(&path).unwrap();
+        store.connection.pragma_update(None, "user_version", 99).unwrap();
+        store.close().unwrap();
+        let before = fs::read(&path).unwrap();
+        for opened in [Store::open(&path), Store::open_read_only(&path)] {
+            let error = opened.unwrap_err();
+            assert!(matches!(error, Error::NewerSchema { found: 99, .. }), "{error}");
+            assert!(error.to_string().contains("update halfpower"), "{error}");
+        }
+        assert!(before == fs::read(&path).unwrap());
+        assert_eq!(files_in(folder.path()), ["halfpower.db"]);
+    }
+
+    #[test]
+    fn an_older_schema_is_brought_up_to_date_by_a_writer_and_refused_by_a_reader() {
+        let (_folder, path) = a_place();
+        // Schema 0 with our id: no release wrote it, but no older one exists yet.
+        let connection = Connection::open(&path).unwrap();
+        connection.pragma_update(None, "application_id", schema::APPLICATION_ID).unwrap();
+        drop(connection);
+        let error = Store::open_read_only(&path).unwrap_err();
+        assert!(matches!(error, Error::OlderSchema { found: 0, .. }), "{error}");
+        Store::open(&path).unwrap().close().unwrap();
+        assert_eq!(Store::open_read_only(&path).unwrap().runs().unwrap(), []);
+    }
+
+    #[test]
+    fn a_damaged_database_is_reported_as_damaged() {
+        let (_folder, path) = a_place();
+        Store::open(&path).unwrap().close().unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[100..].fill(0xA5);
+        fs::write(&path, bytes).unwrap();
+        let error = Store::open(&path).and_then(|store| store.runs()).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    }
+
+    // Nobody can make files in /sys, not even root, to whom permissions mean nothing.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_cannot_be_written_is_reported_as_read_only() {
+        let error = Store::open("/sys/halfpower.db").unwrap_err();
+        assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+        assert!(error.to_string().contains("choose another place"), "{error}");
+    }
+
+    /// Calls `body` while nobody but root can write to `folder`, and tells it whether it cannot.
+    #[cfg(unix)]
+    fn while_read_only<T>(folder: &Path, body: impl FnOnce(bool) -> T) -> T {
+        use std::os::unix::fs::PermissionsExt;
+        let permit = |mode| fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        permit(0o555);
+        let denied = fs::write(folder.join("probe"), "").is_err();
+        let value = body(denied);
+        permit(0o755);
+        value
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_database_in_a_read_only_folder_is_read_but_not_opened_for_writing() {
+        let (folder, path) = a_place();
+        let (store, run, point) = with_a_point(Store::open(&path).unwrap());
+        store.close().unwrap();
+        while_read_only(folder.path(), |denied| {
+            let points = Store::open_read_only(&path).unwrap().points(run).unwrap();
+            assert_eq!(points, [(point, a_point(0))]);
+            let opened = Store::open(&path);
+            assert_eq!(matches!(opened, Err(Error::ReadOnly { .. })), denied, "{opened:?}");
+        });
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_killed_writers_database_in_a_read_only_folder_says_to_copy_it() {
+        let (_folder, path) = a_place();
+        let (_killed, run, point) = with_a_point(Store::open(&path).unwrap());
+        let (folder, copy) = a_crashed_copy(&path);
+        while_read_only(folder.path(), |denied| match Store::open_read_only(&copy) {
+            Ok(store) => {
+                assert!(!denied);
+                assert_eq!(store.points(run).unwrap(), [(point, a_point(0))]);
+            }
+            Err(error) => {
+                assert!(denied && matches!(error, Error::NotClosed { .. }), "{error}");
+            }
+        });
+        assert!(log_of(&copy).exists());
+    }
+
+    #[test]
+    fn a_read_only_store_refuses_to_write() {
+        let (_folder, path) = a_place();
+        Store::open(&path).unwrap().close().unwrap();
+        let mut store = Store::open_read_only(&path).unwrap();
+        let error = store.begin_run(&a_run("u", 1)).unwrap_err();
+        assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_reader_sees_each_trial_as_soon_as_it_is_stored() {
+        let (folder, path) = a_place();
+        let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
+        let reader = Store::open_read_only(&path).unwrap();
+        for trials in 1..=5_u32 {
+            add_trials(&mut store, point, trials - 1..trials);
+            assert_eq!(whole_trials(&reader, point), trials as usize);
+        }
+        // The writer closes first; nothing is lost, and the next writer tidies up.
+        store.close().unwrap();
+        assert_eq!(whole_trials(&reader, point), 5);
+        reader.close().unwrap();
+        Store::open(&path).unwrap().close().unwrap();
+        assert_eq!(files_in(folder.path()), ["halfpower.db"]);
+        assert_eq!(whole_trials(&Store::open_read_only(&path).unwrap(), point), 5);
+    }
+
+    #[test]
+    fn a_reader_in_the_midst_of_reading_keeps_its_view_and_does_not_hold_up_the_writer() {
+        let (_folder, path) = a_place();
+        let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
+        add_trials(&mut store, point, 0..1);
+        let reader = Store::open_read_only(&path).unwrap();
+        let view = reader.connection.unchecked_transaction().unwrap();
+        assert_eq!(whole_trials(&reader, point), 1);
+        add_trials(&mut store, point, 1..2);
+        store.close().unwrap();
+        assert_eq!(whole_trials(&reader, point), 1);
+        drop(view);
+        assert_eq!(whole_trials(&reader, point), 2);
+    }
+
+    #[test]
+    fn two_writers_take_turns() {
+        let (_folder, path) = a_place();
+        let (mut first, _, point) = with_a_point(Store::open(&path).unwrap());
+        let mut second = Store::open(&path).unwrap();
+        add_trials(&mut first, point, 0..1);
+        add_trials(&mut second, point, 1..2);
+        first.close().unwrap();
+        assert_eq!(whole_trials(&second, point), 2);
+    }
+
+    #[test]
+    fn many_writers_may_open_and_close_one_new_database_at_once() {
+        let (folder, path) = a_place();
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let path = &path;
+                scope.spawn(move || {
+                    for turn in 0..10 {
+                        let mut store = Store::open(path).unwrap();
+                        store.begin_run(&a_run(&format!("{writer}-{turn}"), 1)).unwrap();
+                        store.close().unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(Store::open(&path).unwrap().runs().unwrap().len(), 40);
+        assert_eq!(files_in(folder.path()), ["halfpower.db"]);
+    }
+
+    #[test]
+    fn a_lock_that_is_not_released_is_reported_as_such() {
+        let (_folder, path) = a_place();
+        let mut first = Store::open(&path).unwrap();
+        let mut second = Store::open(&path).unwrap();
+        second.connection.busy_timeout(Duration::ZERO).unwrap();
+        let _held = first.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let error = second.begin_run(&a_run("u", 1)).unwrap_err();
+        assert!(matches!(error, Error::Busy { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_transaction_that_is_dropped_leaves_no_part_of_a_trial() {
+        let (_folder, path) = a_place();
+        let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
+        add_trials(&mut store, point, 0..2);
+        let open = store.connection.transaction().unwrap();
+        insert(&open, "trial", ("point_id", &point), [&a_trial(2)]).unwrap();
+        drop(open);
+        drop(store);
+        assert_eq!(whole_trials(&Store::open(&path).unwrap(), point), 2);
+    }
+
+    #[test]
+    fn a_killed_process_loses_no_stored_trial_and_leaves_no_half_one() {
+        let (_folder, path) = a_place();
+        let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
+        add_trials(&mut store, point, 0..4);
+        // A cache of one page makes SQLite spill the open transaction into the log.
+        store.connection.pragma_update(None, "cache_size", 1).unwrap();
+        let open = store.connection.transaction().unwrap();
+        insert(&open, "trial", ("point_id", &point), [&a_trial(4)]).unwrap();
+        let trial = TrialId(open.last_insert_rowid());
+        let log_before = fs::metadata(log_of(&path)).unwrap().len();
+        insert(&open, "latency", ("trial_id", &trial), &a_histogram(20_000)).unwrap();
+        assert!(fs::metadata(log_of(&path)).unwrap().len() > log_before);
+
+        let (crashed, copy) = a_crashed_copy(&path);
+        assert_eq!(whole_trials(&Store::open_read_only(&copy).unwrap(), point), 4);
+        let survivor = Store::open(&copy).unwrap();
+        assert_eq!(whole_trials(&survivor, point), 4);
+        survivor.close().unwrap();
+        assert_eq!(files_in(crashed.path()), ["halfpower.db"]);
+    }
+
+    #[test]
+    fn a_log_cut_off_anywhere_holds_only_whole_trials_and_all_that_came_before_the_cut() {
+        let (_folder, path) = a_place();
+        let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
+        store.connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
+        // The length of the log when each trial was reported as stored.
+        let mut stored_at = Vec::new();
+        let mut longest = 0;
+        for ordinal in 0..6 {
+            add_trials(&mut store, point, ordinal..ordinal + 1);
+            longest = fs::metadata(log_of(&path)).unwrap().len();
+            stored_at.push(longest);
+        }
+        let log = fs::read(log_of(&path)).unwrap();
+        let crashed = tempfile::tempdir().unwrap();
+        let copy = crashed.path().join("halfpower.db");
+        for cut in (0..=longest).step_by(longest as usize / 60).chain(stored_at.clone()) {
+            fs::copy(&path, &copy).unwrap();
+            fs::write(log_of(&copy), &log[..cut as usize]).unwrap();
+            let survivors = whole_trials(&Store::open(&copy).unwrap(), point);
+            let reported = stored_at.iter().filter(|length| **length <= cut).count();
+            assert!(survivors >= reported, "cut at {cut}: {survivors} of {reported}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_and_leaves_all_earlier_trials_readable() {
+        let (_folder, path) = a_place();
+        let (mut store, run, point) = with_a_point(Store::open(&path).unwrap());
+        add_trials(&mut store, point, 0..2);
+        let pages: u32 =
+            store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+        let limit = |store: &Store, pages: u32| {
+            let set = |_: &rusqlite::Row<'_>| Ok(());
+            store.connection.pragma_update_and_check(None, "max_page_count", pages, set).unwrap();
+        };
+        limit(&store, pages);
+        let error = store.add_trial(point, &a_trial(2), &a_histogram(20_000), &[]).unwrap_err();
+        assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+        assert!(error.to_string().contains("make room"), "{error}");
+        assert_eq!(whole_trials(&store, point), 2);
+        store.finish_run(run, &an_end()).unwrap();
+
+        limit(&store, u32::MAX - 1);
+        add_trials(&mut store, point, 2..3);
+        store.close().unwrap();
+        assert_eq!(whole_trials(&Store::open_read_only(&path).unwrap(), point), 3);
+    }
+
+    #[test]
+    fn a_trial_with_a_bad_histogram_is_refused_whole() {
+        let (mut store, _, point) = a_store_with_a_point();
+        let mut twice = a_histogram(2);
+        twice[1].low_ns = twice[0].low_ns;
+        let mut mixed = a_histogram(2);
+        mixed[1].operation = Operation::Mix;
+        for bad in [twice, mixed] {
+            let error = store.add_trial(point, &a_trial(0), &bad, &[]).unwrap_err();
+            assert!(matches!(error, Error::Conflict { .. }), "{error}");
+        }
+        assert_eq!((count(&store, "trial"), count(&store, "latency")), (0, 0));
+    }
+
+    #[test]
+    fn rows_without_a_parent_and_taken_ordinals_are_refused() {
+        let (mut store, run, point) = a_store_with_a_point();
+        add_trials(&mut store, point, 0..1);
+        let refused = [
+            store.begin_run(&a_run("11111111-aaaa", 10)).map(|_| ()),
+            store.add_point(run, &a_point(0)).map(|_| ()),
+            store.add_point(RunId(99), &a_point(1)).map(|_| ()),
+            store.add_trial(point, &a_trial(0), &[], &[]).map(|_| ()),
+            store.add_trial(PointId(99), &a_trial(0), &[], &[]).map(|_| ()),
+        ];
+        for (i, outcome) in refused.into_iter().enumerate() {
+            assert!(matches!(outcome, Err(Error::Conflict { .. })), "{i}: {outcome:?}");
+        }
+        assert_eq!((count(&store, "point"), count(&store, "trial")), (1, 1));
+    }
+
+    #[test]
+    fn a_number_that_sqlite_cannot_hold_is_refused_and_the_greatest_it_can_is_kept() {
+        let (mut store, _, point) = a_store_with_a_point();
+        let greatest = TrialRow { bytes: i64::MAX as u64, ..a_trial(0) };
+        store.add_trial(point, &greatest, &[], &[]).unwrap();
+        assert_eq!(store.trials(point).unwrap()[0].1, greatest);
+        let too_large = TrialRow { bytes: i64::MAX as u64 + 1, ..a_trial(1) };
+        let error = store.add_trial(point, &too_large, &[], &[]).unwrap_err();
+        assert!(matches!(error, Error::NumberTooLarge { .. }), "{error}");
+    }
+
+    #[test]
+    fn deleting_a_run_deletes_everything_under_it_and_its_number_is_not_used_again() {
+        let (mut store, run, point) = a_store_with_a_point();
+        add_trials(&mut store, point, 0..2);
+        store.connection.execute("DELETE FROM run", []).unwrap();
+        for table in ["point", "trial", "latency", "series"] {
+            assert_eq!(count(&store, table), 0, "{table}");
+        }
+        assert!(store.begin_run(&a_run("next", 20)).unwrap() > run);
+    }
+
+    #[test]
+    fn finishing_a_run_that_does_not_exist_is_an_error() {
+        let (mut store, run, _) = a_store_with_a_point();
+        let error = store.finish_run(RunId(99), &an_end()).unwrap_err();
+        assert!(matches!(error, Error::RunNotFound { .. }), "{error}");
+        store.finish_run(run, &an_end()).unwrap();
+    }
+
+    #[test]
+    fn runs_of_dead_processes_are_marked_interrupted_and_no_others() {
+        let mut store = Store::in_memory().unwrap();
+        let mut begin = |uuid: &str, pid, boot_id: &str| {
+            let run = NewRun { pid, boot_id: boot_id.into(), ..a_run(uuid, 1) };
+            store.begin_run(&run).unwrap()
+        };
+        let alive = begin("a", 1, "now");
+        let dead = begin("b", 2, "now");
+        let from_an_earlier_boot = begin("c", 1, "before");
+        let finished = begin("d", 2, "now");
+        store.finish_run(finished, &an_end()).unwrap();
+
+        let is_alive = |pid, boot_id: &str| pid == 1 && boot_id == "now";
+        let marked = store.mark_interrupted_runs(is_alive).unwrap();
+        assert_eq!(marked, [dead, from_an_earlier_boot]);
+        assert_eq!(store.mark_interrupted_runs(is_alive).unwrap(), []);
+        let state = |id: RunId| store.run(&id.to_string()).unwrap().state;
+        assert_eq!(state(alive), RunState::Running);
+        assert_eq!(state(dead), RunState::Interrupted);
+        assert_eq!(state(from_an_earlier_boot), RunState::Interrupted);
+        assert_eq!(state(finished), RunState::Finished);
+        assert_eq!(store.run(&dead.to_string()).unwrap().finished_unix_ns, None);
+    }
+}
