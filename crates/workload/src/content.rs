@@ -1,0 +1,195 @@
+//! What written blocks contain, and the check of blocks read back.
+//!
+//! Ordinary writes carry random bytes, laid into each slot once, with the position and a running
+//! number stamped into every 4 KiB, so that no two blocks are equal and a device that compresses
+//! or deduplicates gains nothing. Verified blocks describe themselves: magic, length, position,
+//! seed, running number and a CRC-32 of the whole block, so that a block that was never written,
+//! went astray, or changed is found and located.
+
+use crate::random::Stream;
+
+/// Length of the blocks that are stamped and verified, where the request size allows [bytes].
+pub const BLOCK_BYTES: usize = 4096;
+const MAGIC: u64 = u64::from_le_bytes(*b"halfpowr");
+const HEADER_BYTES: usize = 40;
+
+/// Length of the verified blocks for a request size: the largest power of two up to
+/// [`BLOCK_BYTES`] that divides it, or None below 64 bytes.
+pub fn block_bytes(request_bytes: u32) -> Option<usize> {
+    let largest = 1_usize << request_bytes.trailing_zeros().min(BLOCK_BYTES.trailing_zeros());
+    (largest >= 64).then_some(largest)
+}
+
+/// Fills memory with random bytes.
+pub fn fill(memory: &mut [u8], seed: u64) {
+    let mut stream = Stream::new(seed);
+    for chunk in memory.chunks_mut(8) {
+        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
+    }
+}
+
+/// Makes every 4 KiB of a request different from all others.
+#[inline]
+pub fn stamp(memory: &mut [u8], offset: u64, number: u64) {
+    let mut at = offset;
+    for block in memory.chunks_mut(BLOCK_BYTES) {
+        if let Some(head) = block.first_chunk_mut::<16>() {
+            head[..8].copy_from_slice(&at.to_le_bytes());
+            head[8..].copy_from_slice(&number.to_le_bytes());
+        }
+        at += BLOCK_BYTES as u64;
+    }
+}
+
+/// Turns a request's memory into verified blocks.
+pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, number: u64) {
+    let mut at = offset;
+    for block in memory.chunks_exact_mut(block_bytes) {
+        let fields = [MAGIC, block_bytes as u64, at, seed, number];
+        for (place, field) in block.chunks_exact_mut(8).zip(fields) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+        // The checksum shares the word of the length: 32 bits each.
+        block[12..16].fill(0);
+        let sum = crc32fast::hash(block);
+        block[12..16].copy_from_slice(&sum.to_le_bytes());
+        at += block_bytes as u64;
+    }
+}
+
+/// What is wrong with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// No verified block was ever written here, or its head is gone.
+    NotSealed,
+    /// The block belongs elsewhere.
+    Astray {
+        /// The position it was written for [bytes].
+        belongs_at: u64,
+    },
+    /// The bytes do not match the checksum.
+    Corrupt,
+}
+
+/// A damaged block and its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Position in the target [bytes].
+    pub offset: u64,
+    /// What is wrong.
+    pub damage: Damage,
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let offset = self.offset;
+        match self.damage {
+            Damage::NotSealed => write!(f, "no verified block at offset {offset}"),
+            Damage::Astray { belongs_at } => {
+                write!(f, "the block at offset {offset} belongs at {belongs_at}")
+            }
+            Damage::Corrupt => write!(f, "the block at offset {offset} is corrupt"),
+        }
+    }
+}
+
+/// Checks every block of a request's memory; how many are damaged, and the first of them.
+pub fn check(memory: &mut [u8], block_bytes: usize, offset: u64) -> (u64, Option<Mismatch>) {
+    let (mut count, mut first, mut at) = (0, None, offset);
+    for block in memory.chunks_exact_mut(block_bytes) {
+        if let Some(damage) = damage(block, at) {
+            count += 1;
+            first = first.or(Some(Mismatch { offset: at, damage }));
+        }
+        at += block_bytes as u64;
+    }
+    (count, first)
+}
+
+fn damage(block: &mut [u8], offset: u64) -> Option<Damage> {
+    let word = |at: usize, block: &[u8]| {
+        let bytes = block[at..at + 8].try_into().expect("eight bytes were cut out");
+        u64::from_le_bytes(bytes)
+    };
+    debug_assert!(block.len() >= HEADER_BYTES);
+    if word(0, block) != MAGIC {
+        return Some(Damage::NotSealed);
+    }
+    let length_and_sum = word(8, block);
+    let (length, sum) = (length_and_sum as u32, (length_and_sum >> 32) as u32);
+    block[12..16].fill(0);
+    let whole = length as usize == block.len() && crc32fast::hash(block) == sum;
+    block[12..16].copy_from_slice(&sum.to_le_bytes());
+    let belongs_at = word(16, block);
+    match (whole, belongs_at == offset) {
+        (true, true) => None,
+        (true, false) => Some(Damage::Astray { belongs_at }),
+        (false, _) => Some(Damage::Corrupt),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sealed(offset: u64) -> Vec<u8> {
+        let mut memory = vec![0; 16384];
+        fill(&mut memory, 1);
+        seal(&mut memory, BLOCK_BYTES, offset, 9, 3);
+        memory
+    }
+
+    #[test]
+    fn a_sealed_request_is_whole_at_its_place_and_astray_elsewhere() {
+        let mut memory = sealed(8192);
+        assert_eq!(check(&mut memory, BLOCK_BYTES, 8192), (0, None));
+        let (count, first) = check(&mut memory, BLOCK_BYTES, 0);
+        assert_eq!(count, 4);
+        assert_eq!(first.unwrap().damage, Damage::Astray { belongs_at: 8192 });
+    }
+
+    #[test]
+    fn blocks_that_were_never_written_are_said_to_be_so() {
+        let (count, first) = check(&mut vec![0; 8192], BLOCK_BYTES, 0);
+        assert_eq!((count, first.unwrap().damage), (2, Damage::NotSealed));
+    }
+
+    proptest! {
+        #[test]
+        fn any_flipped_bit_is_found_in_its_block(bit in 0_usize..16384 * 8) {
+            let mut memory = sealed(0);
+            memory[bit / 8] ^= 1 << (bit % 8);
+            let (count, first) = check(&mut memory, BLOCK_BYTES, 0);
+            prop_assert_eq!(count, 1);
+            let block = bit / 8 / BLOCK_BYTES * BLOCK_BYTES;
+            prop_assert_eq!(first.unwrap().offset, block as u64);
+        }
+    }
+
+    #[test]
+    fn stamps_differ_between_blocks_and_between_writes() {
+        let mut one = vec![0; 8192];
+        stamp(&mut one, 0, 1);
+        assert_ne!(one[..4096], one[4096..]);
+        let mut two = vec![0; 8192];
+        stamp(&mut two, 0, 2);
+        assert_ne!(one, two);
+    }
+
+    #[test]
+    fn small_and_odd_request_sizes_get_smaller_blocks() {
+        assert_eq!(block_bytes(1 << 20), Some(4096));
+        assert_eq!(block_bytes(512), Some(512));
+        assert_eq!(block_bytes(5 * 512), Some(512));
+        assert_eq!(block_bytes(1000), None);
+    }
+
+    #[test]
+    fn random_fill_does_not_compress_to_a_pattern() {
+        let mut memory = vec![0_u8; 1 << 16];
+        fill(&mut memory, 5);
+        let ones: u32 = memory.iter().map(|byte| byte.count_ones()).sum();
+        assert!(ones.abs_diff(1 << 18) < 4000, "{ones} of {} bits", 1 << 19);
+    }
+}

@@ -1,0 +1,23 @@
+//! The load generator: what to send, where, when and until when, and what came of it.
+//!
+//! A [`Workload`] says what is wanted; [`plan::resolve`] checks it against a target, all limits
+//! in one place; [`runner::run`] starts the workers, each of which is a small state machine that
+//! issues and reaps ([`worker::Worker`]); a [`Sample`] is what was measured. Nothing here knows
+//! whether the target is a disk or a simulation, prints, or keeps results.
+
+pub mod error;
+pub mod spec;
+pub mod random;
+pub mod plan;
+pub mod pattern;
+pub mod arrival;
+pub mod content;
+pub mod sample;
+pub mod worker;
+pub mod runner;
+
+pub use error::Error;
+pub use plan::Plan;
+pub use runner::{Control, Progress, run};
+pub use sample::{OperationSample, Sample};
+pub use spec::{Arrival, Pattern, Placement, Steady, Workload};

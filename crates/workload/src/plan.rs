@@ -1,0 +1,236 @@
+//! A workload resolved against a target: every limit is checked here, and each worker gets its
+//! region, seed and share.
+
+use ioengine::{Target, TargetKind};
+
+use crate::error::Error;
+use crate::spec::{Arrival, Pattern, Placement, Workload};
+
+/// Requests outstanding in one thread at the most: the largest ring that io_uring gives.
+pub const DEPTH_MAX: u32 = 32_768;
+/// Threads at the most: beyond it the machine measures its scheduler.
+pub const THREADS_MAX: u32 = 4_096;
+/// The largest request [bytes]: completions carry 31 bits, rounded down to whole MiB.
+pub const REQUEST_BYTES_MAX: u32 = 1 << 30;
+/// Buffers of all threads together [bytes]: half of a small server.
+pub const BUFFER_BYTES_MAX: u64 = 16 << 30;
+
+/// What one worker does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerPlan {
+    /// Start of its region [bytes].
+    pub region_offset: u64,
+    /// Length of its region [bytes], a multiple of the request size.
+    pub region_bytes: u64,
+    /// Where in the region a sequential worker begins [bytes].
+    pub start_bytes: u64,
+    /// Its own seed.
+    pub seed: u64,
+    /// The CPU it is pinned to.
+    pub cpu: Option<usize>,
+    /// Stop after issuing so many bytes.
+    pub limit_bytes: Option<u64>,
+    /// Its share of an open loop [requests per second] and its offset in time, as a share of the
+    /// time between two of its requests.
+    pub rate: Option<(f64, f64)>,
+}
+
+/// A workload that fits its target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What was wanted.
+    pub workload: Workload,
+    /// One for each thread.
+    pub workers: Vec<WorkerPlan>,
+}
+
+/// Checks a workload against a target and divides it among its threads.
+///
+/// # Errors
+/// [`Error::Usage`] naming what does not fit and the remedy.
+pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error> {
+    check_shape(workload)?;
+    check_alignment(workload, target)?;
+    check_region(workload, target)?;
+    workload.personality.check_depth(workload.depth, target.caching().is_direct())?;
+    let workers = (0..workload.threads).map(|index| worker(workload, index)).collect();
+    Ok(Plan { workload: workload.clone(), workers })
+}
+
+fn check_shape(workload: &Workload) -> Result<(), Error> {
+    let Workload { request_bytes, depth, threads, .. } = *workload;
+    let within = |value: u32, most: u32| (1..=most).contains(&value);
+    if !within(request_bytes, REQUEST_BYTES_MAX) {
+        let what = format!("--bs {request_bytes} is not between 1 byte and 1 GiB");
+        return Err(Error::usage(what, "use a request size such as 64k"));
+    }
+    if !within(depth, DEPTH_MAX) {
+        let what = format!("--iodepth {depth} is not between 1 and {DEPTH_MAX}");
+        return Err(Error::usage(what, "use a depth in that range"));
+    }
+    if !within(threads, THREADS_MAX) {
+        let what = format!("--numjobs {threads} is not between 1 and {THREADS_MAX}");
+        return Err(Error::usage(what, "use a number of threads in that range"));
+    }
+    let buffers = u64::from(request_bytes) * u64::from(depth) * u64::from(threads);
+    if buffers > BUFFER_BYTES_MAX {
+        let gib = buffers >> 30;
+        let what = format!("request size x depth x threads needs {gib} GiB of buffers, over 16");
+        return Err(Error::usage(what, "lower --bs, --iodepth or --numjobs"));
+    }
+    let unbounded = workload.limit_bytes.is_none() && workload.limit_ns.is_none();
+    if unbounded && workload.steady.is_none() {
+        return Err(Error::usage("the workload has no end", "give --runtime or --size"));
+    }
+    if workload.read_percent > 100 {
+        let what = format!("--rwmixread {} is over 100", workload.read_percent);
+        return Err(Error::usage(what, "use a share from 0 to 100"));
+    }
+    match workload.arrival {
+        Arrival::Constant { requests_per_s }
+            if requests_per_s <= 0.0 || !requests_per_s.is_finite() =>
+        {
+            Err(Error::usage("--rate-iops must be above 0", "use a rate such as 1000"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_alignment<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
+    let granule = u64::from(target.alignment().offset_bytes.max(1));
+    let stride = match workload.pattern {
+        Pattern::Strided { stride_bytes } => stride_bytes,
+        _ => 0,
+    };
+    let wanted = [
+        ("--bs", u64::from(workload.request_bytes)),
+        ("--offset", workload.region_offset),
+        ("--stride", stride),
+    ];
+    for (flag, bytes) in wanted {
+        if !bytes.is_multiple_of(granule) {
+            let what = format!(
+                "{flag} {bytes} is not a multiple of {granule}, as direct I/O on {} demands",
+                target.name()
+            );
+            return Err(Error::usage(what, format!("use a multiple of {granule}, or --direct=0")));
+        }
+    }
+    if stride > 0 && stride < u64::from(workload.request_bytes) {
+        let what = format!("--stride {stride} is smaller than --bs {}", workload.request_bytes);
+        return Err(Error::usage(what, "use a stride of at least the request size"));
+    }
+    Ok(())
+}
+
+fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
+    let Workload { region_offset, region_bytes, request_bytes, threads, .. } = *workload;
+    let size = target.size_bytes();
+    let end = region_offset.saturating_add(region_bytes);
+    if end > size && !(workload.may_extend && target.kind() == TargetKind::File) {
+        let what = format!("{} holds {size} bytes, fewer than the {end} asked for", target.name());
+        return Err(Error::usage(what, "use a smaller --size or --offset, or a larger target"));
+    }
+    let parts = if workload.placement == Placement::Own { u64::from(threads) } else { 1 };
+    if region_bytes / parts < u64::from(request_bytes) {
+        let what = format!(
+            "a region of {region_bytes} bytes has no room for a request of {request_bytes} in \
+             each of {parts} parts"
+        );
+        return Err(Error::usage(what, "use a larger --size, a smaller --bs or fewer --numjobs"));
+    }
+    Ok(())
+}
+
+fn worker(workload: &Workload, index: u32) -> WorkerPlan {
+    let request = u64::from(workload.request_bytes);
+    let (threads, index_64) = (u64::from(workload.threads), u64::from(index));
+    let whole = |bytes: u64| bytes / request * request;
+    let (region_offset, region_bytes, start_bytes) = match workload.placement {
+        Placement::Own => {
+            let each = whole(workload.region_bytes / threads);
+            (workload.region_offset + each * index_64, each, 0)
+        }
+        Placement::Shared => {
+            let all = whole(workload.region_bytes);
+            (workload.region_offset, all, whole(all / threads * index_64))
+        }
+    };
+    let share = |bytes: u64| bytes / threads + u64::from(index_64 < bytes % threads);
+    let rate = match workload.arrival {
+        Arrival::Closed => None,
+        Arrival::Constant { requests_per_s } => {
+            let threads = f64::from(workload.threads);
+            Some((requests_per_s / threads, f64::from(index) / threads))
+        }
+    };
+    WorkerPlan {
+        region_offset,
+        region_bytes,
+        start_bytes,
+        seed: crate::random::mix(workload.seed, index_64),
+        cpu: (!workload.cpus.is_empty())
+            .then(|| workload.cpus[index as usize % workload.cpus.len()]),
+        limit_bytes: workload.limit_bytes.map(share),
+        rate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioengine::{HostTarget, Personality};
+
+    fn null_workload() -> Workload {
+        Workload {
+            personality: Personality::Null,
+            region_bytes: 1 << 20,
+            limit_ns: Some(1),
+            ..Workload::default()
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut Workload)) -> String {
+        let mut workload = null_workload();
+        change(&mut workload);
+        resolve(&workload, &HostTarget::null(1 << 20)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn threads_divide_the_region_and_the_bytes() {
+        let workload = Workload { threads: 3, limit_bytes: Some(100), ..null_workload() };
+        let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
+        let regions: Vec<u64> = plan.workers.iter().map(|w| w.region_offset).collect();
+        assert_eq!(regions, [0, 5 * 65536, 10 * 65536]);
+        assert_eq!(plan.workers.iter().filter_map(|w| w.limit_bytes).sum::<u64>(), 100);
+        let seeds: Vec<u64> = plan.workers.iter().map(|w| w.seed).collect();
+        assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2]);
+    }
+
+    #[test]
+    fn shared_threads_start_apart_in_the_whole_region() {
+        let workload = Workload { threads: 2, placement: Placement::Shared, ..null_workload() };
+        let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
+        assert_eq!(plan.workers[1].start_bytes, 1 << 19);
+        assert_eq!(plan.workers[1].region_bytes, 1 << 20);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_a_remedy() {
+        assert!(refused(|w| w.region_bytes = 2 << 20).contains("fewer than the 2097152"));
+        assert!(refused(|w| w.depth = 0).contains("--iodepth 0"));
+        assert!(refused(|w| w.limit_ns = None).contains("--runtime"));
+        assert!(refused(|w| w.request_bytes = 2 << 20).contains("no room"));
+        assert!(refused(|w| w.threads = 9999).contains("--numjobs"));
+        assert!(
+            refused(|w| {
+                w.request_bytes = 64 << 20;
+                w.depth = 1024;
+            })
+            .contains("GiB of buffers")
+        );
+        assert!(
+            refused(|w| w.arrival = Arrival::Constant { requests_per_s: 0.0 }).contains("rate")
+        );
+    }
+}

@@ -1,0 +1,280 @@
+//! What a trial yields: counts, bytes, latency histograms, a series and the CPU it took.
+
+use analysis::histogram::Histogram;
+use cpucost::CpuUsage;
+use ioengine::Op;
+use ioengine::target::DeviceCounters;
+
+use crate::content::Mismatch;
+
+/// Intervals in a series at the most; beyond it pairs are joined and the interval doubles, so
+/// that a run of any length takes the same memory.
+pub const INTERVALS_MAX: usize = 1024;
+
+/// What was read, or what was written.
+#[derive(Clone, Debug, Default)]
+pub struct OperationSample {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests completed.
+    pub requests: u64,
+    /// Time from submission (or from when it was due) to reaping [ns].
+    pub latency: Histogram,
+}
+
+/// One interval of the series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interval {
+    /// Bytes completed in it.
+    pub bytes: u64,
+    /// Requests completed in it.
+    pub requests: u64,
+}
+
+/// Bytes and requests over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// Length of each interval [ns].
+    pub interval_ns: u64,
+    /// From the start of the measured phase on.
+    pub intervals: Vec<Interval>,
+}
+
+impl Series {
+    /// An empty series with room for all it will hold.
+    pub fn new(interval_ns: u64) -> Series {
+        let intervals = Vec::with_capacity(INTERVALS_MAX);
+        Series { interval_ns: interval_ns.max(1), intervals }
+    }
+
+    /// Counts into the interval that holds `since_start_ns`.
+    pub fn add(&mut self, since_start_ns: u64, bytes: u64, requests: u64) {
+        while since_start_ns / self.interval_ns >= INTERVALS_MAX as u64 {
+            self.join_pairs();
+        }
+        let index = (since_start_ns / self.interval_ns) as usize;
+        if index >= self.intervals.len() {
+            self.intervals.resize(index + 1, Interval::default());
+        }
+        self.intervals[index].bytes += bytes;
+        self.intervals[index].requests += requests;
+    }
+
+    fn join_pairs(&mut self) {
+        let joined = self.intervals.len().div_ceil(2);
+        for index in 0..joined {
+            let one = self.intervals[2 * index];
+            let two = self.intervals.get(2 * index + 1).copied().unwrap_or_default();
+            self.intervals[index] =
+                Interval { bytes: one.bytes + two.bytes, requests: one.requests + two.requests };
+        }
+        self.intervals.truncate(joined);
+        self.interval_ns *= 2;
+    }
+
+    /// Adds another worker's series, interval by interval.
+    pub fn merge(&mut self, other: &Series) {
+        let mut other = other.clone();
+        while self.interval_ns < other.interval_ns {
+            self.join_pairs();
+        }
+        while other.interval_ns < self.interval_ns {
+            other.join_pairs();
+        }
+        let longer = self.intervals.len().max(other.intervals.len());
+        self.intervals.resize(longer, Interval::default());
+        for (mine, theirs) in self.intervals.iter_mut().zip(&other.intervals) {
+            mine.bytes += theirs.bytes;
+            mine.requests += theirs.requests;
+        }
+    }
+}
+
+/// The first request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Read or write.
+    pub op: Op,
+    /// Position [bytes].
+    pub offset: u64,
+    /// The system's error number; 0 for an end of file where there should be data.
+    pub errno: i32,
+}
+
+/// One worker's part, or all of them merged.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Reads and writes, in the order of [`Op`].
+    pub operations: [OperationSample; 2],
+    /// Start of the measured phase [ns of the clock].
+    pub start_ns: u64,
+    /// When the last write was accepted, where a flush followed [ns of the clock].
+    pub accepted_ns: Option<u64>,
+    /// End, flush included [ns of the clock].
+    pub end_ns: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// The first of them.
+    pub first_error: Option<Failure>,
+    /// Transfers that fell short and were continued.
+    pub short_transfers: u64,
+    /// Requests issued again after EAGAIN or EINTR.
+    pub retries: u64,
+    /// Calls that submitted something, and calls that reaped something.
+    pub submit_calls: u64,
+    /// See `submit_calls`.
+    pub reap_calls: u64,
+    /// Blocks checked by content.
+    pub verified_blocks: u64,
+    /// Blocks that failed the check.
+    pub damaged_blocks: u64,
+    /// The first of them.
+    pub first_damage: Option<Mismatch>,
+    /// Bytes and requests over time.
+    pub series: Series,
+    /// CPU of the measured phase; zero in a single worker's part.
+    pub cpu: CpuUsage,
+    /// What the device counted in the measured phase.
+    pub device: Option<DeviceCounters>,
+    /// Bytes of the buffers on huge pages, over all workers.
+    pub huge_bytes: u64,
+    /// How the personality was set up.
+    pub features: String,
+    /// Whether the run was cut short from outside.
+    pub interrupted: bool,
+}
+
+impl Sample {
+    /// Nothing measured yet.
+    pub fn new(interval_ns: u64) -> Sample {
+        Sample {
+            operations: Default::default(),
+            start_ns: 0,
+            accepted_ns: None,
+            end_ns: 0,
+            errors: 0,
+            first_error: None,
+            short_transfers: 0,
+            retries: 0,
+            submit_calls: 0,
+            reap_calls: 0,
+            verified_blocks: 0,
+            damaged_blocks: 0,
+            first_damage: None,
+            series: Series::new(interval_ns),
+            cpu: CpuUsage::default(),
+            device: None,
+            huge_bytes: 0,
+            features: String::new(),
+            interrupted: false,
+        }
+    }
+
+    /// Forgets all that was counted, for the end of the warm-up; keeps the memory.
+    pub fn restart(&mut self, start_ns: u64) {
+        for operation in &mut self.operations {
+            operation.bytes = 0;
+            operation.requests = 0;
+            operation.latency.clear();
+        }
+        self.series.intervals.clear();
+        self.start_ns = start_ns;
+        self.short_transfers = 0;
+        self.retries = 0;
+        self.submit_calls = 0;
+        self.reap_calls = 0;
+    }
+
+    /// Bytes moved both ways.
+    pub fn bytes(&self) -> u64 {
+        self.operations.iter().map(|operation| operation.bytes).sum()
+    }
+
+    /// Requests completed both ways.
+    pub fn requests(&self) -> u64 {
+        self.operations.iter().map(|operation| operation.requests).sum()
+    }
+
+    /// Length of the measured phase, flush included [ns].
+    pub fn elapsed_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Time to the last accepted write, where a flush followed [ns].
+    pub fn accepted_after_ns(&self) -> Option<u64> {
+        self.accepted_ns.map(|at| at.saturating_sub(self.start_ns))
+    }
+
+    /// Bytes per second over the measured phase.
+    pub fn bytes_per_s(&self) -> f64 {
+        per_second(self.bytes(), self.elapsed_ns())
+    }
+
+    /// Requests per second over the measured phase.
+    pub fn requests_per_s(&self) -> f64 {
+        per_second(self.requests(), self.elapsed_ns())
+    }
+
+    /// Latencies of reads and writes together.
+    pub fn latency(&self) -> Histogram {
+        let mut all = self.operations[0].latency.clone();
+        all.merge(&self.operations[1].latency);
+        all
+    }
+
+    /// Adds another worker's part: counts add, the measured phase spans both.
+    pub fn merge(&mut self, other: &Sample) {
+        for (mine, theirs) in self.operations.iter_mut().zip(&other.operations) {
+            mine.bytes += theirs.bytes;
+            mine.requests += theirs.requests;
+            mine.latency.merge(&theirs.latency);
+        }
+        self.start_ns = self.start_ns.min(other.start_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.accepted_ns = self.accepted_ns.max(other.accepted_ns);
+        self.errors += other.errors;
+        self.first_error = self.first_error.or(other.first_error);
+        self.short_transfers += other.short_transfers;
+        self.retries += other.retries;
+        self.submit_calls += other.submit_calls;
+        self.reap_calls += other.reap_calls;
+        self.verified_blocks += other.verified_blocks;
+        self.damaged_blocks += other.damaged_blocks;
+        self.first_damage = self.first_damage.or(other.first_damage);
+        self.series.merge(&other.series);
+        self.huge_bytes += other.huge_bytes;
+        self.interrupted |= other.interrupted;
+    }
+}
+
+fn per_second(count: u64, elapsed_ns: u64) -> f64 {
+    if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_series_doubles_its_interval_and_loses_nothing() {
+        let mut series = Series::new(10);
+        for at in 0..100_000 {
+            series.add(at, 2, 1);
+        }
+        assert!(series.intervals.len() <= INTERVALS_MAX);
+        assert_eq!(series.intervals.iter().map(|i| i.bytes).sum::<u64>(), 200_000);
+        assert_eq!(series.interval_ns, 160);
+        assert_eq!(series.intervals[0].requests, 160);
+    }
+
+    #[test]
+    fn series_of_different_intervals_merge() {
+        let (mut coarse, mut fine) = (Series::new(20), Series::new(10));
+        coarse.add(25, 1, 1);
+        fine.add(5, 1, 1);
+        fine.add(15, 1, 1);
+        fine.add(25, 1, 1);
+        coarse.merge(&fine);
+        assert_eq!(coarse.intervals.iter().map(|i| i.requests).collect::<Vec<_>>(), [2, 2]);
+    }
+}

@@ -1,0 +1,180 @@
+//! A workload as it is wanted: plain data, no side effects.
+//!
+//! Names follow fio where fio has one (docs/vocabulary.md). Sizes are bytes, times nanoseconds.
+
+use std::fmt;
+
+use ioengine::{BufferPages, Personality};
+
+/// In which order the blocks of the region are visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// One after the other, starting again at the end.
+    Sequential,
+    /// Every so many bytes; shifted by one request at each pass, until all have been visited.
+    Strided {
+        /// From the start of one request to the start of the next [bytes].
+        stride_bytes: u64,
+    },
+    /// Every block exactly once in each pass, in an order drawn from the seed.
+    Random,
+}
+
+/// Where the threads work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// Each thread has its own part of the region.
+    #[default]
+    Own,
+    /// All threads work on the whole region, sequential ones from different starts.
+    Shared,
+}
+
+/// When requests are issued.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum Arrival {
+    /// Closed loop: a new request when one completes, `depth` outstanding.
+    #[default]
+    Closed,
+    /// Open loop: requests are due at a constant rate, whatever the device does; latency counts
+    /// from the moment a request was due, so that a stall is not hidden.
+    Constant {
+        /// Over all threads.
+        requests_per_s: f64,
+    },
+}
+
+/// When a rate counts as steady (SNIA Performance Test Specification, steady state).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steady {
+    /// Number of one-second rates looked at.
+    pub window: usize,
+    /// Largest difference within the window, as a share of its mean.
+    pub excursion: f64,
+    /// Largest change of the fitted line over the window, as a share of the mean.
+    pub slope: f64,
+}
+
+impl Default for Steady {
+    /// Five rounds, 20% excursion, 10% slope: the numbers of the specification.
+    fn default() -> Self {
+        Steady { window: 5, excursion: 0.2, slope: 0.1 }
+    }
+}
+
+/// What the written blocks contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Content {
+    /// Incompressible, and different in each block.
+    #[default]
+    Random,
+    /// Zeros.
+    Zero,
+    /// Checksummed blocks that say what they are; reads check them.
+    Verified,
+}
+
+/// One workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// How requests are issued.
+    pub personality: Personality,
+    /// In which order blocks are visited.
+    pub pattern: Pattern,
+    /// Share of reads [percent]: 100 reads only, 0 writes only.
+    pub read_percent: u8,
+    /// Size of each request [bytes].
+    pub request_bytes: u32,
+    /// Requests outstanding in each thread.
+    pub depth: u32,
+    /// Number of threads.
+    pub threads: u32,
+    /// Start of the region [bytes].
+    pub region_offset: u64,
+    /// Length of the region [bytes].
+    pub region_bytes: u64,
+    /// Where threads work within the region.
+    pub placement: Placement,
+    /// When requests are issued.
+    pub arrival: Arrival,
+    /// Stop after so many bytes over all threads.
+    pub limit_bytes: Option<u64>,
+    /// Stop after so long, counted from the end of the warm-up [ns].
+    pub limit_ns: Option<u64>,
+    /// Stop once the rate is steady.
+    pub steady: Option<Steady>,
+    /// Not counted at the start [ns].
+    pub warm_up_ns: u64,
+    /// What is written.
+    pub content: Content,
+    /// Flush (fsync) when the last write has been accepted; the flush is part of the time.
+    pub flush_at_end: bool,
+    /// Writes may grow the file beyond its present end.
+    pub may_extend: bool,
+    /// Every random choice comes from it.
+    pub seed: u64,
+    /// Thread i is pinned to the i-th of these CPUs (round robin); empty: not pinned.
+    pub cpus: Vec<usize>,
+    /// Pages behind the buffers.
+    pub pages: BufferPages,
+    /// Length of the intervals of the series [ns]; doubled as often as needed to keep it short.
+    pub interval_ns: u64,
+}
+
+impl Default for Workload {
+    /// Sequential reads of 64 KiB, one outstanding, over nothing: set the region and a limit.
+    fn default() -> Self {
+        Workload {
+            personality: Personality::Sync,
+            pattern: Pattern::Sequential,
+            read_percent: 100,
+            request_bytes: 64 * 1024,
+            depth: 1,
+            threads: 1,
+            region_offset: 0,
+            region_bytes: 0,
+            placement: Placement::Own,
+            arrival: Arrival::Closed,
+            limit_bytes: None,
+            limit_ns: None,
+            steady: None,
+            warm_up_ns: 0,
+            content: Content::Random,
+            flush_at_end: false,
+            may_extend: false,
+            seed: 42,
+            cpus: Vec::new(),
+            pages: BufferPages::Huge,
+            interval_ns: 100_000_000,
+        }
+    }
+}
+
+impl Workload {
+    /// fio's name for pattern and direction: read, write, rw, randread, randwrite, randrw.
+    pub fn rw(&self) -> &'static str {
+        match (self.pattern, self.read_percent) {
+            (Pattern::Random, 100) => "randread",
+            (Pattern::Random, 0) => "randwrite",
+            (Pattern::Random, _) => "randrw",
+            (_, 100) => "read",
+            (_, 0) => "write",
+            (_, _) => "rw",
+        }
+    }
+
+    /// Whether any request writes.
+    pub fn writes(&self) -> bool {
+        self.read_percent < 100
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pattern::Sequential => "sequential",
+            Pattern::Strided { .. } => "strided",
+            Pattern::Random => "random",
+        })
+    }
+}

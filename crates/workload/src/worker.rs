@@ -1,0 +1,580 @@
+//! The state machine of one thread: issue, submit and wait, reap, until it is time to stop.
+//!
+//! A worker is generic over [`Engine`] and [`Clock`], so it never learns which world it runs in.
+//! One [`Worker::step`] makes one call into the engine. Nothing in it allocates, locks or prints
+//! once the buffers exist. The clock is read twice in each step: right before the batch goes
+//! down (the submit stamp that its requests share) and right after completions came up.
+//!
+//! What a personality only reports is decided here, once for all of them: a short transfer is
+//! continued behind what has moved, EAGAIN and EINTR are issued again (a bounded number of
+//! times), and any other failure is counted and ends the run.
+
+use ioengine::{Clock, Completion, Engine, Error as EngineError, ErrorKind, Op, Request};
+
+use crate::arrival::Arrivals;
+use crate::content;
+use crate::pattern::Offsets;
+use crate::plan::WorkerPlan;
+use crate::random::Stream;
+use crate::sample::{Failure, Sample};
+use crate::spec::{Content, Workload};
+
+/// The longest wait in one step, so that an order to stop is seen [ns].
+const TICK_NS: u64 = 50_000_000;
+/// A device that completes nothing for so long while it is being drained hangs [ns].
+const HANG_NS: u64 = 60_000_000_000;
+/// How often one request is issued again after EAGAIN or EINTR.
+const RETRIES_MAX: u32 = 10_000;
+
+/// Whether a worker goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is more to do.
+    Running,
+    /// Nothing is in flight and nothing more will be issued.
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    WarmUp,
+    Measure,
+    Drain,
+}
+
+/// What is known of the request in a slot.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    stamp_ns: u64,
+    offset: u64,
+    moved: u32,
+    retries: u32,
+    op: Op,
+}
+
+/// Completions of the same stamp and direction, counted together.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    op: Op,
+    stamp_ns: u64,
+    count: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Worker<E, C> {
+    engine: E,
+    clock: C,
+    offsets: Offsets,
+    arrivals: Option<Arrivals>,
+    choice: Stream,
+    read_percent: u8,
+    request_bytes: u32,
+    content: Content,
+    block_bytes: usize,
+    seed: u64,
+    limit_bytes: u64,
+    issued_bytes: u64,
+    issued: u64,
+    warm_up_until_ns: u64,
+    end_ns: u64,
+    phase: Phase,
+    now_ns: u64,
+    last_reap_ns: u64,
+    outstanding: Vec<Outstanding>,
+    free: Vec<u32>,
+    again: Vec<Request>,
+    batch: Vec<Request>,
+    done: Vec<Completion>,
+    sample: Sample,
+}
+
+impl<E: Engine, C: Clock> Worker<E, C> {
+    /// A worker on an engine of its own; fills the buffers with what will be written.
+    pub fn new(mut engine: E, clock: C, workload: &Workload, plan: &WorkerPlan) -> Self {
+        let slots = engine.slots();
+        for slot in 0..slots {
+            let memory = engine.buffer(slot);
+            match workload.content {
+                Content::Zero => memory.fill(0),
+                _ if workload.writes() => {
+                    content::fill(memory, crate::random::mix(plan.seed, u64::from(slot)));
+                }
+                _ => {}
+            }
+        }
+        let idle = Outstanding { stamp_ns: 0, offset: 0, moved: 0, retries: 0, op: Op::Read };
+        Worker {
+            offsets: Offsets::new(workload.pattern, workload.request_bytes, plan),
+            arrivals: None,
+            choice: Stream::new(plan.seed ^ 0x5EED),
+            read_percent: workload.read_percent,
+            request_bytes: workload.request_bytes,
+            content: workload.content,
+            block_bytes: content::block_bytes(workload.request_bytes).unwrap_or(0),
+            seed: workload.seed,
+            limit_bytes: plan.limit_bytes.unwrap_or(u64::MAX),
+            issued_bytes: 0,
+            issued: 0,
+            warm_up_until_ns: 0,
+            end_ns: u64::MAX,
+            phase: Phase::Measure,
+            now_ns: 0,
+            last_reap_ns: 0,
+            outstanding: vec![idle; slots as usize],
+            free: (0..slots).rev().collect(),
+            again: Vec::with_capacity(slots as usize),
+            batch: Vec::with_capacity(slots as usize),
+            done: Vec::with_capacity(slots as usize),
+            sample: Sample::new(workload.interval_ns),
+            engine,
+            clock,
+        }
+    }
+
+    /// Begins at `start_ns` with a warm-up, if there is to be one.
+    pub fn start(&mut self, start_ns: u64, workload: &Workload, plan: &WorkerPlan) {
+        self.now_ns = start_ns;
+        self.last_reap_ns = start_ns;
+        self.sample.start_ns = start_ns;
+        self.warm_up_until_ns = start_ns + workload.warm_up_ns;
+        let phase = if workload.warm_up_ns > 0 { Phase::WarmUp } else { Phase::Measure };
+        self.phase = phase;
+        self.end_ns =
+            workload.limit_ns.map_or(u64::MAX, |limit| self.warm_up_until_ns.saturating_add(limit));
+        self.arrivals = plan.rate.map(|(rate, offset)| Arrivals::new(start_ns, rate, offset));
+    }
+
+    /// One call into the engine. `stop` ends the issuing of new requests.
+    ///
+    /// # Errors
+    /// When the personality cannot go on, or the device does not answer while being drained.
+    #[inline]
+    pub fn step(&mut self, stop: bool) -> Result<State, EngineError> {
+        self.turn(stop);
+        self.batch.clear();
+        self.batch.append(&mut self.again);
+        let resent = self.batch.len();
+        if self.phase != Phase::Drain {
+            self.issue();
+        }
+        if self.batch.is_empty() && self.engine.in_flight() == 0 {
+            return Ok(self.idle());
+        }
+        let stamp_ns = self.clock.now_ns();
+        if self.arrivals.is_none() {
+            for request in &self.batch[resent..] {
+                self.outstanding[request.slot as usize].stamp_ns = stamp_ns;
+            }
+        }
+        self.sample.submit_calls += u64::from(!self.batch.is_empty());
+        let until = self.wake_up_ns(stamp_ns);
+        self.done.clear();
+        self.engine.submit_and_wait(&self.batch, 1, Some(until), &mut self.done)?;
+        self.now_ns = self.clock.now_ns();
+        self.reap();
+        if self.phase == Phase::Drain && self.now_ns - self.last_reap_ns > HANG_NS {
+            return Err(hangs(self.engine.in_flight()));
+        }
+        Ok(State::Running)
+    }
+
+    /// Moves on to the phase that the time and the order to stop call for.
+    #[inline]
+    fn turn(&mut self, stop: bool) {
+        if self.phase == Phase::WarmUp && self.now_ns >= self.warm_up_until_ns {
+            self.phase = Phase::Measure;
+            self.issued_bytes = 0;
+            self.sample.restart(self.now_ns);
+        }
+        let over = self.phase == Phase::Measure
+            && (self.now_ns >= self.end_ns || self.issued_bytes >= self.limit_bytes);
+        if over || stop || self.sample.errors > 0 {
+            self.phase = Phase::Drain;
+        }
+    }
+
+    /// Puts as many new requests into the batch as are due and have a slot.
+    #[inline]
+    fn issue(&mut self) {
+        while self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp {
+            let Some(slot) = self.free.pop() else { break };
+            let due_ns = match &mut self.arrivals {
+                None => 0,
+                Some(arrivals) => {
+                    let due_ns = arrivals.next_due_ns();
+                    if due_ns > self.now_ns {
+                        self.free.push(slot);
+                        break;
+                    }
+                    arrivals.take();
+                    due_ns
+                }
+            };
+            let op = match self.read_percent {
+                100 => Op::Read,
+                0 => Op::Write,
+                share if self.choice.percent(share) => Op::Read,
+                _ => Op::Write,
+            };
+            let offset = self.offsets.next_offset();
+            if op == Op::Write {
+                self.prepare(slot, offset);
+            }
+            let outstanding = Outstanding { stamp_ns: due_ns, offset, moved: 0, retries: 0, op };
+            self.outstanding[slot as usize] = outstanding;
+            let length = self.request_bytes;
+            self.batch.push(Request { offset, length, within: 0, slot, op });
+            self.issued_bytes += u64::from(length);
+            self.issued += 1;
+        }
+    }
+
+    /// Gives a slot the bytes that are to be written at `offset`.
+    #[inline]
+    fn prepare(&mut self, slot: u32, offset: u64) {
+        let number = self.issued;
+        let memory = self.engine.buffer(slot);
+        match self.content {
+            Content::Random => content::stamp(memory, offset, number),
+            Content::Zero if self.read_percent > 0 => memory.fill(0),
+            Content::Zero => {}
+            Content::Verified => content::seal(memory, self.block_bytes, offset, self.seed, number),
+        }
+    }
+
+    /// Nothing is in flight and nothing is due: the end, or a sleep until something is due.
+    #[cold]
+    fn idle(&mut self) -> State {
+        match &self.arrivals {
+            Some(arrivals) if self.phase != Phase::Drain => {
+                let latest = (self.now_ns + TICK_NS).min(self.end_ns);
+                self.clock.sleep_until(arrivals.next_due_ns().min(latest));
+                self.now_ns = self.clock.now_ns();
+                State::Running
+            }
+            _ => State::Done,
+        }
+    }
+
+    /// When to come back at the latest.
+    #[inline]
+    fn wake_up_ns(&self, now_ns: u64) -> u64 {
+        let tick = now_ns + TICK_NS;
+        match &self.arrivals {
+            Some(arrivals) if !self.free.is_empty() && self.phase != Phase::Drain => {
+                tick.min(arrivals.next_due_ns())
+            }
+            _ => tick,
+        }
+    }
+
+    /// Accounts for the completions of one call.
+    #[inline]
+    fn reap(&mut self) {
+        if self.done.is_empty() {
+            return;
+        }
+        self.sample.reap_calls += 1;
+        self.last_reap_ns = self.now_ns;
+        let (mut bytes, mut requests) = (0, 0);
+        let mut run = Run { op: Op::Read, stamp_ns: 0, count: 0 };
+        for index in 0..self.done.len() {
+            let completion = self.done[index];
+            let outstanding = self.outstanding[completion.slot as usize];
+            if completion.result as u32 != self.request_bytes - outstanding.moved {
+                self.settle(completion);
+                continue;
+            }
+            if self.content == Content::Verified && outstanding.op == Op::Read {
+                self.verify(completion.slot, outstanding.offset);
+            }
+            self.free.push(completion.slot);
+            bytes += u64::from(self.request_bytes);
+            requests += 1;
+            if outstanding.stamp_ns == run.stamp_ns && outstanding.op == run.op {
+                run.count += 1;
+            } else {
+                self.count(run);
+                run = Run { op: outstanding.op, stamp_ns: outstanding.stamp_ns, count: 1 };
+            }
+        }
+        self.count(run);
+        let since_start = self.now_ns.saturating_sub(self.sample.start_ns);
+        self.sample.series.add(since_start, bytes, requests);
+    }
+
+    /// Counts completions that share a stamp and a direction.
+    #[inline]
+    fn count(&mut self, run: Run) {
+        if run.count > 0 {
+            let operation = &mut self.sample.operations[run.op as usize];
+            operation.requests += run.count;
+            operation.bytes += run.count * u64::from(self.request_bytes);
+            operation.latency.record_n(self.now_ns.saturating_sub(run.stamp_ns), run.count);
+        }
+    }
+
+    /// A completion that is not a whole request: continue it, issue it again, or count a failure.
+    #[cold]
+    fn settle(&mut self, completion: Completion) {
+        let outstanding = &mut self.outstanding[completion.slot as usize];
+        let transient = matches!(completion.result, r if r == -libc::EAGAIN || r == -libc::EINTR);
+        if completion.result > 0 {
+            outstanding.moved += completion.result as u32;
+            self.sample.short_transfers += 1;
+        } else if transient && outstanding.retries < RETRIES_MAX {
+            outstanding.retries += 1;
+            self.sample.retries += 1;
+        } else {
+            let Outstanding { op, offset, .. } = *outstanding;
+            let failure = Failure { op, offset, errno: -completion.result };
+            self.sample.errors += 1;
+            self.sample.first_error.get_or_insert(failure);
+            self.free.push(completion.slot);
+            return;
+        }
+        let Outstanding { offset, moved, op, .. } = *outstanding;
+        self.again.push(Request {
+            offset: offset + u64::from(moved),
+            length: self.request_bytes - moved,
+            within: moved,
+            slot: completion.slot,
+            op,
+        });
+    }
+
+    /// Checks the blocks that a read brought.
+    fn verify(&mut self, slot: u32, offset: u64) {
+        let memory = self.engine.buffer(slot);
+        let (damaged, first) = content::check(memory, self.block_bytes, offset);
+        self.sample.verified_blocks += u64::from(self.request_bytes) / self.block_bytes as u64;
+        self.sample.damaged_blocks += damaged;
+        self.sample.first_damage = self.sample.first_damage.or(first);
+    }
+
+    /// When the last completion was reaped [ns of the clock].
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// What has been counted so far.
+    pub fn sample(&self) -> &Sample {
+        &self.sample
+    }
+
+    /// The end of this worker: its sample, and its engine, to be dropped when nobody measures.
+    pub fn finish(mut self) -> (Sample, E) {
+        self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
+        (self.sample, self.engine)
+    }
+}
+
+fn hangs(in_flight: u32) -> EngineError {
+    let seconds = HANG_NS / 1_000_000_000;
+    let what = format!("the device has not answered {in_flight} requests for {seconds} s");
+    EngineError::new(ErrorKind::Io, what).with_remedy("look at the kernel log (dmesg)")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+
+    use ioengine::engine::{Fault, Faulty};
+
+    use super::*;
+    use crate::spec::Arrival;
+
+    /// Virtual time, shared by a clock and an engine.
+    #[derive(Clone, Default)]
+    struct VirtualClock(Rc<Cell<u64>>);
+
+    impl Clock for VirtualClock {
+        fn now_ns(&self) -> u64 {
+            self.0.get()
+        }
+        fn sleep_until(&self, until_ns: u64) {
+            self.0.set(self.0.get().max(until_ns));
+        }
+    }
+
+    /// Serves one request at a time, each in a time that the test says.
+    struct OneServer<S> {
+        clock: VirtualClock,
+        service_ns: S,
+        free_at_ns: u64,
+        due: RefCell<BTreeMap<(u64, u32), Completion>>,
+        buffers: Vec<Vec<u8>>,
+    }
+
+    impl<S: FnMut(u64) -> u64> Engine for OneServer<S> {
+        fn slots(&self) -> u32 {
+            self.buffers.len() as u32
+        }
+        fn buffer(&mut self, slot: u32) -> &mut [u8] {
+            &mut self.buffers[slot as usize]
+        }
+        fn in_flight(&self) -> u32 {
+            self.due.borrow().len() as u32
+        }
+        fn submit_and_wait(
+            &mut self,
+            batch: &[Request],
+            at_least: u32,
+            until_ns: Option<u64>,
+            done: &mut Vec<Completion>,
+        ) -> Result<(), EngineError> {
+            let mut due = self.due.borrow_mut();
+            for request in batch {
+                let begin = self.free_at_ns.max(self.clock.now_ns());
+                self.free_at_ns = begin + (self.service_ns)(begin);
+                let completion = Completion { slot: request.slot, result: request.length as i32 };
+                due.insert((self.free_at_ns, request.slot), completion);
+            }
+            if at_least > 0
+                && let Some(((at, _), _)) = due.first_key_value()
+            {
+                self.clock.sleep_until((*at).min(until_ns.unwrap_or(u64::MAX)));
+            }
+            let now = self.clock.now_ns();
+            while due.first_key_value().is_some_and(|((at, _), _)| *at <= now) {
+                done.extend(due.pop_first().map(|(_, completion)| completion));
+            }
+            Ok(())
+        }
+    }
+
+    fn workload(depth: u32, limit_ns: u64) -> Workload {
+        Workload {
+            request_bytes: 4096,
+            depth,
+            region_bytes: 1 << 30,
+            limit_ns: Some(limit_ns),
+            ..Workload::default()
+        }
+    }
+
+    fn plan_for(workload: &Workload) -> WorkerPlan {
+        let rate = match workload.arrival {
+            Arrival::Constant { requests_per_s } => Some((requests_per_s, 0.0)),
+            Arrival::Closed => None,
+        };
+        WorkerPlan {
+            region_offset: 0,
+            region_bytes: workload.region_bytes,
+            start_bytes: 0,
+            seed: 1,
+            cpu: None,
+            limit_bytes: workload.limit_bytes,
+            rate,
+        }
+    }
+
+    fn serve(workload: &Workload, service_ns: impl FnMut(u64) -> u64) -> Sample {
+        let clock = VirtualClock::default();
+        let engine = OneServer {
+            clock: clock.clone(),
+            service_ns,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; workload.depth as usize],
+        };
+        drive(engine, clock, workload)
+    }
+
+    fn drive<E: Engine>(engine: E, clock: VirtualClock, workload: &Workload) -> Sample {
+        let plan = plan_for(workload);
+        let mut worker = Worker::new(engine, clock, workload, &plan);
+        worker.start(0, workload, &plan);
+        while worker.step(false).unwrap() == State::Running {}
+        worker.finish().0
+    }
+
+    #[test]
+    fn a_closed_loop_keeps_its_depth_and_obeys_littles_law() {
+        let sample = serve(&workload(4, 1_000_000_000), |_| 100_000);
+        let in_flight = sample.requests_per_s() * sample.latency().mean().unwrap() / 1e9;
+        assert!((in_flight - 4.0).abs() < 0.01, "{in_flight} in flight");
+        assert!((sample.requests_per_s() - 10_000.0).abs() < 5.0);
+    }
+
+    #[test]
+    fn what_happens_in_the_warm_up_is_not_counted() {
+        let mut workload = workload(1, 1_000_000_000);
+        workload.warm_up_ns = 1_000_000_000;
+        // Ten times slower until the warm-up ends.
+        let slow = |at| if at < 1_000_000_000 { 1_000_000 } else { 100_000 };
+        let sample = serve(&workload, slow);
+        assert!((sample.requests_per_s() - 10_000.0).abs() < 20.0, "{}", sample.requests_per_s());
+        assert!(sample.latency().quantile(0.9).unwrap() < 110_000);
+    }
+
+    #[test]
+    fn an_open_loop_charges_a_stall_to_every_request_that_was_due_in_it() {
+        let mut workload = workload(64, 1_000_000_000);
+        workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
+        // One request, at half a second, takes 200 ms; all others 10 us.
+        let mut stalled = false;
+        let stall = move |at: u64| {
+            let now = at >= 500_000_000 && !stalled;
+            stalled |= now;
+            if now { 200_000_000 } else { 10_000 }
+        };
+        let latency = serve(&workload, stall).latency();
+        // 200 of 1000 requests were due during the stall, evenly from 200 ms to nothing.
+        let waited = latency.buckets().filter(|b| b.low_ns > 1_000_000).map(|b| b.count);
+        let waited: u64 = waited.sum();
+        assert!((190..=205).contains(&waited), "{waited} requests waited");
+        let p90 = latency.quantile(0.9).unwrap();
+        assert!((90_000_000..110_000_000).contains(&p90), "p90 {p90}");
+    }
+
+    #[test]
+    fn short_transfers_are_continued_and_eagain_is_issued_again() {
+        let clock = VirtualClock::default();
+        let inner = OneServer {
+            clock: clock.clone(),
+            service_ns: |_| 1000,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; 1],
+        };
+        let mut asked = Vec::new();
+        let faulty = Faulty::new(inner, |number, request: &Request| {
+            asked.push((request.offset, request.within, request.length));
+            match number {
+                0 => Fault::Short(1024),
+                1 => Fault::Errno(libc::EAGAIN),
+                _ => Fault::None,
+            }
+        });
+        let mut workload = workload(1, 1_000_000);
+        workload.limit_bytes = Some(2 * 4096);
+        let sample = drive(faulty, clock, &workload);
+        assert_eq!((sample.requests(), sample.errors), (2, 0));
+        assert_eq!((sample.short_transfers, sample.retries), (1, 1));
+        assert_eq!(asked[..3], [(0, 0, 4096), (1024, 1024, 3072), (1024, 1024, 3072)]);
+    }
+
+    #[test]
+    fn the_first_failed_request_is_named_and_ends_the_run() {
+        let clock = VirtualClock::default();
+        let inner = OneServer {
+            clock: clock.clone(),
+            service_ns: |_| 1000,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; 2],
+        };
+        let faulty = Faulty::new(inner, |number, _: &Request| match number {
+            5 => Fault::Errno(libc::EIO),
+            _ => Fault::None,
+        });
+        let sample = drive(faulty, clock, &workload(1, u64::MAX / 2));
+        assert_eq!((sample.requests(), sample.errors), (5, 1));
+        let failure = sample.first_error.unwrap();
+        assert_eq!((failure.errno, failure.offset), (libc::EIO, 5 * 4096));
+    }
+}
