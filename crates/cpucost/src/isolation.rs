@@ -1,0 +1,324 @@
+//! Making "idle priority" mean idle against everything on the machine.
+//!
+//! SCHED_IDLE ranks a task last only within its own task group. If another session (autogroup) or
+//! another control group is busy, a soaker in a group of its own would still get that group's fair
+//! share and report a busy CPU as half idle. So the spinners are put where they rank last against
+//! all groups, or the soaker declines:
+//! 1. a control group below the true root of the `cpu` hierarchy, with `cpu.idle` = 1 (Linux 5.15);
+//! 2. else, if this process is in the root task group: their own session's autogroup at nice 19
+//!    (sched(7); 15 parts in 1039 against one busy session), or, with autogroup off, as they are.
+//!
+//! A group below anything but the true root does not do: it would be idle only there. Nothing
+//! that existed before is changed; leftovers of soakers that were killed are removed.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+
+use thiserror::Error;
+
+/// Why there is no soaker, or no reading, and what would help. A soaker declines rather than
+/// give a wrong number.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no soaker: {reason}; {remedy}")]
+pub struct Declined {
+    /// What stands in the way.
+    pub reason: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl Declined {
+    pub(crate) fn new(reason: impl fmt::Display, remedy: &str) -> Declined {
+        Declined { reason: reason.to_string(), remedy: remedy.to_owned() }
+    }
+}
+
+const GROUP_PREFIX: &str = "halfpower-soaker-";
+const AUTOGROUP_SWITCH: &str = "/proc/sys/kernel/sched_autogroup_enabled";
+/// Name of the first control group namespace; only there are paths seen from the true root.
+const FIRST_CGROUP_NAMESPACE: &str = "cgroup:[4026531835]";
+
+/// Where spinners rank last against the whole machine.
+#[derive(Debug)]
+pub(crate) enum Isolation {
+    /// A control group with `cpu.idle` = 1, removed on drop.
+    IdleGroup(IdleGroup),
+    /// The autogroup of the spinners' own session.
+    Autogroup,
+    /// The root task group, autogroup off.
+    RootGroup,
+}
+
+impl Isolation {
+    /// Finds and prepares the first way that works here.
+    pub(crate) fn prepare() -> Result<Isolation, Declined> {
+        let hierarchy = Hierarchy::of_host();
+        let obstacle = match &hierarchy {
+            Some(hierarchy) => match IdleGroup::create(hierarchy) {
+                Ok(group) => return Ok(Isolation::IdleGroup(group)),
+                Err(error) => error.to_string(),
+            },
+            None => "no cpu control group hierarchy is mounted".to_owned(),
+        };
+        if !in_root_task_group(hierarchy.as_ref()) {
+            return Err(Declined::new(
+                format!("idle priority would hold only within this control group ({obstacle})"),
+                "run as root outside containers, on Linux 5.15 or later",
+            ));
+        }
+        match fs::read_to_string(AUTOGROUP_SWITCH) {
+            Ok(switch) if switch.trim() == "1" => Ok(Isolation::Autogroup),
+            _ => Ok(Isolation::RootGroup),
+        }
+    }
+
+    /// Moves the spinners there. `pids[0]` leads the session of them all.
+    pub(crate) fn admit(&self, pids: &[i32]) -> Result<(), Declined> {
+        match self {
+            Isolation::IdleGroup(group) => pids.iter().try_for_each(|pid| {
+                fs::write(group.path.join("cgroup.procs"), pid.to_string()).map_err(|error| {
+                    Declined::new(
+                        format!("cannot move a process to {}: {error}", group.path.display()),
+                        "run as root",
+                    )
+                })
+            }),
+            Isolation::Autogroup => {
+                let file = format!("/proc/{}/autogroup", pids[0]);
+                fs::write(&file, "19").map_err(|error| {
+                    let remedy = match error.kind() {
+                        io::ErrorKind::WouldBlock => {
+                            "try again in a second: the kernel limits how often this is done"
+                        }
+                        _ => "run as root, or set kernel.sched_autogroup_enabled to 0",
+                    };
+                    Declined::new(
+                        format!("cannot lower the spinners' autogroup in {file}: {error}"),
+                        remedy,
+                    )
+                })
+            }
+            Isolation::RootGroup => Ok(()),
+        }
+    }
+}
+
+/// A control group in which every task is idle against the rest of the machine.
+#[derive(Debug)]
+pub(crate) struct IdleGroup {
+    path: PathBuf,
+}
+
+impl IdleGroup {
+    fn create(hierarchy: &Hierarchy) -> io::Result<IdleGroup> {
+        if !hierarchy.shows_true_root() {
+            return Err(io::Error::other("the root control group is out of sight"));
+        }
+        if !hierarchy.gives_children_cpu() {
+            return Err(io::Error::other("no control group has the cpu controller"));
+        }
+        remove_leftovers(&hierarchy.root);
+        let path = hierarchy.root.join(format!("{GROUP_PREFIX}{}", std::process::id()));
+        fs::create_dir(&path)?;
+        let group = IdleGroup { path };
+        fs::write(group.path.join("cpu.idle"), "1")?;
+        Ok(group)
+    }
+}
+
+impl Drop for IdleGroup {
+    fn drop(&mut self) {
+        // Reaped processes may leave the group a moment later. What stays is removed by the next
+        // soaker.
+        for _ in 0..1_000 {
+            if fs::remove_dir(&self.path).is_ok() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Removes the groups of soakers that died. The kernel refuses where one is still inhabited.
+fn remove_leftovers(root: &Path) {
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(GROUP_PREFIX)) else {
+            continue;
+        };
+        let lives = Path::new("/proc").join(pid).exists();
+        if !lives || pid == std::process::id().to_string() {
+            // Best effort: it does no harm where it is.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// The mounted control group hierarchy that divides CPU time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hierarchy {
+    root: PathBuf,
+    version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Hierarchy {
+    fn of_host() -> Option<Hierarchy> {
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        Hierarchy::parse(&mounts, |root| {
+            let controllers = fs::read_to_string(root.join("cgroup.controllers"));
+            controllers.is_ok_and(|text| has_cpu(&text))
+        })
+    }
+
+    /// Finds it among the lines of `/proc/self/mounts`: a version 1 mount of the controller wins,
+    /// for then the version 2 hierarchy does not have it.
+    fn parse(mounts: &str, v2_has_cpu: impl Fn(&Path) -> bool) -> Option<Hierarchy> {
+        let mut found = None;
+        for line in mounts.lines() {
+            let mut fields = line.split(' ').skip(1);
+            let (Some(root), Some(kind), Some(options)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            let root = PathBuf::from(root);
+            if kind == "cgroup" && options.split(',').any(|option| option == "cpu") {
+                return Some(Hierarchy { root, version: Version::One });
+            }
+            if kind == "cgroup2" && found.is_none() && v2_has_cpu(&root) {
+                found = Some(Hierarchy { root, version: Version::Two });
+            }
+        }
+        found
+    }
+
+    /// Whether the mount shows the machine's root group, not a container's. Files that only the
+    /// true root has (version 1) or lacks (version 2) tell.
+    fn shows_true_root(&self) -> bool {
+        match self.version {
+            Version::One => self.root.join("release_agent").exists(),
+            Version::Two => !self.root.join("cgroup.type").exists(),
+        }
+    }
+
+    /// Whether groups below the root divide CPU time among them. To switch that on would change
+    /// the host, and where it is off the root task group serves.
+    fn gives_children_cpu(&self) -> bool {
+        match self.version {
+            Version::One => true,
+            Version::Two => fs::read_to_string(self.root.join("cgroup.subtree_control"))
+                .is_ok_and(|text| has_cpu(&text)),
+        }
+    }
+}
+
+fn has_cpu(controllers: &str) -> bool {
+    controllers.split_ascii_whitespace().any(|controller| controller == "cpu")
+}
+
+/// Whether this process is scheduled in the machine's root task group (its autogroups included).
+fn in_root_task_group(hierarchy: Option<&Hierarchy>) -> bool {
+    if hierarchy.is_some_and(|found| found.shows_true_root() && !found.gives_children_cpu()) {
+        return true;
+    }
+    match fs::read_to_string("/proc/self/cgroup") {
+        Ok(memberships) => {
+            let namespace = fs::read_link("/proc/self/ns/cgroup");
+            namespace.is_ok_and(|name| name.as_os_str() == FIRST_CGROUP_NAMESPACE)
+                && cpu_membership(&memberships) == Some("/")
+        }
+        // The kernel knows no control groups.
+        Err(error) => error.kind() == io::ErrorKind::NotFound && Path::new("/proc/self").exists(),
+    }
+}
+
+/// The control group that divides this process's CPU time, from `/proc/self/cgroup`: the line of
+/// the cpu controller, else that of version 2.
+fn cpu_membership(memberships: &str) -> Option<&str> {
+    let mut unified = None;
+    for line in memberships.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        if controllers.split(',').any(|controller| controller == "cpu") {
+            return Some(path);
+        }
+        if controllers.is_empty() {
+            unified = Some(path);
+        }
+    }
+    unified
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_cpu_hierarchy_is_found_among_mounts() {
+        let v1 = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
+                  cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\n\
+                  cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n";
+        let found = Hierarchy::parse(v1, |_| true).unwrap();
+        assert_eq!(found.version, Version::One);
+        assert_eq!(found.root, Path::new("/sys/fs/cgroup/cpu,cpuacct"));
+
+        let v2 = "tmpfs /tmp tmpfs rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n";
+        assert_eq!(Hierarchy::parse(v2, |_| true).unwrap().version, Version::Two);
+        assert_eq!(Hierarchy::parse(v2, |_| false), None);
+        assert_eq!(Hierarchy::parse("cpuset /x cgroup rw,cpuset 0 0\n", |_| true), None);
+    }
+
+    #[test]
+    fn membership_prefers_the_line_of_the_cpu_controller() {
+        assert_eq!(cpu_membership("5:cpu,cpuacct:/a:b\n0::/user.slice\n"), Some("/a:b"));
+        assert_eq!(cpu_membership("3:cpuset:/x\n0::/user.slice\n"), Some("/user.slice"));
+        assert_eq!(cpu_membership("3:cpuset:/x\n"), None);
+    }
+
+    #[test]
+    fn a_container_root_is_not_taken_for_the_true_root() {
+        let folder = std::env::temp_dir().join(format!("cpucost-root-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("cgroup.type"), "domain\n").unwrap();
+        let v1 = Hierarchy { root: folder.clone(), version: Version::One };
+        let v2 = Hierarchy { root: folder.clone(), version: Version::Two };
+        assert!(!v1.shows_true_root() && !v2.shows_true_root());
+        assert!(IdleGroup::create(&v1).is_err() && IdleGroup::create(&v2).is_err());
+        assert!(!v2.gives_children_cpu());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn groups_of_dead_soakers_are_removed_and_other_things_stay() {
+        let root = std::env::temp_dir().join(format!("cpucost-stale-{}", std::process::id()));
+        let dead = root.join(format!("{GROUP_PREFIX}999999999"));
+        let live = root.join(format!("{GROUP_PREFIX}1"));
+        let other = root.join("system.slice");
+        for folder in [&dead, &live, &other] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        remove_leftovers(&root);
+        assert!(!dead.exists() && live.exists() && other.exists());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "([a-z0-9:,/ ]{0,40}\n){0,5}") {
+            let found = Hierarchy::parse(&text, |_| true);
+            prop_assert!(found.is_none() || text.contains("cgroup"));
+            if let Some(path) = cpu_membership(&text) {
+                prop_assert!(text.contains(path));
+            }
+        }
+    }
+}

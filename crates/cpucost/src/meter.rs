@@ -1,0 +1,186 @@
+//! The seam between those who ask what an interval cost and those who know.
+//!
+//! A [`CpuMeter`] is read at the two edges of an interval; [`CpuSample::since`] turns the two
+//! readings into a [`CpuUsage`]. Readings only ever grow, and every difference saturates at zero,
+//! so a counter that steps back by a rounding error never becomes an enormous cost. Nothing here
+//! asks the operating system anything: `HostMeter` does, and a simulator can do it in its stead.
+
+/// One source of CPU readings: this host, or a simulated one.
+pub trait CpuMeter {
+    /// Reads every counter at once. `now_ns` is the caller's monotonic clock, in nanoseconds; it
+    /// is stored as given, so that real and virtual time are handled alike.
+    fn sample(&self, now_ns: u64) -> CpuSample;
+}
+
+/// The counters of one moment. All of them count from an arbitrary origin: only differences of
+/// two samples of the same meter mean anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuSample {
+    /// When the sample was taken, on the caller's monotonic clock.
+    pub at_ns: u64,
+    /// CPU time charged to this process, all threads, user and system.
+    pub process_ns: u64,
+    /// The part of `process_ns` spent in user mode.
+    pub process_user_ns: u64,
+    /// The part of `process_ns` spent in the kernel.
+    pub process_system_ns: u64,
+    /// Time the machine's CPUs were idle (waiting for I/O included), summed over CPUs.
+    pub machine_idle_ns: Option<u64>,
+    /// CPUs that are online.
+    pub cpus: u32,
+    /// Time in hardware and software interrupts, summed over CPUs, as far as the kernel accounts
+    /// for it.
+    pub interrupt_ns: Option<u64>,
+    /// Instructions retired by this process, user and kernel, where the host can count them.
+    pub instructions: Option<u64>,
+    /// CPU cycles spent by this process, user and kernel, where the host can count them.
+    pub cycles: Option<u64>,
+}
+
+/// What the interval between two samples used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuUsage {
+    /// Length of the interval.
+    pub elapsed_ns: u64,
+    /// CPU time charged to the process: the lower bound of what the work cost, because kernel
+    /// threads and interrupts that worked for it are charged elsewhere.
+    pub process_ns: u64,
+    /// The part of `process_ns` in user mode; `user_ns + system_ns == process_ns`.
+    pub user_ns: u64,
+    /// The part of `process_ns` in the kernel.
+    pub system_ns: u64,
+    /// Busy time of the whole machine: `elapsed_ns` × CPUs − idle, never below zero. It includes
+    /// whatever else ran; a soaked trial bounds that better.
+    pub machine_ns: Option<u64>,
+    /// Interrupt time of the whole machine.
+    pub interrupt_ns: Option<u64>,
+    /// Instructions retired by the process.
+    pub instructions: Option<u64>,
+    /// CPU cycles spent by the process.
+    pub cycles: Option<u64>,
+}
+
+impl CpuSample {
+    /// What was used between `earlier` and `self`, two samples of the same meter. Differences
+    /// saturate at zero; a value either sample lacks is absent from the result.
+    pub fn since(&self, earlier: &CpuSample) -> CpuUsage {
+        let elapsed_ns = self.at_ns.saturating_sub(earlier.at_ns);
+        let process_ns = self.process_ns.saturating_sub(earlier.process_ns);
+        let user_ns = self.process_user_ns.saturating_sub(earlier.process_user_ns).min(process_ns);
+        let machine_ns = difference(self.machine_idle_ns, earlier.machine_idle_ns)
+            .map(|idle_ns| elapsed_ns.saturating_mul(u64::from(self.cpus)).saturating_sub(idle_ns));
+        CpuUsage {
+            elapsed_ns,
+            process_ns,
+            user_ns,
+            system_ns: process_ns - user_ns,
+            machine_ns,
+            interrupt_ns: difference(self.interrupt_ns, earlier.interrupt_ns),
+            instructions: difference(self.instructions, earlier.instructions),
+            cycles: difference(self.cycles, earlier.cycles),
+        }
+    }
+}
+
+/// `later - earlier` where both exist, never below zero.
+fn difference(later: Option<u64>, earlier: Option<u64>) -> Option<u64> {
+    Some(later?.saturating_sub(earlier?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_sample() -> impl Strategy<Value = CpuSample> {
+        (
+            any::<(u64, u64, u64, u64)>(),
+            any::<Option<u64>>(),
+            any::<u32>(),
+            any::<Option<u64>>(),
+            any::<(Option<u64>, Option<u64>)>(),
+        )
+            .prop_map(|(times, machine_idle_ns, cpus, interrupt_ns, counters)| CpuSample {
+                at_ns: times.0,
+                process_ns: times.1,
+                process_user_ns: times.2,
+                process_system_ns: times.3,
+                machine_idle_ns,
+                cpus,
+                interrupt_ns,
+                instructions: counters.0,
+                cycles: counters.1,
+            })
+    }
+
+    #[test]
+    fn usage_is_the_difference_of_two_samples() {
+        let earlier = CpuSample {
+            at_ns: 1_000,
+            process_ns: 100,
+            process_user_ns: 60,
+            process_system_ns: 40,
+            machine_idle_ns: Some(5_000),
+            cpus: 2,
+            interrupt_ns: Some(7),
+            instructions: Some(900),
+            cycles: None,
+        };
+        let later = CpuSample {
+            at_ns: 2_000,
+            process_ns: 700,
+            process_user_ns: 260,
+            process_system_ns: 440,
+            machine_idle_ns: Some(6_200),
+            interrupt_ns: Some(27),
+            instructions: Some(2_900),
+            ..earlier
+        };
+        let usage = later.since(&earlier);
+        assert_eq!(
+            usage,
+            CpuUsage {
+                elapsed_ns: 1_000,
+                process_ns: 600,
+                user_ns: 200,
+                system_ns: 400,
+                machine_ns: Some(800),
+                interrupt_ns: Some(20),
+                instructions: Some(2_000),
+                cycles: None,
+            }
+        );
+    }
+
+    #[test]
+    fn more_idle_time_than_the_interval_holds_is_a_machine_at_rest() {
+        let earlier = CpuSample { cpus: 1, machine_idle_ns: Some(0), ..CpuSample::default() };
+        let later = CpuSample { at_ns: 10, machine_idle_ns: Some(15), ..earlier };
+        assert_eq!(later.since(&earlier).machine_ns, Some(0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_two_samples_have_a_usage_whose_parts_add_up(
+            a in any_sample(),
+            b in any_sample(),
+        ) {
+            let usage = b.since(&a);
+            prop_assert_eq!(usage.user_ns + usage.system_ns, usage.process_ns);
+            prop_assert!(usage.elapsed_ns <= b.at_ns);
+            let whole_ns = usage.elapsed_ns.saturating_mul(u64::from(b.cpus));
+            prop_assert!(usage.machine_ns.unwrap_or(0) <= whole_ns);
+            prop_assert_eq!(
+                usage.machine_ns.is_some(),
+                a.machine_idle_ns.is_some() && b.machine_idle_ns.is_some()
+            );
+        }
+
+        #[test]
+        fn no_time_at_all_costs_nothing(a in any_sample()) {
+            let usage = a.since(&a);
+            prop_assert_eq!((usage.elapsed_ns, usage.process_ns), (0, 0));
+        }
+    }
+}

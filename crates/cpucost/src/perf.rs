@@ -1,0 +1,155 @@
+//! Instructions and cycles of this process, from the CPU's own counters.
+//!
+//! Two counters are opened with perf_event_open(2) on the creating thread and inherited by every
+//! thread it starts later, but not by child processes. They need hardware counters (most virtual
+//! machines have none) and leave to count the kernel; without either there is no number, only the
+//! reason. When the kernel shares a counter between users, the value is scaled up by the share
+//! of time it counted.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use crate::sys;
+
+/// `PERF_TYPE_HARDWARE` and two of its events, of the kernel's linux/perf_event.h.
+const HARDWARE: u32 = 0;
+const CPU_CYCLES: u64 = 0;
+const INSTRUCTIONS: u64 = 1;
+
+/// The two counters, open and counting.
+#[derive(Debug)]
+pub struct PerfCounters {
+    instructions: File,
+    cycles: File,
+}
+
+impl PerfCounters {
+    /// Opens both counters. Threads that exist already, other than the caller, are not counted.
+    ///
+    /// # Errors
+    /// The reason there is no counter, and the remedy, as text.
+    pub fn open() -> Result<PerfCounters, String> {
+        let open = |event| sys::perf_open(HARDWARE, event).map_err(|error| explain(&error));
+        Ok(PerfCounters { instructions: open(INSTRUCTIONS)?, cycles: open(CPU_CYCLES)? })
+    }
+
+    /// Instructions retired since the counters were opened, user and kernel.
+    pub fn instructions(&self) -> Option<u64> {
+        read_scaled(&self.instructions).ok().flatten()
+    }
+
+    /// CPU cycles since the counters were opened, user and kernel.
+    pub fn cycles(&self) -> Option<u64> {
+        read_scaled(&self.cycles).ok().flatten()
+    }
+}
+
+/// Reads one counter; `None` if it was enabled but never got to count.
+fn read_scaled(mut counter: &File) -> io::Result<Option<u64>> {
+    let mut bytes = [0u8; 24];
+    // One call: the kernel refuses to hand the three words over piecemeal.
+    counter.read_exact(&mut bytes)?;
+    let word = |index: usize| {
+        let bytes = bytes[index * 8..][..8].try_into().expect("three words of 8 bytes");
+        u64::from_ne_bytes(bytes)
+    };
+    Ok(scale(word(0), word(1), word(2)))
+}
+
+/// The value a counter would show had it counted all the time it was enabled.
+fn scale(value: u64, enabled_ns: u64, counting_ns: u64) -> Option<u64> {
+    if counting_ns == 0 {
+        return (enabled_ns == 0).then_some(0);
+    }
+    let scaled = u128::from(value) * u128::from(enabled_ns.max(counting_ns));
+    u64::try_from(scaled / u128::from(counting_ns)).ok()
+}
+
+/// Says why a counter could not be opened and what would help.
+fn explain(error: &io::Error) -> String {
+    let reason = match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => {
+            "the CPU shows no hardware counters here; a virtual machine needs a virtual PMU, \
+             else measure on the bare machine"
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            "not permitted; set kernel.perf_event_paranoid to 1 or less, or add CAP_PERFMON"
+        }
+        Some(libc::EINVAL) => {
+            "the kernel cannot leave out child processes; use Linux 5.13 or later"
+        }
+        Some(libc::ENOSYS) => "the kernel was built without perf events",
+        _ => return format!("instructions and cycles: {error}"),
+    };
+    format!("instructions and cycles: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_TASK_CLOCK`: counts ns, and needs no hardware.
+    fn open_task_clock() -> Option<File> {
+        match sys::perf_open(1, 1) {
+            Ok(counter) => Some(counter),
+            Err(error) => {
+                println!("skipped: {}", explain(&error));
+                None
+            }
+        }
+    }
+
+    fn burn_cpu_ns(ns: u64) {
+        let end_ns = sys::process_cpu_ns() + ns;
+        while sys::process_cpu_ns() < end_ns {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn threads_are_counted_and_child_processes_are_not() {
+        let Some(counter) = open_task_clock() else { return };
+        std::thread::spawn(|| burn_cpu_ns(30_000_000)).join().unwrap();
+        let after_thread = read_scaled(&counter).unwrap().unwrap();
+        assert!(after_thread > 10_000_000, "the thread's time is missing: {after_thread}");
+
+        let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        child.wait().unwrap();
+        let after_child = read_scaled(&counter).unwrap().unwrap();
+        assert!(after_child - after_thread < 50_000_000, "{after_thread} then {after_child}");
+    }
+
+    #[test]
+    fn without_counters_the_reason_names_a_remedy() {
+        let told = explain(&io::Error::from_raw_os_error(libc::EACCES));
+        assert!(told.contains("perf_event_paranoid"), "{told}");
+        match PerfCounters::open() {
+            Ok(counters) => {
+                burn_cpu_ns(1_000_000);
+                assert!(counters.instructions() > Some(0));
+            }
+            Err(reason) => assert!(reason.starts_with("instructions and cycles: "), "{reason}"),
+        }
+    }
+
+    #[test]
+    fn a_counter_that_never_counted_has_no_value() {
+        assert_eq!(scale(0, 10, 0), None);
+        assert_eq!(scale(0, 0, 0), Some(0));
+        assert_eq!(scale(100, 40, 10), Some(400));
+    }
+
+    proptest! {
+        #[test]
+        fn scaling_never_lowers_a_count(
+            value in 0u64..1 << 50,
+            counting in 1u64..1 << 40,
+            more in 0u64..1000,
+        ) {
+            prop_assert!(scale(value, counting + more, counting).unwrap() >= value);
+        }
+    }
+}

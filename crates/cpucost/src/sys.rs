@@ -1,0 +1,445 @@
+//! Every system call of this crate, one safe wrapper each; the only file with `unsafe`.
+//!
+//! Three groups: clocks and counters of a process, placement of threads and processes on CPUs,
+//! and the spinner processes of the soaker. The last follow fork(2)'s rule for a process that may
+//! have had several threads: between the fork and `_exit` a child runs only system calls and plain
+//! arithmetic on the [`Board`], never the allocator, a lock, or code that can panic.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+
+/// CPUs an affinity mask can name; the kernel's own limit is 8192.
+const MASK_CPUS: usize = 8192;
+const WORD_BITS: usize = u64::BITS as usize;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+// ---- clocks and counters
+
+fn clock_ns(clock: libc::clockid_t) -> io::Result<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec the kernel may write to.
+    check(unsafe { libc::clock_gettime(clock, &mut time) })?;
+    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// CPU time of this process, all threads.
+pub(crate) fn process_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).expect("every Linux since 2.6.12 has this clock")
+}
+
+/// CPU time of another process. Exact while it sleeps, up to one timer tick old while it runs.
+pub(crate) fn process_cpu_ns_of(pid: i32) -> io::Result<u64> {
+    let mut clock = 0;
+    // SAFETY: `clock` is a clockid_t to write to; any pid is allowed.
+    let error = unsafe { libc::clock_getcpuclockid(pid, &mut clock) };
+    if error != 0 { Err(io::Error::from_raw_os_error(error)) } else { clock_ns(clock) }
+}
+
+/// User and system time of this process by getrusage(2), in ns at microsecond resolution.
+pub(crate) fn rusage_self_ns() -> (u64, u64) {
+    // SAFETY: rusage is plain integers, for which zero is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a rusage to write to. The call cannot fail with RUSAGE_SELF; if it did,
+    // the zeroes would stand.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
+    (ns(usage.ru_utime), ns(usage.ru_stime))
+}
+
+/// Ticks per second in which `/proc/stat` counts (USER_HZ).
+pub(crate) fn ticks_per_second() -> u64 {
+    // SAFETY: sysconf only looks up a number.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100)
+}
+
+/// CPUs that are online.
+pub(crate) fn online_cpus() -> u32 {
+    // SAFETY: sysconf only looks up a number.
+    u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
+}
+
+/// `struct perf_event_attr` of the kernel's linux/perf_event.h, as far as its first version went.
+#[repr(C)]
+struct PerfEventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    bp_addr: u64,
+}
+
+const PERF_FORMAT_TOTAL_TIMES: u64 = 0b11;
+const PERF_FLAG_INHERIT: u64 = 1 << 1;
+const PERF_FLAG_EXCLUDE_HV: u64 = 1 << 6;
+/// Inherit to threads but not to child processes (Linux 5.13), so that the soaker is not counted.
+const PERF_FLAG_INHERIT_THREAD: u64 = 1 << 35;
+
+/// Opens a counter on the calling thread and every thread it will start, counting from now. A read
+/// yields three native u64: the value, time enabled, time counting. perf_event_open(2).
+pub(crate) fn perf_open(kind: u32, config: u64) -> io::Result<File> {
+    let attr = PerfEventAttr {
+        kind,
+        size: size_of::<PerfEventAttr>() as u32,
+        config,
+        sample_period: 0,
+        sample_type: 0,
+        read_format: PERF_FORMAT_TOTAL_TIMES,
+        flags: PERF_FLAG_INHERIT | PERF_FLAG_EXCLUDE_HV | PERF_FLAG_INHERIT_THREAD,
+        wakeup_events: 0,
+        bp_type: 0,
+        bp_addr: 0,
+    };
+    let close_on_exec: libc::c_ulong = 1 << 3;
+    let (this_thread, any_cpu, no_group) = (0, -1, -1);
+    // SAFETY: `attr` is a valid attribute block whose size it states itself.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attr,
+            this_thread,
+            any_cpu,
+            no_group,
+            close_on_exec,
+        )
+    };
+    let fd = check(fd as libc::c_int)?;
+    // SAFETY: the call above returned this descriptor, and nothing else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+// ---- placement
+
+/// CPUs the calling thread may run on.
+pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let mut mask = [0u64; MASK_CPUS / WORD_BITS];
+    // SAFETY: the kernel writes at most the stated bytes of `mask`.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) })?;
+    Ok((0..MASK_CPUS).filter(|cpu| mask[cpu / WORD_BITS] >> (cpu % WORD_BITS) & 1 == 1).collect())
+}
+
+/// Binds a thread (0: the caller) to the given CPUs.
+pub(crate) fn pin(pid: i32, cpus: &[usize]) -> io::Result<()> {
+    let mut mask = [0u64; MASK_CPUS / WORD_BITS];
+    for &cpu in cpus {
+        let word = mask.get_mut(cpu / WORD_BITS).ok_or(io::ErrorKind::InvalidInput)?;
+        *word |= 1 << (cpu % WORD_BITS);
+    }
+    // SAFETY: the kernel reads the stated bytes of `mask`.
+    check(unsafe { libc::sched_setaffinity(pid, size_of_val(&mask), mask.as_ptr().cast()) })?;
+    Ok(())
+}
+
+/// How late, in ns, the kernel may wake the calling thread from a timed sleep. 0: the default.
+pub(crate) fn set_timer_slack_ns(slack_ns: u64) -> io::Result<()> {
+    // SAFETY: this prctl takes one number and changes only the calling thread.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns as libc::c_ulong) })?;
+    Ok(())
+}
+
+/// Gives a process the SCHED_IDLE policy. sched(7).
+pub(crate) fn set_idle_policy(pid: i32) -> io::Result<()> {
+    let priority: libc::c_int = 0;
+    // SAFETY: the kernel's sched_param is one int, read only. The system call itself, because
+    // musl's function of that name always fails.
+    let rc = unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, pid, libc::SCHED_IDLE, &raw const priority)
+    };
+    check(rc as libc::c_int).map(|_| ())
+}
+
+// ---- spinner processes
+
+/// Units between two notes of a spinner's CPU time: some milliseconds, so that reading the clock
+/// (half a microsecond) costs nothing that matters.
+const NOTE_UNITS: u64 = 2048;
+
+/// What one spinner and its parent share. 128 bytes: two cache lines, because adjacent ones are
+/// fetched in pairs.
+#[repr(C, align(128))]
+pub(crate) struct Line {
+    /// Written by the parent: 1 while the spinner shall spin. The word the spinner sleeps on.
+    pub(crate) running: AtomicU32,
+    /// 0 until the spinner runs or has failed to start; the parent sleeps on it.
+    ready: AtomicU32,
+    /// Its process id, or minus the errno of the failed clone.
+    pid: AtomicI32,
+    /// Units of work done since it started.
+    pub(crate) units: AtomicU64,
+    /// Its last note: odd while it writes one (a seqlock), so that both numbers belong together.
+    note_version: AtomicU32,
+    noted_units: AtomicU64,
+    noted_cpu_ns: AtomicU64,
+}
+
+impl Line {
+    /// Notes `units` and the CPU time they took; the spinner's side.
+    fn note(&self, units: u64) {
+        let cpu_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0);
+        let version = self.note_version.load(Ordering::Relaxed);
+        self.note_version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.noted_units.store(units, Ordering::Relaxed);
+        self.noted_cpu_ns.store(cpu_ns, Ordering::Relaxed);
+        self.note_version.store(version.wrapping_add(2), Ordering::Release);
+    }
+
+    /// The last note, units and CPU time in ns: at most [`NOTE_UNITS`] old. `None` if it is just
+    /// being written, perhaps by a spinner that was taken off the CPU meanwhile.
+    pub(crate) fn read_note(&self) -> Option<(u64, u64)> {
+        let version = self.note_version.load(Ordering::Acquire);
+        let units = self.noted_units.load(Ordering::Relaxed);
+        let cpu_ns = self.noted_cpu_ns.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let unchanged = self.note_version.load(Ordering::Relaxed) == version;
+        (unchanged && version.is_multiple_of(2)).then_some((units, cpu_ns))
+    }
+}
+
+/// Memory shared with the spinners, one [`Line`] each. It is not `Send`, which keeps its owner on
+/// the thread that forked them: the kernel ends the children when that *thread* ends (prctl(2)).
+pub(crate) struct Board {
+    lines: NonNull<Line>,
+    count: usize,
+}
+
+impl Board {
+    /// Maps zeroed shared lines for `count` spinners.
+    pub(crate) fn new(count: usize) -> io::Result<Board> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let bytes = count * size_of::<Line>();
+        // SAFETY: a new mapping at a place of the kernel's choice disturbs nothing.
+        let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let lines = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Board { lines, count })
+    }
+
+    /// All lines.
+    pub(crate) fn lines(&self) -> &[Line] {
+        // SAFETY: the mapping holds `count` lines until drop, is page-aligned, and zero is a valid
+        // value of every field. The fields are atomics, so the other processes may write to them.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping made in `new`, and no borrow of it outlives `self`.
+        unsafe { libc::munmap(self.lines.as_ptr().cast(), self.count * size_of::<Line>()) };
+    }
+}
+
+/// Starts one spinner for each line, all in one new session, parked. The first is forked from
+/// here; it clones the others as its siblings (CLONE_PARENT), so that they share its session and
+/// are yet children of this process. Returns their process ids.
+///
+/// # Errors
+/// The first that did not start; those that did are ended again.
+pub(crate) fn fork_spinners(board: &Board) -> io::Result<Vec<i32>> {
+    // SAFETY: sigset_t is plain bits; both sets are filled before they are used.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live sets. Signals are off from before the fork, so that no
+    // handler of the parent ever runs in a child.
+    unsafe {
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+    }
+    // SAFETY: getpid has no preconditions.
+    let parent = unsafe { libc::getpid() };
+    // SAFETY: the child runs `first_spinner`, which keeps to the rule at the head of this file.
+    let forked = check(unsafe { libc::fork() });
+    if let Ok(0) = forked {
+        first_spinner(board, parent);
+    }
+    // SAFETY: `before` was filled by the call above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
+    board.lines()[0].pid.store(forked?, Ordering::Relaxed);
+
+    let patience = libc::timespec { tv_sec: 5, tv_nsec: 0 };
+    let mut pids = Vec::with_capacity(board.count);
+    let mut failure = None;
+    for line in board.lines() {
+        while line.ready.load(Ordering::Acquire) == 0 && failure.is_none() {
+            if futex_wait(&line.ready, 0, Some(&patience)) == libc::ETIMEDOUT {
+                failure = Some(io::ErrorKind::TimedOut.into());
+            }
+        }
+        match line.pid.load(Ordering::Relaxed) {
+            pid @ 1.. => pids.push(pid),
+            errno => failure = failure.or(Some(io::Error::from_raw_os_error(-errno))),
+        }
+    }
+    match failure {
+        None => Ok(pids),
+        Some(error) => {
+            kill_and_reap(&pids);
+            Err(error)
+        }
+    }
+}
+
+/// The life of the first child: makes the session, starts the others, then is one of them.
+fn first_spinner(board: &Board, parent: i32) -> ! {
+    // SAFETY: prctl and setsid are async-signal-safe and change only this process.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
+        libc::setsid();
+    }
+    let mut lines = board.lines().iter();
+    let own = lines.next();
+    for line in lines {
+        let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as libc::c_ulong;
+        // SAFETY: without CLONE_VM and with no stack this is a fork; the child keeps to the rule
+        // at the head of this file.
+        let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) };
+        if pid == 0 {
+            spin_forever(line, parent);
+        }
+        if pid < 0 {
+            // SAFETY: errno is the calling thread's own.
+            line.pid.store(unsafe { -*libc::__errno_location() }, Ordering::Relaxed);
+            line.ready.store(1, Ordering::Release);
+            futex_wake(&line.ready);
+        }
+    }
+    match own {
+        Some(line) => spin_forever(line, parent),
+        // SAFETY: _exit ends the process without running anything.
+        None => unsafe { libc::_exit(0) },
+    }
+}
+
+/// Spins while told to, sleeps otherwise; ends with its parent.
+fn spin_forever(line: &Line, parent: i32) -> ! {
+    // SAFETY: async-signal-safe calls that change only this process.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
+        if libc::getppid() != parent {
+            libc::_exit(0);
+        }
+        line.pid.store(libc::getpid(), Ordering::Relaxed);
+    }
+    let mut units = 0u64;
+    let mut value = 1u64;
+    loop {
+        line.note(units);
+        if line.ready.swap(1, Ordering::Release) == 0 {
+            futex_wake(&line.ready);
+        }
+        while line.running.load(Ordering::Acquire) == 0 {
+            futex_wait(&line.running, 0, None);
+        }
+        while line.running.load(Ordering::Relaxed) == 1 {
+            value = std::hint::black_box(unit(value));
+            units = units.wrapping_add(1);
+            line.units.store(units, Ordering::Relaxed);
+            if units.is_multiple_of(NOTE_UNITS) {
+                line.note(units);
+            }
+        }
+    }
+}
+
+/// One unit of work, about a microsecond: a chain of dependent steps that touches no memory, so
+/// that its cost does not depend on what else uses the caches. A multiplication and a shift by
+/// turns, because a chain of either alone can be computed several steps at once.
+fn unit(seed: u64) -> u64 {
+    let mut value = seed;
+    let mut step = 0u32;
+    while step < 512 {
+        value = (value ^ (value >> 29)).wrapping_mul(6_364_136_223_846_793_005);
+        step = step.wrapping_add(1);
+    }
+    value
+}
+
+/// Sleeps while `word` holds `expected`; returns 0 or the errno. May wake without cause.
+fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<&libc::timespec>) -> libc::c_int {
+    let timeout = timeout.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `word` and `timeout` (null: forever) are live for the length of the call. Not the
+    // private kind, because the word is shared between processes.
+    unsafe {
+        let rc = libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, timeout);
+        if rc < 0 { *libc::__errno_location() } else { 0 }
+    }
+}
+
+/// Wakes whoever sleeps on `word`.
+pub(crate) fn futex_wake(word: &AtomicU32) {
+    // SAFETY: `word` is live; waking has no other precondition.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
+
+/// Whether a child of this process is still running.
+pub(crate) fn child_runs(pid: i32) -> bool {
+    // SAFETY: siginfo_t is plain data; zero is valid.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is a siginfo_t to write to; WNOWAIT leaves the child to be reaped later.
+    let rc = unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, options) };
+    // SAFETY: waitid filled `info`, or left si_pid at zero because nothing has ended.
+    rc == 0 && unsafe { info.si_pid() } == 0
+}
+
+/// Ends children with SIGKILL and reaps them.
+pub(crate) fn kill_and_reap(pids: &[i32]) {
+    for &pid in pids {
+        // SAFETY: `pid` is a child not yet reaped, so the number cannot mean another process.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    for &pid in pids {
+        // SAFETY: a null status pointer is allowed.
+        while check(unsafe { libc::waitpid(pid, ptr::null_mut(), 0) })
+            .is_err_and(|error| error.kind() == io::ErrorKind::Interrupted)
+        {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spinner_counts_while_it_runs_and_only_then() {
+        let board = Board::new(2).unwrap();
+        let pids = fork_spinners(&board).unwrap();
+        let line = &board.lines()[1];
+        assert_eq!(line.units.load(Ordering::Relaxed), 0);
+        line.running.store(1, Ordering::Release);
+        futex_wake(&line.running);
+        while line.read_note().is_none_or(|(units, _)| units < NOTE_UNITS) {
+            std::thread::yield_now();
+        }
+        line.running.store(0, Ordering::Release);
+        let stat = format!("/proc/{}/stat", pids[1]);
+        while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+            std::thread::yield_now();
+        }
+        let (units, cpu_ns) = line.read_note().unwrap();
+        assert_eq!(units, line.units.load(Ordering::Relaxed));
+        assert!(units >= NOTE_UNITS && cpu_ns > 0);
+        assert_eq!(board.lines()[0].units.load(Ordering::Relaxed), 0);
+        assert!(pids.iter().all(|&pid| child_runs(pid)));
+        kill_and_reap(&pids);
+        assert!(!pids.iter().any(|&pid| child_runs(pid)));
+    }
+
+    #[test]
+    fn a_cpu_beyond_every_mask_is_an_error() {
+        assert!(pin(0, &[MASK_CPUS]).is_err());
+    }
+}
