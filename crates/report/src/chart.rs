@@ -1,0 +1,482 @@
+//! Charts: a caption, a legend, a drawing, and the data table under it.
+//!
+//! The drawing is one SVG of fixed inner size that scales with its column; the style sheet
+//! enlarges its text on narrow screens, for which the margins leave room. Each point that can be
+//! drawn has one element of class `mark` whose `data-r` is its row in the data table; the script
+//! finds everything else there. Colours and dashes are classes, so themes and print need no
+//! second drawing.
+
+use maud::{Markup, html};
+
+use crate::model::{Axis, Chart, Direction, Guide, Kind, Scale, Series};
+use crate::scale::{Projection, Tick};
+use crate::svg::{DOT, HUES, error_bars, line, marker, number, translate};
+use crate::table::{chart_data, csv_button};
+
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 350.0;
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 14.0;
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 54.0;
+
+/// A series with more points than this gets dots that show only when touched.
+const DENSE: usize = 60;
+
+/// Guides closer than this would write over each other.
+const GUIDE_GAP: f64 = 24.0;
+
+const BAR: f64 = 18.0;
+const BAR_GAP: f64 = 5.0;
+const GROUP_LABEL: f64 = 24.0;
+const GROUP_GAP: f64 = 14.0;
+/// Room right of the longest bar for its number.
+const BAR_TEXT: f64 = 270.0;
+
+/// The chart as a figure.
+pub(crate) fn chart(chart: &Chart) -> Markup {
+    html! {
+        figure.chart id=(chart.id) {
+            figcaption {
+                h3 { (chart.title) }
+                (csv_button(&chart.id))
+            }
+            p.summary { (chart.summary) }
+            (legend(chart))
+            div.plot {
+                @if let Kind::Bars = chart.kind { (bars(chart)) } @else { (plot(chart)) }
+                div.tip role="status" aria-live="polite" hidden="" {}
+            }
+            (chart_data(chart))
+        }
+    }
+}
+
+/// Buttons that switch series; without the script they are a plain legend.
+fn legend(chart: &Chart) -> Markup {
+    html! {
+        ul.legend {
+            @for (index, series) in chart.series.iter().enumerate() {
+                li {
+                    button type="button" aria-pressed="true" data-s=(index) {
+                        (swatch(chart, series, hue(series, index)))
+                        (series.name)
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn swatch(chart: &Chart, series: &Series, hue: usize) -> Markup {
+    let bar = chart.kind == Kind::Bars;
+    let lined = !bar && (chart.kind != Kind::Scatter || series.dashed);
+    let marked = !bar && !dotted(chart, series);
+    html! {
+        svg class=(classes(series, hue)) viewBox="0 0 28 12" width="28" height="12"
+            aria-hidden="true" {
+            @if bar { path.mark.bar d="M4 1h20v10h-20z" {} }
+            @if lined { path.line d="M1 6H27" {} }
+            @if marked { path.mark transform="translate(14 6)" d=(marker(hue)) {} }
+        }
+    }
+}
+
+/// Whether the points of a series are dots that show only when touched.
+fn dotted(chart: &Chart, series: &Series) -> bool {
+    let fitted = chart.kind == Kind::Scatter && series.dashed;
+    fitted || chart.kind == Kind::Steps || series.points.len() > DENSE
+}
+
+fn hue(series: &Series, index: usize) -> usize {
+    series.hue.unwrap_or(index)
+}
+
+fn classes(series: &Series, hue: usize) -> String {
+    let dashed = if series.dashed { " dashed" } else { "" };
+    let second_round = if hue >= HUES { " hollow" } else { "" };
+    format!("series c{}{dashed}{second_round}", hue % HUES)
+}
+
+/// Both axes of a chart; none when nothing can be drawn.
+struct Frame {
+    x: Projection,
+    y: Projection,
+}
+
+impl Frame {
+    fn new(chart: &Chart) -> Option<Self> {
+        let points = || chart.series.iter().flat_map(|series| &series.points);
+        let guides = |direction| {
+            let chosen = chart.guides.iter().filter(move |guide| guide.direction == direction);
+            chosen.map(|guide| guide.at)
+        };
+        let xs = points().map(|point| point.x).chain(guides(Direction::Vertical));
+        let ys = points()
+            .flat_map(|point| [Some(point.y), point.low, point.high])
+            .flatten()
+            .chain(guides(Direction::Horizontal));
+        let (left, right) = (LEFT, WIDTH - RIGHT);
+        let (top, bottom) = (TOP, HEIGHT - BOTTOM);
+        let x = Projection::new(&chart.x.scale, chart.x.unit, xs, (left, right))?;
+        let y = Projection::new(&chart.y.scale, chart.y.unit, ys, (bottom, top))?;
+        let frame = Self { x, y };
+        points().any(|point| frame.place(point.x, point.y).is_some()).then_some(frame)
+    }
+
+    fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
+        Some((self.x.position(x)?, self.y.position(y)?))
+    }
+}
+
+fn plot(chart: &Chart) -> Markup {
+    let view = format!("0 0 {WIDTH} {HEIGHT}");
+    let frame = Frame::new(chart);
+    html! {
+        svg role="img" aria-label=(chart.summary) viewBox=(view) {
+            @if let Some(frame) = frame {
+                (axes(chart, &frame))
+                (all_series(chart, &frame))
+                (guides(chart, &frame))
+            } @else {
+                text.empty x=(WIDTH / 2.0) y=(HEIGHT / 2.0) { "No data" }
+            }
+        }
+    }
+}
+
+fn axes(chart: &Chart, frame: &Frame) -> Markup {
+    let (x_ticks, y_ticks) = (frame.x.ticks(), frame.y.ticks());
+    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+    html! {
+        g.axes {
+            path.grid.minor d=(grid(&x_ticks, &y_ticks, false)) {}
+            path.grid d=(grid(&x_ticks, &y_ticks, true)) {}
+            path.base d=(format!("M{LEFT} {bottom}H{right}")) {}
+            @for tick in &x_ticks {
+                @if let Some(label) = &tick.label {
+                    text.x.spare[tick.spare] x=(number(tick.position)) y=(bottom + 20.0) {
+                        (label)
+                    }
+                }
+            }
+            @for tick in &y_ticks {
+                @if let Some(label) = &tick.label {
+                    text.y x=(LEFT - 8.0) y=(number(tick.position + 4.0)) { (label) }
+                }
+            }
+            text.name.x x=((LEFT + right) / 2.0) y=(HEIGHT - 8.0) { (title(&chart.x, &frame.x)) }
+            text.name x="2" y="14" { (title(&chart.y, &frame.y)) }
+        }
+    }
+}
+
+fn title(axis: &Axis, projection: &Projection) -> String {
+    match projection.suffix() {
+        "" => axis.label.clone(),
+        suffix => format!("{}, {suffix}", axis.label),
+    }
+}
+
+/// Grid lines of the ticks with text, or of those without.
+fn grid(x_ticks: &[Tick], y_ticks: &[Tick], labelled: bool) -> String {
+    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+    let chosen = |tick: &&Tick| tick.label.is_some() == labelled;
+    let down = x_ticks.iter().filter(chosen);
+    let across = y_ticks.iter().filter(chosen);
+    let down = down.map(|tick| format!("M{} {TOP}V{bottom}", number(tick.position)));
+    let across = across.map(|tick| format!("M{LEFT} {}H{right}", number(tick.position)));
+    down.chain(across).collect()
+}
+
+/// The labelled lines. A level label stands above its line, or below it where it would touch the
+/// one above; upright labels are stacked from the bottom.
+fn guides(chart: &Chart, frame: &Frame) -> Markup {
+    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    let mut previous = TOP - GUIDE_GAP / 2.0;
+    let level = level_guides(chart, frame).into_iter().map(|(y, guide)| {
+        let below = y - previous < GUIDE_GAP;
+        previous = if below { y + 15.0 } else { y };
+        (y, if below { y + 15.0 } else { y - 5.0 }, guide)
+    });
+    let upright = chart.guides.iter().filter(|guide| guide.direction == Direction::Vertical);
+    let upright = upright.filter_map(|guide| Some((frame.x.position(guide.at)?, guide)));
+    html! {
+        @for (y, text_y, guide) in level {
+            path.guide d=(format!("M{LEFT} {}H{right}", number(y))) {}
+            text.guide x=(LEFT + 5.0) y=(number(text_y)) { (guide.label) }
+        }
+        @for (index, (x, guide)) in upright.enumerate() {
+            @let left_of = x > LEFT + (right - LEFT) * 0.7;
+            @let text_x = if left_of { x - 5.0 } else { x + 5.0 };
+            @let text_y = bottom - 8.0 - index as f64 * 20.0;
+            path.guide d=(format!("M{} {TOP}V{bottom}", number(x))) {}
+            text.guide.end[left_of] x=(number(text_x)) y=(number(text_y)) { (guide.label) }
+        }
+    }
+}
+
+/// The horizontal guides that can be drawn, from the top of the chart down.
+fn level_guides<'a>(chart: &'a Chart, frame: &Frame) -> Vec<(f64, &'a Guide)> {
+    let level = chart.guides.iter().filter(|guide| guide.direction == Direction::Horizontal);
+    let placed = level.filter_map(|guide| Some((frame.y.position(guide.at)?, guide)));
+    let mut placed: Vec<_> = placed.collect();
+    placed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    placed
+}
+
+fn all_series(chart: &Chart, frame: &Frame) -> Markup {
+    let first_rows = chart.series.iter().scan(0, |next, series| {
+        let first = *next;
+        *next += series.points.len();
+        Some(first)
+    });
+    html! {
+        @for ((index, series), first_row) in chart.series.iter().enumerate().zip(first_rows) {
+            (one_series(chart, frame, series, index, first_row))
+        }
+    }
+}
+
+fn one_series(
+    chart: &Chart,
+    frame: &Frame,
+    series: &Series,
+    index: usize,
+    first_row: usize,
+) -> Markup {
+    let hue = hue(series, index);
+    let places: Vec<_> = series.points.iter().map(|point| frame.place(point.x, point.y)).collect();
+    let bars: Vec<_> = series
+        .points
+        .iter()
+        .filter_map(|point| {
+            let x = frame.x.position(point.x)?;
+            Some((x, frame.y.position(point.low?)?, frame.y.position(point.high?)?))
+        })
+        .collect();
+    let lined = chart.kind != Kind::Scatter || series.dashed;
+    let dotted = dotted(chart, series);
+    let shape = if dotted { DOT } else { marker(hue) };
+    html! {
+        g class=(classes(series, hue)) data-s=(index) {
+            @if !bars.is_empty() { path.error d=(error_bars(&bars)) {} }
+            @if lined { path.line d=(line(&places, chart.kind == Kind::Steps)) {} }
+            @for (row, place) in places.iter().enumerate() {
+                @if let Some((x, y)) = place {
+                    path.mark.dot[dotted] d=(shape) transform=(translate(*x, *y))
+                        data-r=(first_row + row) {}
+                }
+            }
+        }
+    }
+}
+
+/// Horizontal bars in groups: the category above, then one bar for each series that has a value
+/// there, with its number behind it.
+fn bars(chart: &Chart) -> Markup {
+    let no_names = Vec::new();
+    let names = match &chart.x.scale {
+        Scale::Category(names) => names,
+        _ => &no_names,
+    };
+    let values = chart.series.iter().flat_map(|series| &series.points).map(|point| point.y);
+    let range = (2.0, WIDTH - BAR_TEXT);
+    let width = Projection::new(&chart.y.scale, chart.y.unit, values, range);
+    let rows = bar_rows(chart, names.len());
+    let height = rows.last().map_or(60.0, |row| row.y + BAR + 8.0);
+    html! {
+        svg role="img" aria-label=(chart.summary)
+            viewBox=(format!("0 0 {WIDTH} {}", number(height))) {
+            @if rows.is_empty() { text.empty x=(WIDTH / 2.0) y="34" { "No data" } }
+            @for (index, name) in names.iter().enumerate() {
+                (category(name, rows.iter().filter(|row| row.category == index)))
+            }
+            @if let Some(width) = &width {
+                @for (index, series) in chart.series.iter().enumerate() {
+                    g class=(classes(series, hue(series, index))) data-s=(index) {
+                        @for row in rows.iter().filter(|row| row.series == index) {
+                            (bar(chart, row, width))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The name above a group of bars, with what is remarked of any of them.
+fn category<'a>(name: &str, group: impl Iterator<Item = &'a BarRow<'a>> + Clone) -> Markup {
+    let Some(first) = group.clone().next() else { return html! {} };
+    html! {
+        text.category x="2" y=(number(first.y - 7.0)) {
+            (name)
+            @for note in group.filter_map(|row| row.note) { tspan.note dx="10" { (note) } }
+        }
+    }
+}
+
+/// Where one bar goes.
+struct BarRow<'a> {
+    category: usize,
+    series: usize,
+    /// Row in the data table.
+    data_row: usize,
+    y: f64,
+    value: f64,
+    note: Option<&'a str>,
+}
+
+/// The bars from top to bottom.
+fn bar_rows(chart: &Chart, categories: usize) -> Vec<BarRow<'_>> {
+    let mut rows = Vec::new();
+    let mut data_row = 0;
+    for (series, one) in chart.series.iter().enumerate() {
+        for point in &one.points {
+            let known = point.x >= 0.0 && point.x.fract() == 0.0 && point.y.is_finite();
+            if known && (point.x as usize) < categories {
+                let (category, value, note) = (point.x as usize, point.y, point.note.as_deref());
+                rows.push(BarRow { category, series, data_row, y: 0.0, value, note });
+            }
+            data_row += 1;
+        }
+    }
+    rows.sort_by_key(|row| (row.category, row.series));
+    let mut y = -GROUP_GAP;
+    let mut previous = None;
+    for row in &mut rows {
+        if previous != Some(row.category) {
+            y += GROUP_GAP + GROUP_LABEL;
+        }
+        row.y = y;
+        y += BAR + BAR_GAP;
+        previous = Some(row.category);
+    }
+    rows
+}
+
+fn bar(chart: &Chart, row: &BarRow<'_>, width: &Projection) -> Markup {
+    let zero = width.position(0.0).unwrap_or(2.0);
+    let Some(end) = width.position(row.value) else { return html! {} };
+    let (left, right) = (zero.min(end), zero.max(end).max(zero.min(end) + 1.0));
+    let (x, y) = (number(left), number(row.y));
+    let path = format!("M{x} {y}H{}v{BAR}H{x}z", number(right));
+    let text = chart.y.unit.format(row.value);
+    html! {
+        path.mark.bar d=(path) data-r=(row.data_row) data-x=(number(right))
+            data-y=(number(row.y + BAR / 2.0)) {}
+        text.value x=(number(right + 7.0)) y=(number(row.y + BAR - 5.0)) { (text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Point;
+    use crate::units::Unit;
+
+    fn axis(unit: Unit, scale: Scale) -> Axis {
+        Axis { label: "axis".into(), unit, scale }
+    }
+
+    fn sample(kind: Kind, ys: &[f64]) -> Chart {
+        let points = ys.iter().enumerate().map(|(index, y)| Point {
+            x: 4096.0 * 2f64.powi(index as i32),
+            y: *y,
+            low: Some(y * 0.9),
+            high: Some(y * 1.1),
+            note: None,
+        });
+        let points: Vec<_> = points.collect();
+        let series = |name: &str, hue| Series {
+            name: name.into(),
+            points: points.clone(),
+            dashed: hue == Some(0),
+            hue,
+        };
+        Chart {
+            id: "sample".into(),
+            title: "Sample".into(),
+            summary: "What it shows.".into(),
+            x: axis(Unit::Bytes, Scale::Log2),
+            y: axis(Unit::BytesPerSecond, Scale::Linear),
+            series: vec![series("first", None), series("second", Some(0))],
+            guides: vec![],
+            kind,
+        }
+    }
+
+    fn marks(html: &str) -> usize {
+        html.matches("data-r=").count()
+    }
+
+    #[test]
+    fn every_point_has_a_mark_and_a_row() {
+        for kind in [Kind::Lines, Kind::Scatter, Kind::Steps] {
+            let html = chart(&sample(kind, &[1e8, 2e8, 3e8])).into_string();
+            assert_eq!(marks(&html), 6, "{kind:?}");
+            assert_eq!(html.matches("<tr>").count(), 7, "{kind:?}");
+            assert!(html.contains("data-r=\"5\""));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_left_out_but_stays_in_the_table() {
+        let html = chart(&sample(Kind::Lines, &[1e8, f64::NAN, f64::INFINITY, 1e9])).into_string();
+        assert_eq!(marks(&html), 4);
+        assert_eq!(html.matches("<tr>").count(), 9);
+        assert!(!html.contains("NaN") && !html.contains("inf"), "{html}");
+    }
+
+    #[test]
+    fn a_chart_without_points_says_so() {
+        for kind in [Kind::Lines, Kind::Scatter, Kind::Steps, Kind::Bars] {
+            let html = chart(&sample(kind, &[])).into_string();
+            assert!(html.contains("No data"), "{kind:?}");
+            assert_eq!(marks(&html), 0);
+        }
+    }
+
+    #[test]
+    fn bars_are_grouped_by_category_and_show_their_numbers() {
+        let mut bars = sample(Kind::Bars, &[]);
+        bars.x.scale = Scale::Category(vec!["memory".into(), "device".into()]);
+        for (index, series) in bars.series.iter_mut().enumerate() {
+            let point = |x, y| Point { x, y, ..Point::default() };
+            series.points = vec![point(0.0, 4e10), point(1.0, 1e9 * (index + 1) as f64)];
+        }
+        bars.series[0].points[1].note = Some("binding".into());
+        bars.series[1].points.push(Point { x: 9.0, y: 1.0, ..Point::default() });
+        let html = chart(&bars).into_string();
+        assert_eq!(marks(&html), 4);
+        assert!(html.contains("954 MiB/s (1,000 MB/s)</text>"), "{html}");
+        assert!(html.contains(">device<tspan class=\"note\" dx=\"10\">binding</tspan>"), "{html}");
+    }
+
+    #[test]
+    fn guides_are_drawn_with_their_labels_and_widen_the_axis() {
+        let mut guided = sample(Kind::Lines, &[1e8, 2e8]);
+        let guide = |label: &str, at, direction| Guide { label: label.into(), at, direction };
+        guided.guides = vec![
+            guide("PAP", 4e9, Direction::Horizontal),
+            guide("PAP/2", 2e9, Direction::Horizontal),
+            guide("half-power point", 65536.0, Direction::Vertical),
+            guide("nowhere", f64::NAN, Direction::Vertical),
+        ];
+        let html = chart(&guided).into_string();
+        assert_eq!(html.matches("class=\"guide\" d=").count(), 3);
+        assert!(html.contains(">PAP/2</text>") && !html.contains("nowhere"));
+        assert!(html.contains(">4,000</text>"));
+    }
+
+    #[test]
+    fn dense_series_have_dots_and_error_bars_only_where_both_ends_are_known() {
+        let mut dense = sample(Kind::Lines, &[1e8; 20]);
+        let points = dense.series[0].points.clone();
+        dense.series[0].points = points.iter().cycle().take(DENSE + 1).cloned().collect();
+        dense.series[1].points.iter_mut().for_each(|point| point.high = None);
+        let html = chart(&dense).into_string();
+        assert_eq!(html.matches("class=\"mark dot\"").count(), DENSE + 1);
+        assert_eq!(html.matches("class=\"error\"").count(), 1);
+    }
+}

@@ -1,0 +1,360 @@
+//! The whole page: head, first screen, sections, provenance.
+//!
+//! The first screen answers an engineer's questions in order: what was measured and can it be
+//! trusted, the numbers, what was found, what to change. Everything the page needs is inside it;
+//! a content security policy forbids the browser to load anything else. The markup is well-formed
+//! XML too, so that it can be checked with an XML parser.
+
+use maud::{Markup, PreEscaped, html};
+
+use crate::chart::chart;
+use crate::model::{Advice, Block, Finding, KeyFigure, Page, Section, State, Tone, Verdict};
+use crate::table::table;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// Void elements are written by hand, closed, because the page is to be well-formed XML.
+const HEAD: &str = concat!(
+    r#"<meta charset="utf-8"/>"#,
+    r#"<meta name="viewport" content="width=device-width, initial-scale=1"/>"#,
+    r#"<meta name="color-scheme" content="light dark"/>"#,
+    r#"<meta name="generator" content="halfpower"/>"#,
+    r#"<meta http-equiv="Content-Security-Policy" content="default-src 'none'; "#,
+    r#"style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"/>"#,
+    r#"<link rel="icon" href="data:,"/>"#,
+);
+
+/// The page as one HTML document that refers to nothing outside itself.
+pub fn render(page: &Page) -> String {
+    let document = html! {
+        (PreEscaped("<!DOCTYPE html>\n"))
+        html lang="en" {
+            head {
+                (PreEscaped(HEAD))
+                title { (page.title) " \u{b7} halfpower" }
+                style { (character_data(STYLE)) }
+            }
+            body {
+                a.skip href="#main" { "Skip to the findings" }
+                (header(page))
+                main id="main" tabindex="-1" {
+                    (first_screen(page))
+                    (contents(page))
+                    @for one in &page.sections { (section(one)) }
+                    (provenance(page))
+                }
+                footer { p { "Made by halfpower. Sizes are powers of 1024; MB/s are decimal." } }
+                script { (character_data(SCRIPT)) }
+            }
+        }
+    };
+    document.into_string()
+}
+
+/// Style or script text, marked as character data for XML parsers, in comments for HTML ones.
+fn character_data(text: &str) -> Markup {
+    PreEscaped(format!("/*<![CDATA[*/\n{text}/*]]>*/"))
+}
+
+fn header(page: &Page) -> Markup {
+    html! {
+        header {
+            div.bar {
+                p.brand { "halfpower" }
+                button.quiet.theme type="button" { "Dark" }
+            }
+            div.title {
+                h1 { (page.title) }
+                (badge(&page.verdict))
+            }
+            @if !page.subtitle.is_empty() { p.subtitle { (page.subtitle) } }
+            @if !page.verdict.reasons.is_empty() {
+                ul class={ "reasons " (page.verdict.state.word()) } {
+                    @for reason in &page.verdict.reasons { li { (reason) } }
+                }
+            }
+        }
+    }
+}
+
+fn badge(verdict: &Verdict) -> Markup {
+    let meaning = match verdict.state {
+        State::Valid => "every check passed",
+        State::Suspect => "read with care",
+        State::Invalid => "do not use",
+    };
+    let word = verdict.state.word();
+    html! { p class={ "badge " (word) } { strong { (word) } span { (meaning) } } }
+}
+
+fn first_screen(page: &Page) -> Markup {
+    html! {
+        @if !page.key_figures.is_empty() {
+            section.figures aria-label="Key figures" {
+                dl { @for figure in &page.key_figures { (key_figure(figure)) } }
+            }
+        }
+        div.answers {
+            @if !page.findings.is_empty() {
+                section id="findings" {
+                    h2 { "Findings" }
+                    ul.findings { @for one in &page.findings { (finding(one)) } }
+                }
+            }
+            @if !page.advice.is_empty() {
+                section id="advice" {
+                    h2 { "Advice" }
+                    ol.advice { @for one in &page.advice { (advice(one)) } }
+                }
+            }
+        }
+    }
+}
+
+fn key_figure(figure: &KeyFigure) -> Markup {
+    html! {
+        div {
+            dt { (figure.label) }
+            dd.value { (figure.value) }
+            @if !figure.note.is_empty() { dd { (figure.note) } }
+        }
+    }
+}
+
+fn finding(finding: &Finding) -> Markup {
+    let (class, word) = match finding.tone {
+        Tone::Good => ("good", "Good: "),
+        Tone::Note => ("note", "Note: "),
+        Tone::Warn => ("warn", "Problem: "),
+    };
+    html! {
+        li class=(class) {
+            p.headline { span.unseen { (word) } (finding.headline) }
+            @if !finding.detail.is_empty() { p { (finding.detail) } }
+        }
+    }
+}
+
+fn advice(advice: &Advice) -> Markup {
+    html! {
+        li data-id=(advice.id) {
+            p.headline {
+                (advice.text)
+                @if !advice.gain.is_empty() { " " span.gain { (advice.gain) } }
+            }
+            @if !advice.how.is_empty() { p { code { (advice.how) } } }
+            @if !advice.evidence.is_empty() { p { (advice.evidence) } }
+        }
+    }
+}
+
+fn contents(page: &Page) -> Markup {
+    html! {
+        @if !page.sections.is_empty() {
+            nav aria-label="Contents" {
+                ul {
+                    @for one in &page.sections { li { a href={ "#" (one.id) } { (one.title) } } }
+                    @if !page.provenance.is_empty() {
+                        li { a href="#provenance" { "Provenance" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn section(section: &Section) -> Markup {
+    let side_by_side = |a: &Block, b: &Block| matches!((a, b), (Block::Chart(_), Block::Chart(_)));
+    html! {
+        section id=(section.id) {
+            h2 { (section.title) }
+            @if !section.lead.is_empty() { p.lead { (section.lead) } }
+            @for group in section.blocks.chunk_by(side_by_side) {
+                @if let [Block::Chart(_), ..] = group {
+                    div.charts { @for one in group { (block(one)) } }
+                } @else {
+                    @for one in group { (block(one)) }
+                }
+            }
+        }
+    }
+}
+
+fn block(block: &Block) -> Markup {
+    match block {
+        Block::Text(text) => html! { p { (text) } },
+        Block::Chart(one) => chart(one),
+        Block::Table(one) => table(one),
+    }
+}
+
+fn provenance(page: &Page) -> Markup {
+    html! {
+        @if !page.provenance.is_empty() {
+            section id="provenance" {
+                h2 { "Provenance" }
+                div.facts {
+                    @for (heading, facts) in &page.provenance {
+                        div {
+                            h3 { (heading) }
+                            dl {
+                                @for (name, value) in facts {
+                                    div { dt { (name) } dd { (value) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Axis, Chart, Kind, Point, Scale, Series};
+    use crate::units::Unit;
+
+    const HOSTILE: &str = "<script>alert(\"1\")</script>&amp;' onload='x";
+
+    fn hostile_page() -> Page {
+        let text = || HOSTILE.to_string();
+        let axis = || Axis { label: text(), unit: Unit::Count, scale: Scale::Linear };
+        let chart = Chart {
+            id: "chart".to_string(),
+            title: text(),
+            summary: text(),
+            x: axis(),
+            y: axis(),
+            series: vec![Series {
+                name: text(),
+                points: vec![Point { x: 1.0, y: 2.0, note: Some(text()), ..Point::default() }],
+                dashed: false,
+                hue: None,
+            }],
+            guides: Vec::new(),
+            kind: Kind::Lines,
+        };
+        Page {
+            title: text(),
+            subtitle: text(),
+            verdict: Verdict { state: State::Invalid, reasons: vec![text()] },
+            key_figures: vec![KeyFigure { label: text(), value: text(), note: text() }],
+            findings: vec![Finding { headline: text(), detail: text(), tone: Tone::Good }],
+            advice: vec![Advice {
+                id: text(),
+                text: text(),
+                gain: text(),
+                how: text(),
+                evidence: text(),
+            }],
+            sections: vec![Section {
+                id: "section".to_string(),
+                title: text(),
+                lead: text(),
+                blocks: vec![Block::Text(text()), Block::Chart(chart)],
+            }],
+            provenance: vec![(text(), vec![(text(), text())])],
+        }
+    }
+
+    fn parsed(html: &str) -> roxmltree::Document<'_> {
+        let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+        roxmltree::Document::parse_with_options(html, options).unwrap()
+    }
+
+    #[test]
+    fn hostile_text_stays_text() {
+        let html = render(&hostile_page());
+        assert_eq!(html.matches("<script>").count(), 1, "only the page's own script");
+        let document = parsed(&html);
+        let own_attributes = document.descendants().flat_map(|node| node.attributes());
+        assert!(own_attributes.clone().count() > 50);
+        assert!(!own_attributes.clone().any(|attribute| attribute.name() == "onload"));
+        let heading = document.descendants().find(|node| node.has_tag_name("h1")).unwrap();
+        assert_eq!(heading.text(), Some(HOSTILE));
+    }
+
+    #[test]
+    fn the_page_is_well_formed() {
+        let html = render(&crate::survey::survey_page(&crate::view::tests::full(HOSTILE)));
+        let document = parsed(&html);
+        let svgs = document.descendants().filter(|node| node.attribute("role") == Some("img"));
+        for svg in svgs {
+            assert!(svg.attribute("aria-label").is_some_and(|label| !label.is_empty()));
+        }
+    }
+
+    #[test]
+    fn nothing_outside_the_page_is_referred_to() {
+        let html = render(&hostile_page());
+        for scheme in ["http://", "https://", "@import", "url(", " src="] {
+            assert!(!html.contains(scheme), "{scheme}");
+        }
+        let document = parsed(&html);
+        let links = document.descendants().filter_map(|node| node.attribute("href"));
+        for link in links {
+            assert!(link.starts_with('#') || link == "data:,", "{link}");
+        }
+    }
+
+    #[test]
+    fn every_link_within_the_page_has_its_target() {
+        let html = render(&crate::survey::survey_page(&crate::view::tests::full("read")));
+        let document = parsed(&html);
+        let has = |id: &str| document.descendants().any(|node| node.attribute("id") == Some(id));
+        let links = document.descendants().filter_map(|node| node.attribute("href"));
+        let inside: Vec<_> = links.filter_map(|link| link.strip_prefix('#')).collect();
+        assert!(inside.len() > 5);
+        assert!(inside.iter().all(|id| has(id)), "{inside:?}");
+    }
+
+    #[test]
+    fn the_style_serves_dark_print_and_phone() {
+        for part in ["color-scheme: light dark", "@media print", "@media (max-width: 620px)"] {
+            assert!(STYLE.contains(part), "{part}");
+        }
+        for text in [STYLE, SCRIPT] {
+            assert!(!text.contains("]]>") && !text.contains("</"), "would end its element");
+        }
+        assert!(SCRIPT.len() < 8 * 1024);
+    }
+
+    /// Relative luminance of WCAG 2, from `#rrggbb`.
+    fn luminance(colour: &str) -> f64 {
+        let channel = |at: usize| {
+            let value = u8::from_str_radix(&colour[at..at + 2], 16).unwrap();
+            let share = f64::from(value) / 255.0;
+            if share <= 0.040_45 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+    }
+
+    /// Both colours of a variable of the style sheet: light, dark.
+    fn colours(name: &str) -> [f64; 2] {
+        let start = format!("--{name}: light-dark(");
+        let rest = STYLE.split_once(&start).expect(name).1;
+        let (light, dark) = rest.split_once(')').unwrap().0.split_once(", ").unwrap();
+        [luminance(light), luminance(dark)]
+    }
+
+    fn contrast(a: f64, b: f64) -> f64 {
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn colours_stand_out_in_both_themes() {
+        let backgrounds = colours("bg");
+        let series = (0..crate::svg::HUES).map(|hue| (format!("c{hue}"), 3.0));
+        let texts = ["ink", "soft", "link", "good", "warn", "bad"];
+        let texts = texts.into_iter().map(|name| (name.to_string(), 4.5));
+        for (name, wanted) in series.chain(texts) {
+            for (theme, colour) in colours(&name).into_iter().enumerate() {
+                let got = contrast(colour, backgrounds[theme]);
+                assert!(got >= wanted, "--{name} in theme {theme}: {got:.2}");
+            }
+        }
+    }
+}

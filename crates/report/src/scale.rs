@@ -1,0 +1,301 @@
+//! From numbers to positions, and the ticks of an axis.
+//!
+//! A [`Projection`] is built from the values an axis must show and the range of drawing units it
+//! has; it answers where a value lies and which ticks to draw. Ends are moved outwards to round
+//! numbers: round in the unit people read (MiB/s, not bytes), powers of two or of ten on
+//! logarithmic axes. Values that cannot be drawn have no position.
+
+use crate::model::Scale;
+use crate::units::{AxisUnit, Unit, trimmed};
+
+/// Values beyond this are not drawn: no quantity of a storage system comes near it, and sums of
+/// such values must stay finite.
+const LARGEST: f64 = 1e30;
+
+/// More labels than this crowd an axis.
+const MAX_LABELS: usize = 9;
+
+/// More labels than this crowd an axis on a phone: every second one is marked as spare.
+const MAX_LABELS_NARROW: usize = 5;
+
+/// One tick of an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tick {
+    /// Where it stands, in drawing units.
+    pub position: f64,
+    /// Its text; none for a minor tick.
+    pub label: Option<String>,
+    /// Whether a narrow screen should leave the text out.
+    pub spare: bool,
+}
+
+/// A mapping of values to drawing units.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Projection {
+    kind: Kind,
+    unit: Unit,
+    first: f64,
+    last: f64,
+    start: f64,
+    end: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Linear { axis_unit: AxisUnit, step: f64 },
+    Log { base: f64 },
+}
+
+impl Projection {
+    /// The projection of an axis that must show `values`, from `start` to `end` in drawing
+    /// units. None when no value can be drawn.
+    pub(crate) fn new(
+        scale: &Scale,
+        unit: Unit,
+        values: impl Iterator<Item = f64>,
+        (start, end): (f64, f64),
+    ) -> Option<Self> {
+        let base = match scale {
+            Scale::Linear | Scale::Category(_) => None,
+            Scale::Log2 => Some(2.0),
+            Scale::Log10 => Some(10.0),
+        };
+        let drawable =
+            |value: &f64| value.abs() <= LARGEST && (base.is_none() || *value >= 1.0 / LARGEST);
+        let (low, high) =
+            values.filter(drawable).fold(None, |ends: Option<(f64, f64)>, value| {
+                Some(ends.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
+            })?;
+        let (kind, first, last) = match base {
+            None => linear_ends(unit, low, high),
+            Some(base) => log_ends(base, low, high),
+        };
+        Some(Self { kind, unit, first, last, start, end })
+    }
+
+    /// Where `value` lies; none when it cannot be drawn.
+    pub(crate) fn position(&self, value: f64) -> Option<f64> {
+        let along = match self.kind {
+            Kind::Linear { .. } => value,
+            Kind::Log { .. } if value <= 0.0 => return None,
+            Kind::Log { base } => value.ln() / base.ln(),
+        };
+        let share = (along - self.first) / (self.last - self.first);
+        let inside = (-0.001..=1.001).contains(&share);
+        inside.then_some(self.start + share * (self.end - self.start))
+    }
+
+    /// The unit that belongs beside the label of the axis; empty when the ticks carry their own.
+    pub(crate) fn suffix(&self) -> &'static str {
+        match self.kind {
+            Kind::Linear { axis_unit, .. } => axis_unit.suffix,
+            Kind::Log { .. } => "",
+        }
+    }
+
+    /// The ticks, in ascending order of value.
+    pub(crate) fn ticks(&self) -> Vec<Tick> {
+        let mut ticks = match self.kind {
+            Kind::Linear { axis_unit, step } => self.linear_ticks(axis_unit, step),
+            Kind::Log { base } if base == 2.0 => self.power_ticks(base),
+            Kind::Log { .. } => self.decade_ticks(),
+        };
+        let labels = ticks.iter().filter(|tick| tick.label.is_some()).count();
+        if labels <= MAX_LABELS_NARROW {
+            ticks.iter_mut().for_each(|tick| tick.spare = false);
+        }
+        ticks
+    }
+
+    fn linear_ticks(&self, axis_unit: AxisUnit, step: f64) -> Vec<Tick> {
+        let first = (self.first / step).round() as i64;
+        let last = (self.last / step).round() as i64;
+        let tick = |index: i64| {
+            let value = index as f64 * step;
+            Some(Tick {
+                position: self.position(value)?,
+                label: Some(trimmed(value / axis_unit.divisor)),
+                spare: index % 2 != 0,
+            })
+        };
+        (first..=last).filter_map(tick).collect()
+    }
+
+    /// Powers of the base; labels at every first, second, fourth ... power, so that a size axis
+    /// reads 4 KiB, 64 KiB, 1 MiB.
+    fn power_ticks(&self, base: f64) -> Vec<Tick> {
+        let (first, last) = (self.first.ceil() as i64, self.last.floor() as i64);
+        let span = last - first;
+        let mut step = 1;
+        while span / step >= MAX_LABELS as i64 {
+            step *= 2;
+        }
+        let tick = |exponent: i64| {
+            let labelled = exponent % step == 0;
+            if !labelled && span > 32 {
+                return None;
+            }
+            let value = base.powf(exponent as f64);
+            Some(Tick {
+                position: self.position(value)?,
+                label: labelled.then(|| self.unit.tick(value)),
+                spare: exponent % (2 * step) != 0,
+            })
+        };
+        (first..=last).filter_map(tick).collect()
+    }
+
+    /// Decades; where there are few, the 2 and the 5 between them are labelled as well.
+    fn decade_ticks(&self) -> Vec<Tick> {
+        let span = self.last - self.first;
+        if span > 4.0 {
+            return self.power_ticks(10.0);
+        }
+        let tick = |exponent: i64, digit: i64| {
+            let value = digit as f64 * 10f64.powf(exponent as f64);
+            let labelled = digit == 1 || (span <= 2.5 && (digit == 2 || digit == 5));
+            Some(Tick {
+                position: self.position(value)?,
+                label: labelled.then(|| self.unit.tick(value)),
+                spare: digit != 1,
+            })
+        };
+        let decades = self.first.floor() as i64..=self.last.ceil() as i64;
+        decades
+            .flat_map(|exponent| (1..10).filter_map(move |digit| tick(exponent, digit)))
+            .collect()
+    }
+}
+
+/// Zero and round numbers around `low` and `high`, about five steps apart.
+fn linear_ends(unit: Unit, low: f64, high: f64) -> (Kind, f64, f64) {
+    let (low, high) = (low.min(0.0), high.max(0.0));
+    let axis_unit = unit.axis_unit(high.max(-low));
+    let span = if high > low { high - low } else { axis_unit.divisor };
+    let rough = span / axis_unit.divisor / 5.0;
+    let magnitude = 10f64.powf(rough.log10().floor());
+    let round = [1.0, 2.0, 2.5, 5.0, 10.0];
+    let factor = round.into_iter().find(|f| f * magnitude >= rough * 0.999).unwrap_or(10.0);
+    let step = factor * magnitude * axis_unit.divisor;
+    let last = ((high / step - 1e-9).ceil() * step).max(if low < 0.0 { 0.0 } else { step });
+    (Kind::Linear { axis_unit, step }, (low / step + 1e-9).floor() * step, last)
+}
+
+/// The exponents that hold `low` and `high`, with a little room at both ends: to the next power
+/// of two; to the next 1, 2 or 5 on a decimal axis.
+fn log_ends(base: f64, low: f64, high: f64) -> (Kind, f64, f64) {
+    let exponent = |value: f64| value.ln() / base.ln();
+    let (low, high) = (exponent(low), exponent(high));
+    let (first, last) = if base == 2.0 {
+        ((low + 1e-9).floor() - 0.4, (high - 1e-9).ceil() + 0.4)
+    } else {
+        let stops = [0.0, 2f64.log10(), 5f64.log10(), 1.0];
+        let below = stops.into_iter().rev().find(|stop| *stop <= low.rem_euclid(1.0) + 1e-9);
+        let above = stops.into_iter().find(|stop| *stop >= high.rem_euclid(1.0) - 1e-9);
+        (low.floor() + below.unwrap_or(0.0), high.floor() + above.unwrap_or(1.0))
+    };
+    let last = if last > first { last } else { first + 1.0 };
+    (Kind::Log { base }, first, last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn labels(scale: &Scale, unit: Unit, values: &[f64]) -> Vec<String> {
+        let axis = Projection::new(scale, unit, values.iter().copied(), (0.0, 500.0)).unwrap();
+        axis.ticks().into_iter().filter_map(|tick| tick.label).collect()
+    }
+
+    #[test]
+    fn a_size_axis_is_labelled_in_round_sizes() {
+        let labels = labels(&Scale::Log2, Unit::Bytes, &[512.0, 16.0 * 1024.0 * 1024.0]);
+        for wanted in ["4 KiB", "64 KiB", "1 MiB", "16 MiB"] {
+            assert!(labels.iter().any(|label| label == wanted), "{wanted} not in {labels:?}");
+        }
+        assert!(labels.len() <= MAX_LABELS);
+    }
+
+    #[test]
+    fn a_narrow_size_axis_keeps_every_sixteenfold_label() {
+        let values = [512.0, 16.0 * 1024.0 * 1024.0];
+        let axis =
+            Projection::new(&Scale::Log2, Unit::Bytes, values.into_iter(), (0.0, 1.0)).unwrap();
+        let kept: Vec<_> = axis.ticks().into_iter().filter(|tick| !tick.spare).collect();
+        let kept: Vec<_> = kept.into_iter().filter_map(|tick| tick.label).collect();
+        assert_eq!(kept, ["4 KiB", "64 KiB", "1 MiB", "16 MiB"]);
+    }
+
+    #[test]
+    fn a_rate_axis_is_round_in_mib_per_second() {
+        let top = 3_400.0 * 1024.0 * 1024.0;
+        let labels = labels(&Scale::Linear, Unit::BytesPerSecond, &[1e6, top]);
+        assert_eq!(labels, ["0", "1,000", "2,000", "3,000", "4,000"]);
+    }
+
+    #[test]
+    fn a_time_axis_of_few_decades_has_twos_and_fives() {
+        let labels = labels(&Scale::Log10, Unit::Nanoseconds, &[45e3, 3e6]);
+        assert_eq!(
+            labels,
+            ["20 \u{b5}s", "50 \u{b5}s", "100 \u{b5}s", "200 \u{b5}s", "500 \u{b5}s", "1 ms"]
+                .into_iter()
+                .chain(["2 ms", "5 ms"])
+                .collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn residuals_around_zero_show_zero() {
+        let labels = labels(&Scale::Linear, Unit::Share, &[-0.08, 0.11]);
+        assert!(labels.contains(&"0".to_string()), "{labels:?}");
+        assert!(labels.iter().any(|label| label.starts_with('\u{2212}')), "{labels:?}");
+    }
+
+    #[test]
+    fn values_that_cannot_be_drawn_have_no_axis() {
+        let none = [f64::NAN, f64::INFINITY, 1e300];
+        for scale in [Scale::Linear, Scale::Log2, Scale::Log10] {
+            assert!(Projection::new(&scale, Unit::Count, none.into_iter(), (0.0, 1.0)).is_none());
+        }
+        let zero = Projection::new(&Scale::Log2, Unit::Count, [0.0].into_iter(), (0.0, 1.0));
+        assert!(zero.is_none());
+    }
+
+    #[test]
+    fn one_value_still_makes_an_axis() {
+        for scale in [Scale::Linear, Scale::Log2, Scale::Log10] {
+            for value in [1.0, 4096.0, 7.0] {
+                let axis =
+                    Projection::new(&scale, Unit::Count, [value].into_iter(), (0.0, 1.0)).unwrap();
+                assert!(axis.position(value).is_some(), "{scale:?} {value}");
+                assert!(!axis.ticks().is_empty());
+            }
+        }
+        assert!(!labels(&Scale::Linear, Unit::Count, &[0.0]).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn every_drawable_value_lies_on_its_axis_and_ticks_stay_few(
+            values in proptest::collection::vec(-1e12f64..1e12, 1..40),
+            scale in prop_oneof![Just(Scale::Linear), Just(Scale::Log2), Just(Scale::Log10)],
+        ) {
+            let log = scale != Scale::Linear;
+            let made = Projection::new(&scale, Unit::Count, values.iter().copied(), (0.0, 500.0));
+            let Some(axis) = made else {
+                prop_assert!(log && values.iter().all(|value| *value <= 0.0));
+                return Ok(());
+            };
+            for value in values.iter().filter(|value| !log || **value > 0.0) {
+                let position = axis.position(*value);
+                prop_assert!(position.is_some_and(|at| (-1.0..=501.0).contains(&at)));
+            }
+            let ticks = axis.ticks();
+            let labelled = ticks.iter().filter(|tick| tick.label.is_some()).count();
+            prop_assert!((1..=10).contains(&labelled), "{labelled} labels");
+            prop_assert!(ticks.windows(2).all(|pair| pair[0].position < pair[1].position));
+        }
+    }
+}

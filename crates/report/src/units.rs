@@ -1,0 +1,309 @@
+//! Numbers as people read them.
+//!
+//! Every quantity of the report is kept in one base unit (bytes, bytes per second, nanoseconds,
+//! plain counts, shares of one) and turned into text only here. Sizes are powers of 1024; a
+//! rate is shown in MiB/s and, where it may be compared with an advertised figure, in MB/s too.
+//! Measured values keep three significant digits. Nothing here parses text.
+
+const KIB: f64 = 1024.0;
+const MIB: f64 = KIB * 1024.0;
+const GIB: f64 = MIB * 1024.0;
+const TIB: f64 = GIB * 1024.0;
+
+/// Shown where a number is missing, infinite or not a number.
+pub const MISSING: &str = "\u{2013}";
+
+/// The base unit of an axis or a table column: what the stored number means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// A size in bytes, shown as B, KiB, MiB, GiB or TiB.
+    Bytes,
+    /// A rate in bytes per second, shown in MiB/s and MB/s.
+    BytesPerSecond,
+    /// A rate in requests or other events per second, shown with k and M.
+    PerSecond,
+    /// A duration in nanoseconds, shown as ns, \u{b5}s, ms or s.
+    Nanoseconds,
+    /// A duration in seconds; used for the time axis of a trial.
+    Seconds,
+    /// A plain count, shown with k and M from one thousand on.
+    Count,
+    /// A share of one, shown in percent.
+    Share,
+}
+
+/// How a linear axis writes its numbers: each value is divided by `divisor`, and `suffix` is
+/// written once beside the axis label.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AxisUnit {
+    /// Base units in one displayed unit.
+    pub divisor: f64,
+    /// The displayed unit, empty for plain counts.
+    pub suffix: &'static str,
+}
+
+impl Unit {
+    /// The value as text with its unit, as in tooltips and tables: three significant digits,
+    /// and [`MISSING`] for what is not finite.
+    pub fn format(self, value: f64) -> String {
+        match self {
+            Unit::Bytes => bytes(value),
+            Unit::BytesPerSecond => rate(value),
+            Unit::PerSecond => per_second(value),
+            Unit::Nanoseconds => nanoseconds(value),
+            Unit::Seconds => nanoseconds(value * 1e9),
+            Unit::Count => count(value),
+            Unit::Share => percent(value),
+        }
+    }
+
+    /// The value as a short axis tick with its unit, without needless zeros: `64 KiB`, `10 ms`.
+    /// Shares below 0.01% are written in parts per million.
+    pub fn tick(self, value: f64) -> String {
+        let scaled = |units, gap| scaled(value, units, gap, Zeros::Drop);
+        match self {
+            Unit::Bytes => scaled(SIZES, " "),
+            Unit::BytesPerSecond => scaled(RATES, " "),
+            Unit::Nanoseconds => scaled(TIMES, " "),
+            Unit::Seconds => self.format(value),
+            Unit::Count | Unit::PerSecond => scaled(COUNTS, ""),
+            Unit::Share if value.abs() > 0.0 && value.abs() < 0.99e-4 => {
+                format!("{} ppm", trimmed(value * 1e6))
+            }
+            Unit::Share => format!("{}%", trimmed(value * 100.0)),
+        }
+    }
+
+    /// The unit in which a linear axis reaching up to `largest` is written.
+    pub fn axis_unit(self, largest: f64) -> AxisUnit {
+        let pick = |units: &[(f64, &'static str)]| {
+            let unit = units.iter().rev().find(|unit| largest >= unit.0).unwrap_or(&units[0]);
+            AxisUnit { divisor: unit.0, suffix: unit.1 }
+        };
+        match self {
+            Unit::Bytes => pick(SIZES),
+            Unit::BytesPerSecond => pick(&[(KIB, "KiB/s"), (MIB, "MiB/s")]),
+            Unit::PerSecond => pick(&[(1.0, ""), (1e3, "thousands")]),
+            Unit::Nanoseconds => pick(TIMES),
+            Unit::Seconds => AxisUnit { divisor: 1.0, suffix: "s" },
+            Unit::Count => AxisUnit { divisor: 1.0, suffix: "" },
+            Unit::Share => AxisUnit { divisor: 0.01, suffix: "%" },
+        }
+    }
+
+    /// The base unit as a suffix for a CSV column name; empty for plain counts.
+    pub fn csv_suffix(self) -> &'static str {
+        match self {
+            Unit::Bytes => "bytes",
+            Unit::BytesPerSecond => "bytes_per_s",
+            Unit::PerSecond => "per_s",
+            Unit::Nanoseconds => "ns",
+            Unit::Seconds => "s",
+            Unit::Count => "",
+            Unit::Share => "share",
+        }
+    }
+}
+
+const SIZES: &[(f64, &str)] = &[(1.0, "B"), (KIB, "KiB"), (MIB, "MiB"), (GIB, "GiB"), (TIB, "TiB")];
+const RATES: &[(f64, &str)] = &[(1.0, "B/s"), (KIB, "KiB/s"), (MIB, "MiB/s"), (GIB, "GiB/s")];
+const TIMES: &[(f64, &str)] = &[(1.0, "ns"), (1e3, "\u{b5}s"), (1e6, "ms"), (1e9, "s")];
+const COUNTS: &[(f64, &str)] = &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
+
+/// Whether trailing zeros after the point are kept (a measured value) or dropped (a tick).
+#[derive(Clone, Copy, PartialEq)]
+enum Zeros {
+    Keep,
+    Drop,
+}
+
+/// A size in bytes: `512 B`, `64 KiB`, `1.5 MiB`.
+pub fn bytes(value: f64) -> String {
+    scaled(value, SIZES, " ", Zeros::Drop)
+}
+
+/// A rate in bytes per second, in the papers' unit and in the one of data sheets:
+/// `1,252 MiB/s (1,313 MB/s)`.
+pub fn rate(bytes_per_s: f64) -> String {
+    if !bytes_per_s.is_finite() {
+        return MISSING.to_string();
+    }
+    let binary = significant(bytes_per_s / MIB, Zeros::Keep);
+    let decimal = significant(bytes_per_s / 1e6, Zeros::Keep);
+    format!("{binary} MiB/s ({decimal} MB/s)")
+}
+
+/// A number of events per second: `76.5k/s`.
+pub fn per_second(value: f64) -> String {
+    if value.is_finite() { format!("{}/s", count(value)) } else { MISSING.to_string() }
+}
+
+/// A duration in nanoseconds with three significant digits: `518 ns`, `1.50 ms`.
+pub fn nanoseconds(value: f64) -> String {
+    scaled(value, TIMES, " ", Zeros::Keep)
+}
+
+/// A count: whole numbers below one thousand as they are, then `1.23k`, `76.5k`, `1.20M`.
+pub fn count(value: f64) -> String {
+    let zeros = if value.abs() < 1e3 && value.fract() == 0.0 { Zeros::Drop } else { Zeros::Keep };
+    scaled(value, COUNTS, "", zeros)
+}
+
+/// A share of one in percent with three significant digits: `93.1%`.
+pub fn percent(share: f64) -> String {
+    if !share.is_finite() {
+        return MISSING.to_string();
+    }
+    format!("{}%", significant(share * 100.0, Zeros::Keep))
+}
+
+/// A number for an axis that names its unit elsewhere: thousands separated, no needless zeros.
+pub fn trimmed(value: f64) -> String {
+    if !value.is_finite() {
+        return MISSING.to_string();
+    }
+    significant(value, Zeros::Drop)
+}
+
+/// `value` in the largest of `units` that leaves at least one before the point. Rounding comes
+/// first, so that 999.9 of one unit becomes 1 of the next.
+fn scaled(value: f64, units: &[(f64, &str)], gap: &str, zeros: Zeros) -> String {
+    if !value.is_finite() {
+        return MISSING.to_string();
+    }
+    let mut unit = units[0];
+    for larger in &units[1..] {
+        if as_shown(value.abs() / unit.0) * unit.0 >= larger.0 {
+            unit = *larger;
+        }
+    }
+    let number = significant(value / unit.0, zeros);
+    if unit.1.is_empty() { number } else { format!("{number}{gap}{}", unit.1) }
+}
+
+/// Three significant digits, but never fewer digits than the whole part has; thousands are
+/// separated by commas.
+fn significant(value: f64, zeros: Zeros) -> String {
+    if value == 0.0 {
+        return "0".to_string();
+    }
+    let mut text = format!("{value:.*}", decimals(value));
+    if zeros == Zeros::Drop && text.contains('.') {
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    let text = separate_thousands(&text);
+    text.strip_prefix('-').map(|rest| format!("\u{2212}{rest}")).unwrap_or(text)
+}
+
+/// The decimals that leave three significant digits, judged after rounding.
+fn decimals(value: f64) -> usize {
+    let rounded = format!("{value:.2e}");
+    let exponent = rounded.rsplit_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
+    (2 - exponent.unwrap_or(0)).clamp(0, 12) as usize
+}
+
+/// The value that a reader of the rounded text would take it for.
+fn as_shown(value: f64) -> f64 {
+    format!("{value:.*}", decimals(value)).parse().unwrap_or(value)
+}
+
+/// Commas between groups of three digits of the whole part.
+fn separate_thousands(text: &str) -> String {
+    let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
+    let (whole, fraction) = rest.split_once('.').map_or((rest, None), |(w, f)| (w, Some(f)));
+    let mut out = sign.to_string();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(bytes(512.0), "512 B");
+        assert_eq!(bytes(4096.0), "4 KiB");
+        assert_eq!(bytes(65536.0), "64 KiB");
+        assert_eq!(bytes(1.5 * MIB), "1.5 MiB");
+        assert_eq!(bytes(16.0 * GIB), "16 GiB");
+        assert_eq!(bytes(1000.0), "1,000 B");
+    }
+
+    #[test]
+    fn rates_are_given_in_both_units() {
+        assert_eq!(rate(1_313_000_000.0), "1,252 MiB/s (1,313 MB/s)");
+        assert_eq!(rate(52_428_800.0), "50.0 MiB/s (52.4 MB/s)");
+    }
+
+    #[test]
+    fn times_keep_three_significant_digits() {
+        assert_eq!(nanoseconds(518.0), "518 ns");
+        assert_eq!(nanoseconds(1500.0), "1.50 \u{b5}s");
+        assert_eq!(nanoseconds(2.345e6), "2.35 ms");
+        assert_eq!(nanoseconds(12.0e9), "12.0 s");
+        assert_eq!(nanoseconds(0.0), "0 ns");
+    }
+
+    #[test]
+    fn rounding_up_moves_to_the_next_unit() {
+        assert_eq!(nanoseconds(999.9), "1.00 \u{b5}s");
+        assert_eq!(nanoseconds(999.5), "1.00 \u{b5}s");
+        assert_eq!(nanoseconds(9.996), "10.0 ns");
+        assert_eq!(count(999_999.0), "1.00M");
+        assert_eq!(bytes(1_048_575.9), "1 MiB");
+    }
+
+    #[test]
+    fn counts_use_k_and_m() {
+        assert_eq!(count(32.0), "32");
+        assert_eq!(count(1234.0), "1.23k");
+        assert_eq!(per_second(76_500.0), "76.5k/s");
+        assert_eq!(Unit::Count.tick(128.0), "128");
+    }
+
+    #[test]
+    fn shares_become_percent_and_negatives_a_true_minus() {
+        assert_eq!(percent(0.931), "93.1%");
+        assert_eq!(percent(-0.05), "\u{2212}5.00%");
+        assert_eq!(Unit::Share.tick(0.001), "0.1%");
+        assert_eq!(Unit::Share.tick(1e-6), "1 ppm");
+    }
+
+    #[test]
+    fn what_is_not_finite_is_a_dash() {
+        for unit in [Unit::Bytes, Unit::BytesPerSecond, Unit::Nanoseconds, Unit::Count] {
+            assert_eq!(unit.format(f64::NAN), MISSING);
+            assert_eq!(unit.format(f64::INFINITY), MISSING);
+        }
+    }
+
+    #[test]
+    fn a_linear_axis_names_its_unit_once() {
+        let unit = Unit::BytesPerSecond.axis_unit(3e9);
+        assert_eq!((unit.divisor, unit.suffix), (MIB, "MiB/s"));
+        assert_eq!(Unit::Nanoseconds.axis_unit(5e6).suffix, "ms");
+        assert_eq!(Unit::Nanoseconds.axis_unit(0.0).suffix, "ns");
+    }
+
+    proptest! {
+        #[test]
+        fn formatting_loses_at_most_half_of_the_third_digit(value in 1.0f64..1e12) {
+            let text = nanoseconds(value);
+            let (number, unit) = text.split_once(' ').unwrap();
+            let factor = TIMES.iter().find(|entry| entry.1 == unit).unwrap().0;
+            let read: f64 = number.replace(',', "").parse().unwrap();
+            prop_assert!((read * factor / value - 1.0).abs() < 0.0051, "{text} for {value}");
+        }
+    }
+}
