@@ -1,0 +1,361 @@
+//! The cases: which contestants run on what, and which bar their ratios must meet.
+//!
+//! The subject, halfpower, stands between its rivals, so that in each round, forwards or
+//! backwards, it is the neighbour of the first two of them.
+
+use super::host;
+use super::statistics::{estimate, spread_of_identical};
+use super::table::{Bar, Row};
+use super::tool::{Contestant, Measurement, parse_fio, parse_halfpower, parse_t_io_uring};
+use anyhow::{Result, bail};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Size of the file of holes.
+const HOLES_BYTES: u64 = 1 << 30;
+/// Size of the file of data: larger than any cache of a small virtual disk's controller.
+const DATA_BYTES: u64 = 2 << 30;
+
+/// A comparison that can be asked for alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Case {
+    /// The generator's own cost: no I/O at all
+    Null,
+    /// Random 4 KiB direct reads of a file of holes, io_uring, depth 32
+    Holes,
+    /// Sequential 1 MiB direct reads, depth 8, default settings
+    Seq,
+    /// The same rate as fio with the same buffer pages
+    Agree,
+}
+
+impl Case {
+    /// All of them, in the order in which they run.
+    pub const ALL: [Self; 4] = [Self::Null, Self::Holes, Self::Seq, Self::Agree];
+}
+
+/// What all cases need.
+pub struct Bench {
+    /// Rounds of each case.
+    pub rounds: u32,
+    /// Length of a run.
+    pub seconds: u32,
+    /// The core that every run is pinned to.
+    pub core: usize,
+    /// An absolute path; the test files and whatever a tool leaves in its folder go here.
+    pub folder: PathBuf,
+    /// The program that is judged.
+    pub halfpower: PathBuf,
+    /// fio's leanest loop, where it is installed.
+    pub t_io_uring: Option<PathBuf>,
+    /// Set by a signal.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// One workload in the words that both tools share.
+struct Workload {
+    rw: &'static str,
+    bs: &'static str,
+    depth: u32,
+}
+
+/// What every contestant did in every round, in the order of the contestants.
+type Rounds = Vec<Vec<Measurement>>;
+
+impl Bench {
+    /// Whether a signal asked for the end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Runs one case, some minutes, and gives its rows.
+    pub fn run(&self, case: Case) -> Result<Vec<Row>> {
+        match case {
+            Case::Null => self.null(),
+            Case::Holes => self.holes(),
+            Case::Seq => self.sequential(),
+            Case::Agree => self.agree(),
+        }
+    }
+
+    fn null(&self) -> Result<Vec<Row>> {
+        let workload = Workload { rw: "randread", bs: "4k", depth: 32 };
+        let contestants = [
+            self.halfpower("halfpower", &workload, None, &["--ioengine=null"]),
+            self.fio("fio", &workload, None, &["--ioengine=null", "--size=1G", "--norandommap=0"]),
+        ];
+        let rounds = self.rounds("null", &contestants)?;
+        let cpu = |place: usize| column(&rounds, |round| round[place].cpu_ns_per_request);
+        let ratios =
+            column(&rounds, |round| round[0].cpu_ns_per_request / round[1].cpu_ns_per_request);
+        Ok(vec![
+            Row::new("null", "halfpower CPU ns/request", estimate(&cpu(0)), Bar::AtMost(60.0)),
+            Row::new("null", "fio CPU ns/request", estimate(&cpu(1)), Bar::None),
+            Row::new("null", "CPU per request, halfpower/fio", estimate(&ratios), Bar::AtMost(0.4)),
+        ])
+    }
+
+    fn holes(&self) -> Result<Vec<Row>> {
+        let file = self.folder.join("holes");
+        host::make_sparse_file(&file, HOLES_BYTES)?;
+        let target = Some(file.as_path());
+        let workload = Workload { rw: "randread", bs: "4k", depth: 32 };
+        let uring = ["--ioengine=io_uring", "--direct=1", "--size=1G"];
+        let tuned = [
+            "--iodepth_batch_submit=32",
+            "--iodepth_batch_complete_min=1",
+            "--iodepth_batch_complete_max=32",
+            "--fixedbufs",
+            "--registerfiles",
+            "--norandommap",
+        ];
+        let subject = [uring.as_slice(), &["--allow-holes"]].concat();
+        let mut contestants = vec![
+            self.fio("fio default", &workload, target, &uring),
+            self.halfpower("halfpower", &workload, target, &subject),
+            self.fio("fio tuned", &workload, target, &[uring.as_slice(), &tuned].concat()),
+        ];
+        contestants.extend(self.t_io_uring.as_deref().map(|program| self.lean(program, &file)));
+        let rounds = self.rounds("holes", &contestants)?;
+        let mut rows = vec![
+            Row::rate("holes", "halfpower kIOPS", &rates(&rounds, 1), 1e-3),
+            Row::ratio("holes", "IOPS, halfpower/fio default", &rounds_ratio(&rounds, 1, 0), 2.4),
+            Row::ratio("holes", "IOPS, halfpower/fio tuned", &rounds_ratio(&rounds, 1, 2), 1.15),
+        ];
+        if contestants.len() > 3 {
+            let ratio = estimate(&rounds_ratio(&rounds, 1, 3));
+            rows.push(Row::new("holes", "IOPS, halfpower/t-io_uring", ratio, Bar::Goal(1.0)));
+        }
+        std::fs::remove_file(&file)?;
+        Ok(rows)
+    }
+
+    fn sequential(&self) -> Result<Vec<Row>> {
+        let file = self.data_file()?;
+        let target = Some(file.as_path());
+        let workload = Workload { rw: "read", bs: "1m", depth: 8 };
+        let uring = ["--ioengine=io_uring", "--direct=1", "--size=2G"];
+        let contestants = [
+            self.halfpower("halfpower", &workload, target, &uring),
+            self.fio("fio", &workload, target, &uring),
+        ];
+        let rounds = self.rounds("seq", &contestants)?;
+        let mb = f64::from(1 << 20) / 1e6;
+        Ok(vec![
+            Row::rate("seq", "halfpower MB/s", &rates(&rounds, 0), mb),
+            Row::rate("seq", "fio MB/s", &rates(&rounds, 1), mb),
+            Row::ratio("seq", "rate, halfpower/fio default", &rounds_ratio(&rounds, 0, 1), 2.0),
+        ])
+    }
+
+    fn agree(&self) -> Result<Vec<Row>> {
+        let file = self.data_file()?;
+        let mut rows = Vec::new();
+        for (name, workload) in [
+            ("read 64 KiB x 8", Workload { rw: "read", bs: "64k", depth: 8 }),
+            ("write 64 KiB x 8", Workload { rw: "write", bs: "64k", depth: 8 }),
+            ("randread 4 KiB x 32", Workload { rw: "randread", bs: "4k", depth: 32 }),
+        ] {
+            rows.extend(self.agree_on(name, &workload, &file)?);
+        }
+        Ok(rows)
+    }
+
+    fn agree_on(&self, name: &str, workload: &Workload, file: &Path) -> Result<[Row; 2]> {
+        let uring = ["--ioengine=io_uring", "--direct=1", "--size=2G"];
+        let consent = format!("--overwrite={}", file.display());
+        let mut arguments = [uring.as_slice(), &["--buffer-pages=4k"]].concat();
+        if workload.rw == "write" {
+            arguments.push(&consent);
+        }
+        let rival = [uring.as_slice(), &["--iomem=malloc"]].concat();
+        let contestants = [
+            self.halfpower("halfpower again", workload, Some(file), &arguments),
+            self.halfpower("halfpower", workload, Some(file), &arguments),
+            self.fio("fio", workload, Some(file), &rival),
+        ];
+        let rounds = self.rounds(&format!("agree, {name}"), &contestants)?;
+        let twins = rounds_ratio(&rounds, 1, 0);
+        let bar = Bar::Agreement { spread: spread_of_identical(&twins) };
+        let ratio = estimate(&rounds_ratio(&rounds, 1, 2));
+        Ok([
+            Row::new("agree", &format!("{name}, halfpower/fio"), ratio, bar),
+            Row::new("agree", &format!("{name}, halfpower/itself"), estimate(&twins), Bar::None),
+        ])
+    }
+
+    /// Lets the contestants take turns: forwards in one round, backwards in the next. A first
+    /// round is thrown away, for caches and clocks to settle.
+    fn rounds(&self, name: &str, contestants: &[Contestant]) -> Result<Rounds> {
+        let mut rounds = Vec::new();
+        for round in 0..=self.rounds {
+            eprintln!("{name}: round {round} of {}", self.rounds);
+            let mut measured = vec![None; contestants.len()];
+            for step in 0..contestants.len() {
+                let place = if round % 2 == 0 { step } else { contestants.len() - 1 - step };
+                if self.is_stopped() {
+                    bail!("interrupted");
+                }
+                measured[place] = Some(contestants[place].run(self.core, &self.folder)?);
+            }
+            rounds.push(measured.into_iter().flatten().collect());
+        }
+        rounds.remove(0);
+        Ok(rounds)
+    }
+
+    /// The file of data, written at the first call.
+    fn data_file(&self) -> Result<PathBuf> {
+        let file = self.folder.join("data");
+        if !file.exists() {
+            eprintln!("writing {} bytes", DATA_BYTES);
+            host::make_full_file(&file, DATA_BYTES, || self.is_stopped())?;
+        }
+        Ok(file)
+    }
+
+    fn halfpower(
+        &self,
+        name: &'static str,
+        workload: &Workload,
+        target: Option<&Path>,
+        extra: &[&str],
+    ) -> Contestant {
+        let mut command: Vec<OsString> = vec![self.halfpower.clone().into(), "run".into()];
+        command.extend(target.map(OsString::from));
+        command.extend(["--trials=1", "--no-store", "--json", "--quiet"].map(OsString::from));
+        command.extend(self.shared(workload));
+        command.push("--time-based".into());
+        command.extend(extra.iter().map(OsString::from));
+        Contestant { name, command, parse: parse_halfpower }
+    }
+
+    fn fio(
+        &self,
+        name: &'static str,
+        workload: &Workload,
+        target: Option<&Path>,
+        extra: &[&str],
+    ) -> Contestant {
+        let mut command: Vec<OsString> = vec!["fio".into(), "--name=peer".into()];
+        if let Some(target) = target {
+            let mut filename = OsString::from("--filename=");
+            filename.push(target);
+            command.push(filename);
+        }
+        command.push("--output-format=json".into());
+        command.extend(self.shared(workload));
+        command.push("--time_based".into());
+        command.extend(extra.iter().map(OsString::from));
+        Contestant { name, command, parse: parse_fio }
+    }
+
+    /// The arguments that both tools spell alike.
+    fn shared(&self, workload: &Workload) -> [OsString; 4] {
+        let Workload { rw, bs, depth } = workload;
+        [
+            format!("--rw={rw}"),
+            format!("--bs={bs}"),
+            format!("--iodepth={depth}"),
+            format!("--runtime={}", self.seconds),
+        ]
+        .map(OsString::from)
+    }
+
+    /// t/io_uring with interrupts instead of polling, which a file system on a plain disk lacks.
+    fn lean(&self, program: &Path, file: &Path) -> Contestant {
+        let mut command = vec![OsString::from(program)];
+        let runtime = format!("-r{}", self.seconds);
+        command.extend(["-d32", "-s32", "-c32", "-b4096", "-p0", &runtime].map(OsString::from));
+        command.push(file.into());
+        Contestant { name: "t/io_uring", command, parse: parse_t_io_uring }
+    }
+}
+
+fn column(rounds: &Rounds, figure: impl Fn(&[Measurement]) -> f64) -> Vec<f64> {
+    rounds.iter().map(|round| figure(round)).collect()
+}
+
+fn rates(rounds: &Rounds, place: usize) -> Vec<f64> {
+    column(rounds, |round| round[place].requests_per_s)
+}
+
+/// The paired ratios of the rates of two contestants.
+fn rounds_ratio(rounds: &Rounds, subject: usize, rival: usize) -> Vec<f64> {
+    column(rounds, |round| round[subject].requests_per_s / round[rival].requests_per_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    fn bench(folder: &Path) -> Bench {
+        Bench {
+            rounds: 2,
+            seconds: 3,
+            core: host::last_allowed_core().unwrap(),
+            folder: folder.to_path_buf(),
+            halfpower: "halfpower".into(),
+            t_io_uring: None,
+            stop: Arc::default(),
+        }
+    }
+
+    fn words(contestant: &Contestant) -> String {
+        let words = contestant.command.iter().map(|word| word.to_str().unwrap());
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// A contestant that notes its turn in a file and reports a fixed rate.
+    fn dummy(name: &'static str, rate: &str) -> Contestant {
+        let script = format!("printf {name} >> turns; echo {rate}");
+        Contestant {
+            name,
+            command: ["sh", "-c", &script].map(OsString::from).to_vec(),
+            parse: |text| {
+                let requests_per_s = text.trim().parse().map_err(|_| anyhow!("no number"))?;
+                Ok(super::super::tool::Report { requests: 1.0, requests_per_s })
+            },
+        }
+    }
+
+    #[test]
+    fn contestants_take_turns_in_alternating_order_after_a_first_round() {
+        let folder = tempfile::tempdir().unwrap();
+        let bench = bench(folder.path());
+        let rounds = bench.rounds("test", &[dummy("a", "10"), dummy("b", "40")]).unwrap();
+        let turns = std::fs::read_to_string(folder.path().join("turns")).unwrap();
+        assert_eq!(turns, "abbaab");
+        assert_eq!(rounds_ratio(&rounds, 1, 0), [4.0, 4.0]);
+        assert_eq!(rates(&rounds, 0), [10.0, 10.0]);
+    }
+
+    #[test]
+    fn a_signal_ends_the_rounds() {
+        let folder = tempfile::tempdir().unwrap();
+        let bench = bench(folder.path());
+        bench.stop.store(true, Ordering::Relaxed);
+        assert!(bench.rounds("test", &[dummy("a", "1")]).is_err());
+        assert!(!folder.path().join("turns").exists());
+    }
+
+    #[test]
+    fn both_tools_are_asked_for_the_same_workload() {
+        let bench = bench(Path::new("."));
+        let workload = Workload { rw: "read", bs: "64k", depth: 8 };
+        let file = Some(Path::new("f"));
+        assert_eq!(
+            words(&bench.halfpower("halfpower", &workload, file, &["--direct=1"])),
+            "halfpower run f --trials=1 --no-store --json --quiet --rw=read --bs=64k \
+             --iodepth=8 --runtime=3 --time-based --direct=1"
+        );
+        assert_eq!(
+            words(&bench.fio("fio", &workload, file, &["--direct=1"])),
+            "fio --name=peer --filename=f --output-format=json --rw=read --bs=64k \
+             --iodepth=8 --runtime=3 --time_based --direct=1"
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! One run of one tool: its command line, the CPU time that it cost, and what it says it did.
+//!
+//! CPU time is what the kernel charges to the child and to the children it waited for, so it
+//! includes start-up and is the same account for every tool. Rates are the tools' own.
+
+use anyhow::{Context, Result, anyhow, bail};
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// Requests completed.
+    pub requests: f64,
+    /// Requests completed per second of the tool's own measured time.
+    pub requests_per_s: f64,
+}
+
+/// What a run did and what it cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measurement {
+    /// Requests completed per second.
+    pub requests_per_s: f64,
+    /// User and system time of the whole process.
+    pub cpu_ns_per_request: f64,
+}
+
+/// How a tool tells what it did.
+pub type Parser = fn(&str) -> Result<Report>;
+
+/// A tool with its arguments for one case.
+pub struct Contestant {
+    /// How the table calls it.
+    pub name: &'static str,
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// Reads its standard output.
+    pub parse: Parser,
+}
+
+impl Contestant {
+    /// Runs it on one core, in `folder`, and waits for its end.
+    pub fn run(&self, core: usize, folder: &Path) -> Result<Measurement> {
+        let mut command = Command::new("taskset");
+        command.arg("--cpu-list").arg(core.to_string()).args(&self.command).current_dir(folder);
+        let before = cpu_ns_of_children()?;
+        let output = command.output().context("taskset is needed: install `util-linux`")?;
+        let cpu_ns = cpu_ns_of_children()? - before;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr);
+            bail!("{} failed ({}): {command:?}\n{}", self.name, output.status, words.trim());
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let report =
+            (self.parse)(&text).with_context(|| format!("output of {}: {command:?}", self.name))?;
+        if report.requests < 1.0 {
+            bail!("{} completed no request: {command:?}", self.name);
+        }
+        Ok(Measurement {
+            requests_per_s: report.requests_per_s,
+            cpu_ns_per_request: cpu_ns as f64 / report.requests,
+        })
+    }
+}
+
+/// CPU time of all children waited for so far; runs follow each other, so a difference of two
+/// readings belongs to one run.
+fn cpu_ns_of_children() -> Result<i64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage failed")?;
+    let nanoseconds = |time: fn(&Usage) -> TimeVal| time(&usage).num_nanoseconds();
+    Ok(nanoseconds(Usage::user_time) + nanoseconds(Usage::system_time))
+}
+
+/// Reads the JSON of `halfpower run --json`. An error where a request failed.
+pub fn parse_halfpower(text: &str) -> Result<Report> {
+    let json: Value = serde_json::from_str(text).context("not JSON")?;
+    let trials = json["trials"].as_array().context("no `trials`")?;
+    let sum = |field: &str| -> Result<f64> {
+        let values = trials.iter().map(|trial| trial[field].as_f64());
+        values.sum::<Option<f64>>().with_context(|| format!("a trial without `{field}`"))
+    };
+    let (requests, errors) = (sum("requests")?, sum("errors")?);
+    if errors > 0.0 {
+        bail!("{errors} requests failed");
+    }
+    Ok(Report { requests, requests_per_s: requests / (sum("elapsed_ns")? / 1e9) })
+}
+
+/// Reads the JSON of `fio --output-format=json`, which may follow lines of warnings.
+pub fn parse_fio(text: &str) -> Result<Report> {
+    let start = text.find('{').ok_or_else(|| anyhow!("no JSON"))?;
+    let json: Value = serde_json::from_str(&text[start..]).context("not JSON")?;
+    let jobs = json["jobs"].as_array().context("no `jobs`")?;
+    let mut report = Report { requests: 0.0, requests_per_s: 0.0 };
+    for job in jobs {
+        if job["error"].as_i64() != Some(0) {
+            bail!("job failed with error {}", job["error"]);
+        }
+        for direction in ["read", "write"] {
+            let figures = &job[direction];
+            report.requests += figures["total_ios"].as_f64().context("no `total_ios`")?;
+            report.requests_per_s += figures["iops"].as_f64().context("no `iops`")?;
+        }
+    }
+    Ok(report)
+}
+
+/// Reads the lines `IOPS=1.95M, BW=...` that t/io_uring prints each second. It gives no count of
+/// requests: the sum of the seconds stands for it.
+pub fn parse_t_io_uring(text: &str) -> Result<Report> {
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("IOPS="));
+    let rates: Vec<f64> =
+        lines.map(|line| scaled(line.split(',').next().unwrap_or(line))).collect::<Result<_>>()?;
+    if rates.is_empty() {
+        bail!("no line `IOPS=...`");
+    }
+    let requests: f64 = rates.iter().sum();
+    Ok(Report { requests, requests_per_s: requests / rates.len() as f64 })
+}
+
+/// A number with a decimal suffix K, M or G.
+fn scaled(text: &str) -> Result<f64> {
+    let (digits, scale) = match text.trim() {
+        text if text.ends_with('K') => (text.trim_end_matches('K'), 1e3),
+        text if text.ends_with('M') => (text.trim_end_matches('M'), 1e6),
+        text if text.ends_with('G') => (text.trim_end_matches('G'), 1e9),
+        text => (text, 1.0),
+    };
+    let number: f64 = digits.parse().with_context(|| format!("not a rate: {text}"))?;
+    Ok(number * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halfpower_is_read_as_the_sum_of_its_trials() {
+        let json = r#"{"trials": [
+            {"bytes": 4096, "requests": 1000, "errors": 0, "elapsed_ns": 500000000},
+            {"bytes": 4096, "requests": 2000, "errors": 0, "elapsed_ns": 1000000000}],
+            "verdict": {"state": "valid", "reasons": []}}"#;
+        let report = parse_halfpower(json).unwrap();
+        assert_eq!(report, Report { requests: 3000.0, requests_per_s: 2000.0 });
+    }
+
+    #[test]
+    fn failed_requests_and_missing_fields_are_errors() {
+        let failed = r#"{"trials": [{"requests": 1, "errors": 2, "elapsed_ns": 1}]}"#;
+        assert!(parse_halfpower(failed).unwrap_err().to_string().contains("2 requests failed"));
+        let missing = r#"{"trials": [{"requests": 1, "errors": 0}]}"#;
+        assert!(parse_halfpower(missing).unwrap_err().to_string().contains("elapsed_ns"));
+        assert!(parse_halfpower("no").is_err());
+    }
+
+    #[test]
+    fn fio_is_read_after_its_warnings_and_over_both_directions() {
+        let json = r#"fio: a warning
+            {"jobs": [{"error": 0,
+                "read": {"total_ios": 300, "iops": 100.5, "bw_bytes": 1},
+                "write": {"total_ios": 30, "iops": 10.0, "bw_bytes": 1}}]}"#;
+        let report = parse_fio(json).unwrap();
+        assert_eq!(report, Report { requests: 330.0, requests_per_s: 110.5 });
+        assert!(parse_fio(r#"{"jobs": [{"error": 28}]}"#).is_err());
+    }
+
+    #[test]
+    fn t_io_uring_is_read_with_its_suffixes() {
+        let text = "submitter=0\nIOPS=1.90M, BW=7.42GiB/s, IOS/call=32/32\n\
+                    IOPS=1900K, BW=7GiB/s, IOS/call=32/31\nExiting on timeout\n\
+                    Maximum IOPS=1.90M\n";
+        assert_eq!(parse_t_io_uring(text).unwrap().requests_per_s, 1.9e6);
+        assert!(parse_t_io_uring("Maximum IOPS=1.90M\n").is_err());
+    }
+
+    #[test]
+    fn a_run_is_charged_the_cpu_time_of_the_child() {
+        let spin = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done";
+        let contestant = Contestant {
+            name: "spin",
+            command: ["sh", "-c", spin].map(OsString::from).to_vec(),
+            parse: |text| {
+                assert_eq!(text, "done\n");
+                Ok(Report { requests: 1.0, requests_per_s: 7.0 })
+            },
+        };
+        let core = super::super::host::last_allowed_core().unwrap();
+        let measured = contestant.run(core, Path::new(".")).unwrap();
+        assert_eq!(measured.requests_per_s, 7.0);
+        assert!(measured.cpu_ns_per_request > 0.0);
+    }
+
+    #[test]
+    fn a_failing_tool_is_reported_with_its_words() {
+        let contestant = Contestant {
+            name: "broken",
+            command: ["sh", "-c", "echo because >&2; exit 3"].map(OsString::from).to_vec(),
+            parse: parse_fio,
+        };
+        let core = super::super::host::last_allowed_core().unwrap();
+        let error = contestant.run(core, Path::new(".")).unwrap_err().to_string();
+        assert!(error.contains("broken") && error.contains("because"), "{error}");
+    }
+}

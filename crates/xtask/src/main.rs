@@ -1,0 +1,43 @@
+//! Developer commands of the halfpower workspace, run as `cargo xtask COMMAND`.
+//!
+//! This file is the table of contents: one module for each command, and `repository` for what
+//! they share. Nothing here is shipped, and nothing here is imported by the shipped crates.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands speak on the terminal")]
+#![forbid(unsafe_code)]
+
+mod repository;
+
+mod bench;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Developer commands of the halfpower workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check the rules of the house that the compiler does not check
+    Tidy,
+    /// Measure halfpower against its peers, by ratio
+    #[command(subcommand)]
+    Bench(bench::Command),
+}
+
+/// 0: all is well; 1: a rule or a bar is missed; 2: the command could not do its work.
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Tidy => tidy::run(),
+        Command::Bench(command) => bench::run(&command),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(2)
+    })
+}

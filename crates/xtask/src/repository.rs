@@ -1,0 +1,70 @@
+//! The checkout as the commands see it: its root folder, its files and its Cargo metadata.
+//!
+//! Asks git and cargo rather than walking folders, so that ignored files and build output stay
+//! out. It reads; it changes nothing.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The only platform the program runs on so far; the metadata of others is not fetched.
+const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+
+/// The root folder of the checkout, known from the place of this crate in it.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("the crate lies two folders below the root").to_path_buf()
+}
+
+/// Paths of all files, relative to the root and sorted: the tracked ones and those that are new
+/// and not ignored. Fails where git is missing or the folder is no checkout.
+pub fn files(root: &Path) -> Result<Vec<String>> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
+    let listing = output_of(&mut git).context("the list of files comes from git")?;
+    let mut files: Vec<String> = listing.split_terminator('\0').map(String::from).collect();
+    files.retain(|path| root.join(path).is_file());
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// What `cargo metadata` says of the workspace and of everything it depends on.
+pub fn metadata(root: &Path) -> Result<Value> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["metadata", "--locked", "--format-version=1"]).current_dir(root);
+    cargo.args(["--filter-platform", PLATFORM]);
+    let text = output_of(&mut cargo).context("`cargo metadata` must work in the checkout")?;
+    serde_json::from_str(&text).context("`cargo metadata` printed something that is not JSON")
+}
+
+/// Standard output of a command that must succeed.
+fn output_of(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?} failed ({}): {}", output.status, stderr.trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_holds_the_workspace_and_lists_this_file() {
+        let root = root();
+        assert!(root.join("Cargo.toml").is_file());
+        let files = files(&root).unwrap();
+        assert!(files.contains(&"crates/xtask/src/repository.rs".to_string()));
+        assert!(files.iter().all(|path| !path.starts_with("target/")));
+    }
+
+    #[test]
+    fn a_failing_command_is_reported_with_its_own_words() {
+        let error = output_of(Command::new("git").arg("no-such-verb")).unwrap_err();
+        assert!(error.to_string().contains("no-such-verb"), "{error}");
+    }
+}

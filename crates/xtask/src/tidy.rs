@@ -1,0 +1,117 @@
+//! `cargo xtask tidy`: the rules of the house that neither the compiler nor clippy checks.
+//!
+//! Every rule is a pure function from text to findings, so that each is tested on snippets; this
+//! file reads the checkout and applies them. It also runs as the test `the_repository_is_tidy`,
+//! so `cargo test` is enough. It reports and never repairs.
+
+mod finding;
+
+mod source;
+
+mod paths;
+
+mod arrows;
+mod layout;
+mod licences;
+mod modules;
+mod safety;
+mod text;
+mod words;
+
+use crate::repository;
+use anyhow::{Context, Result};
+use finding::Finding;
+use source::Source;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Rules that need one Rust file and nothing else.
+const SOURCE_RULES: [fn(&Source) -> Vec<Finding>; 9] = [
+    layout::long_functions,
+    layout::long_files,
+    layout::long_lines,
+    layout::missing_openings,
+    safety::unsafe_outside_its_crates,
+    safety::undocumented_unsafe,
+    words::forbidden_words,
+    words::operating_system_clocks,
+    words::impure_imports,
+];
+
+/// Checks the whole checkout and prints every finding as `file:line: message`.
+pub fn run() -> Result<ExitCode> {
+    let findings = check(&repository::root())?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("tidy: {} findings", findings.len());
+    Ok(ExitCode::FAILURE)
+}
+
+/// All findings, in the order of the files.
+fn check(root: &Path) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut sources = Vec::new();
+    for path in repository::files(root)? {
+        let bytes =
+            std::fs::read(root.join(&path)).with_context(|| format!("cannot read {path}"))?;
+        let Ok(text) = String::from_utf8(bytes) else { continue };
+        findings.extend(text::leftovers(&path, &text));
+        findings.extend(text::machine_paths(&path, &text));
+        if let Some(name) = crate_of_manifest(&path) {
+            findings.extend(arrows::check(name, &path, &text)?);
+        }
+        if path.ends_with(".rs") {
+            sources.push(Source::parse(&path, &text)?);
+        }
+    }
+    source::mark_test_modules(&mut sources);
+    findings
+        .extend(sources.iter().flat_map(|file| SOURCE_RULES.iter().flat_map(|rule| rule(file))));
+    for files in by_crate(&sources).values() {
+        findings.extend(modules::check(files));
+    }
+    let lock =
+        std::fs::read_to_string(root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
+    findings.extend(licences::check(&repository::metadata(root)?, &lock)?);
+    findings.sort();
+    findings.dedup();
+    Ok(findings)
+}
+
+/// The crate that a manifest belongs to: `crates/NAME/Cargo.toml`.
+fn crate_of_manifest(path: &str) -> Option<&str> {
+    path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml").filter(|name| !name.contains('/'))
+}
+
+/// The files of each crate that lie under its `src` folder.
+fn by_crate(sources: &[Source]) -> BTreeMap<&str, Vec<&Source>> {
+    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+    for source in sources.iter().filter(|source| source.module_path().is_some()) {
+        crates.entry(source.crate_name()).or_default().push(source);
+    }
+    crates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_tidy() {
+        let findings = check(&repository::root()).unwrap();
+        let report: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        assert!(report.is_empty(), "{} findings:\n{}", report.len(), report.join("\n"));
+    }
+
+    #[test]
+    fn a_manifest_belongs_to_the_crate_of_its_folder() {
+        assert_eq!(crate_of_manifest("crates/report/Cargo.toml"), Some("report"));
+        assert_eq!(crate_of_manifest("Cargo.toml"), None);
+        assert_eq!(crate_of_manifest("crates/a/fuzz/Cargo.toml"), None);
+    }
+}

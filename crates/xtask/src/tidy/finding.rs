@@ -1,0 +1,42 @@
+//! What a rule reports: a place and a message that says what to do there.
+
+use std::fmt;
+
+/// One breach of a rule. Sorts by file and line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    /// A finding at a line (counted from 1) of a file named relative to the root.
+    pub fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.to_string(), line, message: message.into() }
+    }
+
+    /// The line it points at.
+    #[cfg(test)]
+    pub fn line(&self) -> usize {
+        self.line
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_reads_like_a_compiler_message() {
+        let finding = Finding::new("crates/a/src/lib.rs", 7, "too long");
+        assert_eq!(finding.to_string(), "crates/a/src/lib.rs:7: too long");
+        assert_eq!(finding.line(), 7);
+    }
+}

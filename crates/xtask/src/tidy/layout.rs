@@ -1,0 +1,152 @@
+//! How long functions, files and lines may be, and how a file opens.
+//!
+//! A function counts from its `fn` to its closing brace, documentation left out. Tests are exempt
+//! except from the limit on lines, which is for the reader's window.
+
+use super::finding::Finding;
+use super::source::{Source, Token};
+
+/// Lines of a function, signature and braces included.
+const FUNCTION_LINES: usize = 70;
+/// Lines of a file without its tests.
+const FILE_LINES: usize = 700;
+/// Characters of a line.
+const LINE_CHARACTERS: usize = 100;
+/// Characters of the opening text; less says nothing.
+const OPENING_CHARACTERS: usize = 60;
+
+/// Functions outside tests that are too long.
+pub fn long_functions(source: &Source) -> Vec<Finding> {
+    let tokens = source.shipped_tokens();
+    let mut findings = Vec::new();
+    for (index, pair) in tokens.windows(2).enumerate() {
+        let is_named =
+            pair[1].text.starts_with(|first: char| first.is_alphabetic() || first == '_');
+        if pair[0].text != "fn" || !is_named {
+            continue;
+        }
+        let lines = body_end(&tokens[index..]).map_or(0, |end| end - pair[0].line + 1);
+        if lines > FUNCTION_LINES {
+            let name = &pair[1].text;
+            let message = format!(
+                "function `{name}` has {lines} lines, at most {FUNCTION_LINES} are allowed"
+            );
+            findings.push(Finding::new(&source.path, pair[0].line, message));
+        }
+    }
+    findings
+}
+
+/// Line of the brace that closes the body; none for a declaration without one.
+fn body_end(tokens: &[&Token]) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut in_body = false;
+    for token in tokens {
+        match token.text.as_str() {
+            "{" if depth == 0 => {
+                in_body = true;
+                depth = 1;
+            }
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth = depth.checked_sub(1)?,
+            ";" if depth == 0 => return None,
+            _ => {}
+        }
+        if in_body && depth == 0 {
+            return Some(token.line);
+        }
+    }
+    None
+}
+
+/// A file whose part outside tests is too long.
+pub fn long_files(source: &Source) -> Vec<Finding> {
+    let lines = source.shipped_lines();
+    if lines <= FILE_LINES {
+        return Vec::new();
+    }
+    let message = format!("{lines} lines without tests, at most {FILE_LINES} are allowed");
+    vec![Finding::new(&source.path, 1, message)]
+}
+
+/// Lines that are too wide.
+pub fn long_lines(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in source.text.lines().enumerate() {
+        let width = line.chars().count();
+        if width > LINE_CHARACTERS {
+            let message =
+                format!("line of {width} characters, at most {LINE_CHARACTERS} are allowed");
+            findings.push(Finding::new(&source.path, index + 1, message));
+        }
+    }
+    findings
+}
+
+/// A file that does not open with a text of `//!`.
+pub fn missing_openings(source: &Source) -> Vec<Finding> {
+    let opening = source.text.lines().map_while(|line| line.strip_prefix("//!"));
+    let characters: usize = opening.map(|line| line.trim().chars().count()).sum();
+    if characters >= OPENING_CHARACTERS {
+        return Vec::new();
+    }
+    let message = "the file must open with a `//!` paragraph: what it is for, how it works, \
+                   what it does not do";
+    vec![Finding::new(&source.path, 1, message)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [usize; 0] = [];
+
+    fn lines_found(rule: fn(&Source) -> Vec<Finding>, text: &str) -> Vec<usize> {
+        let source = Source::parse("crates/a/src/lib.rs", text).unwrap();
+        rule(&source).iter().map(Finding::line).collect()
+    }
+
+    fn function(lines: usize) -> String {
+        format!("fn f(x: [u8; 2]) {{\n{}}}\n", "    g();\n".repeat(lines - 2))
+    }
+
+    #[test]
+    fn a_function_of_70_lines_passes_and_one_of_71_fails() {
+        assert_eq!(lines_found(long_functions, &function(70)), NONE);
+        assert_eq!(lines_found(long_functions, &format!("\n{}", function(71))), [2]);
+        assert_eq!(lines_found(long_functions, &format!("impl A {{\n{}}}", function(71))), [2]);
+    }
+
+    #[test]
+    fn tests_declarations_and_function_types_have_no_length() {
+        let test = format!("#[test]\n{}", function(90));
+        assert_eq!(lines_found(long_functions, &test), NONE);
+        let others = format!("trait T {{ fn f(); }} type F = fn(u8);\n{}", "\n".repeat(90));
+        assert_eq!(lines_found(long_functions, &others), NONE);
+    }
+
+    #[test]
+    fn a_file_of_700_lines_passes_whatever_its_tests_and_one_of_701_fails() {
+        let text = "fn f() {}\n".repeat(700);
+        assert_eq!(lines_found(long_files, &format!("{text}#[test]\nfn t() {{\n}}\n")), NONE);
+        assert_eq!(lines_found(long_files, &format!("{text}fn g() {{}}\n")), [1]);
+    }
+
+    #[test]
+    fn a_line_of_100_characters_passes_and_one_of_101_fails() {
+        let text = format!("//{}\n//{}\n", "é".repeat(98), "é".repeat(99));
+        assert_eq!(lines_found(long_lines, &text), [2]);
+    }
+
+    #[test]
+    fn a_file_opens_with_a_paragraph() {
+        let good = "//! Reads a file.\n//!\n\
+                    //! Requests are large and deep. Does not look at the data.\n";
+        assert_eq!(lines_found(missing_openings, good), NONE);
+        assert_eq!(lines_found(missing_openings, "use std::fs;\n"), [1]);
+        assert_eq!(
+            lines_found(missing_openings, "//! Utils.\n//!\n//! And more of them.\n\n/// x\n"),
+            [1]
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! Paths such as `crate::engine::{Engine, uring::Ring}` found in tokens and spread out, one for
+//! each name. Works for `use` and for paths inside expressions, types and macro calls alike.
+
+use super::source::Token;
+
+/// A path with its first word, for example `["crate", "engine", "Engine"]`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UsedPath {
+    /// The words of the path; a `*` is left out.
+    pub segments: Vec<String>,
+    /// Line of its last word.
+    pub line: usize,
+}
+
+/// All paths that start with one of the given words.
+pub fn paths(tokens: &[&Token], first_words: &[&str]) -> Vec<UsedPath> {
+    let mut found = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let follows_path = index > 0 && tokens[index - 1].text == "::";
+        if !follows_path && first_words.contains(&token.text.as_str()) {
+            spread(tokens, index, &[], &mut found);
+        }
+    }
+    found.retain(|path| path.segments.len() > 1);
+    found
+}
+
+/// Reads one tree of names at `index` and returns the index after it.
+fn spread(tokens: &[&Token], index: usize, prefix: &[String], found: &mut Vec<UsedPath>) -> usize {
+    let Some(token) = tokens.get(index) else { return index };
+    match token.text.as_str() {
+        "{" => {
+            let mut index = index + 1;
+            while index < tokens.len() && tokens[index].text != "}" {
+                let is_name = tokens[index].text != ",";
+                let next = if is_name { spread(tokens, index, prefix, found) } else { index };
+                index = next.max(index + 1);
+            }
+            index + 1
+        }
+        "*" => {
+            found.push(UsedPath { segments: prefix.to_vec(), line: token.line });
+            index + 1
+        }
+        word if is_word(word) => {
+            let mut segments = prefix.to_vec();
+            segments.push(word.to_string());
+            if tokens.get(index + 1).is_some_and(|next| next.text == "::") {
+                return spread(tokens, index + 2, &segments, found);
+            }
+            found.push(UsedPath { segments, line: token.line });
+            let is_renamed = tokens.get(index + 1).is_some_and(|next| next.text == "as");
+            index + if is_renamed { 3 } else { 1 }
+        }
+        _ => {
+            found.push(UsedPath { segments: prefix.to_vec(), line: token.line });
+            index
+        }
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_alphanumeric() || letter == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::Source;
+    use super::*;
+
+    fn found(text: &str) -> Vec<String> {
+        let source = Source::parse("crates/a/src/lib.rs", text).unwrap();
+        let all = paths(&source.shipped_tokens(), &["crate", "super"]);
+        all.into_iter().map(|path| path.segments.join("::")).collect()
+    }
+
+    #[test]
+    fn nested_imports_are_spread_out() {
+        assert_eq!(
+            found("use crate::{a::{self, B}, c::*, d as e}; use std::fs;"),
+            ["crate::a::self", "crate::a::B", "crate::c", "crate::d"]
+        );
+    }
+
+    #[test]
+    fn paths_in_expressions_types_and_macros_are_seen() {
+        assert_eq!(
+            found("fn f(x: crate::a::T) { vec![super::b::g::<u8>(), crate::c!()] }"),
+            ["crate::a::T", "super::b::g", "crate::c"]
+        );
+    }
+
+    #[test]
+    fn visibility_is_no_path() {
+        assert_eq!(found("pub(crate) fn f() {}"), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,98 @@
+//! Where `unsafe` may be written, and that each block tells why it is sound.
+//!
+//! A reason is a comment with `SAFETY:` on the lines directly above the statement. Whether the
+//! reason is right is for a reader to judge.
+
+use super::finding::Finding;
+use super::source::Source;
+
+/// The crates that talk to the kernel.
+const UNSAFE_CRATES: [&str; 2] = ["ioengine", "cpucost"];
+
+/// The keyword anywhere in another crate, tests included.
+pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
+    if UNSAFE_CRATES.contains(&source.crate_name()) {
+        return Vec::new();
+    }
+    let tokens = source.tokens.iter().filter(|token| token.text == "unsafe");
+    let message = "`unsafe` is allowed only in the crates ioengine and cpucost";
+    tokens.map(|token| Finding::new(&source.path, token.line, message)).collect()
+}
+
+/// Blocks and implementations without a reason.
+pub fn undocumented_unsafe(source: &Source) -> Vec<Finding> {
+    let lines: Vec<&str> = source.text.lines().collect();
+    let mut findings = Vec::new();
+    for pair in source.tokens.windows(2) {
+        let needs_reason = pair[0].text == "unsafe" && matches!(&*pair[1].text, "{" | "impl");
+        if needs_reason && !has_reason(&lines[..pair[0].line]) {
+            let message = "`unsafe` without a `// SAFETY:` comment above it";
+            findings.push(Finding::new(&source.path, pair[0].line, message));
+        }
+    }
+    findings
+}
+
+/// Whether the last line, or the comment above the statement that it belongs to, has a reason.
+fn has_reason(lines: &[&str]) -> bool {
+    let Some((last, above)) = lines.split_last() else { return false };
+    if last.contains("SAFETY:") {
+        return true;
+    }
+    for line in above.iter().rev().map(|line| line.trim()) {
+        let is_comment = line.starts_with("//");
+        if is_comment && line.contains("SAFETY:") {
+            return true;
+        }
+        if !is_comment && !line.starts_with("#[") && ends_before(line) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether what follows a line is a new statement.
+fn ends_before(line: &str) -> bool {
+    line.is_empty() || line.ends_with([';', '{', '}', ','])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [usize; 0] = [];
+
+    fn lines_found(rule: fn(&Source) -> Vec<Finding>, path: &str, text: &str) -> Vec<usize> {
+        let source = Source::parse(path, text).unwrap();
+        rule(&source).iter().map(Finding::line).collect()
+    }
+
+    #[test]
+    fn unsafe_is_for_two_crates_even_in_tests() {
+        let text = "//! no unsafe here\nfn f() {\n    unsafe { g() }\n}\n";
+        let rule = unsafe_outside_its_crates;
+        assert_eq!(lines_found(rule, "crates/ioengine/src/sys.rs", text), NONE);
+        assert_eq!(lines_found(rule, "crates/report/src/page.rs", text), [3]);
+        assert_eq!(lines_found(rule, "crates/halfpower/tests/main.rs", text), [3]);
+        assert_eq!(lines_found(rule, "crates/a/src/lib.rs", "#![forbid(unsafe_code)]"), NONE);
+    }
+
+    #[test]
+    fn a_block_with_its_reason_passes() {
+        let good = "fn f() {\n    // SAFETY: x is alive\n    // until the end.\n    \
+                    let y =\n        unsafe { g(x) };\n}\n\
+                    // SAFETY: no state\n#[cfg(unix)]\nunsafe impl Send for A {}\n";
+        assert_eq!(lines_found(undocumented_unsafe, "crates/ioengine/src/sys.rs", good), NONE);
+    }
+
+    #[test]
+    fn a_block_without_a_reason_of_its_own_fails() {
+        let bad =
+            "fn f() {\n    // SAFETY: for the first\n    unsafe { g() };\n    unsafe { h() };\n}\n";
+        assert_eq!(lines_found(undocumented_unsafe, "crates/ioengine/src/sys.rs", bad), [4]);
+        assert_eq!(
+            lines_found(undocumented_unsafe, "crates/a/src/b.rs", "unsafe impl A for B {}"),
+            [1]
+        );
+    }
+}
