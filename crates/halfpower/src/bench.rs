@@ -1,0 +1,185 @@
+//! Targets made ready for a job: opened in the right mode, checked, laid out where need be.
+
+use std::path::Path;
+
+use ioengine::host::{free_bytes_at, offers_direct};
+use ioengine::target::Coverage;
+use ioengine::{Caching, HostTarget, Target, TargetKind};
+
+use crate::failure::{Failure, Outcome};
+use crate::guard;
+use crate::job::{Allocation, Job};
+use crate::lab::Lab;
+use crate::machine::TargetFacts;
+use crate::scratch::{self, Scratch};
+use crate::units;
+
+/// Size of a test file where none is given [bytes], bounded by a tenth of the free space.
+pub const TEST_FILE_BYTES: u64 = 1 << 30;
+/// Size of the null target where none is given [bytes].
+const NULL_BYTES: u64 = 1 << 30;
+
+/// Open targets, and the test files among them, which go with this value.
+#[derive(Debug)]
+pub struct Bench {
+    /// All of them, in the order in which they were named.
+    pub targets: Vec<HostTarget>,
+    /// Region that every target holds [bytes].
+    pub region_bytes: u64,
+    /// Holes and unwritten blocks of the first target.
+    pub coverage: Option<Coverage>,
+    /// Dropped last: removes the test files.
+    _scratches: Vec<Scratch>,
+}
+
+/// What making a target ready would do.
+#[derive(Debug, Default)]
+pub struct Preparation {
+    /// One sentence for each target.
+    pub lines: Vec<String>,
+    /// Bytes written before anything is measured.
+    pub write_bytes: u64,
+    /// Smallest region among the targets [bytes].
+    pub region_bytes: u64,
+}
+
+/// The size of a test file in a directory where none is given.
+pub fn default_size(folder: &Path) -> Outcome<u64> {
+    let tenth = free_bytes_at(folder)? / 10;
+    Ok(TEST_FILE_BYTES.min(tenth >> 20 << 20).max(1 << 20))
+}
+
+/// Refuses what cannot be a target, with the remedy.
+pub fn check_path(path: &Path) -> Outcome<()> {
+    if path.is_dir() && path.starts_with("/dev") {
+        return Err(Failure::refused(format!(
+            "{} is a directory of devices: nothing is created under /dev; name a block device \
+             (lsblk lists them)",
+            path.display()
+        )));
+    }
+    if !path.exists() {
+        // Opening says it best.
+        HostTarget::open(path, false, Caching::Buffered)?;
+    }
+    Ok(())
+}
+
+/// What would be done to make the job's targets ready.
+pub fn preparation(job: &Job) -> Outcome<Preparation> {
+    let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
+    if job.is_null() {
+        found.region_bytes = job.size.unwrap_or(NULL_BYTES);
+        found.lines.push("no target: nothing is touched".to_owned());
+        return Ok(found);
+    }
+    for path in &job.targets {
+        check_path(path)?;
+        let bytes = if path.is_dir() {
+            let bytes = job.size.map_or_else(|| default_size(path), Ok)? + job.base.region_offset;
+            scratch::check_room(path, bytes)?;
+            let (size, path) = (units::size(bytes), path.display());
+            if needs_layout(job) {
+                found.write_bytes += bytes;
+                let line = format!("lay out a test file of {size} in {path}, and remove it after");
+                found.lines.push(line);
+            } else {
+                found.lines.push(format!("make a test file in {path}, and remove it after"));
+            }
+            bytes - job.base.region_offset
+        } else {
+            let target = open(path, job)?;
+            let verb = if job.writes() { "write to" } else { "read" };
+            let (kind, name) = (target.kind().name(), path.display());
+            found.lines.push(format!("{verb} the {kind} {name}"));
+            region(&target, job)
+        };
+        found.region_bytes = found.region_bytes.min(bytes);
+    }
+    Ok(found)
+}
+
+fn needs_layout(job: &Job) -> bool {
+    job.allocation == Allocation::Existing
+}
+
+/// The region of an existing target: what was asked for, or all there is.
+fn region(target: &HostTarget, job: &Job) -> u64 {
+    let rest = target.size_bytes().saturating_sub(job.base.region_offset);
+    match job.allocation {
+        Allocation::FromNothing => job.size.unwrap_or(TEST_FILE_BYTES),
+        Allocation::Existing => job.size.unwrap_or(rest),
+    }
+}
+
+/// The caching mode of a path under the job's wishes.
+pub fn caching(path: &Path, direct: Option<bool>, write_through: bool) -> Caching {
+    Caching::of(direct.unwrap_or_else(|| offers_direct(path)), write_through)
+}
+
+/// Opens one existing file or device and checks the permission to write.
+fn open(path: &Path, job: &Job) -> Outcome<HostTarget> {
+    let mode = caching(path, job.direct, job.write_through);
+    let target = HostTarget::open(path, job.writes(), mode)?;
+    if job.writes() {
+        guard::check_writable(&target, path, &job.consent)?;
+    }
+    Ok(target)
+}
+
+impl Bench {
+    /// Opens the job's targets; lays out test files in directories.
+    ///
+    /// # Errors
+    /// As for opening; no room; no permission to write what exists.
+    pub fn ready(job: &Job, lab: &Lab) -> Outcome<Bench> {
+        if job.is_null() {
+            let region_bytes = job.size.unwrap_or(NULL_BYTES);
+            let null = HostTarget::null(region_bytes.saturating_add(job.base.region_offset));
+            return Ok(Bench {
+                targets: vec![null],
+                region_bytes,
+                coverage: None,
+                _scratches: Vec::new(),
+            });
+        }
+        let region_bytes = preparation(job)?.region_bytes;
+        let (mut targets, mut scratches) = (Vec::new(), Vec::new());
+        for path in &job.targets {
+            if path.is_dir() {
+                let scratch = lay_out(path, job, region_bytes + job.base.region_offset, lab)?;
+                let mode = caching(scratch.path(), job.direct, job.write_through);
+                let target = HostTarget::open(scratch.path(), job.writes(), mode)?;
+                scratches.push(scratch);
+                targets.push(target);
+            } else {
+                targets.push(open(path, job)?);
+            }
+        }
+        let coverage = targets[0].coverage();
+        Ok(Bench { targets, region_bytes, coverage, _scratches: scratches })
+    }
+
+    /// The targets as the load generator wants them.
+    pub fn all(&self) -> Vec<&HostTarget> {
+        self.targets.iter().collect()
+    }
+
+    /// What was opened, for the record.
+    pub fn facts(&self) -> Vec<TargetFacts> {
+        self.targets.iter().map(TargetFacts::of).collect()
+    }
+
+    /// Whether buffered reads can be made cold.
+    pub fn can_scrub(&self) -> bool {
+        self.targets.iter().all(|target| target.kind() == TargetKind::File)
+    }
+}
+
+fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> {
+    let scratch = Scratch::make(folder, bytes)?;
+    if needs_layout(job) {
+        scratch.lay_out(lab, bytes, job.base.seed)?;
+    }
+    Ok(scratch)
+}

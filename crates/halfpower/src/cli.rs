@@ -1,0 +1,393 @@
+//! What can be typed: verbs and flags, and nothing else. What they mean is decided elsewhere.
+//!
+//! Flags carry fio's names where fio has one. Either spelling is understood (`--time-based`,
+//! `--time_based`), and booleans stand bare or with `=0` or `=1`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand};
+
+use crate::units;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// A storage I/O laboratory: what does the hardware promise, what does an application get, what
+/// does it cost in CPU, what is the limit, and what should the application change.
+#[derive(Parser, Debug)]
+#[command(name = "halfpower", version, styles = STYLES, max_term_width = 100)]
+#[command(after_help = "Examples:
+  halfpower survey                     characterise the file system of this directory
+  halfpower survey /data --quick       the same for /data in about 20 s
+  halfpower run /data --rw randread --bs 4k --iodepth 32
+  halfpower engines                    what this kernel offers
+
+Exit codes: 0 ok, 1 run failed, 2 usage, 3 refused for safety, 4 data verification failed,
+5 completed but the result is invalid, 6 regression found, 130 interrupted.")]
+pub struct Cli {
+    /// The verb.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Characterise a target in a minute or two: findings, database and report
+    Survey(SurveyArgs),
+    /// Measure one workload
+    Run(RunArgs),
+    /// Measure the product of lists of request sizes, depths, threads ...
+    Sweep(RunArgs),
+    /// Which personalities this host offers, and why one is missing
+    Engines(EnginesArgs),
+    /// Write the page of a stored survey again
+    Report(ReportArgs),
+    /// List and export stored runs
+    Runs(RunsArgs),
+    /// Remove test files that an interrupted run left behind
+    Clean(CleanArgs),
+    /// Print a manual page, shell completions or the JSON Schema
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+}
+
+/// Flags of every verb that measures.
+#[derive(Args, Debug, Clone)]
+pub struct CommonArgs {
+    /// Print one JSON document instead of text
+    #[arg(long, default_value_t = false, help_heading = "Output")]
+    pub json: bool,
+    /// Say nothing but warnings and errors
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+    /// Print what would be done (bytes, writes, time, what is touched) and do nothing
+    #[arg(long, help_heading = "Output")]
+    pub plan: bool,
+    /// Where results are kept
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db", help_heading = "Output")]
+    pub db: PathBuf,
+    /// Keep no database
+    #[arg(long, help_heading = "Output")]
+    pub no_store: bool,
+    /// A name for this run
+    #[arg(long, alias = "name", value_name = "TEXT", help_heading = "Output")]
+    pub label: Option<String>,
+    /// Seed of every random choice
+    #[arg(long, alias = "randseed", default_value_t = 42, help_heading = "Workload")]
+    pub seed: u64,
+    /// What the hardware promises, such as 600MB/s: half of it is the half-power point
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate, help_heading = "Workload")]
+    pub pap: Option<f64>,
+    /// Memory pages behind the buffers
+    #[arg(long, value_name = "huge|4k", default_value = "huge", help_heading = "Workload")]
+    pub buffer_pages: String,
+    /// Measure holes and unwritten blocks without calling the result invalid
+    #[arg(long, help_heading = "Safety", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = parse_bool, default_value = "false")]
+    pub allow_holes: bool,
+    /// Allow writing to this existing file (exact path; repeatable)
+    #[arg(long, value_name = "PATH", help_heading = "Safety")]
+    pub overwrite: Vec<PathBuf>,
+    /// Allow destroying the data on this device (by-id name, serial or kernel path)
+    #[arg(long, value_name = "ID", help_heading = "Safety")]
+    pub destroy_data_on: Vec<String>,
+}
+
+/// Flags of `run` and `sweep`. Where `sweep` takes a list, `run` takes one value.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower run . --rw randread --bs 4k --iodepth 32 --runtime 10
+  halfpower run big.dat --rw read --bs 1m --iodepth 8 --direct=0
+  halfpower run . --rw write --bs 64k --size 1g --verify
+  halfpower run --ioengine null --bs 4k --iodepth 32     the instrument's own cost
+  halfpower run /dev/nvme1n1 --rw randread --bs 4k --iodepth 64 --numjobs 4
+  halfpower sweep . --bs 4k,64k,1m --iodepth 1..32
+
+A directory gets a test file, which is removed afterwards. Reading needs no permission; writing
+to an existing file needs --overwrite, to a device --destroy-data-on.")]
+pub struct RunArgs {
+    /// File, block device or directory; several at once get all threads each
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<PathBuf>,
+    /// fio's way to name a target
+    #[arg(long, hide = true)]
+    pub filename: Option<PathBuf>,
+    /// read, write, rw, randread, randwrite or randrw
+    #[arg(long, alias = "readwrite", default_value = "read", help_heading = "Workload")]
+    pub rw: String,
+    /// Request size
+    #[arg(long, alias = "blocksize", default_value = "4k", help_heading = "Workload")]
+    pub bs: String,
+    /// Requests outstanding in each thread
+    #[arg(long, default_value = "1", help_heading = "Workload")]
+    pub iodepth: String,
+    /// Threads
+    #[arg(long, default_value = "1", help_heading = "Workload")]
+    pub numjobs: String,
+    /// How requests are issued: auto, null, sync, threads, libaio, io_uring
+    #[arg(long, default_value = "auto", help_heading = "Workload")]
+    pub ioengine: String,
+    /// Bypass the page cache (default: where the target allows it)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = parse_bool, help_heading = "Workload")]
+    pub direct: Option<bool>,
+    /// Every write is durable before it completes (O_DSYNC)
+    #[arg(long, alias = "sync", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = parse_bool, default_value = "false",
+          help_heading = "Workload")]
+    pub write_through: bool,
+    /// Share of reads in a mix [percent]
+    #[arg(long, default_value = "50", help_heading = "Workload")]
+    pub rwmixread: String,
+    /// Visit every so many bytes instead of every block
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
+    pub stride: Option<u64>,
+    /// Region of the target to work on (default: all of it; of a directory: a test file)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
+    pub size: Option<u64>,
+    /// Where the region begins
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "0",
+          help_heading = "Workload")]
+    pub offset: u64,
+    /// own: each thread its own part of the region; shared: all on all of it
+    #[arg(long, value_name = "own|shared", default_value = "own", help_heading = "Workload")]
+    pub placement: String,
+    /// existing: written before; extend: the file grows from nothing; truncate: it is cut to
+    /// nothing first
+    #[arg(
+        long,
+        value_name = "existing|extend|truncate",
+        default_value = "existing",
+        help_heading = "Workload"
+    )]
+    pub allocation: String,
+    /// Hint to the kernel: normal, sequential, random, noreuse
+    #[arg(long, alias = "fadvise-hint", value_name = "HINT", help_heading = "Workload")]
+    pub hint: Option<String>,
+    /// Take the target out of the page cache before buffered reads
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = parse_bool, default_value = "true", help_heading = "Workload")]
+    pub invalidate: bool,
+    /// Length of a trial (default 5 s where no --size is given)
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Time")]
+    pub runtime: Option<u64>,
+    /// Start over at the end of the region until --runtime is over
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = parse_bool, default_value = "false", help_heading = "Time")]
+    pub time_based: bool,
+    /// Warm-up that is not counted
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "0",
+          help_heading = "Time")]
+    pub ramp_time: u64,
+    /// Stop as soon as the rate is steady (5 s within 20%, slope within 10%)
+    #[arg(long, help_heading = "Time")]
+    pub steady_state: bool,
+    /// How often to measure
+    #[arg(long, default_value_t = 3, help_heading = "Time")]
+    pub trials: u32,
+    /// Open loop: issue at this constant rate over all threads [requests per second]
+    #[arg(long, value_name = "RATE", help_heading = "Workload")]
+    pub rate_iops: Option<f64>,
+    /// Pin threads to these CPUs: 0,2 or 0-3
+    #[arg(long, value_name = "LIST", help_heading = "Workload")]
+    pub cpus_allowed: Option<String>,
+    /// Write zeros instead of incompressible data
+    #[arg(long, help_heading = "Workload")]
+    pub zero_buffers: bool,
+    /// Write checksummed blocks and read them back; with reads, check them
+    #[arg(long, help_heading = "Workload")]
+    pub verify: bool,
+    /// Alternate trials with an idle-priority soaker: the upper bound of the CPU cost
+    #[arg(long, help_heading = "Workload")]
+    pub soaker: bool,
+    /// See CommonArgs.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// fio's flag; results are always reported together
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    pub group_reporting: Option<String>,
+    /// fio's flag; the random order of halfpower needs no map
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    pub norandommap: Option<String>,
+}
+
+/// Flags of `survey`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower survey                  the current directory, 90 s
+  halfpower survey /data --quick    about 20 s
+  halfpower survey /dev/sdb         a device; only reads unless --destroy-data-on names it
+
+A survey of a directory lays a test file out in it and removes it afterwards. It writes
+halfpower.db and halfpower.html into the current directory.")]
+pub struct SurveyArgs {
+    /// Directory, file or block device
+    #[arg(value_name = "TARGET", default_value = ".")]
+    pub target: PathBuf,
+    /// Time to spend
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Time")]
+    pub budget: Option<u64>,
+    /// About 20 s: fewer points, wider intervals
+    #[arg(long, conflicts_with_all = ["thorough", "budget"], help_heading = "Time")]
+    pub quick: bool,
+    /// About 10 min: more points, narrower intervals
+    #[arg(long, conflicts_with = "budget", help_heading = "Time")]
+    pub thorough: bool,
+    /// Size of the test file (default: the least of 1 GiB, a tenth of the free space and what a
+    /// tenth of the budget can write)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
+    pub size: Option<u64>,
+    /// Bytes to write at the most, test file included
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "16g",
+          help_heading = "Safety")]
+    pub max_write: u64,
+    /// Where the page goes
+    #[arg(long, value_name = "FILE", default_value = "halfpower.html", help_heading = "Output")]
+    pub html: PathBuf,
+    /// See CommonArgs.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Flags of `engines`.
+#[derive(Args, Debug, Clone)]
+pub struct EnginesArgs {
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `report`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower report                     the latest survey of halfpower.db
+  halfpower report 12 --html disk.html")]
+pub struct ReportArgs {
+    /// Which survey: its number, the beginning of its uuid, or latest
+    #[arg(value_name = "RUN", default_value = "latest")]
+    pub run: String,
+    /// Where results are kept
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
+    pub db: PathBuf,
+    /// Where the page goes
+    #[arg(long, value_name = "FILE", default_value = "halfpower.html")]
+    pub html: PathBuf,
+}
+
+/// Flags of `runs`.
+#[derive(Args, Debug, Clone)]
+pub struct RunsArgs {
+    /// What to do with them
+    #[command(subcommand)]
+    pub verb: RunsVerb,
+}
+
+/// What to do with stored runs.
+#[derive(Subcommand, Debug, Clone)]
+pub enum RunsVerb {
+    /// List them, newest first
+    List {
+        /// Where results are kept
+        #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
+        db: PathBuf,
+        /// Print one JSON document instead of text
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Flags of `clean`.
+#[derive(Args, Debug, Clone)]
+pub struct CleanArgs {
+    /// Say what would be removed and remove nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
+/// Flags of `generate`.
+#[derive(Args, Debug, Clone)]
+pub struct GenerateArgs {
+    /// What to print: man, schema, or completions for bash, zsh, fish, elvish
+    pub what: String,
+}
+
+/// Reads 0, 1, false, true, no, yes.
+fn parse_bool(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("write 0 or 1".to_owned()),
+    }
+}
+
+/// Accepts `--time_based` for `--time-based`: underscores in a flag's name become dashes, its
+/// value stays as it is, and nothing changes behind a bare `--`.
+pub fn normalise(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut literal = false;
+    args.map(|arg| {
+        literal |= arg == "--";
+        let Some(text) = arg.to_str().filter(|text| text.starts_with("--") && !literal) else {
+            return arg;
+        };
+        match text.split_once('=') {
+            Some((name, value)) => format!("{}={value}", name.replace('_', "-")).into(),
+            None => text.replace('_', "-").into(),
+        }
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        let words = std::iter::once("halfpower").chain(line.split_whitespace());
+        Cli::try_parse_from(normalise(words.map(OsString::from)))
+    }
+
+    fn run(line: &str) -> RunArgs {
+        match parse(line).unwrap().verb {
+            Verb::Run(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_table_of_flags_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn both_spellings_and_all_forms_of_booleans_are_understood() {
+        assert!(run("run . --time_based --runtime=3").time_based);
+        assert!(run("run . --time-based=1 --runtime 3").time_based);
+        assert!(!run("run . --time_based=0").time_based);
+        assert_eq!(run("run . --direct").direct, Some(true));
+        assert_eq!(run("run . --direct=0").direct, Some(false));
+        assert_eq!(run("run . --rate_iops=100").rate_iops, Some(100.0));
+    }
+
+    #[test]
+    fn values_keep_their_underscores() {
+        assert_eq!(run("run . --ioengine=io_uring --label=a_b").ioengine, "io_uring");
+        let args = normalise(["--", "--keep_this"].map(OsString::from).into_iter());
+        assert_eq!(args[1], "--keep_this");
+    }
+
+    #[test]
+    fn a_wrong_flag_is_refused() {
+        assert!(parse("run . --iodept 3").is_err());
+        assert!(parse("survey --quick --thorough").is_err());
+        assert!(parse("nonsense").is_err());
+    }
+}

@@ -1,0 +1,35 @@
+//! `halfpower clean`: removes test files that a killed run left behind.
+
+use std::fs;
+
+use crate::cli::CleanArgs;
+use crate::console;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::journal::{self, Stray};
+
+/// Removes what the journal names and nobody uses.
+pub fn execute(args: &CleanArgs) -> Outcome {
+    let mut removed = 0;
+    for (file, entry) in journal::entries() {
+        let path = entry.path.display();
+        match journal::state_of(&entry) {
+            Stray::InUse => console::data(&format!("in use   {path}")),
+            Stray::Removable if args.plan => console::data(&format!("remove   {path}")),
+            Stray::Gone if args.plan => {}
+            Stray::Removable => {
+                fs::remove_file(&entry.path)
+                    .map_err(|e| Failure::failed(format!("removing {path}: {e}")))?;
+                let _ = fs::remove_file(file);
+                console::data(&format!("removed  {path}"));
+                removed += 1;
+            }
+            Stray::Gone => {
+                let _ = fs::remove_file(file);
+            }
+        }
+    }
+    if removed == 0 && !args.plan {
+        console::data("nothing to clean");
+    }
+    Ok(Exit::Ok)
+}

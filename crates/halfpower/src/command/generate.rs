@@ -1,0 +1,50 @@
+//! `halfpower generate` (hidden): manual page, completions, JSON Schema, each from its one source.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::cli::{Cli, GenerateArgs};
+use crate::console;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::json;
+
+/// Prints what was asked for.
+pub fn execute(args: &GenerateArgs) -> Outcome {
+    let text = match args.what.as_str() {
+        "man" => manual()?,
+        "schema" | "schema-run" => schema::<json::RunDocument>(),
+        "schema-sweep" => schema::<json::SweepDocument>(),
+        "schema-survey" => schema::<crate::survey::document::SurveyDocument>(),
+        shell => completions(shell)?,
+    };
+    console::data(text.trim_end());
+    Ok(Exit::Ok)
+}
+
+fn manual() -> Outcome<String> {
+    let mut page = Vec::new();
+    let failed = |e: std::io::Error| Failure::failed(format!("writing the manual page: {e}"));
+    let root = Cli::command();
+    clap_mangen::Man::new(root.clone()).render(&mut page).map_err(failed)?;
+    for verb in root.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let title = format!("halfpower-{}", verb.get_name());
+        clap_mangen::Man::new(verb.clone()).title(title).render(&mut page).map_err(failed)?;
+    }
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}
+
+fn schema<T: schemars::JsonSchema>() -> String {
+    json::print(&schemars::schema_for!(T))
+}
+
+fn completions(shell: &str) -> Outcome<String> {
+    let shell: Shell = shell.parse().map_err(|_| {
+        Failure::usage(format!(
+            "generate {shell}: man, schema-run, schema-sweep, schema-survey, bash, zsh, fish or \
+             elvish"
+        ))
+    })?;
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "halfpower", &mut text);
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}

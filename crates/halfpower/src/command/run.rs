@@ -1,0 +1,329 @@
+//! `halfpower run` and `halfpower sweep`: one workload, or the product of lists of them.
+
+use ioengine::{Caching, Target};
+use results::{RunKind, RunState};
+use workload::random::Stream;
+use workload::spec::Content;
+
+use crate::bench::{self, Bench};
+use crate::cli::RunArgs;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::job::{Allocation, Job};
+use crate::json::{self, PointDocument, Program, RunDocument, SweepDocument};
+use crate::keeper::{Keeper, RunFacts};
+use crate::lab::{Lab, Setting};
+use crate::machine::{Host, TargetFacts};
+use crate::point::{Point, State, Trial, Verdict};
+use crate::units;
+
+/// Measures and prints.
+pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
+    let console = Console::new(args.common.quiet);
+    let job = Job::resolve(args, sweep)?;
+    if args.common.plan {
+        return print_plan(&job);
+    }
+    let lab = Lab::new(console, Interrupt::install());
+    let bench = Bench::ready(&job, &lab)?;
+    let host = Host::read();
+    let facts = bench.facts();
+    let settings: Vec<Setting<'_>> =
+        job.axes.iter().map(|axes| setting(&job, axes, &bench, args)).collect();
+    // A workload that does not fit is an error before anything is kept or measured.
+    for setting in &settings {
+        workload::plan::resolve(&setting.workload, setting.targets[0])?;
+    }
+    announce(&console, &job, &settings, &facts);
+    if job.soaker {
+        lab.prepare_soaker().map_err(Failure::failed)?;
+    }
+    let mut keeper = keeper(args, sweep, &host, &facts)?;
+    let measured = measure(&lab, &job, settings, &mut keeper);
+    let points = match measured {
+        Ok(points) => points,
+        Err(failure) => {
+            keeper.finish(RunState::Failed, None, None)?;
+            return Err(failure);
+        }
+    };
+    let checked = read_back(&lab, &job, &bench, &points);
+    finish(keeper, &lab, &points)?;
+    print(args, sweep, &host, facts, &points);
+    checked?;
+    exit_of(&lab, &points)
+}
+
+/// Everything that one combination needs.
+fn setting<'a>(
+    job: &Job,
+    axes: &crate::job::Axes,
+    bench: &'a Bench,
+    args: &RunArgs,
+) -> Setting<'a> {
+    let caching = bench.targets[0].caching();
+    let reads = axes.read_percent > 0;
+    Setting {
+        targets: bench.all(),
+        workload: job.workload(axes, bench.region_bytes, caching.is_direct()),
+        scrub: job.invalidate && reads && !caching.is_direct() && bench.can_scrub(),
+        truncate: job.allocation == Allocation::FromNothing,
+        hint: job.hint,
+        allow_holes: args.common.allow_holes || job.allocation == Allocation::FromNothing,
+        soaked: false,
+        coverage: bench.coverage,
+    }
+}
+
+fn print_plan(job: &Job) -> Outcome {
+    let preparation = bench::preparation(job)?;
+    for line in &preparation.lines {
+        console::data(line);
+    }
+    let region = preparation.region_bytes;
+    let (mut seconds, mut unbounded, mut writes) = (0.0, false, preparation.write_bytes);
+    for axes in &job.axes {
+        let workload = job.workload(axes, region, job.direct.unwrap_or(true));
+        let trials = u64::from(job.trials) * if job.soaker { 2 } else { 1 };
+        match workload.limit_ns {
+            Some(ns) => seconds += (trials * (ns + workload.warm_up_ns)) as f64 / 1e9,
+            None => unbounded = true,
+        }
+        let share = f64::from(100 - axes.read_percent) / 100.0;
+        if share > 0.0 && workload.limit_bytes.is_none() {
+            unbounded = true;
+        }
+        writes += (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64 * trials;
+        console::data(&format!(
+            "{} {} x depth {} x {} threads, {trials} trials",
+            workload.rw(),
+            units::size(u64::from(axes.request_bytes)),
+            axes.depth,
+            axes.threads
+        ));
+    }
+    let at_least = if unbounded && job.writes() { "at least " } else { "" };
+    console::data(&format!("writes {at_least}{} in all", units::size(writes)));
+    let time =
+        if unbounded && seconds == 0.0 { "until done".into() } else { format!("{seconds} s") };
+    console::data(&format!("takes {time} of measuring; nothing was done"));
+    Ok(Exit::Ok)
+}
+
+/// The first line: what is about to be measured, with every default spelt out.
+fn announce(console: &Console, job: &Job, settings: &[Setting<'_>], facts: &[TargetFacts]) {
+    let names: Vec<&str> = facts.iter().map(|fact| fact.name.as_str()).collect();
+    let first = &settings[0];
+    let caching = first.targets[0].caching();
+    let why = match (job.direct, caching) {
+        _ if job.is_null() => "",
+        (None, Caching::Buffered) => " (no direct I/O here)",
+        _ => "",
+    };
+    let length = match (first.workload.limit_ns, first.workload.limit_bytes) {
+        (Some(ns), _) => units::time(ns as f64),
+        (None, Some(bytes)) => units::size(bytes),
+        (None, None) => "unbounded".to_owned(),
+    };
+    let what = if settings.len() == 1 {
+        describe(&first.key())
+    } else {
+        format!("{} workloads", settings.len())
+    };
+    let place = facts[0].place();
+    let plural = if job.trials == 1 { "trial" } else { "trials" };
+    console.say(format!(
+        "{what}{why} on {} ({place}), {} {plural} of {length}",
+        names.join(", "),
+        job.trials
+    ));
+}
+
+/// A workload in a few words: "randread 4 KiB, depth 32, io_uring, direct".
+pub fn describe(key: &crate::point::PointKey) -> String {
+    let threads =
+        if key.threads > 1 { format!(" x {} threads", key.threads) } else { String::new() };
+    let rate = key.rate_requests_per_s.map(|r| format!(" at {r} requests/s")).unwrap_or_default();
+    format!(
+        "{} {}, depth {}{threads}{rate}, {}, {}",
+        key.rw,
+        units::size(key.request_bytes),
+        key.depth,
+        key.ioengine,
+        key.caching
+    )
+}
+
+fn keeper(args: &RunArgs, sweep: bool, host: &Host, facts: &[TargetFacts]) -> Outcome<Keeper> {
+    if args.common.no_store {
+        return Ok(Keeper::none());
+    }
+    Keeper::begin(
+        &args.common.db,
+        &RunFacts {
+            kind: if sweep { RunKind::Sweep } else { RunKind::Run },
+            label: args.common.label.clone(),
+            seed: args.common.seed,
+            host,
+            target_json: serde_json::to_string(&facts[0]).unwrap_or_default(),
+            settings_json: serde_json::json!({ "pap_bytes_per_s": args.common.pap }).to_string(),
+        },
+    )
+}
+
+/// All trials of all combinations: round by round, each round in an order of its own.
+fn measure(
+    lab: &Lab,
+    job: &Job,
+    mut settings: Vec<Setting<'_>>,
+    keeper: &mut Keeper,
+) -> Outcome<Vec<Point>> {
+    let mut points: Vec<Point> =
+        settings.iter().map(|s| Point { key: s.key(), trials: Vec::new() }).collect();
+    for point in &points {
+        keeper.add_point(&point.key)?;
+    }
+    let rounds = job.trials * if job.soaker { 2 } else { 1 };
+    let each_ns = settings[0].workload.limit_ns.unwrap_or(0) + settings[0].workload.warm_up_ns;
+    let total_ns = each_ns * u64::from(rounds) * settings.len() as u64;
+    let mut progress = lab.console.progress(total_ns);
+    let mut stream = Stream::new(job.base.seed);
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..settings.len()).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, stream.next_u64() as usize % (last + 1));
+        }
+        for index in order {
+            let setting = &mut settings[index];
+            setting.soaked = job.soaker && round % 2 == 1;
+            let label = describe(&points[index].key);
+            let mut trial = lab.trial(setting, &mut |_| progress.update(&label))?;
+            trial.ordinal = round;
+            if trial.requests() > 0 || trial.errors > 0 {
+                keeper.add_trial(index, &trial)?;
+            }
+            fail_on_errors(&trial, &label)?;
+            points[index].trials.push(trial);
+            if lab.interrupt.is_set() {
+                progress.finish();
+                return Ok(points);
+            }
+        }
+    }
+    progress.finish();
+    Ok(points)
+}
+
+/// A request that failed ends the run: what it measured is not what was asked for.
+fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
+    match &trial.failure {
+        Some(failure) => Err(Failure::failed(format!("{label}: {failure}"))),
+        None => match &trial.damage {
+            Some(damage) => Err(Failure::new(Exit::VerificationFailed, damage.clone())),
+            None => Ok(()),
+        },
+    }
+}
+
+/// After verified writes: every block that the region should hold is read back and checked.
+fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<()> {
+    let wrote = points.iter().any(|point| point.key.read_percent < 100);
+    let whole = job.verify && wrote && !job.is_null() && !lab.interrupt.is_set();
+    let Some(axes) = job.axes.first().filter(|_| whole) else { return Ok(()) };
+    let mut workload =
+        job.workload(axes, bench.region_bytes, bench.targets[0].caching().is_direct());
+    if workload.limit_bytes.is_none() {
+        lab.console.warn(
+            "--verify reads back only what --size bounds; with --time-based nothing was read back",
+        );
+        return Ok(());
+    }
+    workload.read_percent = 100;
+    workload.content = Content::Verified;
+    workload.flush_at_end = false;
+    workload.limit_ns = None;
+    workload.steady = None;
+    workload.warm_up_ns = 0;
+    let buffered = !bench.targets[0].caching().is_direct();
+    let setting = Setting {
+        scrub: buffered && bench.can_scrub(),
+        targets: bench.all(),
+        allow_holes: true,
+        ..Setting::new(&bench.targets[0], workload)
+    };
+    let trial = lab.trial(&setting, &mut |_| {})?;
+    fail_on_errors(&trial, "reading back")?;
+    lab.console.say(format!("verified {}: every block is whole", units::size(trial.bytes())));
+    Ok(())
+}
+
+fn finish(keeper: Keeper, lab: &Lab, points: &[Point]) -> Outcome<()> {
+    let state = if lab.interrupt.is_set() { RunState::Interrupted } else { RunState::Finished };
+    keeper.finish(state, None, Some(&verdict_of(points)))
+}
+
+fn verdict_of(points: &[Point]) -> Verdict {
+    let mut verdict = Verdict::default();
+    points.iter().for_each(|point| verdict.merge(&point.summary().verdict));
+    verdict
+}
+
+fn exit_of(lab: &Lab, points: &[Point]) -> Outcome {
+    if lab.interrupt.is_set() {
+        return Ok(Exit::Interrupted);
+    }
+    match verdict_of(points).state {
+        State::Invalid => Ok(Exit::Invalid),
+        _ => Ok(Exit::Ok),
+    }
+}
+
+fn print(args: &RunArgs, sweep: bool, host: &Host, facts: Vec<TargetFacts>, points: &[Point]) {
+    let measured: Vec<&Point> = points.iter().filter(|point| !point.trials.is_empty()).collect();
+    if !args.common.json {
+        for point in measured {
+            console::data(&line(point, args.common.pap));
+        }
+        return;
+    }
+    let documents = || points.iter().map(PointDocument::from);
+    let (halfpower, host, target) = (Program::this(), host.clone(), facts[0].clone());
+    let text = if sweep {
+        json::print(&SweepDocument { halfpower, host, target, points: documents().collect() })
+    } else {
+        let targets = if facts.len() > 1 { facts } else { Vec::new() };
+        let Some(point) = documents().next() else { return };
+        json::print(&RunDocument { halfpower, host, target, targets, point })
+    };
+    console::data(&text);
+}
+
+/// The one line of a point.
+fn line(point: &Point, pap: Option<f64>) -> String {
+    let summary = point.summary();
+    let quantile =
+        |q| summary.latency.quantile(q).map_or_else(|| "-".into(), |ns| units::time(ns as f64));
+    let rate = summary.bytes_per_s;
+    let spread = 100.0 * rate.half_width_relative();
+    let cpu = match (summary.cpu_lower_ns, summary.cpu_upper_ns) {
+        (Some(low), Some(high)) => format!("{} to {}", units::time(low), units::time(high)),
+        (Some(low), None) => units::time(low),
+        _ => "-".to_owned(),
+    };
+    let share = pap.map(|pap| format!(", {:.0}% of PAP", 100.0 * rate.value / pap));
+    let reasons = match summary.verdict.reasons.as_slice() {
+        [] => String::new(),
+        reasons => format!(" ({})", reasons.join("; ")),
+    };
+    format!(
+        "{}: {} +-{spread:.1}%{}, {} requests/s, p50 {}, p99 {}, CPU {cpu}/request, {}{reasons}",
+        describe(&point.key),
+        units::rate(rate.value),
+        share.unwrap_or_default(),
+        units::count(summary.requests_per_s.value),
+        quantile(0.5),
+        quantile(0.99),
+        summary.verdict.state.word(),
+    )
+}

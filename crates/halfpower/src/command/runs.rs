@@ -1,0 +1,59 @@
+//! `halfpower runs`: what the database holds.
+
+use results::{RunRow, Store};
+use serde::Serialize;
+
+use crate::cli::{RunsArgs, RunsVerb};
+use crate::console;
+use crate::failure::{Exit, Outcome};
+use crate::json;
+
+#[derive(Serialize)]
+struct RunDocument {
+    id: i64,
+    uuid: String,
+    kind: &'static str,
+    state: &'static str,
+    label: Option<String>,
+    started_unix_ns: i64,
+    finished_unix_ns: Option<i64>,
+    command_line: String,
+    verdict: Option<&'static str>,
+}
+
+impl From<RunRow> for RunDocument {
+    fn from(row: RunRow) -> Self {
+        RunDocument {
+            id: row.id.0,
+            uuid: row.uuid,
+            kind: row.kind.as_str(),
+            state: row.state.as_str(),
+            label: row.label,
+            started_unix_ns: row.started_unix_ns,
+            finished_unix_ns: row.finished_unix_ns,
+            command_line: row.command_line,
+            verdict: row.verdict.map(results::Verdict::as_str),
+        }
+    }
+}
+
+/// Lists stored runs.
+pub fn execute(args: &RunsArgs) -> Outcome {
+    let RunsVerb::List { db, json } = &args.verb;
+    let rows = Store::open_read_only(db)?.runs()?;
+    if *json {
+        let documents: Vec<RunDocument> = rows.into_iter().map(RunDocument::from).collect();
+        console::data(&json::print(&documents));
+        return Ok(Exit::Ok);
+    }
+    for row in rows {
+        let verdict = row.verdict.map_or("-", results::Verdict::as_str);
+        let date = crate::date::utc(row.started_unix_ns);
+        let label = row.label.map(|label| format!("  [{label}]")).unwrap_or_default();
+        console::data(&format!(
+            "{:>4}  {date}  {:<6} {:<11} {verdict:<7} {}{label}",
+            row.id.0, row.kind, row.state, row.command_line
+        ));
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,106 @@
+//! Why the program ends with something other than 0, and with what.
+//!
+//! Exit codes are part of the contract: 1 run failed, 2 usage, 3 refused for safety, 4 data
+//! verification failed, 5 completed but the result is invalid, 6 regression found, 130
+//! interrupted.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use ioengine::ErrorKind;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All went well.
+    Ok = 0,
+    /// The run failed.
+    Failed = 1,
+    /// The command line asks for what cannot be.
+    Usage = 2,
+    /// Refused, because it could destroy data.
+    Refused = 3,
+    /// Data read back is not what was written.
+    VerificationFailed = 4,
+    /// Completed, but the wrong thing was measured.
+    Invalid = 5,
+    /// Stopped by the user; partial results are kept.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// A failure: one line for a person, with the remedy in it, and the exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
+    /// What failed, why, and what to do.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with its exit code.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { exit, message: message.into() }
+    }
+
+    /// The command line asks for what cannot be.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Usage, message)
+    }
+
+    /// The run failed.
+    pub fn failed(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Failed, message)
+    }
+
+    /// Refused for safety.
+    pub fn refused(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Refused, message)
+    }
+
+    /// The user stopped it before anything was measured.
+    pub fn interrupted() -> Failure {
+        Failure::new(Exit::Interrupted, "interrupted")
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+fn exit_of(kind: ErrorKind) -> Exit {
+    match kind {
+        ErrorKind::Usage | ErrorKind::Unsupported => Exit::Usage,
+        ErrorKind::Refused => Exit::Refused,
+        _ => Exit::Failed,
+    }
+}
+
+impl From<ioengine::Error> for Failure {
+    fn from(error: ioengine::Error) -> Failure {
+        Failure::new(exit_of(error.kind()), error.to_string())
+    }
+}
+
+impl From<workload::Error> for Failure {
+    fn from(error: workload::Error) -> Failure {
+        Failure::new(exit_of(error.kind()), error.to_string())
+    }
+}
+
+impl From<results::Error> for Failure {
+    fn from(error: results::Error) -> Failure {
+        Failure::failed(error.to_string())
+    }
+}
+
+/// What a command gives back.
+pub type Outcome<T = Exit> = Result<T, Failure>;

@@ -1,0 +1,39 @@
+//! Ctrl-C, SIGTERM and SIGHUP: one flag that everything long looks at.
+//!
+//! The first signal asks for an orderly end: the trial in progress stops, what is finished is
+//! kept, test files are removed. A second one of the same kind ends the program at once, as the
+//! system would have done; `halfpower clean` then removes what is left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// The order to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Catches the signals from now on.
+    pub fn install() -> Interrupt {
+        let interrupt = Interrupt::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // The conditional one comes first, so that it sees the flag of an earlier signal.
+            // Failure leaves the system's default: the program ends at once.
+            let _ = flag::register_conditional_default(signal, Arc::clone(&interrupt.0));
+            let _ = flag::register(signal, Arc::clone(&interrupt.0));
+        }
+        interrupt
+    }
+
+    /// Whether a signal has come.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for the load generator.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+}

@@ -1,0 +1,424 @@
+//! What the flags of `run` and `sweep` mean: resolved once, without side effects.
+
+use std::path::PathBuf;
+
+use ioengine::target::Hint;
+use ioengine::{BufferPages, Personality};
+use workload::spec::Content;
+use workload::{Arrival, Pattern, Placement, Steady, Workload};
+
+use crate::cli::{CommonArgs, RunArgs};
+use crate::failure::{Failure, Outcome};
+use crate::guard::Consent;
+use crate::units;
+
+/// Length of a trial where neither size nor time is given [ns].
+const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
+/// The longest wait for a steady state where no time is given [ns].
+const STEADY_LIMIT_NS: u64 = 600_000_000_000;
+
+/// How a file's blocks come to be before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// Written before.
+    Existing,
+    /// Grown from nothing, or cut to nothing first: each trial begins with an empty file.
+    FromNothing,
+}
+
+/// One combination of the axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axes {
+    /// In which order, and the share of reads.
+    pub pattern: Pattern,
+    /// Share of reads [percent].
+    pub read_percent: u8,
+    /// Request size [bytes].
+    pub request_bytes: u32,
+    /// Requests outstanding in each thread.
+    pub depth: u32,
+    /// Threads.
+    pub threads: u32,
+    /// None: the best here.
+    pub personality: Option<Personality>,
+}
+
+/// A resolved command line.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Named targets.
+    pub targets: Vec<PathBuf>,
+    /// All combinations, in the order of the axes.
+    pub axes: Vec<Axes>,
+    /// None: where the target allows it.
+    pub direct: Option<bool>,
+    /// O_DSYNC.
+    pub write_through: bool,
+    /// Region.
+    pub size: Option<u64>,
+    /// See [`Allocation`].
+    pub allocation: Allocation,
+    /// Announced to the kernel.
+    pub hint: Option<Hint>,
+    /// Scrub before buffered reads.
+    pub invalidate: bool,
+    /// Trials of each combination.
+    pub trials: u32,
+    /// Alternate soaked trials.
+    pub soaker: bool,
+    /// Write sealed blocks and check them.
+    pub verify: bool,
+    /// What may be written.
+    pub consent: Consent,
+    /// Everything that does not depend on axes or target.
+    pub base: Workload,
+    /// Stop after the region.
+    stop_at_size: bool,
+}
+
+impl Job {
+    /// Resolves the flags; `sweep` allows lists.
+    ///
+    /// # Errors
+    /// Usage, each with the remedy.
+    pub fn resolve(args: &RunArgs, sweep: bool) -> Outcome<Job> {
+        let mut targets = args.targets.clone();
+        targets.extend(args.filename.clone());
+        let axes = axes(args, sweep)?;
+        let null = axes.iter().all(|a| a.personality == Some(Personality::Null));
+        if targets.is_empty() && !null {
+            return Err(Failure::usage(
+                "no target; name a file, a block device or a directory (. for this one), or use \
+                 --ioengine null",
+            ));
+        }
+        if let Some(target) = targets.iter().find(|t| t.to_string_lossy().starts_with("sim:")) {
+            return Err(Failure::usage(format!(
+                "{}: simulated systems are not in this version; name a file, device or directory",
+                target.display()
+            )));
+        }
+        let (limit_ns, stop_at_size) = limits(args)?;
+        if args.trials == 0 {
+            return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));
+        }
+        if args.verify && args.zero_buffers {
+            return Err(Failure::usage("--verify and --zero-buffers exclude each other; drop one"));
+        }
+        Ok(Job {
+            targets,
+            axes,
+            direct: args.direct,
+            write_through: args.write_through,
+            size: args.size,
+            allocation: allocation(&args.allocation)?,
+            hint: args.hint.as_deref().map(hint).transpose()?,
+            invalidate: args.invalidate,
+            trials: args.trials,
+            soaker: args.soaker,
+            verify: args.verify,
+            consent: consent(&args.common),
+            base: base(args, limit_ns)?,
+            stop_at_size,
+        })
+    }
+
+    /// Whether any combination writes.
+    pub fn writes(&self) -> bool {
+        self.axes.iter().any(|axes| axes.read_percent < 100)
+    }
+
+    /// Whether no combination touches a target.
+    pub fn is_null(&self) -> bool {
+        self.axes.iter().all(|axes| axes.personality == Some(Personality::Null))
+    }
+
+    /// The workload of one combination on a region.
+    pub fn workload(&self, axes: &Axes, region_bytes: u64, direct: bool) -> Workload {
+        let whole = region_bytes / u64::from(axes.request_bytes) * u64::from(axes.request_bytes);
+        Workload {
+            personality: axes.personality.unwrap_or_else(|| Personality::best(direct)),
+            pattern: axes.pattern,
+            read_percent: axes.read_percent,
+            request_bytes: axes.request_bytes,
+            depth: axes.depth,
+            threads: axes.threads,
+            region_bytes,
+            limit_bytes: self.stop_at_size.then_some(whole),
+            flush_at_end: !direct && !self.write_through && axes.read_percent < 100,
+            may_extend: self.allocation == Allocation::FromNothing,
+            ..self.base.clone()
+        }
+    }
+}
+
+/// The permissions of a command line.
+pub fn consent(common: &CommonArgs) -> Consent {
+    Consent { overwrite: common.overwrite.clone(), destroy_data_on: common.destroy_data_on.clone() }
+}
+
+/// The pages named by a command line.
+pub fn pages(common: &CommonArgs) -> Outcome<BufferPages> {
+    match common.buffer_pages.as_str() {
+        "huge" => Ok(BufferPages::Huge),
+        "4k" | "small" => Ok(BufferPages::Small),
+        other => Err(Failure::usage(format!("--buffer-pages {other}: write huge or 4k"))),
+    }
+}
+
+fn limits(args: &RunArgs) -> Outcome<(Option<u64>, bool)> {
+    if args.time_based && args.runtime.is_none() {
+        return Err(Failure::usage(
+            "--time-based needs --runtime; say how long, as in --runtime 10",
+        ));
+    }
+    if args.runtime == Some(0) {
+        return Err(Failure::usage("--runtime 0 measures nothing; use a time such as 5 or 500ms"));
+    }
+    let stop_at_size = args.size.is_some() && !args.time_based;
+    let otherwise = if args.steady_state { STEADY_LIMIT_NS } else { RUNTIME_DEFAULT_NS };
+    let limit_ns = match args.runtime {
+        None if stop_at_size => None,
+        None => Some(otherwise),
+        given => given,
+    };
+    Ok((limit_ns, stop_at_size))
+}
+
+fn base(args: &RunArgs, limit_ns: Option<u64>) -> Outcome<Workload> {
+    let content = match (args.verify, args.zero_buffers) {
+        (true, _) => Content::Verified,
+        (false, true) => Content::Zero,
+        (false, false) => Content::Random,
+    };
+    Ok(Workload {
+        region_offset: args.offset,
+        placement: match args.placement.as_str() {
+            "own" => Placement::Own,
+            "shared" => Placement::Shared,
+            other => return Err(Failure::usage(format!("--placement {other}: own or shared"))),
+        },
+        arrival: match args.rate_iops {
+            Some(requests_per_s) => Arrival::Constant { requests_per_s },
+            None => Arrival::Closed,
+        },
+        limit_ns,
+        steady: args.steady_state.then(Steady::default),
+        warm_up_ns: args.ramp_time,
+        content,
+        seed: args.common.seed,
+        cpus: args.cpus_allowed.as_deref().map(cpus).transpose()?.unwrap_or_default(),
+        pages: pages(&args.common)?,
+        ..Workload::default()
+    })
+}
+
+fn allocation(text: &str) -> Outcome<Allocation> {
+    match text {
+        "existing" => Ok(Allocation::Existing),
+        "extend" | "truncate" => Ok(Allocation::FromNothing),
+        other => Err(Failure::usage(format!("--allocation {other}: existing, extend or truncate"))),
+    }
+}
+
+fn hint(text: &str) -> Outcome<Hint> {
+    match text {
+        "normal" => Ok(Hint::Normal),
+        "sequential" => Ok(Hint::Sequential),
+        "random" => Ok(Hint::Random),
+        "noreuse" => Ok(Hint::NoReuse),
+        other => {
+            Err(Failure::usage(format!("--hint {other}: normal, sequential, random or noreuse")))
+        }
+    }
+}
+
+/// CPUs from a list such as `0,2` or `0-3`.
+fn cpus(text: &str) -> Outcome<Vec<usize>> {
+    let bad = || Failure::usage(format!("--cpus-allowed {text}: write CPUs as 0,2 or 0-3"));
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().map_err(|_| bad())?;
+        let last: usize = last.trim().parse().map_err(|_| bad())?;
+        if last < first || last > 1 << 16 {
+            return Err(bad());
+        }
+        cpus.extend(first..=last);
+    }
+    let allowed = cpucost::affinity::allowed_cpus();
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => Err(Failure::usage(format!(
+            "--cpus-allowed: CPU {cpu} is not among the CPUs of this process ({allowed:?})"
+        ))),
+        None => Ok(cpus),
+    }
+}
+
+fn axes(args: &RunArgs, sweep: bool) -> Outcome<Vec<Axes>> {
+    let number = |text: &str| {
+        text.trim().parse::<u64>().map_err(|_| format!("'{text}' is not a whole number"))
+    };
+    let numbers = |flag: &str, text: &str| {
+        list(flag, text, sweep, |t| units::parse_list(t, number, units::doubled))
+    };
+    let sizes = |t: &str| units::parse_list(t, units::parse_size, units::doubled);
+    let words = |t: &str| Ok::<_, String>(t.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let mut all = Vec::new();
+    for rw in list("--rw", &args.rw, sweep, words)? {
+        for mix in numbers("--rwmixread", &args.rwmixread)? {
+            let (pattern, read_percent) = direction(&rw, mix, args.stride)?;
+            for engine in list("--ioengine", &args.ioengine, sweep, words)? {
+                let personality = personality(&engine)?;
+                for threads in numbers("--numjobs", &args.numjobs)? {
+                    for depth in numbers("--iodepth", &args.iodepth)? {
+                        for request in list("--bs", &args.bs, sweep, sizes)? {
+                            all.push(Axes {
+                                pattern,
+                                read_percent,
+                                request_bytes: narrow("--bs", request)?,
+                                depth: narrow("--iodepth", depth)?,
+                                threads: narrow("--numjobs", threads)?,
+                                personality,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all.dedup();
+    Ok(all)
+}
+
+fn list<T>(
+    flag: &str,
+    text: &str,
+    sweep: bool,
+    parse: impl Fn(&str) -> Result<Vec<T>, String>,
+) -> Outcome<Vec<T>> {
+    let values = parse(text).map_err(|error| Failure::usage(format!("{flag} {text}: {error}")))?;
+    if values.len() != 1 && !sweep {
+        return Err(Failure::usage(format!(
+            "{flag} {text}: run measures one workload; use halfpower sweep for lists"
+        )));
+    }
+    Ok(values)
+}
+
+fn narrow(flag: &str, value: u64) -> Outcome<u32> {
+    u32::try_from(value).map_err(|_| Failure::usage(format!("{flag} {value} is too large")))
+}
+
+fn personality(text: &str) -> Outcome<Option<Personality>> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    let personality: Personality = text.parse()?;
+    let found = personality.availability();
+    if found.available {
+        Ok(Some(personality))
+    } else {
+        Err(Failure::usage(format!("--ioengine {text} is not offered here: {}", found.detail)))
+    }
+}
+
+fn direction(rw: &str, mix: u64, stride: Option<u64>) -> Outcome<(Pattern, u8)> {
+    if mix > 100 {
+        return Err(Failure::usage(format!("--rwmixread {mix}: a share from 0 to 100")));
+    }
+    let ordered = match stride {
+        Some(stride_bytes) => Pattern::Strided { stride_bytes },
+        None => Pattern::Sequential,
+    };
+    let mix = mix as u8;
+    match rw {
+        "read" => Ok((ordered, 100)),
+        "write" => Ok((ordered, 0)),
+        "rw" | "readwrite" => Ok((ordered, mix)),
+        "randread" => Ok((Pattern::Random, 100)),
+        "randwrite" => Ok((Pattern::Random, 0)),
+        "randrw" => Ok((Pattern::Random, mix)),
+        other => Err(Failure::usage(format!(
+            "--rw {other}: read, write, rw, randread, randwrite or randrw"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Verb, normalise};
+    use clap::Parser;
+    use std::ffi::OsString;
+
+    fn job(line: &str) -> Outcome<Job> {
+        let words = std::iter::once("halfpower").chain(line.split_whitespace());
+        let cli = Cli::try_parse_from(normalise(words.map(OsString::from))).unwrap();
+        match cli.verb {
+            Verb::Run(args) => Job::resolve(&args, false),
+            Verb::Sweep(args) => Job::resolve(&args, true),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_sweep_is_the_product_of_its_axes() {
+        let job = job("sweep . --bs 4k,64k --iodepth 1..8 --rw read,randread").unwrap();
+        assert_eq!(job.axes.len(), 2 * 4 * 2);
+    }
+
+    #[test]
+    fn run_takes_one_value_and_names_sweep() {
+        let failure = job("run . --bs 4k,64k").unwrap_err();
+        assert!(failure.message.contains("sweep"), "{failure}");
+    }
+
+    #[test]
+    fn time_and_size_end_a_trial_as_in_fio() {
+        let limits = |line: &str| {
+            let job = job(line).unwrap();
+            let workload = job.workload(&job.axes[0], 1 << 20, true);
+            (workload.limit_bytes, workload.limit_ns)
+        };
+        assert_eq!(limits("run ."), (None, Some(5_000_000_000)));
+        assert_eq!(limits("run . --size 1m"), (Some(1 << 20), None));
+        assert_eq!(limits("run . --size 1m --runtime 2"), (Some(1 << 20), Some(2_000_000_000)));
+        assert_eq!(limits("run . --size 1m --runtime 2 --time-based"), (None, Some(2_000_000_000)));
+        assert!(job("run . --time-based").is_err());
+    }
+
+    #[test]
+    fn no_target_is_needed_only_for_null() {
+        assert!(job("run --ioengine null").unwrap().is_null());
+        assert!(job("run").unwrap_err().message.contains("no target"));
+    }
+
+    #[test]
+    fn wrong_words_are_refused_with_the_right_ones() {
+        for line in [
+            "run . --rw sideways",
+            "run . --ioengine spdk",
+            "run . --bs 4x",
+            "run . --iodepth many",
+            "run . --buffer-pages 3k",
+            "run . --allocation none",
+            "run . --hint maybe",
+            "run . --placement here",
+            "run . --rwmixread 101",
+            "run . --cpus-allowed 0-99999",
+            "run . --trials 0",
+            "run sim:nt4-narrow",
+        ] {
+            let failure = job(line).unwrap_err();
+            assert_eq!(failure.exit, crate::failure::Exit::Usage, "{line}: {failure}");
+        }
+    }
+
+    #[test]
+    fn buffered_writes_are_flushed_at_the_end_and_direct_ones_are_not() {
+        let job = job("run . --rw write").unwrap();
+        assert!(job.workload(&job.axes[0], 1 << 20, false).flush_at_end);
+        assert!(!job.workload(&job.axes[0], 1 << 20, true).flush_at_end);
+    }
+}

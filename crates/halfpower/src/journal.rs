@@ -1,0 +1,168 @@
+//! The journal of what halfpower changed on the host: test files, for now.
+//!
+//! An entry is written before the change and removed after it is undone, so that
+//! `halfpower clean` finds what a killed run left behind. An entry is one small JSON file in
+//! `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A file is removed only if
+//! device and inode are those that were recorded.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine;
+
+/// One test file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Device number of its file system, and its inode, once it exists.
+    pub identity: Option<(u64, u64)>,
+    /// The process that made it.
+    pub pid: u32,
+    /// The boot in which that process ran.
+    pub boot_id: String,
+}
+
+/// An entry that is on disk.
+#[derive(Debug)]
+pub struct Recorded {
+    file: Option<PathBuf>,
+    entry: Entry,
+}
+
+/// What can be done about an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stray {
+    /// Its process is still at work.
+    InUse,
+    /// The file is there and is the one that was recorded.
+    Removable,
+    /// There is nothing to remove, or something else lies there now.
+    Gone,
+}
+
+fn folder() -> Option<PathBuf> {
+    let from_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+    Some(state.or_else(from_home)?.join("halfpower/journal"))
+}
+
+impl Recorded {
+    /// Notes that a test file is about to be made. Without a writable state folder nothing is
+    /// recorded, and only a killed run would leave the file behind.
+    pub fn about_to_make(path: &Path) -> Recorded {
+        let entry = Entry {
+            path: path.to_path_buf(),
+            identity: None,
+            pid: std::process::id(),
+            boot_id: machine::boot_id(),
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = folder().and_then(|folder| {
+            fs::create_dir_all(&folder).ok()?;
+            Some(folder.join(format!("{name}.json")))
+        });
+        let recorded = Recorded { file, entry };
+        recorded.write();
+        recorded
+    }
+
+    /// Notes which file it became.
+    pub fn made(&mut self, metadata: &fs::Metadata) {
+        self.entry.identity = Some((metadata.dev(), metadata.ino()));
+        self.write();
+    }
+
+    fn write(&self) {
+        let Some(file) = &self.file else { return };
+        if let Ok(text) = serde_json::to_string(&self.entry) {
+            // Written beside and renamed, so that a reader never sees half an entry.
+            let half = file.with_extension("tmp");
+            let _ = fs::write(&half, text).and_then(|()| fs::rename(&half, file));
+        }
+    }
+
+    /// Forgets the entry: the file is gone.
+    pub fn undone(&self) {
+        if let Some(file) = &self.file {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// All entries on disk.
+pub fn entries() -> Vec<(PathBuf, Entry)> {
+    let files = folder().and_then(|folder| fs::read_dir(folder).ok());
+    let read = |path: PathBuf| {
+        let entry = serde_json::from_str(&fs::read_to_string(&path).ok()?).ok()?;
+        Some((path, entry))
+    };
+    let json = |path: &PathBuf| path.extension().is_some_and(|e| e == "json");
+    files.into_iter().flatten().flatten().map(|e| e.path()).filter(json).filter_map(read).collect()
+}
+
+/// What has become of an entry.
+pub fn state_of(entry: &Entry) -> Stray {
+    if machine::is_alive(entry.pid, &entry.boot_id) {
+        return Stray::InUse;
+    }
+    let ours = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.starts_with("halfpower-") && name.ends_with(".test")
+    };
+    match fs::symlink_metadata(&entry.path) {
+        Ok(now) if now.is_file() && ours(&entry.path) => match entry.identity {
+            Some(identity) if identity != (now.dev(), now.ino()) => Stray::Gone,
+            // Killed between making the file and noting its inode: only an empty one is ours
+            // beyond doubt.
+            None if now.len() > 0 => Stray::Gone,
+            _ => Stray::Removable,
+        },
+        _ => Stray::Gone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &Path, identity: Option<(u64, u64)>) -> Entry {
+        Entry { path: path.to_path_buf(), identity, pid: 1, boot_id: "an earlier boot".into() }
+    }
+
+    #[test]
+    fn only_the_recorded_file_is_removable() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("halfpower-1.test");
+        fs::write(&path, "x").unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        let same = Some((metadata.dev(), metadata.ino()));
+        assert_eq!(state_of(&entry(&path, same)), Stray::Removable);
+        let other = Some((metadata.dev(), metadata.ino() + 1));
+        assert_eq!(state_of(&entry(&path, other)), Stray::Gone);
+        assert_eq!(state_of(&entry(&path, None)), Stray::Gone);
+        assert_eq!(state_of(&entry(&folder.path().join("none"), same)), Stray::Gone);
+    }
+
+    #[test]
+    fn a_file_of_another_name_is_never_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        fs::write(&path, "x").unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        let same = Some((metadata.dev(), metadata.ino()));
+        assert_eq!(state_of(&entry(&path, same)), Stray::Gone);
+    }
+
+    #[test]
+    fn a_living_process_keeps_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mine = entry(&folder.path().join("halfpower-2.test"), None);
+        mine.pid = std::process::id();
+        mine.boot_id = machine::boot_id();
+        assert_eq!(state_of(&mine), Stray::InUse);
+    }
+}

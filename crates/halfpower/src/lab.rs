@@ -1,0 +1,231 @@
+//! The laboratory: everything a measurement needs, and one function that makes a trial.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
+use ioengine::clock::unix_ns;
+use ioengine::target::{Coverage, Hint};
+use ioengine::{Caching, Clock, HostTarget, Monotonic, Target, TargetKind};
+use workload::{Control, Progress, Workload, plan};
+
+use crate::console::Console;
+use crate::failure::Outcome;
+use crate::interrupt::Interrupt;
+use crate::point::{PointKey, Trial};
+use crate::record;
+use crate::verdict::{self, Circumstances};
+
+/// How long the background is watched before soaked trials.
+const BACKGROUND: Duration = Duration::from_millis(300);
+/// Trials from this length on are judged for drift and sample counts [ns].
+const LONG_TRIAL_NS: u64 = 1_000_000_000;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Lab {
+    /// Where words go.
+    pub console: Console,
+    /// The order to stop.
+    pub interrupt: Interrupt,
+    /// Time.
+    pub clock: Monotonic,
+    meter: HostMeter,
+    soaker: RefCell<Option<ReadySoaker>>,
+}
+
+/// A calibrated soaker and what it loses when nothing is measured.
+#[derive(Debug)]
+struct ReadySoaker {
+    soaker: Soaker,
+    background_share: f64,
+}
+
+/// What to measure, and what to do around it.
+#[derive(Debug)]
+pub struct Setting<'a> {
+    /// All of them at once.
+    pub targets: Vec<&'a HostTarget>,
+    /// The workload on each.
+    pub workload: Workload,
+    /// Take the targets out of the page cache first.
+    pub scrub: bool,
+    /// Cut the file to nothing first.
+    pub truncate: bool,
+    /// What accesses are announced to the kernel.
+    pub hint: Option<Hint>,
+    /// Holes are meant.
+    pub allow_holes: bool,
+    /// Run a soaker beside it.
+    pub soaked: bool,
+    /// Holes and unwritten blocks of the first target, where the system tells.
+    pub coverage: Option<Coverage>,
+}
+
+impl<'a> Setting<'a> {
+    /// A plain measurement of one target.
+    pub fn new(target: &'a HostTarget, workload: Workload) -> Setting<'a> {
+        Setting {
+            targets: vec![target],
+            workload,
+            scrub: false,
+            truncate: false,
+            hint: None,
+            allow_holes: false,
+            soaked: false,
+            coverage: None,
+        }
+    }
+
+    /// What the point is called.
+    pub fn key(&self) -> PointKey {
+        record::key(&self.workload, self.caching(), self.targets.len())
+    }
+
+    fn caching(&self) -> Caching {
+        self.targets[0].caching()
+    }
+}
+
+/// Reads the process meter, and the soaker at the same moments.
+struct SoakedMeter<'a> {
+    inner: &'a HostMeter,
+    soaker: RefCell<&'a mut Soaker>,
+    reading: RefCell<Option<SoakerReading>>,
+}
+
+impl CpuMeter for SoakedMeter<'_> {
+    fn sample(&self, now_ns: u64) -> CpuSample {
+        let mut soaker = self.soaker.borrow_mut();
+        // The first reading begins an interval; each later one ends it and begins the next.
+        *self.reading.borrow_mut() = soaker.end(now_ns).ok();
+        let _ = soaker.begin(now_ns);
+        self.inner.sample(now_ns)
+    }
+}
+
+impl Lab {
+    /// A laboratory on this host.
+    pub fn new(console: Console, interrupt: Interrupt) -> Lab {
+        let (clock, meter) = (Monotonic::new(), HostMeter::new());
+        Lab { console, interrupt, clock, meter, soaker: RefCell::new(None) }
+    }
+
+    /// What the meters of this host cannot tell, each with its remedy.
+    pub fn missing(&self) -> Vec<String> {
+        self.meter.missing()
+    }
+
+    /// Starts and calibrates a soaker and watches the background: about a second, once. Says
+    /// why when there can be none.
+    pub fn prepare_soaker(&self) -> Result<(), String> {
+        if self.soaker.borrow().is_some() {
+            return Ok(());
+        }
+        let ready = self.start_soaker().map_err(|declined| {
+            format!("no upper bound of the CPU cost: {}; {}", declined.reason, declined.remedy)
+        })?;
+        *self.soaker.borrow_mut() = Some(ready);
+        Ok(())
+    }
+
+    fn start_soaker(&self) -> Result<ReadySoaker, cpucost::Declined> {
+        let sleep = |duration| self.clock.sleep(duration);
+        let now = || self.clock.now_ns();
+        let mut soaker = Soaker::start()?;
+        soaker.calibrate(&sleep, &now)?;
+        let background = soaker.background(BACKGROUND, &sleep, &now)?;
+        let background_share = background.lost_ns as f64 / background.elapsed_ns.max(1) as f64;
+        Ok(ReadySoaker { soaker, background_share })
+    }
+
+    /// Makes one trial.
+    ///
+    /// # Errors
+    /// When the workload does not fit the target, or a personality cannot go on. Requests that
+    /// fail are counted in the trial and make it invalid.
+    pub fn trial(
+        &self,
+        setting: &Setting<'_>,
+        on_progress: &mut dyn FnMut(Progress),
+    ) -> Outcome<Trial> {
+        let mut scrubbed = None;
+        for target in &setting.targets {
+            if setting.truncate {
+                target.truncate(0)?;
+            }
+            if setting.scrub && target.kind() == TargetKind::File {
+                scrubbed = Some(target.scrub()?);
+            }
+            if let Some(hint) = setting.hint {
+                target.advise(hint)?;
+            }
+        }
+        let planned = plan::resolve(&setting.workload, setting.targets[0])?;
+        let started_unix_ns = unix_ns();
+        let mut control = Control { stop: self.interrupt.flag(), on_progress };
+        let (sample, soaker_ns) = if setting.soaked {
+            self.run_soaked(&setting.targets, &planned, &mut control)?
+        } else {
+            let run =
+                workload::run(&setting.targets, &planned, self.clock, &self.meter, &mut control);
+            (run?, None)
+        };
+        let interrupted = sample.interrupted;
+        let mut trial = record::trial(sample);
+        trial.started_unix_ns = started_unix_ns;
+        trial.soaked = setting.soaked;
+        trial.soaker_ns = soaker_ns;
+        trial.scrub = scrubbed;
+        let around = self.circumstances(setting, scrubbed.is_some(), interrupted, &trial);
+        trial.verdict = verdict::judge(&setting.key(), &trial, &around);
+        Ok(trial)
+    }
+
+    fn run_soaked(
+        &self,
+        targets: &[&HostTarget],
+        planned: &workload::Plan,
+        control: &mut Control<'_>,
+    ) -> Outcome<(workload::Sample, Option<u64>)> {
+        let mut ready = self.soaker.borrow_mut();
+        let Some(ReadySoaker { soaker, background_share }) = ready.as_mut() else {
+            return Ok((workload::run(targets, planned, self.clock, &self.meter, control)?, None));
+        };
+        let meter = SoakedMeter {
+            inner: &self.meter,
+            soaker: RefCell::new(soaker),
+            reading: RefCell::new(None),
+        };
+        let sample = workload::run(targets, planned, self.clock, &meter, control);
+        let reading = meter.reading.into_inner();
+        // Stops the spinning that the last reading began.
+        let _ = meter.soaker.into_inner().end(self.clock.now_ns());
+        let lost = reading.filter(|reading| reading.suspect.is_none()).map(|reading| {
+            let background = reading.elapsed_ns as f64 * *background_share;
+            (reading.lost_ns as f64 - background).max(0.0) as u64
+        });
+        Ok((sample?, lost))
+    }
+
+    fn circumstances(
+        &self,
+        setting: &Setting<'_>,
+        scrubbed: bool,
+        interrupted: bool,
+        trial: &Trial,
+    ) -> Circumstances {
+        let target = setting.targets[0];
+        Circumstances {
+            coverage: setting.coverage,
+            target_bytes: target.size_bytes(),
+            allow_holes: setting.allow_holes,
+            null: target.kind() == TargetKind::Null,
+            cold: verdict::is_cold(setting.caching(), scrubbed),
+            counted: trial.device.is_some(),
+            clock_drift: self.clock.drift(),
+            interrupted,
+            long_trial: trial.elapsed_ns >= LONG_TRIAL_NS,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The machine and the target, as they are recorded with every run.
+
+use std::fs;
+
+use ioengine::{HostTarget, Monotonic, Target};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The host: what could make one run differ from another.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Host {
+    /// Name of the machine.
+    pub name: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Distribution.
+    pub system: String,
+    /// Processor.
+    pub cpu: String,
+    /// CPUs that this process may use.
+    pub cpus: u32,
+    /// Frequency governor of the first CPU, where there is one.
+    pub governor: Option<String>,
+    /// Memory of the machine [bytes].
+    pub memory_bytes: u64,
+    /// What time is read from.
+    pub clock: String,
+    /// Transparent huge pages: the kernel's setting.
+    pub huge_pages: Option<String>,
+    /// Identity of this boot.
+    pub boot_id: String,
+    /// Whether the run had root's rights.
+    pub root: bool,
+}
+
+/// A target: what was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TargetFacts {
+    /// As it was named.
+    pub name: String,
+    /// file, block device, directory or null.
+    pub kind: String,
+    /// Its size [bytes].
+    pub size_bytes: u64,
+    /// File system.
+    pub file_system: Option<String>,
+    /// Options of the mount.
+    pub mount_options: Option<String>,
+    /// The block device beneath, where the system tells.
+    pub device: Option<DeviceFacts>,
+    /// What the links on the way promise.
+    pub links: Vec<LinkFacts>,
+}
+
+/// A block device.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceFacts {
+    /// Kernel name.
+    pub name: String,
+    /// Model.
+    pub model: Option<String>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// Firmware revision.
+    pub firmware: Option<String>,
+    /// What the kernel believes of rotation.
+    pub rotational: Option<bool>,
+    /// I/O scheduler.
+    pub scheduler: Option<String>,
+    /// What the kernel believes of the write cache.
+    pub write_cache: Option<String>,
+    /// Capacity [bytes].
+    pub size_bytes: Option<u64>,
+    /// Logical block [bytes].
+    pub logical_block_bytes: Option<u64>,
+    /// Physical block [bytes].
+    pub physical_block_bytes: Option<u64>,
+    /// Largest request sent to the device [bytes].
+    pub max_request_bytes: Option<u64>,
+    /// Most memory segments in one request.
+    pub max_segments: Option<u64>,
+    /// Read-ahead window [bytes].
+    pub read_ahead_bytes: Option<u64>,
+}
+
+/// A link and its advertised rate.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LinkFacts {
+    /// What promises it.
+    pub component: String,
+    /// How much [bytes per second].
+    pub bytes_per_s: f64,
+    /// The file that says so.
+    pub source: String,
+}
+
+fn read(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?.trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// The value behind `name` in a file of `name : value` or `name=value` lines.
+fn field(path: &str, name: &str, separator: char) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(separator)?.1.trim().trim_matches('"').to_owned())
+}
+
+impl Host {
+    /// Looks around.
+    pub fn read() -> Host {
+        let memory = field("/proc/meminfo", "MemTotal", ':');
+        let kib = memory.and_then(|m| m.split_whitespace().next()?.parse::<u64>().ok());
+        let governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+        let huge = read("/sys/kernel/mm/transparent_hugepage/enabled");
+        Host {
+            name: read("/proc/sys/kernel/hostname").unwrap_or_default(),
+            kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            system: field("/etc/os-release", "PRETTY_NAME", '=').unwrap_or_default(),
+            cpu: field("/proc/cpuinfo", "model name", ':').unwrap_or_default(),
+            cpus: cpucost::affinity::allowed_cpus().len() as u32,
+            governor: read(governor),
+            memory_bytes: kib.unwrap_or(0) * 1024,
+            clock: Monotonic::new().source().to_owned(),
+            huge_pages: huge.map(|list| list.split(['[', ']']).nth(1).unwrap_or("").to_owned()),
+            boot_id: boot_id(),
+            root: is_root(),
+        }
+    }
+}
+
+/// Identity of this boot: with a process number it names a process for ever.
+pub fn boot_id() -> String {
+    read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// Whether the effective user is root.
+pub fn is_root() -> bool {
+    let uids = field("/proc/self/status", "Uid", ':').unwrap_or_default();
+    uids.split_whitespace().nth(1) == Some("0")
+}
+
+/// Whether a process of this boot still lives.
+pub fn is_alive(pid: u32, boot: &str) -> bool {
+    boot == boot_id() && fs::exists(format!("/proc/{pid}")).unwrap_or(true)
+}
+
+impl TargetFacts {
+    /// Looks at an open target.
+    pub fn of(target: &HostTarget) -> TargetFacts {
+        let links = target.advertised().into_iter().map(|rate| LinkFacts {
+            component: rate.component,
+            bytes_per_s: rate.bytes_per_s,
+            source: rate.source,
+        });
+        TargetFacts {
+            name: target.name().to_owned(),
+            kind: target.kind().name().to_owned(),
+            size_bytes: target.size_bytes(),
+            file_system: target.mount().map(|m| m.file_system.clone()),
+            mount_options: target.mount().map(|m| m.options.clone()),
+            device: target.device_info().map(|d| DeviceFacts {
+                name: d.partition.unwrap_or(d.name),
+                model: d.model,
+                serial: d.serial,
+                firmware: d.firmware,
+                rotational: d.rotational,
+                scheduler: d.scheduler,
+                write_cache: d.write_cache,
+                size_bytes: d.size_bytes,
+                logical_block_bytes: d.logical_block_bytes,
+                physical_block_bytes: d.physical_block_bytes,
+                max_request_bytes: d.max_request_bytes,
+                max_segments: d.max_segments,
+                read_ahead_bytes: d.read_ahead_bytes,
+            }),
+            links: links.collect(),
+        }
+    }
+
+    /// "file on ext4 (vda)" and the like.
+    pub fn place(&self) -> String {
+        let device = self.device.as_ref().map(|d| d.name.as_str());
+        match (&self.file_system, device) {
+            (Some(system), Some(device)) => format!("{system} on {device}"),
+            (Some(system), None) => system.clone(),
+            (None, Some(device)) => device.to_owned(),
+            (None, None) => self.kind.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_knows_its_kernel_cpus_and_boot() {
+        let host = Host::read();
+        assert!(!host.kernel.is_empty() && host.cpus > 0 && host.memory_bytes > 0);
+        assert!(is_alive(std::process::id(), &host.boot_id));
+        assert!(!is_alive(std::process::id(), "another boot"));
+    }
+}

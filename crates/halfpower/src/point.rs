@@ -1,0 +1,360 @@
+//! A point and its trials: the working type between measuring, storing, analysing and printing.
+//!
+//! A point is one workload; a trial is one timed execution of it. Both come either from a live
+//! measurement or from the database (`record.rs`), and everything that is computed or printed
+//! starts from them, so that a stored run gives the same answers as a live one.
+
+use analysis::bootstrap::median_interval;
+use analysis::histogram::Histogram;
+use analysis::interval::{CONFIDENCE, Interval};
+use analysis::quantile::median;
+use cpucost::CpuUsage;
+use ioengine::Op;
+use ioengine::target::{DeviceCounters, Scrub};
+
+/// What a point measures. Two points are the same when this is the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointKey {
+    /// fio's name of pattern and direction.
+    pub rw: String,
+    /// "sequential", "strided" or "random".
+    pub pattern: String,
+    /// Size of each request [bytes].
+    pub request_bytes: u64,
+    /// Requests outstanding in each thread.
+    pub depth: u32,
+    /// Threads over all targets.
+    pub threads: u32,
+    /// Personality.
+    pub ioengine: String,
+    /// Caching mode.
+    pub caching: String,
+    /// Region worked on [bytes].
+    pub size_bytes: u64,
+    /// Share of reads [percent].
+    pub read_percent: u32,
+    /// Rate of an open loop.
+    pub rate_requests_per_s: Option<f64>,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Everything else about the workload, as JSON.
+    pub workload_json: String,
+}
+
+impl PointKey {
+    /// "read", "write" or "mix".
+    pub fn operation(&self) -> &'static str {
+        match self.read_percent {
+            100 => "read",
+            0 => "write",
+            _ => "mix",
+        }
+    }
+
+    /// Whether blocks are visited in random order.
+    pub fn is_random(&self) -> bool {
+        self.pattern == "random"
+    }
+
+    /// Whether the page cache is passed by.
+    pub fn is_direct(&self) -> bool {
+        self.caching.starts_with("direct")
+    }
+}
+
+/// Whether a result can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum State {
+    /// Every check passed.
+    #[default]
+    Valid,
+    /// Noise, drift, throttling, too few samples: read with care.
+    Suspect,
+    /// The wrong thing was measured.
+    Invalid,
+}
+
+impl State {
+    /// The word in results.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Valid => "valid",
+            State::Suspect => "suspect",
+            State::Invalid => "invalid",
+        }
+    }
+}
+
+/// A state with its reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// The worst that was found.
+    pub state: State,
+    /// One sentence for each doubt.
+    pub reasons: Vec<String>,
+}
+
+impl Verdict {
+    /// Adds a doubt.
+    pub fn add(&mut self, state: State, reason: impl Into<String>) {
+        let reason = reason.into();
+        self.state = self.state.max(state);
+        if !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+
+    /// Adds all doubts of another.
+    pub fn merge(&mut self, other: &Verdict) {
+        self.state = self.state.max(other.state);
+        for reason in &other.reasons {
+            if !self.reasons.contains(reason) {
+                self.reasons.push(reason.clone());
+            }
+        }
+    }
+}
+
+/// Counts and latencies of one direction.
+#[derive(Clone, Debug, Default)]
+pub struct Direction {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests completed.
+    pub requests: u64,
+    /// Latencies [ns].
+    pub latency: Histogram,
+}
+
+/// Bytes and requests of one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeriesPoint {
+    /// Since the start of the measured phase [ns].
+    pub start_ns: u64,
+    /// Length of the interval [ns].
+    pub length_ns: u64,
+    /// Bytes completed in it.
+    pub bytes: u64,
+    /// Requests completed in it.
+    pub requests: u64,
+}
+
+/// One timed execution.
+#[derive(Clone, Debug, Default)]
+pub struct Trial {
+    /// Number within the point.
+    pub ordinal: u32,
+    /// When it began [ns since 1970].
+    pub started_unix_ns: i64,
+    /// Whether a soaker ran beside it.
+    pub soaked: bool,
+    /// Reads and writes, in the order of [`Op`].
+    pub directions: [Direction; 2],
+    /// Failed requests.
+    pub errors: u64,
+    /// The first of them in words; not kept in the database.
+    pub failure: Option<String>,
+    /// The first damaged block in words; not kept in the database.
+    pub damage: Option<String>,
+    /// Transfers that fell short and were continued.
+    pub short_transfers: u64,
+    /// Length, flush included [ns].
+    pub elapsed_ns: u64,
+    /// Time to the last accepted write, where a flush followed [ns].
+    pub accepted_ns: Option<u64>,
+    /// Calls that submitted.
+    pub submit_calls: u64,
+    /// Calls that reaped.
+    pub reap_calls: u64,
+    /// CPU of the measured phase.
+    pub cpu: CpuUsage,
+    /// What the soaker lost, background subtracted [ns].
+    pub soaker_ns: Option<u64>,
+    /// What the device counted.
+    pub device: Option<DeviceCounters>,
+    /// Page cache before and after the scrub [bytes].
+    pub scrub: Option<Scrub>,
+    /// Bytes and requests over time.
+    pub series: Vec<SeriesPoint>,
+    /// Whether to trust it.
+    pub verdict: Verdict,
+}
+
+impl Trial {
+    /// Bytes moved both ways.
+    pub fn bytes(&self) -> u64 {
+        self.directions.iter().map(|d| d.bytes).sum()
+    }
+
+    /// Requests completed both ways.
+    pub fn requests(&self) -> u64 {
+        self.directions.iter().map(|d| d.requests).sum()
+    }
+
+    /// Bytes per second.
+    pub fn bytes_per_s(&self) -> f64 {
+        per_second(self.bytes(), self.elapsed_ns)
+    }
+
+    /// Requests per second.
+    pub fn requests_per_s(&self) -> f64 {
+        per_second(self.requests(), self.elapsed_ns)
+    }
+
+    /// Latencies of both directions.
+    pub fn latency(&self) -> Histogram {
+        let mut all = self.directions[0].latency.clone();
+        all.merge(&self.directions[1].latency);
+        all
+    }
+
+    /// A time divided by the number of requests.
+    fn per_request(&self, ns: u64) -> Option<f64> {
+        let requests = self.requests();
+        (requests > 0).then(|| ns as f64 / requests as f64)
+    }
+}
+
+fn per_second(count: u64, elapsed_ns: u64) -> f64 {
+    if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
+}
+
+/// One workload with its trials.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// What was measured.
+    pub key: PointKey,
+    /// In the order in which they were made.
+    pub trials: Vec<Trial>,
+}
+
+/// What a point's trials say together.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Bytes per second: median of the unsoaked trials with its interval.
+    pub bytes_per_s: Interval,
+    /// Requests per second.
+    pub requests_per_s: Interval,
+    /// Latencies of all unsoaked trials.
+    pub latency: Histogram,
+    /// CPU that the system charged to the process, for each request [ns].
+    pub cpu_lower_ns: Option<f64>,
+    /// CPU that the machine lost, for each request [ns]; needs a soaked trial.
+    pub cpu_upper_ns: Option<f64>,
+    /// Over all trials.
+    pub verdict: Verdict,
+}
+
+impl Point {
+    /// Trials without a soaker: the ones that rates and latencies come from. Where all were
+    /// soaked, all of them.
+    pub fn unsoaked(&self) -> Vec<&Trial> {
+        let plain: Vec<&Trial> = self.trials.iter().filter(|t| !t.soaked).collect();
+        if plain.is_empty() { self.trials.iter().collect() } else { plain }
+    }
+
+    /// The interval of the median of something over the unsoaked trials.
+    fn interval(&self, of: impl Fn(&Trial) -> f64) -> Interval {
+        let values: Vec<f64> = self.unsoaked().into_iter().map(of).collect();
+        median_interval(&values, CONFIDENCE, self.key.seed).unwrap_or(Interval::exact(0.0))
+    }
+
+    /// Bytes per second: median with its interval.
+    pub fn bytes_per_s(&self) -> Interval {
+        self.interval(Trial::bytes_per_s)
+    }
+
+    /// Latencies of all unsoaked trials, of one direction or of both.
+    pub fn latency(&self, op: Option<Op>) -> Histogram {
+        let mut all = Histogram::new();
+        for trial in self.unsoaked() {
+            match op {
+                Some(op) => all.merge(&trial.directions[op as usize].latency),
+                None => trial.directions.iter().for_each(|d| all.merge(&d.latency)),
+            }
+        }
+        all
+    }
+
+    /// CPU charged to the process for each request, the median over unsoaked trials [ns].
+    pub fn cpu_lower_ns(&self) -> Option<f64> {
+        let plain = self.unsoaked();
+        let costs: Vec<f64> =
+            plain.iter().filter_map(|t| t.per_request(t.cpu.process_ns)).collect();
+        median(&costs)
+    }
+
+    /// CPU lost by the machine for each request, the median over soaked trials [ns].
+    pub fn cpu_upper_ns(&self) -> Option<f64> {
+        let costs: Vec<f64> =
+            self.trials.iter().filter_map(|t| t.per_request(t.soaker_ns?)).collect();
+        median(&costs)
+    }
+
+    /// Everything at once.
+    pub fn summary(&self) -> Summary {
+        let mut verdict = Verdict::default();
+        self.trials.iter().for_each(|trial| verdict.merge(&trial.verdict));
+        Summary {
+            bytes_per_s: self.bytes_per_s(),
+            requests_per_s: self.interval(Trial::requests_per_s),
+            latency: self.latency(None),
+            cpu_lower_ns: self.cpu_lower_ns(),
+            cpu_upper_ns: self.cpu_upper_ns(),
+            verdict,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A point of reads whose trials moved so many bytes in one second each.
+    pub(crate) fn point(bytes: &[u64]) -> Point {
+        let key = PointKey {
+            rw: "read".into(),
+            pattern: "sequential".into(),
+            request_bytes: 4096,
+            depth: 1,
+            threads: 1,
+            ioengine: "sync".into(),
+            caching: "direct".into(),
+            size_bytes: 1 << 20,
+            read_percent: 100,
+            rate_requests_per_s: None,
+            seed: 1,
+            workload_json: "{}".into(),
+        };
+        let trial = |(ordinal, bytes): (usize, &u64)| {
+            let mut trial =
+                Trial { ordinal: ordinal as u32, elapsed_ns: 1_000_000_000, ..Trial::default() };
+            trial.directions[0].bytes = *bytes;
+            trial.directions[0].requests = bytes / 4096;
+            trial.cpu.process_ns = bytes / 4096 * 1000;
+            trial
+        };
+        Point { key, trials: bytes.iter().enumerate().map(trial).collect() }
+    }
+
+    #[test]
+    fn soaked_trials_count_for_the_upper_bound_only() {
+        let mut point = point(&[4096 * 100, 4096 * 300, 4096 * 200]);
+        let mut soaked = point.trials[0].clone();
+        soaked.soaked = true;
+        soaked.soaker_ns = Some(150_000);
+        soaked.directions[0].bytes = 4096 * 10_000;
+        point.trials.push(soaked);
+        let summary = point.summary();
+        assert_eq!(summary.bytes_per_s.value, 4096.0 * 200.0);
+        assert_eq!(summary.cpu_lower_ns, Some(1000.0));
+        assert_eq!(summary.cpu_upper_ns, Some(1500.0));
+    }
+
+    #[test]
+    fn the_worst_trial_decides_the_verdict() {
+        let mut point = point(&[4096, 4096]);
+        point.trials[1].verdict.add(State::Suspect, "drift");
+        assert_eq!(point.summary().verdict.state, State::Suspect);
+    }
+}

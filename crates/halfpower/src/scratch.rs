@@ -1,0 +1,163 @@
+//! Test files: laid out in a directory, written whole, removed whatever happens.
+//!
+//! A test file is called `halfpower-<uuid>.test`, is made anew (never over an existing file), is
+//! noted in the journal before it is made, and goes when its guard is dropped: at the end, after
+//! an error, at Ctrl-C.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ioengine::host::{free_bytes_at, offers_direct};
+use ioengine::{Caching, Error, HostTarget, Personality, Target};
+use workload::{Pattern, Workload};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::journal::Recorded;
+use crate::lab::{Lab, Setting};
+use crate::units;
+
+/// Space that is left free on the file system whatever the user asks [bytes].
+const SPARE_BYTES: u64 = 16 << 20;
+/// Request size and depth of the layout: large and deep, as the papers advise.
+const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
+const LAYOUT_DEPTH: u32 = 8;
+
+/// A test file; dropping it removes it.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    journal: Recorded,
+}
+
+impl Scratch {
+    /// Makes an empty test file in a directory that has room for `bytes`.
+    ///
+    /// # Errors
+    /// No room, a read-only file system, missing permission.
+    pub fn make(folder: &Path, bytes: u64) -> Outcome<Scratch> {
+        check_room(folder, bytes)?;
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+        let path = folder.join(format!("halfpower-{}.test", uuid::Uuid::new_v4()));
+        let journal = Recorded::about_to_make(&path);
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let mut scratch = Scratch { path, journal };
+        let file = made.map_err(|error| cannot_make(&folder, error))?;
+        if let Ok(metadata) = file.metadata() {
+            scratch.journal.made(&metadata);
+        }
+        Ok(scratch)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes it whole, with incompressible data, and makes it durable. Gives back the rate
+    /// [bytes per second].
+    ///
+    /// # Errors
+    /// The disk fills up, or a write fails.
+    pub fn lay_out(&self, lab: &Lab, bytes: u64, seed: u64) -> Outcome<f64> {
+        let caching = Caching::of(offers_direct(&self.path), false);
+        let target = HostTarget::open(&self.path, true, caching)?;
+        // Reserving first keeps the file in few pieces; a file system that cannot is no obstacle.
+        let _ = target.reserve(0, bytes);
+        let request_bytes = u64::from(LAYOUT_REQUEST_BYTES).min(bytes).max(512) as u32;
+        let whole = bytes / u64::from(request_bytes) * u64::from(request_bytes);
+        let mut rate = 0.0;
+        let mut parts = vec![(0, whole, request_bytes)];
+        if whole < bytes {
+            parts.push((whole, bytes - whole, (bytes - whole) as u32));
+        }
+        for (offset, length, request_bytes) in parts {
+            let part = self.write(lab, &target, (offset, length), request_bytes, seed)?;
+            rate = if offset == 0 { part } else { rate };
+        }
+        target.sync()?;
+        Ok(rate)
+    }
+
+    fn write(
+        &self,
+        lab: &Lab,
+        target: &HostTarget,
+        (offset, length): (u64, u64),
+        request_bytes: u32,
+        seed: u64,
+    ) -> Outcome<f64> {
+        let granule = target.alignment().offset_bytes.max(1);
+        if !request_bytes.is_multiple_of(granule) {
+            let tail = HostTarget::open(&self.path, true, Caching::Buffered)?;
+            return self.write(lab, &tail, (offset, length), request_bytes, seed);
+        }
+        let personality = Personality::best(target.caching().is_direct());
+        let workload = Workload {
+            personality,
+            pattern: Pattern::Sequential,
+            read_percent: 0,
+            request_bytes,
+            depth: LAYOUT_DEPTH,
+            region_offset: offset,
+            region_bytes: length,
+            limit_bytes: Some(length),
+            may_extend: true,
+            seed,
+            ..Workload::default()
+        };
+        let mut progress = lab.console.progress(10_000_000_000);
+        let trial = lab.trial(&Setting::new(target, workload), &mut |at| {
+            let written = units::size(at.bytes);
+            progress.update(&format!("laying out the test file: {written} written"));
+        })?;
+        progress.finish();
+        if lab.interrupt.is_set() {
+            return Err(Failure::interrupted());
+        }
+        if trial.errors > 0 {
+            return Err(Failure::failed(format!(
+                "laying out {}: writing failed; free space and look at the kernel log (dmesg)",
+                self.path.display()
+            )));
+        }
+        Ok(trial.bytes_per_s())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A file that is gone already is as good as removed; one that cannot be removed stays in
+        // the journal for `halfpower clean`.
+        if fs::remove_file(&self.path).is_ok() || !self.path.exists() {
+            self.journal.undone();
+        }
+    }
+}
+
+/// Refuses a test file that does not fit.
+pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
+    let free = free_bytes_at(folder)?;
+    if bytes.saturating_add(SPARE_BYTES) > free {
+        return Err(Failure::failed(format!(
+            "{} has {} free, not enough for a test file of {}; give a smaller --size or another \
+             directory",
+            folder.display(),
+            units::size(free),
+            units::size(bytes)
+        )));
+    }
+    Ok(())
+}
+
+fn cannot_make(folder: &Path, source: std::io::Error) -> Failure {
+    let what = format!("making a test file in {}", folder.display());
+    let failure = Failure::from(
+        Error::io(what, source)
+            .with_remedy("name a directory that can be written, or an existing file to read"),
+    );
+    Failure {
+        exit: if failure.exit == Exit::Usage { Exit::Usage } else { Exit::Failed },
+        ..failure
+    }
+}

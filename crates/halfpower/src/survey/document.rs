@@ -1,0 +1,6 @@
+//! Stub.
+use schemars::JsonSchema;
+use serde::Serialize;
+/// Stub.
+#[derive(Serialize, JsonSchema)]
+pub struct SurveyDocument {}

@@ -1,0 +1,213 @@
+//! Sizes, durations and rates as people write and read them.
+//!
+//! On input a bare k, m, g, t and KiB, MiB ... are powers of 1024, KB, MB ... powers of 1000; a
+//! bare time is seconds. People are shown both MiB/s and MB/s where a rate may be compared with
+//! an advertised one.
+
+/// Reads a size such as `4k`, `64KiB`, `1.5g`, `512`, `10MB` [bytes].
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text)?;
+    let factor: f64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "ki" | "kib" => 1024.0,
+        "m" | "mi" | "mib" => 1024.0 * 1024.0,
+        "g" | "gi" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "t" | "ti" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => return Err(format!("'{text}' is not a size; write 4k, 64KiB, 1m, 1.5g or 10MB")),
+    };
+    let bytes = number * factor;
+    if bytes.fract() != 0.0 {
+        return Err(format!("'{text}' is not a whole number of bytes"));
+    }
+    if bytes >= 9.0e18 {
+        return Err(format!("'{text}' is too large"));
+    }
+    Ok(bytes as u64)
+}
+
+/// Reads a time such as `10`, `500ms`, `2m`, `1h` [ns]; a bare number is seconds.
+pub fn parse_duration(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text)?;
+    let factor: f64 = match unit.to_ascii_lowercase().as_str() {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "" | "s" | "sec" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3600e9,
+        "d" => 86_400e9,
+        _ => return Err(format!("'{text}' is not a time; write 10 (seconds), 500ms, 2m or 1h")),
+    };
+    let ns = number * factor;
+    if ns >= 9.0e18 { Err(format!("'{text}' is too long")) } else { Ok(ns as u64) }
+}
+
+/// Reads a rate such as `600M`, `3.5GB/s`, `250MiB/s` [bytes per second].
+pub fn parse_rate(text: &str) -> Result<f64, String> {
+    let size = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps")).unwrap_or(text);
+    parse_size(size).map(|bytes| bytes as f64)
+}
+
+fn split(text: &str) -> Result<(f64, &str), String> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 =
+        text[..end].parse().map_err(|_| format!("'{text}' does not begin with a number"))?;
+    Ok((number, text[end..].trim()))
+}
+
+/// Reads a list of values: `4k,64k,1m`, and `1..32` for 1, 2, 4 ... 32.
+pub fn parse_list<T>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+    double: impl Fn(&T, &T) -> Option<T>,
+) -> Result<Vec<T>, String> {
+    let mut values = Vec::new();
+    for part in text.split(',') {
+        match part.split_once("..") {
+            None => values.push(parse(part)?),
+            Some((first, last)) => {
+                let (mut value, last) = (parse(first)?, parse(last)?);
+                while let Some(next) = double(&value, &last) {
+                    values.push(value);
+                    value = next;
+                }
+                values.push(value);
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// The next doubling of `value`, if it is not beyond `last`.
+pub fn doubled(value: &u64, last: &u64) -> Option<u64> {
+    (*value > 0 && value * 2 <= *last).then(|| value * 2)
+}
+
+/// A size for people: `4 KiB`, `1 MiB`, `1.5 GiB`.
+pub fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), units[unit])
+}
+
+/// A rate in both families: `1234 MiB/s (1294 MB/s)`.
+pub fn rate(bytes_per_s: f64) -> String {
+    let mib = bytes_per_s / 1048576.0;
+    format!("{} MiB/s ({} MB/s)", three_digits(mib), three_digits(bytes_per_s / 1e6))
+}
+
+/// A rate in one family, for tables: `1234 MiB/s`.
+pub fn rate_mib(bytes_per_s: f64) -> String {
+    format!("{} MiB/s", three_digits(bytes_per_s / 1048576.0))
+}
+
+/// A time: `85 ns`, `12.3 us`, `4.56 ms`, `1.2 s`.
+pub fn time(ns: f64) -> String {
+    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
+    match units.iter().find(|(factor, _)| ns.abs() >= *factor * 0.9995) {
+        Some((factor, unit)) => format!("{} {unit}", three_digits(ns / factor)),
+        None => format!("{} ns", three_digits(ns)),
+    }
+}
+
+/// A count: `950`, `12.3k`, `4.56M`.
+pub fn count(value: f64) -> String {
+    let units = [(1e9, "G"), (1e6, "M"), (1e4, "k")];
+    match units.iter().find(|(least, _)| value.abs() >= *least) {
+        Some((least, "k")) => format!("{}k", three_digits(value / least * 10.0)),
+        Some((least, unit)) => format!("{}{unit}", three_digits(value / least)),
+        None => three_digits(value),
+    }
+}
+
+/// Three significant digits, without trailing zeros behind the point; whole numbers stay whole.
+fn three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    let decimals = if magnitude >= 99.95 || magnitude == 0.0 {
+        0
+    } else if magnitude >= 9.995 {
+        1
+    } else {
+        2
+    };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bare_letters_and_kib_are_binary_and_kb_is_decimal() {
+        let sizes = ["4k", "4K", "4KiB", "4KB", "1.5g", "512", "1m", "2TiB", "512b"];
+        let bytes: Vec<u64> = sizes.iter().map(|s| parse_size(s).unwrap()).collect();
+        assert_eq!(bytes, [4096, 4096, 4096, 4000, 3 << 29, 512, 1 << 20, 2 << 40, 512]);
+    }
+
+    #[test]
+    fn nonsense_sizes_are_refused_with_an_example() {
+        for text in ["", "k", "4x", "-1k", "0.3", "1e9g", "99999999t"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bare_times_are_seconds() {
+        assert_eq!(parse_duration("10"), Ok(10_000_000_000));
+        assert_eq!(parse_duration("500ms"), Ok(500_000_000));
+        assert_eq!(parse_duration("2m"), Ok(120_000_000_000));
+        assert!(parse_duration("2 weeks").is_err());
+    }
+
+    #[test]
+    fn lists_take_commas_and_doubling_ranges() {
+        let list = |text| parse_list(text, parse_size, doubled);
+        assert_eq!(list("4k,64k"), Ok(vec![4096, 65536]));
+        assert_eq!(list("1..8"), Ok(vec![1, 2, 4, 8]));
+        assert_eq!(list("1,4..16"), Ok(vec![1, 4, 8, 16]));
+        assert_eq!(list("0..8"), Ok(vec![0]));
+        assert!(list("4k,,8k").is_err());
+    }
+
+    #[test]
+    fn people_read_three_digits() {
+        assert_eq!(size(4096), "4 KiB");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(rate(1048576.0 * 500.0), "500 MiB/s (524 MB/s)");
+        assert_eq!(time(85.0), "85 ns");
+        assert_eq!(time(12_345.0), "12.3 us");
+        assert_eq!(time(999_960.0), "1 ms");
+        assert_eq!(count(950.0), "950");
+        assert_eq!(count(76_500.0), "76.5k");
+        assert_eq!(count(4_560_000.0), "4.56M");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in ".{0,20}") {
+            let _ = (parse_size(&text), parse_duration(&text), parse_rate(&text));
+            let _ = parse_list(&text, parse_size, doubled);
+        }
+
+        #[test]
+        fn a_whole_number_of_kib_is_read_back(kib in 0_u64..1 << 40) {
+            prop_assert_eq!(parse_size(&format!("{kib}k")), Ok(kib * 1024));
+        }
+    }
+}
