@@ -172,7 +172,7 @@ impl Bench {
 
     /// Whether buffered reads can be made cold.
     pub fn can_scrub(&self) -> bool {
-        self.targets.iter().all(|target| target.kind() == TargetKind::File)
+        self.targets.iter().all(|target| target.kind() != TargetKind::Null)
     }
 }
 

@@ -154,7 +154,7 @@ impl Lab {
             if setting.truncate {
                 target.truncate(0)?;
             }
-            if setting.scrub && target.kind() == TargetKind::File {
+            if setting.scrub && target.kind() != TargetKind::Null {
                 scrubbed = Some(target.scrub()?);
             }
             if let Some(hint) = setting.hint {

@@ -56,6 +56,13 @@ impl PointKey {
         self.pattern == "random"
     }
 
+    /// Whether ordinary pages were asked for behind the buffers.
+    pub fn has_small_pages(&self) -> bool {
+        let settings: serde_json::Value =
+            serde_json::from_str(&self.workload_json).unwrap_or_default();
+        settings["buffer_pages"] == "small"
+    }
+
     /// Whether the page cache is passed by.
     pub fn is_direct(&self) -> bool {
         self.caching.starts_with("direct")

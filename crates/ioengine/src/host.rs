@@ -134,8 +134,16 @@ pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
         .map_err(|e| Error::io(format!("asking for the free space of {}", folder.display()), e))
 }
 
-/// What the kernel promises of direct I/O for a folder's file system: None where it refuses.
-pub fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Error> {
+/// The block device beneath a path's file system, where the system tells.
+pub fn device_of(path: &Path) -> Option<Device> {
+    let number = std::fs::metadata(path).ok()?.st_dev();
+    let number = (libc::major(number), libc::minor(number));
+    let full = path.canonicalize().ok()?;
+    Device::of(number).or_else(|| source_device(&mount::of(&full, number)?))
+}
+
+/// Opens an existing file or device with the flags of a caching mode.
+fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Error> {
     let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     if caching.is_direct() {
         flags |= libc::O_DIRECT;

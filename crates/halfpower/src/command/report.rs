@@ -1,6 +1,50 @@
-//! Stub.
-use crate::failure::{Exit, Outcome};
-/// Stub.
-pub fn execute(_args: &crate::cli::ReportArgs) -> Outcome {
+//! `halfpower report`: the page of a stored survey, written again by today's analysis.
+
+use results::{RunKind, Store};
+
+use crate::cli::ReportArgs;
+use crate::command::survey::write_page;
+use crate::console;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::keeper;
+use crate::survey::evidence::Evidence;
+use crate::survey::insight::Insight;
+use crate::survey::view;
+
+/// Reads the survey back and writes its page.
+pub fn execute(args: &ReportArgs) -> Outcome {
+    let store = Store::open_read_only(&args.db)?;
+    let row = if args.run == "latest" {
+        let surveys = store.runs()?.into_iter().find(|run| run.kind == RunKind::Survey);
+        surveys.ok_or_else(|| {
+            let db = args.db.display();
+            Failure::failed(format!("{db} holds no survey; make one with halfpower survey"))
+        })?
+    } else {
+        store.run(&args.run)?
+    };
+    if row.kind != RunKind::Survey {
+        return Err(Failure::usage(format!(
+            "run {} is a {}, not a survey; halfpower runs list shows which is which",
+            row.id, row.kind
+        )));
+    }
+    let evidence = Evidence {
+        host: serde_json::from_str(&row.host_json).unwrap_or_default(),
+        target: serde_json::from_str(&row.target_json).unwrap_or_default(),
+        points: keeper::load(&store, row.id)?,
+        facts: row
+            .findings_json
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default(),
+        started_unix_ns: row.started_unix_ns,
+    };
+    let insight = Insight::of(&evidence);
+    if insight.seen.is_empty() {
+        return Err(Failure::failed(format!("survey {} has no finished trial to show", row.id)));
+    }
+    write_page(&args.html, &view::html(&evidence, &insight))?;
+    console::data(&args.html.display().to_string());
     Ok(Exit::Ok)
 }

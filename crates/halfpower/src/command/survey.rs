@@ -1,6 +1,325 @@
-//! Stub.
-use crate::failure::{Exit, Outcome};
-/// Stub.
-pub fn execute(_args: &crate::cli::SurveyArgs) -> Outcome {
+//! `halfpower survey`: the main job.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ioengine::clock::unix_ns;
+use ioengine::{Clock, Target, TargetKind};
+use results::{RunKind, RunState};
+
+use crate::bench;
+use crate::cli::SurveyArgs;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::guard;
+use crate::interrupt::Interrupt;
+use crate::job;
+use crate::json;
+use crate::keeper::{Keeper, RunFacts};
+use crate::lab::Lab;
+use crate::machine::{Host, TargetFacts};
+use crate::point::State;
+use crate::scratch::{self, Scratch};
+use crate::survey::document::{self, WroteDocument};
+use crate::survey::evidence::{Evidence, Facts};
+use crate::survey::findings;
+use crate::survey::grid::{self, Effort};
+use crate::survey::insight::Insight;
+use crate::survey::measure::{self, Bounds, Subject, Survey};
+use crate::survey::memory;
+use crate::survey::view;
+use crate::units;
+
+/// Every page begins with it: a file without it is not ours to overwrite.
+const PAGE_MARK: &str = "<!DOCTYPE html>";
+const PAGE_NAME: &str = "halfpower";
+/// A rate that any disk of today exceeds, for bounding the layout before it is known
+/// [bytes per second].
+const SLOW_DISK: f64 = 100e6;
+/// What a test file may take of the budget, as a share.
+const LAYOUT_SHARE: f64 = 0.1;
+
+/// Where a survey works.
+enum Place {
+    /// A test file is laid out there.
+    Directory(PathBuf),
+    /// It is there already.
+    Existing(PathBuf),
+}
+
+/// Measures, analyses, writes and prints.
+pub fn execute(args: &SurveyArgs) -> Outcome {
+    let console = Console::new(args.common.quiet);
+    let effort = Effort::of(args.quick, args.thorough, args.budget);
+    if effort.budget_ns < 5_000_000_000 {
+        return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
+    }
+    bench::check_path(&args.target)?;
+    let pages = job::pages(&args.common)?;
+    let place = if args.target.is_dir() {
+        Place::Directory(args.target.clone())
+    } else {
+        Place::Existing(args.target.clone())
+    };
+    let size = size_of(&place, args, &effort)?;
+    if args.common.plan {
+        return plan(args, &place, size, &effort);
+    }
+    check_page(&args.html)?;
+    let lab = Lab::new(console, Interrupt::install());
+    let start_ns = lab.clock.now_ns();
+    let started_unix_ns = unix_ns();
+    announce(&console, args, &place, size, &effort);
+    let (scratch, layout_rate) = lay_out(&lab, &place, size, args)?;
+    let path = scratch.as_ref().map_or(args.target.as_path(), Scratch::path);
+    let (write, not_written) = may_write(&place, args)?;
+    let subject = Subject::open(path, write, size)?;
+    let host = Host::read();
+    let target = TargetFacts { name: args.target.display().to_string(), ..facts_of(&subject) };
+    let mut keeper = keeper(args, &host, &target)?;
+    let mut facts = measure::notes(&lab, &subject, args.common.pap);
+    facts.not_written = not_written;
+    facts.layout_bytes_per_s = layout_rate;
+    let laid_out = if scratch.is_some() { subject.region_bytes } else { 0 };
+    let prepared = prepare(&lab, &mut facts);
+    let bounds = Bounds {
+        deadline_ns: start_ns + effort.budget_ns,
+        write_left: args.max_write.saturating_sub(laid_out),
+        write_rate: layout_rate.unwrap_or(SLOW_DISK),
+        soak: facts.soaker_declined.is_none(),
+        seed: args.common.seed,
+        allow_holes: args.common.allow_holes,
+        pages,
+    };
+    let survey = Survey::new(&lab, &subject, effort, &bounds, &mut keeper);
+    let measured = prepared.and_then(|()| survey.run());
+    let (points, write_left) = match measured {
+        Ok(measured) => measured,
+        Err(failure) => {
+            keeper.finish(RunState::Failed, None, None)?;
+            return Err(failure);
+        }
+    };
+    drop(subject);
+    drop(scratch);
+    facts.written_bytes = laid_out + bounds.write_left - write_left;
+    facts.elapsed_ns = lab.clock.now_ns() - start_ns;
+    facts.interrupted = lab.interrupt.is_set();
+    let evidence = Evidence { host, target, points, facts, started_unix_ns };
+    conclude(args, &console, keeper, &evidence)
+}
+
+/// Analysis, database, page and words.
+fn conclude(args: &SurveyArgs, console: &Console, keeper: Keeper, evidence: &Evidence) -> Outcome {
+    let insight = Insight::of(evidence);
+    let interrupted = evidence.facts.interrupted;
+    let state = if interrupted { RunState::Interrupted } else { RunState::Finished };
+    let findings_json = serde_json::to_string(&evidence.facts).ok();
+    // The page is worth having even if the database is full, and the words even without the page.
+    let kept = keeper.finish(state, findings_json, Some(&insight.verdict));
+    let page = if insight.seen.is_empty() {
+        Ok(())
+    } else {
+        write_page(&args.html, &view::html(evidence, &insight))
+    };
+    let wrote = WroteDocument {
+        db: (!args.common.no_store && kept.is_ok()).then(|| args.common.db.display().to_string()),
+        html: (page.is_ok() && !insight.seen.is_empty()).then(|| args.html.display().to_string()),
+    };
+    if args.common.json {
+        console::data(&json::print(&document::of(evidence, &insight, wrote)));
+    } else if !insight.seen.is_empty() {
+        console::data(&findings::text(evidence, &insight));
+        let places: Vec<String> = [wrote.html, wrote.db].into_iter().flatten().collect();
+        if !places.is_empty() {
+            console.say(format!("\nWrote {}.", places.join(" and ")));
+        }
+    }
+    kept?;
+    page?;
+    match (interrupted, insight.verdict.state) {
+        (true, _) => Ok(Exit::Interrupted),
+        (false, State::Invalid) => Ok(Exit::Invalid),
+        _ => Ok(Exit::Ok),
+    }
+}
+
+/// The test file's size, or the part of an existing target to work on (None: all of it).
+fn size_of(place: &Place, args: &SurveyArgs, effort: &Effort) -> Outcome<Option<u64>> {
+    let Place::Directory(folder) = place else { return Ok(args.size) };
+    if let Some(size) = args.size {
+        if size < 1 << 20 {
+            return Err(Failure::usage("--size is too small for a survey; give at least 1m"));
+        }
+        return Ok(Some(size));
+    }
+    let most = if effort.budget_ns >= 300_000_000_000 { 4 << 30 } else { 1 << 30 };
+    // What a tenth of the budget can write on a slow disk; a fast one is not bounded by it.
+    let seconds = effort.budget_ns as f64 / 1e9 * LAYOUT_SHARE;
+    let by_time = if is_rotating(folder) { (seconds * SLOW_DISK) as u64 } else { most };
+    let size = most.min(bench::default_size(folder)?.max(most.min(free_tenth(folder)?)));
+    Ok(Some((size.min(by_time).min(args.max_write / 2) >> 20 << 20).max(1 << 20)))
+}
+
+fn free_tenth(folder: &Path) -> Outcome<u64> {
+    Ok(ioengine::host::free_bytes_at(folder)? / 10)
+}
+
+/// Whether the disk beneath a folder is slow to write: it turns, and is no virtual one.
+fn is_rotating(folder: &Path) -> bool {
+    let device = ioengine::host::device_of(folder).map(|device| device.info());
+    device.is_some_and(|info| {
+        info.rotational == Some(true) && info.model.is_some() && info.max_segments.is_some()
+    })
+}
+
+fn check_page(path: &Path) -> Outcome<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return Err(Failure::usage(format!("--html: {folder} does not exist; create it first")));
+    }
+    let Ok(old) = fs::read(path) else { return Ok(()) };
+    let head = String::from_utf8_lossy(&old[..old.len().min(4096)]).into_owned();
+    if old.is_empty() || (head.contains(PAGE_MARK) && head.contains(PAGE_NAME)) {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(Failure::refused(format!("{path} exists and is no page of halfpower; give another --html")))
+}
+
+/// Writes the page beside its place and renames it, so that there is never half a page.
+pub fn write_page(path: &Path, html: &str) -> Outcome<()> {
+    check_page(path)?;
+    let half = path.with_extension("html.part");
+    let written = fs::write(&half, html).and_then(|()| fs::rename(&half, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&half);
+        let cause = ioengine::error::cause(&error);
+        Failure::failed(format!(
+            "writing {}: {cause}; give another place with --html",
+            path.display()
+        ))
+    })
+}
+
+fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) -> Outcome {
+    match place {
+        Place::Directory(folder) => {
+            let bytes = size.unwrap_or(0);
+            scratch::check_room(folder, bytes)?;
+            let (size, folder) = (units::size(bytes), folder.display());
+            console::data(&format!(
+                "lay out a test file of {size} in {folder}, and remove it after"
+            ));
+        }
+        Place::Existing(path) => {
+            let (write, why) = may_write(place, args)?;
+            let subject = Subject::open(path, write, size)?;
+            let verb = if write { "read and overwrite" } else { "only read" };
+            let kind = subject.main().kind().name();
+            console::data(&format!("{verb} the {kind} {}", path.display()));
+            why.iter().for_each(|why| console::data(why));
+        }
+    }
+    let limits = grid::Limits {
+        request_bytes_min: 512,
+        region_bytes: size.unwrap_or(u64::MAX),
+        direct: true,
+        write: true,
+    };
+    let spots = grid::first(effort, &limits).len();
+    console::data(&format!(
+        "measure up to {spots} workloads, {} times or more each, in {} in all",
+        effort.rounds,
+        units::time(effort.budget_ns as f64)
+    ));
+    let (html, db) = (args.html.display(), args.common.db.display());
+    console::data(&format!("write at most {} in all", units::size(args.max_write)));
+    console::data(&format!("write the page {html} and the database {db}; nothing was done"));
     Ok(Exit::Ok)
+}
+
+fn announce(
+    console: &Console,
+    args: &SurveyArgs,
+    place: &Place,
+    size: Option<u64>,
+    effort: &Effort,
+) {
+    let seconds = effort.budget_ns / 1_000_000_000;
+    let target = args.target.display();
+    let what = match (place, size) {
+        (Place::Directory(_), Some(size)) => format!(
+            "a test file of {} there, removed afterwards; writes at most {}",
+            units::size(size),
+            units::size(args.max_write)
+        ),
+        _ => "nothing is created there".to_owned(),
+    };
+    console.say(format!("survey of {target}, about {seconds} s: {what}"));
+}
+
+fn lay_out(
+    lab: &Lab,
+    place: &Place,
+    size: Option<u64>,
+    args: &SurveyArgs,
+) -> Outcome<(Option<Scratch>, Option<f64>)> {
+    let (Place::Directory(folder), Some(bytes)) = (place, size) else { return Ok((None, None)) };
+    if bytes > args.max_write {
+        return Err(Failure::usage(format!(
+            "a test file of {} is over --max-write {}; give a smaller --size",
+            units::size(bytes),
+            units::size(args.max_write)
+        )));
+    }
+    let scratch = Scratch::make(folder, bytes)?;
+    let rate = scratch.lay_out(lab, bytes, args.common.seed)?;
+    Ok((Some(scratch), Some(rate)))
+}
+
+/// Whether writes are measured, and if not why.
+fn may_write(place: &Place, args: &SurveyArgs) -> Outcome<(bool, Option<String>)> {
+    let Place::Existing(path) = place else { return Ok((true, None)) };
+    let consent = job::consent(&args.common);
+    let buffered = ioengine::HostTarget::open(path, false, ioengine::Caching::Buffered)?;
+    let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
+    match guard::check_writable(&buffered, path, &consent) {
+        Ok(()) => Ok((true, None)),
+        Err(failure) if asked => Err(failure),
+        Err(_) if buffered.kind() == TargetKind::BlockDevice => {
+            Ok((false, Some("a device is only read unless --destroy-data-on names it".to_owned())))
+        }
+        Err(_) => Ok((false, Some("a file is only read unless --overwrite names it".to_owned()))),
+    }
+}
+
+fn facts_of(subject: &Subject) -> TargetFacts {
+    TargetFacts::of(subject.main())
+}
+
+fn keeper(args: &SurveyArgs, host: &Host, target: &TargetFacts) -> Outcome<Keeper> {
+    if args.common.no_store {
+        return Ok(Keeper::none());
+    }
+    Keeper::begin(
+        &args.common.db,
+        &RunFacts {
+            kind: RunKind::Survey,
+            label: args.common.label.clone(),
+            seed: args.common.seed,
+            host,
+            target_json: serde_json::to_string(target).unwrap_or_default(),
+            settings_json: serde_json::json!({ "pap_bytes_per_s": args.common.pap }).to_string(),
+        },
+    )
+}
+
+/// Everything that is measured once: memory, the instrument's floor, the soaker's calibration.
+fn prepare(lab: &Lab, facts: &mut Facts) -> Outcome<()> {
+    facts.soaker_declined = lab.prepare_soaker().err();
+    facts.memory_copy_bytes_per_s = Some(memory::copy_bytes_per_s(lab.clock));
+    facts.floor_ns_per_request = measure::floor_ns_per_request(lab)?;
+    Ok(())
 }

@@ -1,0 +1,342 @@
+//! The findings of a survey in words that a tired engineer understands.
+//!
+//! The same sentences go to the terminal, into the JSON and onto the page.
+
+use crate::point::State;
+use crate::survey::advice::{self, Advice};
+use crate::survey::evidence::Evidence;
+use crate::survey::insight::{Insight, OUT_OF_BOX_BYTES, Seen};
+use crate::units;
+
+/// How a finding should be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Good news.
+    Good,
+    /// Worth knowing.
+    Note,
+    /// A problem.
+    Warn,
+}
+
+/// One thing found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which.
+    pub id: &'static str,
+    /// The statement.
+    pub headline: String,
+    /// The numbers behind it.
+    pub detail: String,
+    /// How to take it.
+    pub tone: Tone,
+}
+
+/// All findings, most important first.
+pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for operation in ["read", "write"] {
+        found.extend(out_of_box(insight, operation));
+        found.extend(best(insight, operation));
+        found.extend(half_power(insight, operation));
+    }
+    found.extend(cpu(insight));
+    found.extend(bottleneck(evidence, insight));
+    found.extend(random(insight));
+    found.extend(not_measured(evidence));
+    found
+}
+
+fn finding(id: &'static str, tone: Tone, headline: String, detail: String) -> Finding {
+    Finding { id, headline, detail, tone }
+}
+
+fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
+    let plain = insight.out_of_box(operation)?;
+    let size = units::size(OUT_OF_BOX_BYTES);
+    let pap = insight.pap_of(operation)?;
+    let share = plain.rate() / pap;
+    let tone = if share > 0.5 { Tone::Good } else { Tone::Warn };
+    let cold = if operation == "read" { "cold " } else { "" };
+    Some(finding(
+        "out-of-box",
+        tone,
+        format!(
+            "Out of the box ({cold}buffered {operation}s, {size}, one at a time): {}",
+            units::rate(plain.rate())
+        ),
+        format!("{:.0}% of PAP ({})", 100.0 * share, units::rate(pap)),
+    ))
+}
+
+fn setting(seen: &Seen<'_>) -> String {
+    let key = &seen.point.key;
+    format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes), key.depth)
+}
+
+fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
+    let best = insight.best(operation)?;
+    let gain = insight.out_of_box(operation).map(|plain| best.rate() / plain.rate().max(1.0));
+    let times = match gain {
+        Some(gain) if gain >= 1.05 => format!(", {gain:.1} times out of the box"),
+        _ => String::new(),
+    };
+    let interval = best.summary.bytes_per_s;
+    let source = insight.pap.iter().find(|pap| pap.operation == operation)?;
+    Some(finding(
+        "best",
+        Tone::Note,
+        format!("Best {operation}s ({}): {}{times}", setting(best), units::rate(best.rate())),
+        format!(
+            "between {} and {}; PAP is {}",
+            units::rate_mib(interval.low),
+            units::rate_mib(interval.high),
+            source.source
+        ),
+    ))
+}
+
+fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
+    let curves =
+        || insight.half_power.iter().filter(|h| h.operation == operation && h.caching == "direct");
+    let mut parts: Vec<String> = Vec::new();
+    for curve in curves() {
+        match curve.measured {
+            Some(size) => parts.push(format!("{} at depth {}", units::size(size), curve.depth)),
+            None => parts.push(format!("never at depth {}", curve.depth)),
+        }
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let fitted = curves().find(|curve| curve.depth == 1).and_then(|curve| curve.fitted);
+    let fit = fitted.map(|bytes| {
+        format!("the fit T = f + s S puts it at {} at depth 1", units::size(bytes.round() as u64))
+    });
+    Some(finding(
+        "half-power",
+        Tone::Note,
+        format!("Half power of direct {operation}s takes requests of {}", parts.join(", ")),
+        fit.unwrap_or_default(),
+    ))
+}
+
+fn cpu(insight: &Insight<'_>) -> Option<Finding> {
+    let cost = |caching: &str| {
+        insight.costs.iter().find(|cost| cost.operation == "read" && cost.caching == caching)
+    };
+    let words = |caching: &str| {
+        let model = &cost(caching)?.model;
+        let fixed = units::time(model.fixed_ns.value.max(0.0));
+        let per_mib = units::time(model.marginal_ns_per_kib.value.max(0.0) * 1024.0);
+        Some(format!("{caching} {fixed} for each request + {per_mib} for each MiB"))
+    };
+    let both: Vec<String> =
+        ["buffered", "direct"].iter().filter_map(|caching| words(caching)).collect();
+    if both.is_empty() {
+        return None;
+    }
+    let upper: Vec<String> = ["buffered", "direct"]
+        .iter()
+        .filter_map(|caching| {
+            let seen = insight.at("read", caching, OUT_OF_BOX_BYTES, 1)?;
+            let (low, high) = (seen.summary.cpu_lower_ns?, seen.summary.cpu_upper_ns?);
+            let (low, high) = (units::time(low), units::time(high));
+            Some(format!("{caching} 64 KiB: {low} charged, {high} lost by the machine"))
+        })
+        .collect();
+    let headline = format!("CPU of reads: {}", both.join("; "));
+    Some(finding("cpu", Tone::Note, headline, upper.join("; ")))
+}
+
+/// What limits the best reads, named only with evidence.
+pub fn bottleneck(evidence: &Evidence, insight: &Insight<'_>) -> Option<Finding> {
+    let fastest = insight.fastest("read")?;
+    let (headline, detail) = match &insight.binding {
+        Some(binding) => {
+            let rung = &insight.rungs[binding.index];
+            let beneath = "the device, or what lies beneath it";
+            let component = match rung.component.as_str() {
+                "device, reads" => beneath.to_owned(),
+                other => format!("the {other}"),
+            };
+            let why = match rung.component.as_str() {
+                "device, reads" => "several settings reach the same rate and none exceeds it; \
+                                    nothing above it is near its own limit"
+                    .to_owned(),
+                _ => binding.reason.to_string(),
+            };
+            (format!("The limit of sequential reads is {component}"), why)
+        }
+        None => (
+            "The limit of sequential reads was not reached: the rate still rises".to_owned(),
+            format!("at {} it is {}", setting(fastest), units::rate(fastest.rate())),
+        ),
+    };
+    let out = out_of_box_limit(evidence, insight);
+    let detail = [Some(detail), out].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    Some(finding("bottleneck", Tone::Note, headline, detail))
+}
+
+/// Why the out-of-box setting is slower than the best: its CPU, or its single request.
+fn out_of_box_limit(_evidence: &Evidence, insight: &Insight<'_>) -> Option<String> {
+    let plain = insight.out_of_box("read")?;
+    let best = insight.fastest("read")?;
+    if plain.rate() > 0.9 * best.rate() {
+        return None;
+    }
+    let per_request_ns = plain.point.key.request_bytes as f64 * 1e9 / plain.rate().max(1.0);
+    let share = plain.summary.cpu_lower_ns? / per_request_ns;
+    Some(if share > 0.8 {
+        format!("out of the box the CPU is the limit: {:.0}% of one CPU is busy", 100.0 * share)
+    } else {
+        format!(
+            "out of the box waiting is the limit: the CPU is {:.0}% busy and the device is not \
+             kept busy by one request at a time",
+            100.0 * share
+        )
+    })
+}
+
+fn random(insight: &Insight<'_>) -> Option<Finding> {
+    let words = |operation: &str| {
+        let curve = insight.random(operation);
+        let (first, last) =
+            (curve.first()?, curve.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))?);
+        let iops = |seen: &Seen<'_>| units::count(seen.summary.requests_per_s.value);
+        let p99 = last.summary.latency.quantile(0.99)? as f64;
+        Some(format!(
+            "{operation}s {} requests/s one at a time, {} at depth {} (p99 {})",
+            iops(first),
+            iops(last),
+            last.point.key.depth,
+            units::time(p99)
+        ))
+    };
+    let both: Vec<String> = ["read", "write"].iter().filter_map(|op| words(op)).collect();
+    (!both.is_empty()).then(|| {
+        let headline = format!("Random 8 KiB: {}", both.join("; "));
+        finding("random", Tone::Note, headline, String::new())
+    })
+}
+
+fn not_measured(evidence: &Evidence) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let facts = &evidence.facts;
+    let mut add = |headline: String, detail: &str| {
+        found.push(finding("not-measured", Tone::Note, headline, detail.to_owned()));
+    };
+    if let Some(why) = &facts.not_written {
+        add("Writes were not measured".to_owned(), why);
+    }
+    if !facts.direct {
+        add("Direct I/O was not measured".to_owned(), "the file system does not offer it");
+    }
+    if let Some(why) = &facts.soaker_declined {
+        add("The upper bound of the CPU cost was not measured".to_owned(), why);
+    }
+    found
+}
+
+/// The page of findings for the terminal.
+pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
+    let mut lines = Vec::new();
+    let place = evidence.target.place();
+    let verdict = &insight.verdict;
+    lines.push(format!("{} ({place}): {}", evidence.target.name, verdict.state.word()));
+    if verdict.state != State::Valid {
+        lines.extend(verdict.reasons.iter().map(|reason| format!("  ! {reason}")));
+    }
+    lines.push(String::new());
+    lines.push("Findings".to_owned());
+    for found in of(evidence, insight) {
+        lines.extend(wrapped("  - ", &found.headline));
+        lines.extend(wrapped("    ", &found.detail));
+    }
+    lines.push(String::new());
+    lines.push("Advice, greatest gain first".to_owned());
+    for (number, advice) in advice::of(insight).iter().enumerate() {
+        lines.extend(wrapped(&format!("{:>3}. ", number + 1), &advice_line(advice)));
+        lines.extend(wrapped("     ", &format!("{}; {}", advice.evidence, advice.how)));
+    }
+    if let Some(floor) = evidence.facts.floor_ns_per_request {
+        lines.push(String::new());
+        let floor = units::time(floor);
+        lines.push(format!("The instrument itself costs {floor} of CPU for each request."));
+    }
+    lines.join("\n")
+}
+
+/// One piece of advice with its gain.
+pub fn advice_line(advice: &Advice) -> String {
+    match advice.id.as_str() {
+        "keep-defaults" => advice.text.clone(),
+        _ => format!("{}: {}", advice.text, gain(advice)),
+    }
+}
+
+/// "3.4 times the throughput", "a tenth of the CPU".
+pub fn gain(advice: &Advice) -> String {
+    match (advice.id.as_str(), advice.gain_in) {
+        ("keep-defaults", _) => "no measured change gains more than 10%".to_owned(),
+        (_, "CPU") => format!("{:.1} times less CPU", advice.gain),
+        _ => format!("{:.1} times the throughput", advice.gain),
+    }
+}
+
+/// Lines of at most 96 characters, the first behind `prefix`, the others indented as far.
+fn wrapped(prefix: &str, text: &str) -> Vec<String> {
+    let indent = " ".repeat(prefix.len());
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && prefix.len() + line.len() + 1 + word.len() > 96 {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    let place = |(index, line): (usize, String)| {
+        let prefix = if index == 0 { prefix } else { indent.as_str() };
+        format!("{prefix}{line}")
+    };
+    lines.into_iter().enumerate().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::insight::tests::evidence;
+
+    #[test]
+    fn the_page_answers_the_questions_of_the_papers() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let text = text(&evidence, &insight);
+        for part in ["Out of the box", "Best reads", "Half power", "CPU of reads", "limit", "1. "] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said_with_the_reason() {
+        let mut evidence = evidence();
+        evidence.facts.not_written = Some("no consent".to_owned());
+        evidence.facts.soaker_declined = Some("a container".to_owned());
+        let insight = Insight::of(&evidence);
+        let found = of(&evidence, &insight);
+        assert_eq!(found.iter().filter(|f| f.id == "not-measured").count(), 2);
+    }
+
+    #[test]
+    fn long_lines_are_wrapped_and_indented() {
+        let lines = wrapped("  - ", &"word ".repeat(40));
+        assert!(lines.len() > 1 && lines[1].starts_with("    word"));
+    }
+}

@@ -1,0 +1,196 @@
+//! What a survey measures: the spots of the first grid and the effort spent on each.
+//!
+//! A spot is one workload of the survey. The first grid is coarse: request sizes in steps of
+//! four from the device's minimum to 16 MiB (the best setting of some disks lies above 1 MiB),
+//! three depths, both directions, buffered and direct, and a random 8 KiB depth curve. What lies
+//! between is measured only where the curve bends (`schedule`).
+
+use ioengine::{BufferPages, Caching};
+use workload::Pattern;
+
+/// One workload of the survey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// Whether it writes.
+    pub write: bool,
+    /// Sequential or random.
+    pub pattern: Pattern,
+    /// Buffered or direct.
+    pub caching: Caching,
+    /// Request size [bytes].
+    pub request_bytes: u32,
+    /// Requests outstanding.
+    pub depth: u32,
+    /// Pages behind the buffers.
+    pub pages: BufferPages,
+}
+
+/// How much a survey does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Time to spend in all [ns].
+    pub budget_ns: u64,
+    /// Length of a trial [ns].
+    pub trial_ns: u64,
+    /// Step between the request sizes of the first grid.
+    pub size_step: u32,
+    /// Depths of the first grid.
+    pub depths: &'static [u32],
+    /// Depths of the random curve.
+    pub random_depths: &'static [u32],
+    /// Trials of each spot of the first grid.
+    pub rounds: u32,
+}
+
+/// The time of the default survey [ns].
+pub const BUDGET_NS: u64 = 90_000_000_000;
+const QUICK_NS: u64 = 20_000_000_000;
+const THOROUGH_NS: u64 = 600_000_000_000;
+/// The largest request of a survey [bytes].
+const REQUEST_BYTES_MAX: u32 = 16 << 20;
+/// Buffers in flight at the most [bytes]: deeper or larger would measure memory pressure.
+const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// Request size of the random curve [bytes]: the papers' KAPS.
+const RANDOM_BYTES: u32 = 8 << 10;
+/// Request sizes and depth at which the CPU cost is bounded from above by soaked trials.
+pub const SOAKED_BYTES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
+
+impl Effort {
+    /// The effort of the flags: `--quick`, `--thorough`, `--budget`, or the default.
+    pub fn of(quick: bool, thorough: bool, budget_ns: Option<u64>) -> Effort {
+        match (quick, thorough, budget_ns) {
+            (true, _, _) => Effort::within(QUICK_NS),
+            (_, true, _) => Effort::within(THOROUGH_NS),
+            (_, _, Some(budget_ns)) => Effort::within(budget_ns),
+            _ => Effort::within(BUDGET_NS),
+        }
+    }
+
+    /// What fits into a budget.
+    fn within(budget_ns: u64) -> Effort {
+        let small = budget_ns < 60_000_000_000;
+        let large = budget_ns >= 300_000_000_000;
+        Effort {
+            budget_ns,
+            trial_ns: (budget_ns / 360).clamp(60_000_000, 1_000_000_000),
+            size_step: if large { 2 } else { 4 },
+            depths: if small { &[1, 8] } else { &[1, 8, 32] },
+            random_depths: if small { &[1, 32] } else { &[1, 4, 16, 64] },
+            rounds: if small { 2 } else { 3 },
+        }
+    }
+}
+
+/// What the target allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Smallest request [bytes].
+    pub request_bytes_min: u32,
+    /// Region [bytes].
+    pub region_bytes: u64,
+    /// Whether direct I/O is offered.
+    pub direct: bool,
+    /// Whether writing is allowed.
+    pub write: bool,
+}
+
+/// The spots of the first grid.
+pub fn first(effort: &Effort, limits: &Limits) -> Vec<Spot> {
+    let mut spots = Vec::new();
+    for write in [false, true] {
+        if write && !limits.write {
+            continue;
+        }
+        for request_bytes in sizes(effort, limits) {
+            let depths = if limits.direct { effort.depths } else { &[] };
+            for &depth in depths {
+                spots.push(Spot { depth, ..spot(write, Caching::Direct, request_bytes) });
+            }
+            spots.push(spot(write, Caching::Buffered, request_bytes));
+        }
+        if limits.direct {
+            for &depth in effort.random_depths {
+                spots.push(Spot {
+                    pattern: Pattern::Random,
+                    depth,
+                    ..spot(write, Caching::Direct, RANDOM_BYTES)
+                });
+            }
+            // What huge pages behind the buffers are worth here.
+            spots.push(Spot {
+                pages: BufferPages::Small,
+                depth: 8,
+                ..spot(write, Caching::Direct, 1 << 20)
+            });
+        }
+    }
+    spots.retain(|spot| allowed(spot, limits));
+    spots
+}
+
+/// A sequential spot of depth 1.
+pub fn spot(write: bool, caching: Caching, request_bytes: u32) -> Spot {
+    let (pattern, pages) = (Pattern::Sequential, BufferPages::Huge);
+    Spot { write, pattern, caching, request_bytes, depth: 1, pages }
+}
+
+/// Whether a spot fits the target and the memory.
+pub fn allowed(spot: &Spot, limits: &Limits) -> bool {
+    let in_flight = u64::from(spot.request_bytes) * u64::from(spot.depth);
+    let too_small = spot.caching.is_direct() && spot.request_bytes < limits.request_bytes_min;
+    !too_small && in_flight <= IN_FLIGHT_BYTES_MAX && in_flight <= limits.region_bytes
+}
+
+/// The request sizes of the first grid: powers of two.
+fn sizes(effort: &Effort, limits: &Limits) -> Vec<u32> {
+    let least = limits.request_bytes_min.next_power_of_two().clamp(512, 4096);
+    let mut sizes = vec![least];
+    let mut size = 4096;
+    while size <= REQUEST_BYTES_MAX {
+        sizes.push(size);
+        size *= effort.size_step;
+    }
+    sizes.dedup();
+    sizes.retain(|size| u64::from(*size) <= limits.region_bytes);
+    sizes
+}
+
+/// Whether the upper bound of the CPU cost is measured here.
+pub fn is_soaked(spot: &Spot) -> bool {
+    let plain = spot.pattern == Pattern::Sequential && spot.pages == BufferPages::Huge;
+    plain && spot.depth == 1 && SOAKED_BYTES.contains(&spot.request_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits { request_bytes_min: 512, region_bytes: 1 << 30, direct: true, write: true }
+    }
+
+    #[test]
+    fn the_grid_reaches_from_the_minimum_to_16_mib() {
+        let spots = first(&Effort::of(false, false, None), &limits());
+        let sizes = || spots.iter().map(|spot| spot.request_bytes);
+        assert_eq!((sizes().min(), sizes().max()), (Some(512), Some(16 << 20)));
+        assert!(spots.iter().all(|spot| allowed(spot, &limits())));
+        assert!(spots.len() < 90, "{} spots do not fit the budget", spots.len());
+    }
+
+    #[test]
+    fn without_consent_nothing_is_written_and_without_direct_nothing_is_direct() {
+        let effort = Effort::of(true, false, None);
+        let reads = first(&effort, &Limits { write: false, ..limits() });
+        assert!(!reads.is_empty() && reads.iter().all(|spot| !spot.write));
+        let buffered = first(&effort, &Limits { direct: false, ..limits() });
+        assert!(buffered.iter().all(|spot| spot.caching == Caching::Buffered));
+    }
+
+    #[test]
+    fn a_small_region_bounds_the_requests() {
+        let small = Limits { region_bytes: 1 << 20, ..limits() };
+        let spots = first(&Effort::of(false, false, None), &small);
+        assert!(spots.iter().all(|s| u64::from(s.request_bytes) * u64::from(s.depth) <= 1 << 20));
+    }
+}

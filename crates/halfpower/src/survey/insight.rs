@@ -1,0 +1,545 @@
+//! What the evidence of a survey means: PAP, half-power points, CPU cost, ladder, best settings.
+//!
+//! A pure function of the evidence; the numbers behind every sentence of the findings.
+
+use analysis::costmodel::{self, CostModel, CostPoint};
+use analysis::halfpower::{self, HalfPowerFit, SizePoint};
+use analysis::interval::Interval;
+use analysis::ladder::{self, Binding, Rung};
+
+use crate::point::{Point, State, Summary, Verdict};
+use crate::survey::evidence::Evidence;
+
+/// The request size that stands for "out of the box": buffered, one at a time [bytes].
+pub const OUT_OF_BOX_BYTES: u64 = 64 << 10;
+/// A setting this close to the best is as good [share].
+pub const NEAR_BEST: f64 = 0.95;
+/// Cost models are fitted up to this size: beyond it the block layer splits requests [bytes].
+const COST_BYTES_MAX: u64 = 1 << 20;
+
+/// A point with what its trials say.
+#[derive(Clone, Debug)]
+pub struct Seen<'a> {
+    /// The point.
+    pub point: &'a Point,
+    /// What its trials say together.
+    pub summary: Summary,
+}
+
+impl Seen<'_> {
+    /// Bytes per second.
+    pub fn rate(&self) -> f64 {
+        self.summary.bytes_per_s.value
+    }
+}
+
+/// Against what an operation is judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pap {
+    /// read or write.
+    pub operation: &'static str,
+    /// How much [bytes per second].
+    pub bytes_per_s: f64,
+    /// Who says so.
+    pub source: String,
+}
+
+/// Where one curve over request size passes half of PAP.
+#[derive(Clone, Debug)]
+pub struct HalfPower {
+    /// read or write.
+    pub operation: &'static str,
+    /// Caching mode.
+    pub caching: String,
+    /// Requests outstanding.
+    pub depth: u32,
+    /// Smallest measured size whose rate exceeds half of PAP.
+    pub measured: Option<u64>,
+    /// Rate at that size [bytes per second].
+    pub rate: Option<f64>,
+    /// The same from the fit T = f + s S [bytes].
+    pub fitted: Option<f64>,
+    /// The fit itself, or why there is none.
+    pub fit: Result<HalfPowerFit, String>,
+    /// Why it was never reached.
+    pub reason: Option<String>,
+}
+
+/// Where one curve over depth passes half of PAP.
+#[derive(Clone, Debug)]
+pub struct HalfPowerDepth {
+    /// read or write.
+    pub operation: &'static str,
+    /// Request size [bytes].
+    pub request_bytes: u64,
+    /// Smallest measured depth whose rate exceeds half of PAP.
+    pub depth: Option<u32>,
+}
+
+/// The CPU cost of one operation in one caching mode.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// read or write.
+    pub operation: &'static str,
+    /// Caching mode.
+    pub caching: String,
+    /// Fixed and marginal cost, from the lower bound.
+    pub model: CostModel,
+}
+
+/// What a survey found.
+#[derive(Clone, Debug)]
+pub struct Insight<'a> {
+    /// Every point that was measured.
+    pub seen: Vec<Seen<'a>>,
+    /// For reads and for writes, where they were measured.
+    pub pap: Vec<Pap>,
+    /// One for each sequential curve.
+    pub half_power: Vec<HalfPower>,
+    /// One for each direct sequential size measured at several depths.
+    pub half_power_depth: Vec<HalfPowerDepth>,
+    /// One for each operation and caching mode that could be fitted.
+    pub costs: Vec<Cost>,
+    /// In pipeline order.
+    pub rungs: Vec<Rung>,
+    /// Which rung binds the best read rate.
+    pub binding: Option<Binding>,
+    /// Whether to trust the whole.
+    pub verdict: Verdict,
+}
+
+impl<'a> Insight<'a> {
+    /// Looks at the evidence.
+    pub fn of(evidence: &'a Evidence) -> Insight<'a> {
+        let measured = evidence.points.iter().filter(|point| !point.trials.is_empty());
+        let seen: Vec<Seen<'a>> =
+            measured.map(|point| Seen { point, summary: point.summary() }).collect();
+        let mut insight = Insight {
+            seen,
+            pap: Vec::new(),
+            half_power: Vec::new(),
+            half_power_depth: Vec::new(),
+            costs: Vec::new(),
+            rungs: Vec::new(),
+            binding: None,
+            verdict: Verdict::default(),
+        };
+        insight.pap =
+            ["read", "write"].iter().filter_map(|op| insight.find_pap(evidence, op)).collect();
+        insight.half_power = insight.find_half_power();
+        insight.half_power_depth = insight.find_half_power_depth();
+        insight.costs = insight.find_costs();
+        insight.rungs = insight.find_rungs(evidence);
+        insight.binding = insight.find_binding();
+        insight.verdict = insight.judge(evidence);
+        insight
+    }
+
+    /// Points fit for conclusions: not invalid, huge pages.
+    fn usable(&self) -> impl Iterator<Item = &Seen<'a>> {
+        self.seen.iter().filter(|seen| {
+            seen.summary.verdict.state != State::Invalid && !seen.point.key.has_small_pages()
+        })
+    }
+
+    /// Usable sequential points of an operation.
+    pub fn sequential(&self, operation: &str) -> impl Iterator<Item = &Seen<'a>> {
+        self.usable().filter(move |seen| {
+            seen.point.key.operation() == operation && !seen.point.key.is_random()
+        })
+    }
+
+    /// Usable random points of an operation, by depth.
+    pub fn random(&self, operation: &str) -> Vec<&Seen<'a>> {
+        let mut found: Vec<_> = self
+            .usable()
+            .filter(|s| s.point.key.operation() == operation && s.point.key.is_random())
+            .collect();
+        found.sort_by_key(|seen| seen.point.key.depth);
+        found
+    }
+
+    /// The usable sequential point of exactly this setting.
+    pub fn at(&self, operation: &str, caching: &str, bytes: u64, depth: u32) -> Option<&Seen<'a>> {
+        self.sequential(operation).find(|seen| {
+            let key = &seen.point.key;
+            key.caching == caching && key.request_bytes == bytes && key.depth == depth
+        })
+    }
+
+    /// Out of the box: buffered, 64 KiB, one at a time.
+    pub fn out_of_box(&self, operation: &str) -> Option<&Seen<'a>> {
+        self.at(operation, "buffered", OUT_OF_BOX_BYTES, 1)
+    }
+
+    /// The fastest sequential setting.
+    pub fn fastest(&self, operation: &str) -> Option<&Seen<'a>> {
+        self.sequential(operation).max_by(|a, b| a.rate().total_cmp(&b.rate()))
+    }
+
+    /// The best setting: among those within 5% of the fastest the one with the least data in
+    /// flight, and of equals the one that costs the least CPU.
+    pub fn best(&self, operation: &str) -> Option<&Seen<'a>> {
+        let top = self.fastest(operation)?.rate();
+        let near = self.sequential(operation).filter(|seen| seen.rate() >= top * NEAR_BEST);
+        near.min_by(|a, b| {
+            let in_flight = |s: &Seen<'_>| s.point.key.request_bytes * u64::from(s.point.key.depth);
+            let cost = |s: &Seen<'_>| s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
+            in_flight(a).cmp(&in_flight(b)).then(cost(a).total_cmp(&cost(b)))
+        })
+    }
+
+    fn find_pap(&self, evidence: &Evidence, operation: &&'static str) -> Option<Pap> {
+        let rates: Vec<f64> = self.sequential(operation).map(Seen::rate).collect();
+        let highest = rates.iter().copied().reduce(f64::max)?;
+        let (bytes_per_s, source) = if let Some(stated) = evidence.facts.pap_bytes_per_s {
+            (stated, "stated with --pap".to_owned())
+        } else if let Some(link) = slowest_link(evidence) {
+            (link.1, format!("advertised by the {}", link.0))
+        } else if let Some(plateau) = halfpower::plateau(&rates) {
+            (plateau, "the highest plateau measured: nothing here advertises a rate".to_owned())
+        } else {
+            (highest, "the highest rate measured, still rising: no plateau was reached".to_owned())
+        };
+        Some(Pap { operation, bytes_per_s, source })
+    }
+
+    /// PAP of an operation [bytes per second].
+    pub fn pap_of(&self, operation: &str) -> Option<f64> {
+        self.pap.iter().find(|pap| pap.operation == operation).map(|pap| pap.bytes_per_s)
+    }
+
+    /// The sequential curves: caching mode and depth, each with its points by size.
+    fn curves(&self, operation: &str) -> Vec<(String, u32, Vec<&Seen<'a>>)> {
+        let mut curves: Vec<(String, u32, Vec<&Seen<'a>>)> = Vec::new();
+        for seen in self.sequential(operation) {
+            let key = &seen.point.key;
+            let place = curves.iter_mut().find(|c| c.0 == key.caching && c.1 == key.depth);
+            match place {
+                Some(curve) => curve.2.push(seen),
+                None => curves.push((key.caching.clone(), key.depth, vec![seen])),
+            }
+        }
+        for curve in &mut curves {
+            curve.2.sort_by_key(|seen| seen.point.key.request_bytes);
+        }
+        curves.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        curves
+    }
+
+    fn find_half_power(&self) -> Vec<HalfPower> {
+        let mut found = Vec::new();
+        for operation in ["read", "write"] {
+            let Some(pap) = self.pap_of(operation) else { continue };
+            for (caching, depth, points) in self.curves(operation) {
+                let rates: Vec<(u64, f64)> =
+                    points.iter().map(|s| (s.point.key.request_bytes, s.rate())).collect();
+                let measured = halfpower::measured(&rates, pap);
+                let fit = fit_of(&points);
+                let fitted = fit.as_ref().ok().and_then(|fit| fit.fit_against(pap));
+                let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+                let reason = measured.is_none().then(|| {
+                    format!("its best is {:.0}% of PAP at any size measured", 100.0 * best / pap)
+                });
+                let rate =
+                    measured.and_then(|size| rates.iter().find(|(s, _)| *s == size)).map(|p| p.1);
+                found.push(HalfPower {
+                    operation,
+                    caching,
+                    depth,
+                    measured,
+                    rate,
+                    fitted,
+                    fit,
+                    reason,
+                });
+            }
+        }
+        found
+    }
+
+    fn find_half_power_depth(&self) -> Vec<HalfPowerDepth> {
+        let mut found = Vec::new();
+        for operation in ["read", "write"] {
+            let Some(pap) = self.pap_of(operation) else { continue };
+            let direct = || self.sequential(operation).filter(|s| s.point.key.is_direct());
+            let mut sizes: Vec<u64> = direct().map(|s| s.point.key.request_bytes).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            for request_bytes in sizes {
+                let same = direct().filter(|s| s.point.key.request_bytes == request_bytes);
+                let rates: Vec<(u64, f64)> =
+                    same.map(|s| (u64::from(s.point.key.depth), s.rate())).collect();
+                if rates.len() > 1 {
+                    let depth = halfpower::measured(&rates, pap).map(|depth| depth as u32);
+                    found.push(HalfPowerDepth { operation, request_bytes, depth });
+                }
+            }
+        }
+        found
+    }
+
+    /// CPU at depth 1, where buffered and direct differ in nothing else.
+    fn find_costs(&self) -> Vec<Cost> {
+        let mut found = Vec::new();
+        for operation in ["read", "write"] {
+            for (caching, _, points) in
+                self.curves(operation).into_iter().filter(|curve| curve.1 == 1)
+            {
+                let small = points.iter().filter(|s| s.point.key.request_bytes <= COST_BYTES_MAX);
+                let costs: Vec<CostPoint> = small.filter_map(|seen| cost_point(seen)).collect();
+                if let Ok(model) = costmodel::fit(&costs) {
+                    found.push(Cost { operation, caching, model });
+                }
+            }
+        }
+        found
+    }
+
+    fn find_rungs(&self, evidence: &Evidence) -> Vec<Rung> {
+        let mut rungs = Vec::new();
+        let mut add = |component: String, pap_bytes_per_s, rap_bytes_per_s| {
+            rungs.push(Rung { component, pap_bytes_per_s, rap_bytes_per_s });
+        };
+        if let Some(rate) = evidence.facts.memory_copy_bytes_per_s {
+            add("memory copy".to_owned(), None, Some(rate));
+        }
+        for link in evidence.target.links.iter().rev() {
+            add(link.component.clone(), Some(link.bytes_per_s), None);
+        }
+        let stated = evidence.facts.pap_bytes_per_s;
+        for operation in ["read", "write"] {
+            let best = |direct: bool| {
+                let same = self.sequential(operation).filter(|s| s.point.key.is_direct() == direct);
+                same.map(Seen::rate).reduce(f64::max)
+            };
+            if let Some(rate) = best(true) {
+                add(format!("device, {operation}s"), stated, Some(rate));
+            }
+            if let Some(rate) = best(false) {
+                add(format!("file system cache, {operation}s"), None, Some(rate));
+            }
+        }
+        rungs
+    }
+
+    /// Which component binds the best direct reads: a link that they nearly fill, else the device
+    /// if its rate has stopped rising (a plateau shared by several settings).
+    fn find_binding(&self) -> Option<Binding> {
+        let delivered = self.fastest("read")?.rate();
+        let above = |rung: &Rung| !rung.component.contains("reads");
+        let others: Vec<Rung> = self
+            .rungs
+            .iter()
+            .map(|rung| match above(rung) && !rung.component.contains("writes") {
+                true => rung.clone(),
+                false => Rung { pap_bytes_per_s: None, rap_bytes_per_s: None, ..rung.clone() },
+            })
+            .collect();
+        if let Some(binding) = ladder::binding(&others, delivered) {
+            return Some(binding);
+        }
+        let rates: Vec<f64> = self.sequential("read").map(Seen::rate).collect();
+        halfpower::plateau(&rates)?;
+        let index = self.rungs.iter().position(|rung| rung.component == "device, reads")?;
+        let own = self.rungs[index].rap_bytes_per_s?;
+        Some(Binding { index, reason: ladder::Reason::NearMeasured { share: delivered / own } })
+    }
+
+    fn judge(&self, evidence: &Evidence) -> Verdict {
+        let mut verdict = Verdict::default();
+        if self.seen.is_empty() {
+            verdict.add(State::Invalid, "nothing was measured");
+            return verdict;
+        }
+        if evidence.facts.interrupted {
+            verdict.add(State::Suspect, "interrupted: these are partial results");
+        }
+        let bad = |state| self.seen.iter().filter(move |s| s.summary.verdict.state == state);
+        let invalid = bad(State::Invalid).count();
+        for seen in bad(State::Invalid) {
+            seen.summary.verdict.reasons.iter().for_each(|r| verdict.add(State::Suspect, r));
+        }
+        if self.fastest("read").is_none() || invalid * 2 > self.seen.len() {
+            let all = self.seen.len();
+            let text = format!("{invalid} of {all} points measured the wrong thing");
+            verdict.add(State::Invalid, text);
+        }
+        let wide: Vec<f64> = ["read", "write"]
+            .iter()
+            .filter_map(|op| self.best(op))
+            .map(|seen| seen.summary.bytes_per_s.half_width_relative())
+            .filter(|width| *width > 0.15)
+            .collect();
+        if let Some(width) = wide.into_iter().reduce(f64::max) {
+            let text = format!("noisy: the best rate is known to +-{:.0}% only", width * 100.0);
+            verdict.add(State::Suspect, text);
+        }
+        verdict
+    }
+}
+
+/// The slowest of the links that the system tells of.
+fn slowest_link(evidence: &Evidence) -> Option<(String, f64)> {
+    let links = evidence.target.links.iter().map(|l| (l.component.clone(), l.bytes_per_s));
+    links.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// T = f + s S over one curve: time is elapsed time over requests completed.
+fn fit_of(points: &[&Seen<'_>]) -> Result<HalfPowerFit, String> {
+    let size_points: Vec<SizePoint> = points
+        .iter()
+        .filter(|seen| seen.rate() > 0.0)
+        .map(|seen| SizePoint {
+            request_bytes: seen.point.key.request_bytes,
+            time_ns: seen.point.key.request_bytes as f64 * 1e9 / seen.rate(),
+            relative_error: relative_error(&seen.summary.bytes_per_s),
+        })
+        .collect();
+    halfpower::fit(&size_points).map_err(|error| error.to_string())
+}
+
+fn cost_point(seen: &Seen<'_>) -> Option<CostPoint> {
+    Some(CostPoint {
+        request_bytes: seen.point.key.request_bytes,
+        cpu_ns: seen.summary.cpu_lower_ns?,
+        relative_error: relative_error(&seen.summary.bytes_per_s),
+    })
+}
+
+/// The half width of an interval, at least the papers' 3%.
+fn relative_error(interval: &Interval) -> f64 {
+    let width = interval.half_width_relative();
+    if width.is_finite() { width.max(0.03) } else { 1.0 }
+}
+
+/// A made-up device and its survey, for the tests of everything that starts from evidence.
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::point::tests::point;
+
+    /// A point whose three trials show about the rate given, each request costing `cpu_ns`.
+    pub(crate) fn made(
+        operation: &str,
+        caching: &str,
+        request_bytes: u64,
+        depth: u32,
+        (rate, cpu_ns): (f64, f64),
+    ) -> Point {
+        let mut made = point(&[0, 0, 0]);
+        made.key.read_percent = if operation == "read" { 100 } else { 0 };
+        made.key.rw = operation.to_owned();
+        made.key.caching = caching.to_owned();
+        made.key.request_bytes = request_bytes;
+        made.key.depth = depth;
+        for (trial, noise) in made.trials.iter_mut().zip([0.995, 1.0, 1.005]) {
+            let requests = (rate * noise * 100.0 / request_bytes as f64).round() as u64;
+            let direction = &mut trial.directions[usize::from(operation != "read")];
+            direction.requests = requests;
+            direction.bytes = requests * request_bytes;
+            direction.latency.record_n((1e9 * request_bytes as f64 / rate) as u64, requests);
+            trial.elapsed_ns = 100_000_000_000;
+            trial.cpu.process_ns = (requests as f64 * cpu_ns) as u64;
+        }
+        made
+    }
+
+    /// A device of 100 us + 1 ns/byte per request for reads at depth 1, overlapping at depth 8
+    /// up to 1 GB/s; buffered at 60% of it and ten times the CPU for each byte.
+    pub(crate) fn evidence() -> Evidence {
+        let mut points = Vec::new();
+        for size in [4_u64 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
+            let bytes = size as f64;
+            for operation in ["read", "write"] {
+                let one = bytes / (100e-6 + bytes / 1e9);
+                let eight = (8.0 * one).min(1e9);
+                let direct_cpu = 5_000.0 + 2.0 * bytes / 1024.0;
+                let buffered_cpu = 1_000.0 + 100.0 * bytes / 1024.0;
+                points.push(made(operation, "direct", size, 1, (one, direct_cpu)));
+                points.push(made(operation, "direct", size, 8, (eight, direct_cpu)));
+                points.push(made(operation, "buffered", size, 1, (6e8, buffered_cpu)));
+            }
+        }
+        Evidence {
+            host: crate::machine::Host::default(),
+            target: crate::machine::TargetFacts::default(),
+            points,
+            facts: crate::survey::evidence::Facts {
+                memory_copy_bytes_per_s: Some(1e10),
+                direct: true,
+                ..Default::default()
+            },
+            started_unix_ns: 0,
+        }
+    }
+
+    #[test]
+    fn the_half_power_size_of_a_known_device_is_found_by_data_and_by_fit() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let pap = insight.pap_of("read").unwrap();
+        assert!((pap / 1e9 - 1.0).abs() < 0.03, "{pap}");
+        let curve = |depth| {
+            let found = insight
+                .half_power
+                .iter()
+                .find(|h| h.operation == "read" && h.caching == "direct" && h.depth == depth);
+            found.unwrap()
+        };
+        // f/s = 100 us / 1 ns = 100,000 bytes; the next measured size is 256 KiB.
+        assert_eq!(curve(1).measured, Some(256 << 10));
+        let fitted = curve(1).fitted.unwrap();
+        assert!((fitted / 100_000.0 - 1.0).abs() < 0.05, "{fitted}");
+        assert_eq!(curve(8).measured, Some(16 << 10));
+    }
+
+    #[test]
+    fn the_cost_model_tells_buffered_from_direct() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let cost = |caching: &str| {
+            let found =
+                insight.costs.iter().find(|c| c.operation == "read" && c.caching == caching);
+            &found.unwrap().model
+        };
+        assert!((cost("direct").fixed_ns.value / 5000.0 - 1.0).abs() < 0.02);
+        assert!((cost("direct").marginal_ns_per_kib.value / 2.0 - 1.0).abs() < 0.05);
+        assert!((cost("buffered").marginal_ns_per_kib.value / 100.0 - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn the_best_setting_is_the_smallest_that_is_as_good() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let best = insight.best("read").unwrap();
+        // At depth 8 the device delivers 1 GB/s from 16 KiB on.
+        assert_eq!((best.point.key.request_bytes, best.point.key.depth), (16 << 10, 8));
+    }
+
+    #[test]
+    fn a_device_whose_rate_has_stopped_rising_binds() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let binding = insight.binding.clone().unwrap();
+        assert_eq!(insight.rungs[binding.index].component, "device, reads");
+    }
+
+    #[test]
+    fn a_stated_pap_wins_and_one_that_is_never_reached_says_why() {
+        let mut evidence = evidence();
+        evidence.facts.pap_bytes_per_s = Some(1e10);
+        let insight = Insight::of(&evidence);
+        assert!(insight.pap[0].source.contains("--pap"));
+        assert!(insight.half_power.iter().all(|h| h.measured.is_none() && h.reason.is_some()));
+    }
+
+    #[test]
+    fn mostly_invalid_points_make_the_survey_invalid() {
+        let mut evidence = evidence();
+        for point in &mut evidence.points {
+            point.trials[0].verdict.add(State::Invalid, "holes");
+        }
+        assert_eq!(Insight::of(&evidence).verdict.state, State::Invalid);
+    }
+}

@@ -1,0 +1,364 @@
+//! Measures the spots of a survey within its budget of time and bytes written.
+//!
+//! Rounds over the first grid come first, each in a random order, so that no spot is tied to a
+//! moment; then trials go where they are needed most. Every finished trial is kept at once.
+
+use ioengine::target::Coverage;
+use ioengine::{BufferPages, Caching, Clock, HostTarget, Personality, Target, TargetKind};
+use workload::random::Stream;
+use workload::{Pattern, Workload};
+
+use crate::failure::{Failure, Outcome};
+use crate::keeper::Keeper;
+use crate::lab::{Lab, Setting};
+use crate::point::{Point, State, Trial};
+use crate::survey::evidence::Facts;
+use crate::survey::grid::{self, Effort, Limits, Spot};
+use crate::survey::schedule::{self, Measured};
+use crate::units;
+
+/// Trials chosen at a time, in random order, once the first grid is done.
+const BATCH: usize = 12;
+/// A spot between measured ones gets so many trials at once.
+const NEW_SPOT_TRIALS: usize = 3;
+/// A single trial writes at least this much where the budget allows it [bytes].
+const WRITE_MIN: u64 = 16 << 20;
+/// A buffered write trial writes at the most so much: the flush is part of it [bytes].
+const BUFFERED_WRITE_MAX: u64 = 128 << 20;
+/// The share of a trial's length that a buffered write may plan to take at the rate seen so far.
+const FLUSH_SHARE: f64 = 2.0;
+/// Time kept back for the analysis and the page [ns].
+const RESERVE_NS: u64 = 1_500_000_000;
+
+/// The target of a survey, open in both caching modes.
+#[derive(Debug)]
+pub struct Subject {
+    /// Through the page cache.
+    pub buffered: HostTarget,
+    /// Past it, where that is offered.
+    pub direct: Option<HostTarget>,
+    /// Region to work on [bytes].
+    pub region_bytes: u64,
+    /// What the target allows.
+    pub limits: Limits,
+    /// Holes and unwritten blocks, where the system tells.
+    pub coverage: Option<Coverage>,
+}
+
+/// A survey in progress.
+pub struct Survey<'a> {
+    lab: &'a Lab,
+    subject: &'a Subject,
+    effort: Effort,
+    keeper: &'a mut Keeper,
+    pages: BufferPages,
+    allow_holes: bool,
+    seed: u64,
+    stream: Stream,
+    deadline_ns: u64,
+    write_left: u64,
+    write_rate: f64,
+    soak: bool,
+    spots: Vec<Spot>,
+    points: Vec<Point>,
+    planned_writes: u64,
+}
+
+/// What bounds a survey.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// When it must be over [ns of the clock].
+    pub deadline_ns: u64,
+    /// Bytes that may still be written.
+    pub write_left: u64,
+    /// The rate at which writing is known to go [bytes per second].
+    pub write_rate: f64,
+    /// Whether a soaker is ready.
+    pub soak: bool,
+    /// Every random choice comes from it.
+    pub seed: u64,
+    /// Holes are meant.
+    pub allow_holes: bool,
+    /// Pages behind the buffers.
+    pub pages: BufferPages,
+}
+
+impl<'a> Survey<'a> {
+    /// A survey of a subject.
+    pub fn new(
+        lab: &'a Lab,
+        subject: &'a Subject,
+        effort: Effort,
+        bounds: &Bounds,
+        keeper: &'a mut Keeper,
+    ) -> Survey<'a> {
+        Survey {
+            lab,
+            subject,
+            effort,
+            keeper,
+            pages: bounds.pages,
+            allow_holes: bounds.allow_holes,
+            seed: bounds.seed,
+            stream: Stream::new(bounds.seed),
+            deadline_ns: bounds.deadline_ns.saturating_sub(RESERVE_NS),
+            write_left: bounds.write_left,
+            write_rate: bounds.write_rate,
+            soak: bounds.soak,
+            spots: Vec::new(),
+            points: Vec::new(),
+            planned_writes: 0,
+        }
+    }
+
+    /// Measures until the budget ends or everything is settled. Gives back the points and what
+    /// is left of the bytes that may be written.
+    ///
+    /// # Errors
+    /// When a request fails or a personality cannot go on.
+    pub fn run(mut self) -> Outcome<(Vec<Point>, u64)> {
+        for spot in grid::first(&self.effort, &self.subject.limits) {
+            self.add(spot)?;
+        }
+        let writes = self.spots.iter().filter(|spot| spot.write).count() as u64;
+        self.planned_writes = writes * u64::from(self.effort.rounds + 1);
+        let total_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
+        let mut progress = self.lab.console.progress(total_ns);
+        for round in 0..self.effort.rounds {
+            let mut order: Vec<(usize, bool)> =
+                (0..self.spots.len()).map(|index| (index, false)).collect();
+            if self.soak && round > 0 {
+                let soaked =
+                    |(index, spot): (usize, &Spot)| grid::is_soaked(spot).then_some((index, true));
+                order.extend(self.spots.iter().enumerate().filter_map(soaked));
+            }
+            self.shuffle(&mut order);
+            if !self.batch(&order, &mut progress)? {
+                progress.finish();
+                return Ok((self.points, self.write_left));
+            }
+        }
+        while let Some(order) = self.next_batch()? {
+            if !self.batch(&order, &mut progress)? {
+                break;
+            }
+        }
+        progress.finish();
+        Ok((self.points, self.write_left))
+    }
+
+    fn add(&mut self, spot: Spot) -> Outcome<usize> {
+        let key = self.setting(&spot, false).key();
+        self.spots.push(spot);
+        self.points.push(Point { key: key.clone(), trials: Vec::new() });
+        self.keeper.add_point(&key)
+    }
+
+    fn shuffle(&mut self, order: &mut [(usize, bool)]) {
+        for last in (1..order.len()).rev() {
+            order.swap(last, self.stream.next_u64() as usize % (last + 1));
+        }
+    }
+
+    /// What to measure next; None when all is settled.
+    fn next_batch(&mut self) -> Outcome<Option<Vec<(usize, bool)>>> {
+        let measured = self.measured();
+        let fresh = schedule::new_spots(&measured, self.peaks(&measured), &self.subject.limits);
+        let mut order = Vec::new();
+        for spot in fresh {
+            let index = self.add(spot)?;
+            order.extend([(index, false); NEW_SPOT_TRIALS]);
+        }
+        if order.len() < BATCH {
+            let needy = schedule::neediest(&measured, BATCH - order.len());
+            order.extend(needy.into_iter().map(|index| (index, false)));
+        }
+        self.planned_writes = order.iter().filter(|(i, _)| self.spots[*i].write).count() as u64;
+        self.shuffle(&mut order);
+        Ok((!order.is_empty()).then_some(order))
+    }
+
+    fn measured(&self) -> Vec<Measured> {
+        let rates = |point: &Point| {
+            let plain = point.trials.iter().filter(|trial| !trial.soaked);
+            plain.map(Trial::bytes_per_s).collect()
+        };
+        let pairs = self.spots.iter().zip(&self.points);
+        pairs.map(|(spot, point)| Measured { spot: *spot, rates: rates(point) }).collect()
+    }
+
+    /// The highest rates seen, of reads and of writes.
+    fn peaks(&self, measured: &[Measured]) -> [f64; 2] {
+        [false, true].map(|write| {
+            let same = measured.iter().filter(|m| m.spot.write == write);
+            let rates = same.filter_map(|m| analysis::quantile::median(&m.rates));
+            rates.fold(0.0, f64::max)
+        })
+    }
+
+    /// Makes the trials of one order; false when the budget is over.
+    fn batch(
+        &mut self,
+        order: &[(usize, bool)],
+        progress: &mut crate::console::Progress,
+    ) -> Outcome<bool> {
+        for &(index, soaked) in order {
+            if self.lab.interrupt.is_set() || self.lab.clock.now_ns() >= self.deadline_ns {
+                return Ok(false);
+            }
+            let spot = self.spots[index];
+            let label = crate::command::run::describe(&self.points[index].key);
+            let mut setting = self.setting(&spot, soaked);
+            // Each trial has an order of its own, so that no cache learns one.
+            let made = self.points[index].trials.len() as u64;
+            setting.workload.seed = workload::random::mix(self.seed, made);
+            if spot.write {
+                let Some(bytes) = self.write_share(&spot) else { continue };
+                let limit = setting.workload.limit_bytes.unwrap_or(u64::MAX);
+                setting.workload.limit_bytes = Some(limit.min(bytes));
+            }
+            let mut trial = self.lab.trial(&setting, &mut |_| progress.update(&label))?;
+            if let Some(failure) = &trial.failure {
+                return Err(Failure::failed(format!("{label}: {failure}")));
+            }
+            if self.lab.interrupt.is_set() {
+                return Ok(false);
+            }
+            self.account(&spot, &trial);
+            trial.ordinal = self.points[index].trials.len() as u32;
+            self.keeper.add_trial(index, &trial)?;
+            self.points[index].trials.push(trial);
+        }
+        Ok(true)
+    }
+
+    fn account(&mut self, spot: &Spot, trial: &Trial) {
+        if spot.write {
+            self.write_left = self.write_left.saturating_sub(trial.bytes());
+            self.planned_writes = self.planned_writes.saturating_sub(1);
+            if spot.caching == Caching::Buffered && trial.bytes() > 0 {
+                // Slow flushes must not eat the budget: remember the slowest rate seen.
+                self.write_rate = self.write_rate.min(trial.bytes_per_s().max(1e6));
+            }
+        }
+    }
+
+    /// Bytes that the next write trial may write: its share of what is left. None when even one
+    /// request is too much.
+    fn write_share(&self, spot: &Spot) -> Option<u64> {
+        let request = u64::from(spot.request_bytes);
+        let share = self.write_left / (self.planned_writes + 1);
+        let wanted = share.max(WRITE_MIN).max(4 * request * u64::from(spot.depth));
+        let mut bytes = wanted.min(self.write_left);
+        if spot.caching == Caching::Buffered {
+            let flushed = self.write_rate * self.effort.trial_ns as f64 / 1e9 * FLUSH_SHARE;
+            bytes = bytes.min(BUFFERED_WRITE_MAX).min((flushed as u64).max(request));
+        }
+        let whole = bytes / request * request;
+        (whole > 0).then_some(whole)
+    }
+
+    fn setting(&self, spot: &Spot, soaked: bool) -> Setting<'a> {
+        let subject: &'a Subject = self.subject;
+        let direct = subject.direct.as_ref().filter(|_| spot.caching.is_direct());
+        let target = direct.unwrap_or(&subject.buffered);
+        let buffered = direct.is_none();
+        let region = self.region(spot);
+        let read = !spot.write;
+        let workload = Workload {
+            // A program that uses the page cache reads and writes one block at a time.
+            personality: if buffered { Personality::Sync } else { Personality::best(true) },
+            pattern: spot.pattern,
+            read_percent: if spot.write { 0 } else { 100 },
+            request_bytes: spot.request_bytes,
+            depth: spot.depth,
+            region_bytes: region,
+            limit_ns: Some(self.effort.trial_ns),
+            // A second pass over a file in the page cache would measure memory.
+            limit_bytes: (buffered && read).then_some(region),
+            flush_at_end: buffered && spot.write,
+            seed: self.seed,
+            pages: if spot.pages == BufferPages::Small { spot.pages } else { self.pages },
+            interval_ns: self.effort.trial_ns / 20,
+            ..Workload::default()
+        };
+        Setting {
+            scrub: buffered && read,
+            allow_holes: self.allow_holes,
+            coverage: subject.coverage.filter(|_| read),
+            soaked: soaked && self.soak,
+            ..Setting::new(target, workload)
+        }
+    }
+
+    /// Random requests go over everything, sequential ones too; whole requests only.
+    fn region(&self, spot: &Spot) -> u64 {
+        let request = u64::from(spot.request_bytes);
+        self.subject.region_bytes / request * request
+    }
+}
+
+impl Subject {
+    /// Opens a file or device in both modes.
+    ///
+    /// # Errors
+    /// As for opening.
+    pub fn open(path: &std::path::Path, write: bool, region: Option<u64>) -> Outcome<Subject> {
+        let buffered = HostTarget::open(path, write, Caching::Buffered)?;
+        let direct = ioengine::host::offers_direct(path)
+            .then(|| HostTarget::open(path, write, Caching::Direct))
+            .transpose()?;
+        let whole = buffered.size_bytes();
+        let region_bytes = region.unwrap_or(whole).min(whole);
+        if region_bytes < 1 << 20 {
+            return Err(Failure::usage(format!(
+                "{} holds {}, too little for a survey; use a target of at least 1 MiB",
+                path.display(),
+                units::size(region_bytes)
+            )));
+        }
+        let granule = direct.as_ref().map_or(1, |target| target.alignment().offset_bytes);
+        let limits = Limits {
+            request_bytes_min: granule.max(512),
+            region_bytes,
+            direct: direct.is_some(),
+            write,
+        };
+        let coverage = buffered.coverage();
+        Ok(Subject { buffered, direct, region_bytes, limits, coverage })
+    }
+
+    /// The target in its better mode, for the record.
+    pub fn main(&self) -> &HostTarget {
+        self.direct.as_ref().unwrap_or(&self.buffered)
+    }
+}
+
+/// The instrument's own cost: a request on the null personality with full statistics [ns].
+pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
+    let null = HostTarget::null(1 << 30);
+    let workload = Workload {
+        personality: Personality::Null,
+        pattern: Pattern::Random,
+        request_bytes: 4096,
+        depth: 32,
+        region_bytes: 1 << 30,
+        limit_ns: Some(150_000_000),
+        ..Workload::default()
+    };
+    debug_assert_eq!(null.kind(), TargetKind::Null);
+    let trial = lab.trial(&Setting::new(&null, workload), &mut |_| {})?;
+    let point = Point { key: Setting::new(&null, Workload::default()).key(), trials: vec![trial] };
+    Ok(point.cpu_lower_ns().filter(|_| point.summary().verdict.state == State::Valid))
+}
+
+/// What a survey notes about how it was done.
+pub fn notes(lab: &Lab, subject: &Subject, pap: Option<f64>) -> Facts {
+    Facts {
+        pap_bytes_per_s: pap,
+        missing: lab.missing(),
+        direct: subject.direct.is_some(),
+        region_bytes: subject.region_bytes,
+        ..Facts::default()
+    }
+}

@@ -1,0 +1,164 @@
+//! What to measure next: where the interval is wide, and where the curve bends.
+//!
+//! A pure function of what has been measured, so that it can be tested without a disk.
+
+use analysis::bootstrap::median_interval;
+use analysis::interval::CONFIDENCE;
+use analysis::quantile::median;
+use ioengine::BufferPages;
+use workload::Pattern;
+
+use crate::survey::grid::{Limits, Spot, allowed};
+
+/// The papers' repeatability: the interval of the median is to be within 3%.
+const TARGET_HALF_WIDTH: f64 = 0.03;
+/// A rate this far from the line through its neighbours (both axes logarithmic) is a bend.
+const BEND: f64 = 0.15;
+/// More trials of one spot say little more.
+const TRIALS_MAX: usize = 15;
+
+/// Rates of the unsoaked trials of one spot [bytes per second].
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Which workload.
+    pub spot: Spot,
+    /// One for each trial.
+    pub rates: Vec<f64>,
+}
+
+impl Measured {
+    fn rate(&self) -> f64 {
+        median(&self.rates).unwrap_or(0.0)
+    }
+
+    /// How much a further trial is worth: 0 when it is settled.
+    fn need(&self) -> f64 {
+        if self.rates.len() >= TRIALS_MAX {
+            return 0.0;
+        }
+        let interval = median_interval(&self.rates, CONFIDENCE, 1);
+        let width = interval.map_or(1.0, |interval| interval.half_width_relative());
+        // Fewer than five trials say little of the interval itself.
+        let few = if self.rates.len() < 5 { 1.5 } else { 1.0 };
+        if width > TARGET_HALF_WIDTH || self.rates.len() < 3 { width * few } else { 0.0 }
+    }
+}
+
+/// Sizes between the measured ones where a curve bends or crosses half of `pap` (by direction:
+/// reads, writes), each as a spot that has not been measured.
+pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<Spot> {
+    let mut found: Vec<Spot> = Vec::new();
+    for line in lines(measured) {
+        let sequence: Vec<(&Spot, f64)> = line.iter().map(|m| (&m.spot, m.rate())).collect();
+        for (index, pair) in sequence.windows(2).enumerate() {
+            let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
+            let half = pap[usize::from(low.write)] / 2.0;
+            let crosses = low_rate <= half && high_rate > half;
+            let bends = bends_at(&sequence, index) || bends_at(&sequence, index + 1);
+            let gap = high.request_bytes / low.request_bytes;
+            if gap > 2 && (crosses || bends) {
+                let exponent = (low.request_bytes.ilog2() + high.request_bytes.ilog2()) / 2;
+                found.push(Spot { request_bytes: 1 << exponent, ..*low });
+            }
+        }
+    }
+    found.retain(|spot| allowed(spot, limits) && !measured.iter().any(|m| m.spot == *spot));
+    found
+}
+
+/// The sequential curves over request size, one for each direction, caching mode and depth, each
+/// in the order of size.
+fn lines(measured: &[Measured]) -> Vec<Vec<&Measured>> {
+    let mut lines: Vec<Vec<&Measured>> = Vec::new();
+    let plain =
+        |m: &&Measured| m.spot.pattern == Pattern::Sequential && m.spot.pages == BufferPages::Huge;
+    for one in measured.iter().filter(plain) {
+        let same = |line: &&mut Vec<&Measured>| {
+            let first = line[0].spot;
+            Spot { request_bytes: first.request_bytes, ..one.spot } == first
+        };
+        match lines.iter_mut().find(same) {
+            Some(line) => line.push(one),
+            None => lines.push(vec![one]),
+        }
+    }
+    for line in &mut lines {
+        line.sort_by_key(|m| m.spot.request_bytes);
+    }
+    lines
+}
+
+/// Whether the curve bends at a point that has neighbours on both sides.
+fn bends_at(sequence: &[(&Spot, f64)], index: usize) -> bool {
+    let Some(around) = index.checked_sub(1).and_then(|from| sequence.get(from..from + 3)) else {
+        return false;
+    };
+    let log =
+        |(spot, rate): &(&Spot, f64)| (f64::from(spot.request_bytes).ln(), rate.max(1.0).ln());
+    let ((x0, y0), (x1, y1), (x2, y2)) = (log(&around[0]), log(&around[1]), log(&around[2]));
+    let expected = y0 + (y2 - y0) * (x1 - x0) / (x2 - x0);
+    (y1 - expected).abs() > BEND
+}
+
+/// The spots that need a trial most, most needed first, at most `count`.
+pub fn neediest(measured: &[Measured], count: usize) -> Vec<usize> {
+    let mut needs: Vec<(usize, f64)> =
+        measured.iter().enumerate().map(|(index, m)| (index, m.need())).collect();
+    needs.retain(|(_, need)| *need > 0.0);
+    needs.sort_by(|a, b| b.1.total_cmp(&a.1));
+    needs.into_iter().take(count).map(|(index, _)| index).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::grid::spot;
+    use ioengine::Caching;
+
+    fn limits() -> Limits {
+        Limits { request_bytes_min: 512, region_bytes: 1 << 30, direct: true, write: true }
+    }
+
+    /// A device of 100 us and 1 GB/s, measured at the given sizes with three equal trials.
+    fn device(sizes: &[u32]) -> Vec<Measured> {
+        let rate = |size: u32| f64::from(size) / (100e-6 + f64::from(size) / 1e9);
+        let measured = |size: &u32| Measured {
+            spot: spot(false, Caching::Direct, *size),
+            rates: vec![rate(*size); 3],
+        };
+        sizes.iter().map(measured).collect()
+    }
+
+    #[test]
+    fn the_crossing_of_half_power_is_narrowed_down() {
+        // n-one-half is 100 kB: between 64 KiB and 256 KiB.
+        let found =
+            new_spots(&device(&[4 << 10, 64 << 10, 256 << 10, 1 << 20]), [1e9; 2], &limits());
+        assert!(found.iter().any(|spot| spot.request_bytes == 128 << 10), "{found:?}");
+    }
+
+    #[test]
+    fn a_straight_curve_needs_nothing_between() {
+        let flat: Vec<Measured> = [4 << 10, 64 << 10, 1 << 20]
+            .map(|size| Measured { spot: spot(false, Caching::Direct, size), rates: vec![1e9; 3] })
+            .into();
+        assert!(new_spots(&flat, [1e9; 2], &limits()).is_empty());
+    }
+
+    #[test]
+    fn noisy_spots_come_first_and_settled_ones_not_at_all() {
+        let mut measured = device(&[4 << 10, 64 << 10, 1 << 20]);
+        measured[0].rates = vec![1.0; 6];
+        measured[1].rates = vec![1.0, 1.1, 1.2];
+        measured[2].rates = vec![1.0, 2.0, 3.0];
+        assert_eq!(neediest(&measured, 10), [2, 1]);
+        assert_eq!(neediest(&measured, 1), [2]);
+    }
+
+    #[test]
+    fn a_spot_that_never_settles_does_not_eat_the_budget() {
+        let mut measured = device(&[4 << 10]);
+        measured[0].rates = (0..TRIALS_MAX).map(|i| i as f64 + 1.0).collect();
+        assert!(neediest(&measured, 10).is_empty());
+    }
+}

@@ -1,0 +1,173 @@
+//! The database: every finished trial is there with all that was measured, and files that are not
+//! ours to write are left alone.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use results::{Operation, RunKind, RunState};
+use serde_json::Value;
+
+use crate::fixture::{MIB, Place, list, whole};
+
+/// Short enough to be done at once, long enough to hold hundreds of requests.
+const SHORT: &str = "--size 1m --trials 2 --quiet";
+
+#[test]
+fn the_database_holds_every_trial_that_was_reported() {
+    let place = Place::new();
+    let document = place.document(&format!("run . --rw randread --iodepth 4 {SHORT}"));
+    let points = place.stored_points();
+    assert_eq!(points.len(), 1);
+    let reported = list(&document["trials"]);
+    assert_eq!(points[0].trials.len(), reported.len());
+    for ((_, row), trial) in points[0].trials.iter().zip(reported) {
+        assert_eq!(row.bytes, whole(&trial["bytes"]));
+        assert_eq!(row.requests, whole(&trial["requests"]));
+        assert_eq!(row.elapsed_ns, whole(&trial["elapsed_ns"]));
+        assert_eq!(row.latency_p99_ns, whole(&trial["latency_ns"]["p99"]));
+        assert_eq!(row.latency_max_ns, whole(&trial["latency_ns"]["max"]));
+        assert_eq!(row.cpu_process_ns, whole(&trial["cpu_ns"]["process"]));
+        assert_eq!(row.verdict.as_str(), trial["verdict"]["state"]);
+    }
+}
+
+#[test]
+fn histogram_and_series_of_a_stored_trial_count_all_its_requests() {
+    let place = Place::new();
+    place.does(&format!("run . --rw randrw --iodepth 4 {SHORT}"));
+    let store = place.store();
+    let point = &place.stored_points()[0];
+    assert_eq!(point.row.operation, Operation::Mix);
+    for (id, row) in &point.trials {
+        let latency = store.latency(*id).unwrap();
+        let count = |operation| -> u64 {
+            latency.iter().filter(|row| row.operation == operation).map(|row| row.count).sum()
+        };
+        assert_eq!(count(Operation::Read), row.read_requests);
+        assert_eq!(count(Operation::Write), row.write_requests);
+        assert_eq!(row.read_requests + row.write_requests, row.requests);
+        assert!(latency.iter().all(|row| row.low_ns <= row.high_ns && row.count > 0));
+        let series = store.series(*id).unwrap();
+        assert_eq!(series.iter().map(|part| part.requests).sum::<u64>(), row.requests);
+        assert_eq!(series.iter().map(|part| part.bytes).sum::<u64>(), row.bytes);
+    }
+}
+
+#[test]
+fn a_stored_run_knows_what_was_asked_and_where() {
+    let place = Place::new();
+    place.does(&format!("run . --rw write --seed 7 --label first --pap 1GB/s {SHORT}"));
+    let run = place.stored_run();
+    assert_eq!(run.kind, RunKind::Run);
+    assert_eq!(run.state, RunState::Finished);
+    assert_eq!(run.seed.0, 7);
+    assert_eq!(run.label.as_deref(), Some("first"));
+    assert!(run.command_line.contains("--rw write --seed 7"), "{}", run.command_line);
+    assert!(run.finished_unix_ns.is_some_and(|end| end > run.started_unix_ns));
+    assert!(run.verdict.is_some());
+    let host: Value = serde_json::from_str(&run.host_json).unwrap();
+    assert!(!host["kernel"].as_str().unwrap().is_empty(), "{host}");
+    let target: Value = serde_json::from_str(&run.target_json).unwrap();
+    assert_eq!(whole(&target["size_bytes"]), MIB);
+    assert!(target["file_system"].is_string() && target["mount_options"].is_string(), "{target}");
+    let settings: Value = serde_json::from_str(&run.settings_json).unwrap();
+    assert_eq!(settings["pap_bytes_per_s"], 1e9);
+}
+
+#[test]
+fn a_sweep_is_stored_as_one_run_with_all_its_points() {
+    let place = Place::new();
+    place.does("sweep --ioengine null --bs 4k,8k --iodepth 1,2 --runtime 0.02 --trials 2");
+    assert_eq!(place.stored_run().kind, RunKind::Sweep);
+    let points = place.stored_points();
+    assert_eq!(points.len(), 4);
+    assert!(points.iter().all(|point| point.trials.len() == 2));
+    assert!(points.iter().enumerate().all(|(place, point)| point.row.ordinal == place as u32));
+    let other = points.iter().skip(1).all(|point| point.id != points[0].id);
+    assert!(other);
+}
+
+#[test]
+fn runs_are_listed_newest_first() {
+    let place = Place::new();
+    let run = "run --ioengine null --runtime 0.02 --trials 1 --db other.db --label";
+    place.does(&format!("{run} one"));
+    place.does(&format!("{run} two"));
+    let runs = place.document("runs list --db other.db");
+    let labels: Vec<&str> = list(&runs).iter().map(|run| run["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["two", "one"]);
+    assert!(list(&runs).iter().all(|run| run["state"] == "finished"), "{runs}");
+    let text = place.does("runs list --db other.db").stdout;
+    assert_eq!(text.lines().count(), 2);
+    assert!(text.lines().next().unwrap().contains("[two]"), "{text}");
+    assert_eq!(place.listing(), ["other.db"]);
+}
+
+#[test]
+fn two_programs_may_keep_their_runs_in_one_database() {
+    let place = Place::new();
+    let line = "run --ioengine null --runtime 0.05 --trials 5";
+    let both = [place.start(line), place.start(line)];
+    both.map(|running| running.ended().with_code(0));
+    let runs = place.store().runs().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert!(runs.iter().all(|run| run.state == RunState::Finished), "{runs:?}");
+}
+
+#[test]
+fn listing_without_a_database_makes_none_and_says_how_to_get_one() {
+    let place = Place::new();
+    place.cannot("runs list").with_code(1).says("no database", "run");
+    assert_eq!(place.listing(), [""; 0]);
+}
+
+#[test]
+fn a_file_of_another_program_is_no_database_and_stays_as_it_is() {
+    let place = Place::new();
+    fs::write(place.path("notes"), "dear diary").unwrap();
+    let mut foreign = b"SQLite format 3\0".to_vec();
+    foreign.resize(8192, 0);
+    fs::write(place.path("foreign.db"), foreign).unwrap();
+    fs::create_dir(place.path("folder")).unwrap();
+    for (file, cause) in [
+        ("notes", "not a halfpower database"),
+        ("foreign.db", "not a halfpower database"),
+        ("folder", "not a regular file"),
+        ("missing/some.db", "does not exist"),
+    ] {
+        let run = format!("run --ioengine null --runtime 0.02 --quiet --db {file}");
+        place.cannot(&run).with_code(1).says(file, cause);
+    }
+    place.cannot("runs list --db notes").with_code(1).says("notes", "another path");
+}
+
+#[test]
+fn a_bad_database_is_noticed_before_a_test_file_is_laid_out() {
+    let place = Place::new();
+    fs::write(place.path("notes"), "dear diary").unwrap();
+    // So large that laying it out would fail, and with another message.
+    place.cannot("run . --size 1000000g --db notes").says("notes", "not a halfpower database");
+}
+
+#[test]
+fn a_database_of_a_newer_program_is_left_as_it_is() {
+    let place = Place::new();
+    place.does("run --ioengine null --runtime 0.02 --trials 1");
+    // PRAGMA user_version: bytes 60 to 63 of the file.
+    let file = fs::OpenOptions::new().write(true).open(place.path("halfpower.db")).unwrap();
+    file.write_all_at(&99_u32.to_be_bytes(), 60).unwrap();
+    let again = "run --ioengine null --runtime 0.02 --trials 1 --quiet";
+    place.cannot(again).with_code(1).says("newer halfpower", "update halfpower");
+    place.cannot("runs list").with_code(1).says("newer halfpower", "update halfpower");
+}
+
+#[test]
+fn a_failed_run_is_stored_as_failed() {
+    let place = Place::new();
+    let path = place.file("data", MIB);
+    let same = "--bs 64k --size 1m --trials 1 --verify";
+    place.does(&format!("run data --overwrite=data --rw write {same}"));
+    crate::fixture::damage(&path, 5000);
+    place.halfpower(&format!("run data --rw read {same}")).with_code(4);
+    assert_eq!(place.stored_run().state, RunState::Failed);
+}

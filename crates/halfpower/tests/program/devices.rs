@@ -1,0 +1,91 @@
+//! Block devices: reading needs no permission, writing needs the device's own name, and a device
+//! in use is never written.
+
+use crate::fixture::{MIB, Place, noise, or_skip, whole};
+use crate::volume::{LoopDevice, Volume};
+
+#[test]
+fn a_device_is_read_without_permission() {
+    let device = or_skip!(LoopDevice::new(4 * MIB));
+    let place = Place::new();
+    let line = format!("run {} --rw randread --iodepth 4 --size 4m --trials 1", device.path());
+    let document = place.document(&line);
+    assert_eq!(document["target"]["kind"], "block device");
+    assert_eq!(whole(&document["target"]["size_bytes"]), 4 * MIB);
+    assert_eq!(whole(&document["trials"][0]["bytes"]), 4 * MIB);
+    assert!(device.content() == noise(4 * MIB), "reading changed the device");
+    assert_eq!(place.listing(), ["halfpower.db"]);
+}
+
+#[test]
+fn a_device_is_not_written_without_permission() {
+    let device = or_skip!(LoopDevice::new(4 * MIB));
+    let (place, path) = (Place::new(), device.path());
+    let consents = [
+        String::new(),
+        "--destroy-data-on=/dev/vda".to_owned(),
+        format!("--overwrite={path}"),
+        format!("--destroy-data-on={}", path.trim_start_matches("/dev/")),
+        format!("--destroy-data-on={path}0"),
+    ];
+    for rw in ["write", "randrw"] {
+        for consent in &consents {
+            let ended = place.cannot(&format!("run {path} --rw {rw} --size 1m {consent}"));
+            let remedy = format!("--destroy-data-on={path}");
+            ended.with_code(3).says("would be destroyed", &remedy);
+        }
+    }
+    assert!(device.content() == noise(4 * MIB), "the device was written");
+}
+
+#[test]
+fn a_device_given_up_by_its_own_name_is_written_where_it_was_asked() {
+    let device = or_skip!(LoopDevice::new(4 * MIB));
+    let (place, path) = (Place::new(), device.path());
+    let consent = format!("--destroy-data-on={path}");
+    let line = format!("run {path} --rw write --bs 64k --offset 1m --size 1m --trials 1 {consent}");
+    let document = place.document(&line);
+    assert_eq!(whole(&document["trials"][0]["bytes"]), MIB);
+    let (now, then, mib) = (device.content(), noise(4 * MIB), MIB as usize);
+    assert!(now[mib..2 * mib] != then[mib..2 * mib], "nothing was written");
+    assert!(now[..mib] == then[..mib], "written before the region");
+    assert!(now[2 * mib..] == then[2 * mib..], "written behind the region");
+}
+
+#[test]
+fn a_device_named_through_a_link_is_still_the_device() {
+    let device = or_skip!(LoopDevice::new(4 * MIB));
+    let place = Place::new();
+    std::os::unix::fs::symlink(device.path(), place.path("disk")).unwrap();
+    let ended = place.cannot("run disk --rw write --size 1m --overwrite=disk");
+    ended.with_code(3).says("would be destroyed", &format!("--destroy-data-on={}", device.path()));
+    assert!(device.content() == noise(4 * MIB), "the device was written");
+}
+
+#[test]
+fn a_mounted_device_is_not_written_even_with_permission() {
+    let volume = or_skip!(Volume::new(8 * MIB));
+    let (place, path) = (Place::new(), volume.device.path());
+    let line = format!("run {path} --rw write --size 1m --destroy-data-on={path}");
+    let mounted = format!("mounted at {}", volume.folder().display());
+    place.cannot(&line).with_code(3).says(&mounted, "unmount");
+    place.does(&format!("run {path} --rw read --bs 64k --size 1m --trials 1"));
+}
+
+#[test]
+fn a_device_is_not_extended() {
+    let device = or_skip!(LoopDevice::new(4 * MIB));
+    let path = device.path();
+    let ended = Place::new().cannot(&format!("run {path} --size 8m"));
+    ended.with_code(2).says("holds 4194304 bytes, fewer", "smaller --size");
+}
+
+#[test]
+fn a_plan_for_a_device_touches_nothing() {
+    let device = or_skip!(LoopDevice::new(4 * MIB));
+    let (place, path) = (Place::new(), device.path());
+    let line = format!("run {path} --rw write --size 1m --plan");
+    place.does(&format!("{line} --destroy-data-on={path}"));
+    place.cannot(&line).with_code(3).says("would be destroyed", "--destroy-data-on=");
+    assert!(device.content() == noise(4 * MIB), "the device was written");
+}

@@ -1,0 +1,466 @@
+//! The vocabulary of the tests: a place to work in, the program run in it, and how it ended.
+//!
+//! Every place has its own folder, which is the current directory of the program, and its own
+//! state folder, so that the journal of a test is nobody else's. Folders lie beside the build, on
+//! a real file system even where temporary files live in memory. Output goes to files, so that a
+//! test can look at it while the program runs and no pipe can fill up.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use ioengine::{Clock, Monotonic};
+use results::{PointId, PointRow, RunRow, Store, TrialId, TrialRow};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub const KIB: u64 = 1 << 10;
+pub const MIB: u64 = 1 << 20;
+
+/// The user and group that own nothing, on every Linux.
+const NOBODY: u32 = 65_534;
+/// After this long a program that should have ended, or a thing that should have happened, is
+/// taken for hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+// ---- skipping
+
+/// Takes the value out of `Ok`, or ends the test as skipped with the reason in `Err`.
+macro_rules! or_skip {
+    ($wanted:expr) => {
+        match $wanted {
+            Ok(value) => value,
+            Err(reason) => {
+                $crate::fixture::skip(std::any::type_name_of_val(&|| ()), &reason.to_string());
+                return;
+            }
+        }
+    };
+}
+pub(crate) use or_skip;
+
+/// Says that a test is skipped: on stderr, and in the file of HALFPOWER_SKIP_LOG.
+pub fn skip(closure_in_test: &str, reason: &str) {
+    let test = closure_in_test.trim_end_matches("::{{closure}}");
+    let line = format!("skipped: {test}: {reason}");
+    eprintln!("{line}");
+    if let Some(log) = std::env::var_os("HALFPOWER_SKIP_LOG") {
+        let mut log = OpenOptions::new().append(true).create(true).open(log).unwrap();
+        writeln!(log, "{line}").unwrap();
+    }
+}
+
+/// Root's rights, or why the test cannot go on.
+pub fn root() -> Result<(), String> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let uids = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+    let root = uids.split_whitespace().nth(2) == Some("0");
+    if root { Ok(()) } else { Err("needs root".to_owned()) }
+}
+
+// ---- a place to work in
+
+/// The files below a folder with their content.
+pub type Snapshot = BTreeMap<PathBuf, Vec<u8>>;
+
+/// A folder to run the program in, with a state folder of its own.
+pub struct Place {
+    folder: PathBuf,
+    state: TempDir,
+    program: PathBuf,
+    as_nobody: bool,
+    runs: Cell<u32>,
+    /// The folders that go with the place.
+    _owned: Vec<TempDir>,
+}
+
+pub fn temporary_folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+impl Place {
+    /// An empty folder.
+    pub fn new() -> Place {
+        let folder = temporary_folder();
+        let place = Place::within(folder.path());
+        Place { _owned: vec![folder], ..place }
+    }
+
+    /// A folder that exists already; it stays.
+    pub fn within(folder: &Path) -> Place {
+        Place {
+            folder: folder.to_path_buf(),
+            state: temporary_folder(),
+            program: env!("CARGO_BIN_EXE_halfpower").into(),
+            as_nobody: false,
+            runs: Cell::new(0),
+            _owned: Vec::new(),
+        }
+    }
+
+    /// An empty folder of nobody's, in which the program runs without any rights.
+    pub fn of_nobody() -> Result<Place, String> {
+        root()?;
+        // The build may lie where only its owner may look.
+        let (folder, bin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let program = bin.path().join("halfpower");
+        fs::copy(env!("CARGO_BIN_EXE_halfpower"), &program).unwrap();
+        fs::set_permissions(bin.path(), Permissions::from_mode(0o755)).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        for path in [folder.path(), state.path()] {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let place = Place::within(folder.path());
+        Ok(Place { state, program, as_nobody: true, _owned: vec![folder, bin], ..place })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A file that is written from end to end.
+    pub fn file(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.path(name);
+        let file = File::create(&path).unwrap();
+        (&file).write_all(&noise(bytes)).unwrap();
+        file.sync_all().unwrap();
+        path
+    }
+
+    /// A file of nothing but holes.
+    pub fn file_of_holes(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.path(name);
+        File::create(&path).unwrap().set_len(bytes).unwrap();
+        path
+    }
+
+    /// The names in the folder, in order.
+    pub fn listing(&self) -> Vec<String> {
+        let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+        let mut names: Vec<String> =
+            fs::read_dir(&self.folder).unwrap().map(|entry| name(entry.unwrap())).collect();
+        names.sort();
+        names
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::new();
+        take_snapshot(&self.folder, &mut snapshot);
+        snapshot
+    }
+
+    /// The test files that the journal knows.
+    pub fn journal(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.state.path().join("halfpower/journal")) else {
+            return Vec::new();
+        };
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// The test files in the folder.
+    pub fn strays(&self) -> Vec<String> {
+        self.listing().into_iter().filter(|name| name.ends_with(".test")).collect()
+    }
+
+    #[track_caller]
+    pub fn is_tidy(&self) {
+        assert_eq!(self.strays(), [""; 0], "test files left behind");
+        assert_eq!(self.journal(), [""; 0], "journal entries left behind");
+    }
+
+    // ---- the program
+
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(line.split_whitespace()).current_dir(&self.folder);
+        command.env("HOME", self.state.path()).env("XDG_STATE_HOME", self.state.path());
+        command.env_remove("NO_COLOR").env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+        if self.as_nobody {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    /// Starts `halfpower LINE`.
+    #[track_caller]
+    pub fn start(&self, line: &str) -> Running {
+        self.start_command(self.command(line), line)
+    }
+
+    pub fn start_command(&self, mut command: Command, line: &str) -> Running {
+        self.runs.set(self.runs.get() + 1);
+        let output = |name| self.state.path().join(format!("{name}-{}", self.runs.get()));
+        let (stdout, stderr) = (output("stdout"), output("stderr"));
+        command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
+        let child = command.spawn().unwrap();
+        Running { child, stdout, stderr, line: line.to_owned() }
+    }
+
+    /// Runs `halfpower LINE` to its end, whatever that is.
+    #[track_caller]
+    pub fn halfpower(&self, line: &str) -> Ended {
+        self.start(line).ended()
+    }
+
+    /// Runs `halfpower LINE`, which must succeed.
+    #[track_caller]
+    pub fn does(&self, line: &str) -> Ended {
+        self.halfpower(line).with_code(0)
+    }
+
+    /// Runs `halfpower LINE --json`, which must succeed, for its document.
+    #[track_caller]
+    pub fn document(&self, line: &str) -> Value {
+        self.does(&format!("{line} --json")).json()
+    }
+
+    /// Runs `halfpower LINE`, which must say one line, print no data, and change nothing.
+    #[track_caller]
+    pub fn cannot(&self, line: &str) -> Ended {
+        let before = self.snapshot();
+        let ended = self.halfpower(line);
+        assert_eq!(ended.stdout, "", "{ended}");
+        assert_eq!(ended.stderr.lines().count(), 1, "not one clear line: {ended}");
+        assert!(ended.stderr.starts_with("halfpower: "), "{ended}");
+        self.is_tidy();
+        assert!(self.snapshot() == before, "files were changed: {:?} {ended}", self.listing());
+        ended
+    }
+
+    // ---- the database
+
+    pub fn store(&self) -> Store {
+        Store::open_read_only(self.path("halfpower.db")).unwrap()
+    }
+
+    /// The newest stored run.
+    pub fn stored_run(&self) -> RunRow {
+        self.store().run("latest").unwrap()
+    }
+
+    /// The points of the newest stored run with their trials.
+    pub fn stored_points(&self) -> Vec<StoredPoint> {
+        points_of(&self.store())
+    }
+
+    /// The number of trials of the newest stored run so far, while the program still runs.
+    pub fn stored_trials_so_far(&self) -> usize {
+        let Ok(store) = Store::open_read_only(self.path("halfpower.db")) else { return 0 };
+        if store.run("latest").is_err() {
+            return 0;
+        }
+        points_of(&store).iter().map(|point| point.trials.len()).sum()
+    }
+}
+
+/// A stored point with its trials.
+pub struct StoredPoint {
+    pub id: PointId,
+    pub row: PointRow,
+    pub trials: Vec<(TrialId, TrialRow)>,
+}
+
+fn points_of(store: &Store) -> Vec<StoredPoint> {
+    let run = store.run("latest").unwrap();
+    let points = store.points(run.id).unwrap();
+    let with_trials = |(id, row)| StoredPoint { id, row, trials: store.trials(id).unwrap() };
+    points.into_iter().map(with_trials).collect()
+}
+
+fn take_snapshot(folder: &Path, snapshot: &mut Snapshot) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        if metadata.is_dir() {
+            take_snapshot(&path, snapshot);
+        } else if metadata.is_file() {
+            let content = fs::read(&path).unwrap();
+            snapshot.insert(path, content);
+        } else {
+            snapshot.insert(path, Vec::new());
+        }
+    }
+}
+
+/// Bytes without a pattern, the same each time.
+pub fn noise(bytes: u64) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut content: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| next()).collect();
+    content.truncate(bytes as usize);
+    content
+}
+
+/// Turns one bit of a file.
+pub fn damage(path: &Path, offset: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
+    file.sync_all().unwrap();
+}
+
+pub fn pause(milliseconds: u64) {
+    Monotonic::new().sleep(Duration::from_millis(milliseconds));
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let clock = Monotonic::new();
+    let end = clock.now_ns() + PATIENCE.as_nanos() as u64;
+    while !is_so() {
+        assert!(clock.now_ns() < end, "waited in vain until {what}");
+        pause(2);
+    }
+}
+
+// ---- the program while it runs and when it has ended
+
+/// The program at work; dropping it kills it.
+pub struct Running {
+    pub child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    line: String,
+}
+
+impl Running {
+    /// Waits until something is so; the program must not end before.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
+        wait_until(what, || {
+            let over = self.child.try_wait().unwrap();
+            let so = is_so();
+            let said = || fs::read_to_string(&self.stderr).unwrap();
+            assert!(so || over.is_none(), "ended before {what}: {over:?} {}", said());
+            so
+        });
+    }
+
+    /// Waits until the program has said something on stderr.
+    #[track_caller]
+    pub fn until_it_says(&mut self, words: &str) {
+        let stderr = self.stderr.clone();
+        self.until(words, || fs::read_to_string(&stderr).unwrap().contains(words));
+    }
+
+    /// Sends a signal by its name, such as INT.
+    pub fn signal(&self, name: &str) {
+        // The process is not waited for yet, so its number is still its own.
+        let kill = format!("kill -{name} {}", self.child.id());
+        let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status().unwrap();
+    }
+
+    /// Waits for the end.
+    #[track_caller]
+    pub fn ended(mut self) -> Ended {
+        let mut status = None;
+        wait_until(&format!("halfpower {} ends", self.line), || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        Ended {
+            status: status.unwrap(),
+            stdout: fs::read_to_string(&self.stdout).unwrap(),
+            stderr: fs::read_to_string(&self.stderr).unwrap(),
+            line: self.line.clone(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How the program ended and what it said.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    line: String,
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Ended { status, stdout, stderr, line } = self;
+        write!(f, "\n$ halfpower {line}\n{stderr}{stdout}[{status}]")
+    }
+}
+
+impl Ended {
+    #[track_caller]
+    pub fn with_code(self, code: i32) -> Ended {
+        assert_eq!(self.status.code(), Some(code), "{self}");
+        self
+    }
+
+    /// Said on stderr, on one line, in this order: cause, then remedy.
+    #[track_caller]
+    pub fn says(self, cause: &str, remedy: &str) -> Ended {
+        let in_order = |line: &str| {
+            line.find(cause).is_some_and(|at| line[at + cause.len()..].contains(remedy))
+        };
+        let said = self.stderr.lines().any(in_order);
+        assert!(said, "not said: {cause:?}, then {remedy:?}{self}");
+        self
+    }
+
+    /// Stopped by the user: with the code of its own, or, where the signal came before it was
+    /// caught, as the system ends a program; a shell shows 130 for both.
+    #[track_caller]
+    pub fn was_interrupted(self) -> Ended {
+        let by_system = self.status.signal() == Some(2);
+        assert!(by_system || self.status.code() == Some(130), "{self}");
+        self
+    }
+
+    /// The one document on stdout.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        match serde_json::from_str(&self.stdout) {
+            Ok(document) => document,
+            Err(error) => panic!("stdout is not one JSON document: {error}{self}"),
+        }
+    }
+}
+
+// ---- reading documents
+
+/// A whole number of a document.
+#[track_caller]
+pub fn whole(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"))
+}
+
+/// A number of a document.
+#[track_caller]
+pub fn real(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
+}
+
+/// A list of a document.
+#[track_caller]
+pub fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_else(|| panic!("{value} is not a list"))
+}
+
+/// Whether two numbers are the same but for rounding.
+pub fn about(one: f64, other: f64) -> bool {
+    (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
+}

@@ -1,0 +1,198 @@
+//! Ctrl-C and worse: at any moment the database stays readable with every finished trial, and no
+//! test file stays behind that `halfpower clean` does not know.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use results::{RunState, Store};
+use serde_json::Value;
+
+use crate::fixture::{Ended, Place, list, pause, whole};
+
+/// After an interrupted run: no stray, and a database, if it came to one, that opens and says so.
+#[track_caller]
+fn is_in_order(place: &Place, ended: &Ended) {
+    place.is_tidy();
+    if place.path("halfpower.db").exists() {
+        let state = place.stored_run().state;
+        assert_eq!(state, RunState::Interrupted, "{ended}");
+    }
+}
+
+/// When the trials of a point began, of those in which anything completed.
+fn reported(point: &Value) -> Vec<i64> {
+    let counted = list(&point["trials"]).iter().filter(|trial| whole(&trial["requests"]) > 0);
+    counted.map(|trial| trial["started_unix_ns"].as_i64().unwrap()).collect()
+}
+
+fn stored(place: &Place) -> Vec<Vec<i64>> {
+    let points = place.stored_points();
+    let starts = points.iter().map(|p| p.trials.iter().map(|(_, row)| row.started_unix_ns));
+    starts.map(Iterator::collect).collect()
+}
+
+#[test]
+fn an_interrupt_while_the_test_file_is_laid_out_removes_it() {
+    let place = Place::new();
+    let mut running = place.start("run . --size 1g --trials 1");
+    running.until("the test file is there", || !place.strays().is_empty());
+    running.signal("INT");
+    let ended = running.ended().was_interrupted();
+    assert_eq!(ended.stdout, "", "{ended}");
+    is_in_order(&place, &ended);
+}
+
+#[test]
+fn an_interrupt_in_the_first_trial_keeps_what_was_measured_of_it() {
+    let place = Place::new();
+    let mut running = place.start("run . --size 4m --time-based --runtime 30");
+    running.until_it_says("3 trials of 30 s");
+    pause(200);
+    running.signal("INT");
+    let ended = running.ended().with_code(130);
+    assert_eq!(ended.stdout.lines().count(), 1, "{ended}");
+    is_in_order(&place, &ended);
+    let points = place.stored_points();
+    assert_eq!(points[0].trials.len(), 1);
+    let (_, trial) = &points[0].trials[0];
+    assert!(trial.requests > 0 && trial.verdict_reasons_json.contains("interrupted"), "{trial:?}");
+}
+
+#[test]
+fn an_interrupt_between_trials_keeps_every_finished_one() {
+    let place = Place::new();
+    let line = "run . --size 1m --time-based --runtime 0.05 --trials 400 --json";
+    let mut running = place.start(line);
+    running.until("three trials are stored", || place.stored_trials_so_far() >= 3);
+    running.signal("INT");
+    let ended = running.ended().with_code(130);
+    is_in_order(&place, &ended);
+    let reported = reported(&ended.json());
+    assert!((3..400).contains(&reported.len()), "{} trials", reported.len());
+    assert_eq!(stored(&place), [reported]);
+}
+
+#[test]
+fn an_interrupted_sweep_keeps_the_trials_of_every_point() {
+    let place = Place::new();
+    let line = "sweep . --bs 4k,8k --size 1m --time-based --runtime 0.05 --trials 200 --json";
+    let mut running = place.start(line);
+    running.until("five trials are stored", || place.stored_trials_so_far() >= 5);
+    running.signal("TERM");
+    let ended = running.ended().with_code(130);
+    is_in_order(&place, &ended);
+    let reported: Vec<Vec<i64>> = list(&ended.json()["points"]).iter().map(reported).collect();
+    assert_eq!(stored(&place), reported);
+}
+
+#[test]
+fn an_interrupt_at_any_moment_leaves_order() {
+    for milliseconds in [0, 5, 10, 20, 40, 80, 160, 320] {
+        let place = Place::new();
+        let line = "run . --rw randrw --iodepth 4 --size 16m --time-based --runtime 5 --json";
+        let running = place.start(line);
+        pause(milliseconds);
+        running.signal("INT");
+        let ended = running.ended().was_interrupted();
+        is_in_order(&place, &ended);
+        if ended.stdout.is_empty() {
+            continue;
+        }
+        assert_eq!(stored(&place), [reported(&ended.json())], "{ended}");
+    }
+}
+
+#[test]
+fn an_interrupted_buffered_write_and_an_open_loop_end_in_order() {
+    for flags in ["--rw write --direct=0", "--rate-iops 1", "--ioengine threads --iodepth 4"] {
+        let place = Place::new();
+        let mut running = place.start(&format!("run . --size 8m --time-based --runtime 30 {flags}"));
+        running.until_it_says("3 trials of 30 s");
+        pause(100);
+        running.signal("HUP");
+        let ended = running.ended().with_code(130);
+        is_in_order(&place, &ended);
+    }
+}
+
+#[test]
+fn a_second_interrupt_ends_the_program_at_once() {
+    let place = Place::new();
+    // More output than a pipe holds: the program has measured and waits for its reader.
+    let axes = "--bs 4k..1m --iodepth 1..32 --runtime 0.002 --trials 1";
+    let line = format!("sweep --ioengine null {axes} --json");
+    let mut command = place.command(&line);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let kill = |child: &std::process::Child| {
+        let line = format!("kill -INT {}", child.id());
+        assert!(std::process::Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    };
+    crate::fixture::wait_until("everything is measured", || {
+        let store = Store::open_read_only(place.path("halfpower.db"));
+        let run = store.and_then(|store| store.run("latest"));
+        run.is_ok_and(|run| run.state == RunState::Finished)
+    });
+    pause(100);
+    kill(&child);
+    pause(100);
+    assert!(child.try_wait().unwrap().is_none(), "the first interrupt asks for an orderly end");
+    kill(&child);
+    let mut status = None;
+    crate::fixture::wait_until("the program is gone", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().signal(), Some(2));
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_clean_and_its_trials_are_kept() {
+    let place = Place::new();
+    let line = "run . --size 1m --time-based --runtime 0.05 --trials 400";
+    let mut running = place.start(line);
+    running.until("two trials are stored", || place.stored_trials_so_far() >= 2);
+    let stray = place.strays();
+    assert_eq!(stray.len(), 1);
+
+    // While the run lives its file is its own.
+    let ended = place.does("clean");
+    assert!(ended.stdout.contains("in use"), "{ended}");
+    assert_eq!(place.strays(), stray);
+
+    running.signal("KILL");
+    running.ended();
+    assert_eq!(place.strays(), stray);
+
+    let plan = place.does("clean --plan");
+    assert!(plan.stdout.contains("remove") && plan.stdout.contains(&stray[0]), "{plan}");
+    assert_eq!(place.strays(), stray);
+
+    let ended = place.does("clean");
+    assert!(ended.stdout.contains("removed") && ended.stdout.contains(&stray[0]), "{ended}");
+    place.is_tidy();
+    assert!(place.does("clean").stdout.contains("nothing to clean"));
+
+    // The next run notices what became of the one before.
+    assert!(place.stored_trials_so_far() >= 2);
+    place.does("run --ioengine null --runtime 0.02 --trials 1");
+    let states: Vec<RunState> =
+        place.store().runs().unwrap().iter().map(|run| run.state).collect();
+    assert_eq!(states, [RunState::Finished, RunState::Interrupted]);
+}
+
+#[test]
+fn clean_does_not_remove_a_file_that_took_the_place_of_the_stray() {
+    let place = Place::new();
+    let mut running = place.start("run . --size 1m --time-based --runtime 30");
+    running.until_it_says("3 trials of 30 s");
+    running.signal("KILL");
+    running.ended();
+    let stray = place.path(&place.strays()[0]);
+    let precious = place.file("precious", 100);
+    fs::rename(precious, &stray).unwrap();
+    place.does("clean");
+    assert_eq!(fs::metadata(&stray).unwrap().len(), 100, "a file of the user was removed");
+    assert_eq!(place.journal(), [""; 0]);
+}

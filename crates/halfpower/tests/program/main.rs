@@ -1,0 +1,20 @@
+//! Whole-program tests: the real binary on real files, loop devices and the null personality.
+//!
+//! One test binary, one module for each part of the contract. `fixture` and `volume` hold the
+//! vocabulary in which the others are written. A test that needs what this host does not offer
+//! (root, loop devices ...) says so and counts as skipped. Nothing is touched that a test did not
+//! make, and no test asserts a time or a rate.
+#![cfg(test)]
+
+mod fixture;
+mod volume;
+
+mod command_line;
+mod database;
+mod devices;
+mod errors;
+mod interrupt;
+mod json;
+mod run;
+mod survey;
+mod sweep;

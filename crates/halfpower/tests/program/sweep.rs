@@ -1,0 +1,88 @@
+//! `halfpower sweep`: the product of the axes, and `--plan`, which says what would be done.
+
+use serde_json::Value;
+
+use crate::fixture::{MIB, Place, list, whole};
+
+fn axis<'a>(document: &'a Value, name: &str) -> Vec<&'a Value> {
+    list(&document["points"]).iter().map(|point| &point["workload"][name]).collect()
+}
+
+#[test]
+fn a_sweep_measures_the_product_of_its_axes_in_their_order() {
+    let document = Place::new().document(
+        "sweep --ioengine null --bs 4k,64k --iodepth 1..4 --runtime 0.02 --trials 2 --no-store",
+    );
+    assert_eq!(axis(&document, "depth"), [1, 1, 2, 2, 4, 4]);
+    assert_eq!(axis(&document, "request_bytes"), [4096, 65536, 4096, 65536, 4096, 65536]);
+    for point in list(&document["points"]) {
+        assert_eq!(list(&point["trials"]).len(), 2, "{}", point["workload"]);
+    }
+}
+
+#[test]
+fn a_sweep_prints_a_line_for_each_point_and_leaves_only_its_database() {
+    let place = Place::new();
+    let ended = place.does("sweep . --rw read,randwrite --bs 4k,16k --size 1m --trials 1");
+    assert_eq!(ended.stdout.lines().count(), 4, "{ended}");
+    assert_eq!(place.listing(), ["halfpower.db"]);
+    place.is_tidy();
+}
+
+#[test]
+fn every_point_of_a_sweep_moves_its_size() {
+    let document =
+        Place::new().document("sweep . --rw randrw --bs 4k,16k,1m --size 2m --trials 1 --no-store");
+    for point in list(&document["points"]) {
+        assert_eq!(whole(&point["trials"][0]["bytes"]), 2 * MIB, "{}", point["workload"]);
+    }
+}
+
+#[test]
+fn values_named_twice_are_measured_once() {
+    let document = Place::new()
+        .document("sweep --ioengine null --bs 4k,8k,4k --runtime 0.02 --trials 1 --no-store");
+    assert_eq!(axis(&document, "request_bytes"), [4096, 8192]);
+}
+
+#[test]
+fn a_list_given_to_run_is_sent_to_sweep() {
+    for flags in ["--bs 4k,8k", "--iodepth 1..4", "--rw read,write"] {
+        Place::new().cannot(&format!("run . {flags}")).with_code(2).says(flags, "halfpower sweep");
+    }
+}
+
+#[test]
+fn a_plan_does_nothing_and_says_how_much_would_be_written() {
+    let place = Place::new();
+    place.file("data", MIB);
+    let before = place.snapshot();
+    let plans = [
+        ("run . --rw read --size 8m --trials 2 --plan", "lay out a test file of 8 MiB"),
+        ("run . --rw read --size 8m --trials 2 --plan", "writes 8 MiB in all"),
+        ("run . --rw write --size 8m --trials 2 --plan", "writes 24 MiB in all"),
+        ("run data --overwrite=data --rw write --size 1m --plan", "write to the file data"),
+        ("run data --overwrite=data --rw write --runtime 2 --plan", "writes at least"),
+        ("run data --plan", "writes 0 B in all"),
+        ("run data --runtime 2 --trials 4 --plan", "takes 8 s"),
+        ("run --ioengine null --plan", "nothing is touched"),
+        ("sweep . --bs 4k,8k --rw write --size 1m --trials 1 --plan", "writes 3 MiB in all"),
+    ];
+    for (line, words) in plans {
+        let ended = place.does(line);
+        assert!(ended.stdout.contains(words), "{words:?} {ended}");
+        assert!(ended.stdout.contains("nothing was done"), "{ended}");
+        assert!(place.snapshot() == before, "{ended}");
+    }
+    place.is_tidy();
+}
+
+#[test]
+fn a_plan_fails_where_the_run_would() {
+    let place = Place::new();
+    place.file("data", MIB);
+    place.cannot("run data --rw write --plan").with_code(3).says("exists", "--overwrite=data");
+    place.cannot("run missing --plan").with_code(2).says("does not exist", "name");
+    place.cannot("run . --size 1000000g --plan").with_code(1).says("not enough", "--size");
+    place.cannot("run data --size 1g --plan").with_code(2).says("fewer than", "smaller --size");
+}
