@@ -200,10 +200,23 @@ pub struct TrialDocument {
     pub device: Option<DeviceDocument>,
     /// Bytes in the page cache before and after the scrub, where there was one.
     pub resident_bytes: Option<ResidentDocument>,
+    /// What the personality got of what it asked the system for.
+    pub setup: SetupDocument,
     /// Bytes and requests over time.
     pub series: Vec<SeriesDocument>,
     /// Whether to trust it.
     pub verdict: VerdictDocument,
+}
+
+/// What a personality got of what it asked the system for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SetupDocument {
+    /// Flags and registrations in use.
+    pub features: String,
+    /// All of the buffers.
+    pub buffer_bytes: u64,
+    /// The part of the buffers on huge pages.
+    pub huge_bytes: u64,
 }
 
 /// Page cache around a scrub.
@@ -235,6 +248,15 @@ pub struct BoundsDocument {
     pub upper: Option<f64>,
 }
 
+/// What the soaker changed, as shares of the trials without it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DisturbanceDocument {
+    /// Of the rate.
+    pub throughput: f64,
+    /// Of the CPU charged for each request.
+    pub cpu: f64,
+}
+
 /// What a point's trials say together.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SummaryDocument {
@@ -251,6 +273,8 @@ pub struct SummaryDocument {
     pub cpu_ns_per_request: BoundsDocument,
     /// CPU for each byte.
     pub cpu_ns_per_byte: BoundsDocument,
+    /// What the soaker changed; null where no soaked trial ran.
+    pub soaker_disturbance: Option<DisturbanceDocument>,
 }
 
 /// The two directions of a mix.
@@ -367,6 +391,11 @@ impl From<&Trial> for TrialDocument {
                 before: scrub.resident_before_bytes,
                 after: scrub.resident_after_bytes,
             }),
+            setup: SetupDocument {
+                features: trial.setup.features.clone(),
+                buffer_bytes: trial.setup.buffer_bytes,
+                huge_bytes: trial.setup.huge_bytes,
+            },
             series: trial
                 .series
                 .iter()
@@ -403,6 +432,9 @@ impl From<&Point> for PointDocument {
                     lower: per_byte(summary.cpu_lower_ns),
                     upper: per_byte(summary.cpu_upper_ns),
                 },
+                soaker_disturbance: point
+                    .disturbance()
+                    .map(|(throughput, cpu)| DisturbanceDocument { throughput, cpu }),
             },
             verdict: (&summary.verdict).into(),
         }

@@ -10,6 +10,7 @@ use analysis::interval::{CONFIDENCE, Interval};
 use analysis::quantile::median;
 use cpucost::CpuUsage;
 use ioengine::Op;
+use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
 
 /// What a point measures. Two points are the same when this is the same.
@@ -163,6 +164,8 @@ pub struct Trial {
     pub failure: Option<String>,
     /// The first damaged block in words; not kept in the database.
     pub damage: Option<String>,
+    /// What the engines got of what they asked for; not kept in the database.
+    pub setup: Setup,
     /// Transfers that fell short and were continued.
     pub short_transfers: u64,
     /// Length, flush included [ns].
@@ -291,11 +294,30 @@ impl Point {
         median(&costs)
     }
 
-    /// CPU lost by the machine for each request, the median over soaked trials [ns].
+    /// The upper bound of the CPU cost of a request [ns]: what the system charged in the unsoaked
+    /// trials, plus what the machine lost beyond its charge in the soaked ones (kernel threads,
+    /// interrupts). A soaker changes the run, so its own trials bound only the part that nothing
+    /// else can see.
     pub fn cpu_upper_ns(&self) -> Option<f64> {
-        let costs: Vec<f64> =
-            self.trials.iter().filter_map(|t| t.per_request(t.soaker_ns?)).collect();
-        median(&costs)
+        let uncharged: Vec<f64> = self
+            .trials
+            .iter()
+            .filter_map(|t| t.per_request(t.soaker_ns?.saturating_sub(t.cpu.process_ns)))
+            .collect();
+        Some(self.cpu_lower_ns()? + median(&uncharged)?)
+    }
+
+    /// What the soaker changed: rate and charged CPU of the soaked trials as shares of those of
+    /// the unsoaked ones.
+    pub fn disturbance(&self) -> Option<(f64, f64)> {
+        let of = |soaked: bool, what: &dyn Fn(&Trial) -> Option<f64>| {
+            let values: Vec<f64> =
+                self.trials.iter().filter(|t| t.soaked == soaked).filter_map(what).collect();
+            median(&values)
+        };
+        let rate = |t: &Trial| Some(t.bytes_per_s());
+        let cpu = |t: &Trial| t.per_request(t.cpu.process_ns);
+        Some((of(true, &rate)? / of(false, &rate)?, of(true, &cpu)? / of(false, &cpu)?))
     }
 
     /// Everything at once.
@@ -350,12 +372,14 @@ pub(crate) mod tests {
         let mut soaked = point.trials[0].clone();
         soaked.soaked = true;
         soaked.soaker_ns = Some(150_000);
-        soaked.directions[0].bytes = 4096 * 10_000;
+        soaked.cpu.process_ns = 90_000;
         point.trials.push(soaked);
         let summary = point.summary();
         assert_eq!(summary.bytes_per_s.value, 4096.0 * 200.0);
         assert_eq!(summary.cpu_lower_ns, Some(1000.0));
-        assert_eq!(summary.cpu_upper_ns, Some(1500.0));
+        // 60,000 ns were lost beyond the charge, over 100 requests.
+        assert_eq!(summary.cpu_upper_ns, Some(1600.0));
+        assert!(point.disturbance().is_some());
     }
 
     #[test]

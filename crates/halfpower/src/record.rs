@@ -4,6 +4,7 @@
 
 use analysis::histogram::{Exact, Histogram};
 use cpucost::CpuUsage;
+use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
 use ioengine::{Caching, Op};
 use results::{LatencyRow, Operation, PointRow, Seed, SeriesRow, TrialRow};
@@ -58,6 +59,7 @@ pub fn trial(sample: Sample) -> Trial {
         errors: sample.errors,
         failure: sample.first_error.map(failure_text),
         damage: damage_text(&sample),
+        setup: sample.setup.clone(),
         short_transfers: sample.short_transfers,
         elapsed_ns: sample.elapsed_ns(),
         accepted_ns: sample.accepted_after_ns(),
@@ -267,6 +269,7 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         errors: row.errors,
         failure: None,
         damage: None,
+        setup: Setup::default(),
         short_transfers: row.short_transfers,
         elapsed_ns: row.elapsed_ns,
         accepted_ns: row.accepted_ns,

@@ -44,6 +44,8 @@ const DRIFT_P_MAX: f64 = 0.01;
 /// Requests below which the 99th percentile is not worth its name.
 const REQUESTS_MIN: u64 = 100;
 const CLOCK_DRIFT_MAX: f64 = 1e-3;
+/// Requests up to this size fit into few memory segments whatever the pages [bytes].
+const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Judges one trial.
 pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
@@ -68,6 +70,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     check_holes(key, around, &mut verdict);
     check_device(key, trial, around, &mut verdict);
     check_depth(key, trial, &mut verdict);
+    check_pages(key, trial, &mut verdict);
     if around.long_trial {
         check_series(trial, &mut verdict);
         check_generator(key, trial, around, &mut verdict);
@@ -131,6 +134,21 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
             check.mean_in_flight
         );
         verdict.add(State::Invalid, text);
+    }
+}
+
+/// A request on ordinary pages runs into the device's segment limit: say so where huge ones were
+/// asked for and refused.
+fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
+    let (got, wanted) = (trial.setup.huge_bytes, trial.setup.buffer_bytes);
+    let asked = key.is_direct() && !key.has_small_pages() && key.request_bytes > SEGMENT_BYTES;
+    if asked && wanted > 0 && got < wanted / 2 {
+        let (got, wanted) = (units::size(got), units::size(wanted));
+        let text = format!(
+            "only {got} of the {wanted} of buffers lie on huge pages; enable transparent huge \
+             pages (madvise), or say --buffer-pages 4k if that is meant"
+        );
+        verdict.add(State::Suspect, text);
     }
 }
 

@@ -127,10 +127,10 @@ impl SlotBuffers {
         std::mem::forget(self.mapping);
     }
 
-    /// Bytes of the region that really lie on huge pages, as /proc/self/smaps tells.
-    pub fn huge_bytes(&self) -> io::Result<u64> {
-        let maps = std::fs::read_to_string("/proc/self/smaps")?;
-        Ok(huge_bytes_at(&maps, self.base as u64))
+    /// How much memory there is, and how much of it lies on huge pages (/proc/self/smaps) [bytes].
+    pub fn pages(&self) -> (u64, u64) {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        (self.region().1 as u64, huge_bytes_at(&maps, self.base as u64))
     }
 }
 

@@ -42,6 +42,11 @@ pub trait Engine {
     /// How many requests have been taken and not yet reaped.
     fn in_flight(&self) -> u32;
 
+    /// What the engine got of what it asked the system for; looked at once, after measuring.
+    fn setup(&self) -> Setup {
+        Setup::default()
+    }
+
     /// Hands over `batch` whole, then waits until at least `at_least` completions (capped at what
     /// is in flight; 0 only polls) or the clock reaches `until_ns`, and appends every completion
     /// that is ready to `done`, in the order in which they came.
@@ -55,6 +60,17 @@ pub trait Engine {
         until_ns: Option<u64>,
         done: &mut Vec<Completion>,
     ) -> Result<(), Error>;
+}
+
+/// What an engine got of what it asked the system for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// Flags and registrations in use ("DEFER_TASKRUN, registered buffers"), empty if plain.
+    pub features: String,
+    /// All of the buffers [bytes].
+    pub buffer_bytes: u64,
+    /// The part of the buffers that lies on huge pages [bytes].
+    pub huge_bytes: u64,
 }
 
 /// What an engine is to provide.
@@ -227,14 +243,6 @@ impl HostEngine {
             Personality::IoUring => HostEngine::Uring(Box::new(Uring::new(file, spec)?)),
         })
     }
-
-    /// How the personality was set up ("DEFER_TASKRUN, registered buffers ..."), empty if plain.
-    pub fn features(&self) -> String {
-        match self {
-            HostEngine::Uring(engine) => engine.features().to_string(),
-            _ => String::new(),
-        }
-    }
 }
 
 macro_rules! each {
@@ -256,6 +264,10 @@ impl Engine for HostEngine {
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         each!(self, engine => engine.buffer(slot))
+    }
+
+    fn setup(&self) -> Setup {
+        each!(self, engine => engine.setup())
     }
 
     #[inline]

@@ -150,10 +150,16 @@ fn half_power_guides(view: &SurveyView, operation: &str) -> Vec<Guide> {
             ]
         })
         .collect();
-    let reached = view.half_power.iter().filter(|half| half.operation == operation);
-    if let Some(least) = reached.filter_map(|half| half.measured_bytes).min() {
-        let label = format!("half power from {}", bytes(least as f64));
-        guides.push(guide(label, least as f64, Direction::Vertical));
+    // One line: the curve that takes the most, which is the shallowest one past the cache.
+    let shallowest = view
+        .half_power
+        .iter()
+        .filter(|half| half.operation == operation && half.measured_bytes.is_some())
+        .min_by_key(|half| (half.caching == "buffered", half.depth));
+    if let Some((half, at)) = shallowest.and_then(|half| Some((half, half.measured_bytes?))) {
+        let (caching, depth, size) = (&half.caching, half.depth, bytes(at as f64));
+        let label = format!("half power from {size} ({caching}, depth {depth})");
+        guides.push(guide(label, at as f64, Direction::Vertical));
     }
     guides
 }

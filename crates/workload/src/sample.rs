@@ -3,6 +3,7 @@
 use analysis::histogram::Histogram;
 use cpucost::CpuUsage;
 use ioengine::Op;
+use ioengine::engine::Setup;
 use ioengine::target::DeviceCounters;
 
 use crate::content::Mismatch;
@@ -136,10 +137,8 @@ pub struct Sample {
     pub cpu: CpuUsage,
     /// What the device counted in the measured phase.
     pub device: Option<DeviceCounters>,
-    /// Bytes of the buffers on huge pages, over all workers.
-    pub huge_bytes: u64,
-    /// How the personality was set up.
-    pub features: String,
+    /// What the engines got of what they asked for; bytes over all workers.
+    pub setup: Setup,
     /// Whether the run was cut short from outside.
     pub interrupted: bool,
 }
@@ -164,8 +163,7 @@ impl Sample {
             series: Series::new(interval_ns),
             cpu: CpuUsage::default(),
             device: None,
-            huge_bytes: 0,
-            features: String::new(),
+            setup: Setup::default(),
             interrupted: false,
         }
     }
@@ -242,7 +240,8 @@ impl Sample {
         self.damaged_blocks += other.damaged_blocks;
         self.first_damage = self.first_damage.or(other.first_damage);
         self.series.merge(&other.series);
-        self.huge_bytes += other.huge_bytes;
+        self.setup.buffer_bytes += other.setup.buffer_bytes;
+        self.setup.huge_bytes += other.setup.huge_bytes;
         self.interrupted |= other.interrupted;
     }
 }

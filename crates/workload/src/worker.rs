@@ -366,6 +366,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// The end of this worker: its sample, and its engine, to be dropped when nobody measures.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
+        self.sample.setup = self.engine.setup();
         (self.sample, self.engine)
     }
 }

@@ -75,7 +75,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let (write, not_written) = may_write(&place, args)?;
     let subject = Subject::open(path, write, size)?;
     let host = Host::read();
-    let target = TargetFacts { name: args.target.display().to_string(), ..facts_of(&subject) };
+    let target = TargetFacts { name: name_of(&args.target), ..facts_of(&subject) };
     let mut keeper = keeper(args, &host, &target)?;
     let mut facts = measure::notes(&lab, &subject, args.common.pap);
     facts.not_written = not_written;
@@ -293,6 +293,11 @@ fn may_write(place: &Place, args: &SurveyArgs) -> Outcome<(bool, Option<String>)
         }
         Err(_) => Ok((false, Some("a file is only read unless --overwrite names it".to_owned()))),
     }
+}
+
+/// The target's full path, so that a result says what it is of wherever it is read.
+fn name_of(target: &Path) -> String {
+    target.canonicalize().unwrap_or_else(|_| target.to_path_buf()).display().to_string()
 }
 
 fn facts_of(subject: &Subject) -> TargetFacts {

@@ -38,6 +38,8 @@ pub struct Advice {
     pub id: String,
     /// What to do, with the setting.
     pub text: String,
+    /// The setting alone, with its gain: "reads of 1 MiB (2.6 times)".
+    pub setting: String,
     /// The measurements that say so.
     pub evidence: String,
     /// Times better, of rate or of CPU.
@@ -65,23 +67,44 @@ pub fn silent() -> Vec<(Rule, String)> {
     waiting.map(|rule| (rule.clone(), rule.experiment)).collect()
 }
 
-/// The advice of a survey, greatest gain first; never empty.
+/// The advice of a survey, greatest gain first; never empty. What holds for reads and for writes
+/// is said once.
 pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
-    let mut found = Vec::new();
-    for operation in ["read", "write"] {
-        found.extend(larger_requests(insight, operation));
-        found.extend(deeper_requests(insight, operation));
-        found.extend(deeper_random(insight, operation));
-        found.extend(bypass_large(insight, operation));
-        found.extend(bypass_for_cpu(insight, operation));
-        found.extend(buffer_small(insight, operation));
-        found.extend(huge_pages(insight, operation));
-    }
+    type Condition = fn(&Insight<'_>, &str) -> Option<Advice>;
+    let conditions: [Condition; 7] = [
+        larger_requests,
+        deeper_requests,
+        deeper_random,
+        bypass_large,
+        bypass_for_cpu,
+        buffer_small,
+        huge_pages,
+    ];
+    let both = |condition: Condition| {
+        let read = condition(insight, "read");
+        let write = condition(insight, "write");
+        match (read, write) {
+            (Some(read), Some(write)) => Some(joined(read, &write)),
+            (read, write) => read.or(write),
+        }
+    };
+    let mut found: Vec<Advice> = conditions.into_iter().filter_map(both).collect();
     found.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     if found.is_empty() {
         found.push(keep_defaults(insight));
     }
     found
+}
+
+/// The same rule for reads and for writes as one piece of advice, with the greater gain.
+fn joined(read: Advice, write: &Advice) -> Advice {
+    Advice {
+        text: format!("{}; {}", read.text, write.setting),
+        setting: format!("{}; {}", read.setting, write.setting),
+        evidence: format!("{}; {}", read.evidence, write.evidence),
+        gain: read.gain.max(write.gain),
+        ..read
+    }
 }
 
 fn rule(id: &str) -> Rule {
@@ -112,12 +135,14 @@ fn compared(from: &Seen<'_>, to: &Seen<'_>) -> String {
 }
 
 fn by_rate(id: &str, text: &str, from: &Seen<'_>, to: &Seen<'_>) -> Option<Advice> {
-    let rule = rule(id);
+    let (rule, gain) = (rule(id), rate_gain(from, to)?);
+    let setting = format!("{text} ({gain:.1} times)");
     Some(Advice {
-        gain: rate_gain(from, to)?,
+        gain,
         gain_in: "throughput",
         evidence: compared(from, to),
-        text: format!("{} {text}", rule.text),
+        text: format!("{}: {setting}", rule.text),
+        setting,
         how: rule.how,
         id: rule.id,
     })
@@ -136,7 +161,7 @@ fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let to =
         curve().filter(|s| s.rate() >= 0.95 * top).min_by_key(|s| s.point.key.request_bytes)?;
     let size = units::size(to.point.key.request_bytes);
-    let text = format!("for sequential {operation}s: {size} instead of 4 KiB");
+    let text = format!("{operation}s of {size} instead of 4 KiB");
     by_rate("larger-requests", &text, from, to)
 }
 
@@ -151,7 +176,7 @@ fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let top = curve().map(Seen::rate).reduce(f64::max)?;
     let to = curve().filter(|s| s.rate() >= 0.95 * top).min_by_key(|s| s.point.key.depth)?;
     let depth = to.point.key.depth;
-    let text = format!("for direct sequential {operation}s: {depth} of 64 KiB instead of one");
+    let text = format!("{depth} {operation}s of 64 KiB instead of one");
     by_rate("deeper-requests", &text, from, to)
 }
 
@@ -161,7 +186,7 @@ fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let top = curve.iter().map(|s| s.rate()).reduce(f64::max)?;
     let to = curve.iter().find(|s| s.rate() >= 0.95 * top)?;
     let depth = to.point.key.depth;
-    let text = format!("for random 8 KiB {operation}s: {depth} instead of one");
+    let text = format!("{depth} {operation}s of 8 KiB instead of one");
     by_rate("deeper-random", &text, from, to)
 }
 
@@ -172,7 +197,7 @@ fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
         .sequential(operation)
         .filter(|s| s.point.key.is_direct() && s.point.key.request_bytes == LARGE);
     let to = direct.max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
-    let text = format!("({operation}s of 1 MiB)");
+    let text = format!("{operation}s of 1 MiB");
     by_rate("bypass-cache-large", &text, from, to)
 }
 
@@ -182,10 +207,12 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let (high, low) = (from.summary.cpu_lower_ns?, to.summary.cpu_lower_ns?);
     let gain = high / low.max(1.0);
     let rule = rule("bypass-cache-cpu");
+    let setting = format!("{operation}s of 1 MiB ({gain:.1} times less)");
     (gain >= 1.5).then(|| Advice {
         gain,
         gain_in: "CPU",
-        text: format!("{} ({operation}s of 1 MiB)", rule.text),
+        text: format!("{}: {setting}", rule.text),
+        setting,
         evidence: format!(
             "a MiB costs {} of CPU buffered and {} direct",
             units::time(high),
@@ -206,7 +233,7 @@ fn buffer_small(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     buffered.into_iter().find_map(|to| {
         let bytes = to.point.key.request_bytes;
         let from = insight.at(operation, "direct", bytes, 1)?;
-        let text = format!("({operation}s of {})", units::size(bytes));
+        let text = format!("{operation}s of {}", units::size(bytes));
         by_rate("buffer-small", &text, from, to)
     })
 }
@@ -218,11 +245,13 @@ fn huge_pages(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
         .find(|s| s.point.key.has_small_pages() && s.point.key.operation() == operation)?;
     let key = &small.point.key;
     let huge = insight.at(operation, &key.caching, key.request_bytes, key.depth)?;
-    let rule = rule("huge-page-buffers");
+    let (rule, gain) = (rule("huge-page-buffers"), rate_gain(small, huge)?);
+    let setting = format!("{operation}s of 1 MiB x depth {} ({gain:.1} times)", key.depth);
     Some(Advice {
-        gain: rate_gain(small, huge)?,
+        gain,
         gain_in: "throughput",
-        text: format!("{} ({operation}s of 1 MiB x depth {})", rule.text, key.depth),
+        text: format!("{}: {setting}", rule.text),
+        setting,
         evidence: format!(
             "ordinary pages give {}, huge pages {}",
             units::rate_mib(small.rate()),
@@ -242,6 +271,7 @@ fn keep_defaults(insight: &Insight<'_>) -> Advice {
     Advice {
         id: rule.id,
         text: rule.text,
+        setting: String::new(),
         how: rule.how,
         evidence,
         gain: 1.0,

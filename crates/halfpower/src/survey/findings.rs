@@ -142,7 +142,7 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
             let seen = insight.at("read", caching, OUT_OF_BOX_BYTES, 1)?;
             let (low, high) = (seen.summary.cpu_lower_ns?, seen.summary.cpu_upper_ns?);
             let (low, high) = (units::time(low), units::time(high));
-            Some(format!("{caching} 64 KiB: {low} charged, {high} lost by the machine"))
+            Some(format!("a {caching} read of 64 KiB costs between {low} and {high}"))
         })
         .collect();
     let headline = format!("CPU of reads: {}", both.join("; "));
@@ -256,7 +256,7 @@ pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
     lines.push(String::new());
     lines.push("Advice, greatest gain first".to_owned());
     for (number, advice) in advice::of(insight).iter().enumerate() {
-        lines.extend(wrapped(&format!("{:>3}. ", number + 1), &advice_line(advice)));
+        lines.extend(wrapped(&format!("{:>3}. ", number + 1), &advice.text));
         lines.extend(wrapped("     ", &format!("{}; {}", advice.evidence, advice.how)));
     }
     if let Some(floor) = evidence.facts.floor_ns_per_request {
@@ -265,14 +265,6 @@ pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
         lines.push(format!("The instrument itself costs {floor} of CPU for each request."));
     }
     lines.join("\n")
-}
-
-/// One piece of advice with its gain.
-pub fn advice_line(advice: &Advice) -> String {
-    match advice.id.as_str() {
-        "keep-defaults" => advice.text.clone(),
-        _ => format!("{}: {}", advice.text, gain(advice)),
-    }
 }
 
 /// "3.4 times the throughput", "a tenth of the CPU".

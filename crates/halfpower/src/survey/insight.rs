@@ -197,9 +197,9 @@ impl<'a> Insight<'a> {
         } else if let Some(link) = slowest_link(evidence) {
             (link.1, format!("advertised by the {}", link.0))
         } else if let Some(plateau) = halfpower::plateau(&rates) {
-            (plateau, "the highest plateau measured: nothing here advertises a rate".to_owned())
+            (plateau, "the highest plateau measured".to_owned())
         } else {
-            (highest, "the highest rate measured, still rising: no plateau was reached".to_owned())
+            (highest, "the highest rate measured (still rising)".to_owned())
         };
         Some(Pap { operation, bytes_per_s, source })
     }

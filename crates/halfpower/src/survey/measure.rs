@@ -27,6 +27,8 @@ const WRITE_MIN: u64 = 16 << 20;
 const BUFFERED_WRITE_MAX: u64 = 128 << 20;
 /// The share of a trial's length that a buffered write may plan to take at the rate seen so far.
 const FLUSH_SHARE: f64 = 2.0;
+/// A soaked trial is at least this long: the soaker is calibrated to a few percent only [ns].
+const SOAKED_TRIAL_NS: u64 = 300_000_000;
 /// Time kept back for the analysis and the page [ns].
 const RESERVE_NS: u64 = 1_500_000_000;
 
@@ -273,7 +275,11 @@ impl<'a> Survey<'a> {
             request_bytes: spot.request_bytes,
             depth: spot.depth,
             region_bytes: region,
-            limit_ns: Some(self.effort.trial_ns),
+            limit_ns: Some(if soaked {
+                self.effort.trial_ns.max(SOAKED_TRIAL_NS)
+            } else {
+                self.effort.trial_ns
+            }),
             // A second pass over a file in the page cache would measure memory.
             limit_bytes: (buffered && read).then_some(region),
             flush_at_end: buffered && spot.write,

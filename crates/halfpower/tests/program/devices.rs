@@ -89,3 +89,18 @@ fn a_plan_for_a_device_touches_nothing() {
     place.cannot(&line).with_code(3).says("would be destroyed", "--destroy-data-on=");
     assert!(device.content() == noise(4 * MIB), "the device was written");
 }
+
+#[test]
+fn a_request_that_fails_ends_the_run_with_its_offset_and_cause() {
+    let device = or_skip!(LoopDevice::new(4 * MIB));
+    device.breaks();
+    let place = Place::new();
+    for engine in ["io_uring", "libaio", "threads", "sync"] {
+        let line = format!("run {} --ioengine {engine} --bs 64k --size 4m", device.path());
+        let ended = place.halfpower(&format!("{line} --trials 1 --quiet")).with_code(1);
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
+        let ended = ended.says("reading at offset 2097152", "; ");
+        assert_eq!(ended.stdout, "", "{ended}");
+        assert_eq!(place.stored_run().state, results::RunState::Failed);
+    }
+}

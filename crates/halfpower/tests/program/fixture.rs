@@ -16,7 +16,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use ioengine::{Clock, Monotonic};
-use results::{PointId, PointRow, RunRow, Store, TrialId, TrialRow};
+use results::{PointRow, RunRow, Store, TrialId, TrialRow};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -163,6 +163,11 @@ impl Place {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
+    /// Whether any test file was made, in whatever folder, be it removed since.
+    pub fn has_made_a_test_file(&self) -> bool {
+        self.state.path().join("halfpower/journal").exists()
+    }
+
     /// The test files in the folder.
     pub fn strays(&self) -> Vec<String> {
         self.listing().into_iter().filter(|name| name.ends_with(".test")).collect()
@@ -261,7 +266,6 @@ impl Place {
 
 /// A stored point with its trials.
 pub struct StoredPoint {
-    pub id: PointId,
     pub row: PointRow,
     pub trials: Vec<(TrialId, TrialRow)>,
 }
@@ -269,7 +273,7 @@ pub struct StoredPoint {
 fn points_of(store: &Store) -> Vec<StoredPoint> {
     let run = store.run("latest").unwrap();
     let points = store.points(run.id).unwrap();
-    let with_trials = |(id, row)| StoredPoint { id, row, trials: store.trials(id).unwrap() };
+    let with_trials = |(id, row)| StoredPoint { row, trials: store.trials(id).unwrap() };
     points.into_iter().map(with_trials).collect()
 }
 

@@ -15,8 +15,10 @@ use crate::fixture::{Ended, Place, list, pause, whole};
 fn is_in_order(place: &Place, ended: &Ended) {
     place.is_tidy();
     if place.path("halfpower.db").exists() {
-        let state = place.stored_run().state;
-        assert_eq!(state, RunState::Interrupted, "{ended}");
+        assert_eq!(place.listing(), ["halfpower.db"], "{ended}");
+        assert_eq!(place.stored_run().state, RunState::Interrupted, "{ended}");
+    } else {
+        assert_eq!(place.listing(), [""; 0], "{ended}");
     }
 }
 
@@ -107,7 +109,8 @@ fn an_interrupt_at_any_moment_leaves_order() {
 fn an_interrupted_buffered_write_and_an_open_loop_end_in_order() {
     for flags in ["--rw write --direct=0", "--rate-iops 1", "--ioengine threads --iodepth 4"] {
         let place = Place::new();
-        let mut running = place.start(&format!("run . --size 8m --time-based --runtime 30 {flags}"));
+        let mut running =
+            place.start(&format!("run . --size 8m --time-based --runtime 30 {flags}"));
         running.until_it_says("3 trials of 30 s");
         pause(100);
         running.signal("HUP");
@@ -177,8 +180,7 @@ fn what_a_killed_run_left_is_removed_by_clean_and_its_trials_are_kept() {
     // The next run notices what became of the one before.
     assert!(place.stored_trials_so_far() >= 2);
     place.does("run --ioengine null --runtime 0.02 --trials 1");
-    let states: Vec<RunState> =
-        place.store().runs().unwrap().iter().map(|run| run.state).collect();
+    let states: Vec<RunState> = place.store().runs().unwrap().iter().map(|run| run.state).collect();
     assert_eq!(states, [RunState::Finished, RunState::Interrupted]);
 }
 

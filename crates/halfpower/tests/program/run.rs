@@ -120,7 +120,9 @@ fn threads_move_the_size_between_them_and_no_more() {
                 "run data --bs 64k --size 4m --trials 1 --no-store --numjobs {threads} \
                  --placement {placement}"
             );
-            let bytes = whole(&trial(&place.document(&line))["bytes"]);
+            // So few requests may be judged invalid; here only their number counts.
+            let document = place.halfpower(&format!("{line} --json")).json();
+            let bytes = whole(&trial(&document)["bytes"]);
             assert!(bytes <= 4 * MIB, "{bytes} bytes moved of 4194304: {line}");
             assert!(bytes >= 4 * MIB - 3 * 64 * KIB, "{bytes} bytes moved of 4194304: {line}");
         }

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::fixture::{self, noise, temporary_folder};
+use crate::fixture::{self, noise, pause, temporary_folder};
 
 /// Runs a system command for what it prints, or says why it failed.
 fn system(line: &[&str]) -> Result<String, String> {
@@ -48,6 +48,12 @@ impl LoopDevice {
     /// Its kernel path.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Takes the second half of the medium away: requests there fail from now on.
+    pub fn breaks(&self) {
+        let image = File::options().write(true).open(&self.image).unwrap();
+        image.set_len(image.metadata().unwrap().len() / 2).unwrap();
     }
 
     /// What is on it now.
@@ -108,7 +114,16 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        if let Err(error) = system(&["umount", &self.folder().display().to_string()]) {
+        let folder = self.folder().display().to_string();
+        // A program that has ended may hold its files a little longer: the kernel takes rings
+        // down in its own time.
+        for _ in 0..250 {
+            if system(&["umount", &folder]).is_ok() {
+                return;
+            }
+            pause(20);
+        }
+        if let Err(error) = system(&["umount", "--lazy", &folder]) {
             eprintln!("{error}");
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineSpec};
+use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
 use crate::sys::aio::{Context, Event, Iocb};
@@ -135,6 +135,11 @@ impl Engine for Libaio {
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         self.buffers.slot_mut(slot)
+    }
+
+    fn setup(&self) -> Setup {
+        let (buffer_bytes, huge_bytes) = self.buffers.pages();
+        Setup { buffer_bytes, huge_bytes, ..Setup::default() }
     }
 
     fn in_flight(&self) -> u32 {

@@ -4,7 +4,7 @@
 //! cost per request is the floor that every report prints.
 
 use crate::buffer::SlotBuffers;
-use crate::engine::{Engine, EngineSpec};
+use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Request};
 
@@ -29,6 +29,11 @@ impl Engine for Null {
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         self.buffers.slot_mut(slot)
+    }
+
+    fn setup(&self) -> Setup {
+        let (buffer_bytes, huge_bytes) = self.buffers.pages();
+        Setup { buffer_bytes, huge_bytes, ..Setup::default() }
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::buffer::SlotBuffers;
-use crate::engine::{Engine, EngineSpec};
+use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 
@@ -47,6 +47,11 @@ impl Engine for Sync {
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         self.buffers.slot_mut(slot)
+    }
+
+    fn setup(&self) -> Setup {
+        let (buffer_bytes, huge_bytes) = self.buffers.pages();
+        Setup { buffer_bytes, huge_bytes, ..Setup::default() }
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineSpec};
+use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
@@ -129,6 +129,11 @@ impl Engine for Threads {
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         self.buffers.slot_mut(slot)
+    }
+
+    fn setup(&self) -> Setup {
+        let (buffer_bytes, huge_bytes) = self.buffers.pages();
+        Setup { buffer_bytes, huge_bytes, ..Setup::default() }
     }
 
     fn in_flight(&self) -> u32 {

@@ -18,7 +18,7 @@ use io_uring::{IoUring, opcode};
 
 use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineSpec};
+use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
 use crate::sys::ring::Handle;
@@ -165,11 +165,6 @@ impl Uring {
         Ok(Uring { ring, handle, owner, file, buffers: Some(buffers), features, clock })
     }
 
-    /// What this ring got of the fast set.
-    pub fn features(&self) -> UringFeatures {
-        self.features
-    }
-
     /// Puts requests into the submission queue; its tail is published on return.
     #[inline]
     fn queue(&mut self, batch: &[Request]) {
@@ -247,6 +242,11 @@ impl Engine for Uring {
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         self.buffers.as_mut().expect("buffers are only taken while dropping").slot_mut(slot)
+    }
+
+    fn setup(&self) -> Setup {
+        let (buffer_bytes, huge_bytes) = self.buffers.as_ref().map_or((0, 0), SlotBuffers::pages);
+        Setup { features: self.features.to_string(), buffer_bytes, huge_bytes }
     }
 
     #[inline]
