@@ -48,3 +48,36 @@ fn completions(shell: &str) -> Outcome<String> {
     clap_complete::generate(shell, &mut Cli::command(), "halfpower", &mut text);
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_schemas_are_those_of_the_program() {
+        let published = [
+            (include_str!("../../../../docs/schema/run.schema.json"), "run"),
+            (include_str!("../../../../docs/schema/sweep.schema.json"), "sweep"),
+            (include_str!("../../../../docs/schema/survey.schema.json"), "survey"),
+        ];
+        for (text, name) in published {
+            let now = match name {
+                "run" => schema::<json::RunDocument>(),
+                "sweep" => schema::<json::SweepDocument>(),
+                _ => schema::<crate::survey::document::SurveyDocument>(),
+            };
+            assert!(
+                text.trim_end() == now.trim_end(),
+                "run: halfpower generate schema-{name} > docs/schema/{name}.schema.json"
+            );
+        }
+    }
+
+    #[test]
+    fn the_manual_page_names_every_verb() {
+        let page = manual().unwrap();
+        for verb in Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            assert!(page.contains(verb.get_name()), "{} is missing", verb.get_name());
+        }
+    }
+}
