@@ -100,15 +100,15 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
 }
 
 fn needs_layout(job: &Job) -> bool {
-    job.allocation == Allocation::Existing
+    job.allocation != Allocation::Extend
 }
 
 /// The region of an existing target: what was asked for, or all there is.
 fn region(target: &HostTarget, job: &Job) -> u64 {
     let rest = target.size_bytes().saturating_sub(job.base.region_offset);
     match job.allocation {
-        Allocation::FromNothing => job.size.unwrap_or(TEST_FILE_BYTES),
-        Allocation::Existing => job.size.unwrap_or(rest),
+        Allocation::Extend => job.size.unwrap_or(TEST_FILE_BYTES),
+        Allocation::Existing | Allocation::Truncate => job.size.unwrap_or(rest),
     }
 }
 

@@ -20,10 +20,19 @@ const STEADY_LIMIT_NS: u64 = 600_000_000_000;
 /// How a file's blocks come to be before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
-    /// Written before.
+    /// Written before (preallocated for good: written, not only reserved).
     Existing,
-    /// Grown from nothing, or cut to nothing first: each trial begins with an empty file.
-    FromNothing,
+    /// A new file, grown by the writes; each trial begins with an empty one.
+    Extend,
+    /// Written before, and cut to nothing before each trial.
+    Truncate,
+}
+
+impl Allocation {
+    /// Whether the writes grow the file.
+    pub fn grows(self) -> bool {
+        self != Allocation::Existing
+    }
 }
 
 /// One combination of the axes.
@@ -146,7 +155,7 @@ impl Job {
             region_bytes,
             limit_bytes: self.stop_at_size.then_some(whole),
             flush_at_end: !direct && !self.write_through && axes.read_percent < 100,
-            may_extend: self.allocation == Allocation::FromNothing,
+            may_extend: self.allocation.grows(),
             ..self.base.clone()
         }
     }
@@ -215,9 +224,12 @@ fn base(args: &RunArgs, limit_ns: Option<u64>) -> Outcome<Workload> {
 
 fn allocation(text: &str) -> Outcome<Allocation> {
     match text {
-        "existing" => Ok(Allocation::Existing),
-        "extend" | "truncate" => Ok(Allocation::FromNothing),
-        other => Err(Failure::usage(format!("--allocation {other}: existing, extend or truncate"))),
+        "existing" | "preallocated" => Ok(Allocation::Existing),
+        "extend" => Ok(Allocation::Extend),
+        "truncate" => Ok(Allocation::Truncate),
+        other => {
+            Err(Failure::usage(format!("--allocation {other}: preallocated, extend or truncate")))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use ioengine::clock::unix_ns;
 use results::{NewRun, PointId, RunEnd, RunId, RunKind, RunState, Seed, Store};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Host};
 use crate::point::{Point, PointKey, Trial, Verdict};
 use crate::record;
@@ -18,7 +18,8 @@ pub const JSON_SCHEMA: u32 = 1;
 /// A run being kept.
 #[derive(Debug)]
 pub struct Keeper {
-    open: Option<(Store, RunId)>,
+    store: Option<Store>,
+    run: Option<RunId>,
     points: Vec<PointId>,
 }
 
@@ -40,19 +41,28 @@ pub struct RunFacts<'a> {
 }
 
 impl Keeper {
-    /// Keeps nothing.
-    pub fn none() -> Keeper {
-        Keeper { open: None, points: Vec::new() }
+    /// Opens a database, making it if need be; None keeps nothing. Runs that a dead process left
+    /// open are marked as interrupted.
+    ///
+    /// # Errors
+    /// When the database cannot be opened or is none of ours.
+    pub fn open(path: Option<&Path>) -> Outcome<Keeper> {
+        let store = path.map(Store::open).transpose();
+        let mut store = store.map_err(|error| {
+            Failure::failed(format!("{error}; or name another file with --db, or use --no-store"))
+        })?;
+        if let Some(store) = &mut store {
+            store.mark_interrupted_runs(machine::is_alive)?;
+        }
+        Ok(Keeper { store, run: None, points: Vec::new() })
     }
 
-    /// Begins a run in a database, making it if need be. Runs that a dead process left open are
-    /// marked as interrupted.
-    pub fn begin(path: &Path, facts: &RunFacts<'_>) -> Outcome<Keeper> {
-        let mut store = Store::open(path)?;
-        store.mark_interrupted_runs(machine::is_alive)?;
+    /// Begins the run.
+    pub fn begin(&mut self, facts: &RunFacts<'_>) -> Outcome<()> {
+        let Some(store) = &mut self.store else { return Ok(()) };
         let words: Vec<String> =
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        let run = store.begin_run(&NewRun {
+        self.run = Some(store.begin_run(&NewRun {
             uuid: uuid::Uuid::new_v4().to_string(),
             kind: facts.kind,
             command_line: words.join(" "),
@@ -66,36 +76,43 @@ impl Keeper {
             host_json: serde_json::to_string(facts.host).unwrap_or_default(),
             target_json: facts.target_json.clone(),
             settings_json: facts.settings_json.clone(),
-        })?;
-        Ok(Keeper { open: Some((store, run)), points: Vec::new() })
+        })?);
+        Ok(())
+    }
+
+    /// The open database with the run begun in it.
+    fn kept(&mut self) -> Option<(&mut Store, RunId)> {
+        self.store.as_mut().zip(self.run)
     }
 
     /// Adds a point; its number is its place in the run.
     pub fn add_point(&mut self, key: &PointKey) -> Outcome<usize> {
         let number = self.points.len();
-        if let Some((store, run)) = &mut self.open {
-            self.points.push(store.add_point(*run, &record::point_row(key, number as u32))?);
+        if let Some((store, run)) = self.kept() {
+            let point = store.add_point(run, &record::point_row(key, number as u32))?;
+            self.points.push(point);
         }
         Ok(number)
     }
 
     /// Adds a finished trial of a point: once this returns, it is safe.
     pub fn add_trial(&mut self, point: usize, trial: &Trial) -> Outcome<()> {
-        if let Some((store, _)) = &mut self.open {
+        let id = self.points.get(point).copied();
+        if let Some(((store, _), id)) = self.kept().zip(id) {
             let (row, latency, series) = record::trial_rows(trial);
-            store.add_trial(self.points[point], &row, &latency, &series)?;
+            store.add_trial(id, &row, &latency, &series)?;
         }
         Ok(())
     }
 
     /// Ends the run and leaves the database as one plain file.
     pub fn finish(
-        self,
+        mut self,
         state: RunState,
         findings_json: Option<String>,
         verdict: Option<&Verdict>,
     ) -> Outcome<()> {
-        let Some((mut store, run)) = self.open else { return Ok(()) };
+        let Some((store, run)) = self.kept() else { return Ok(()) };
         let (word, reasons) = match verdict {
             Some(verdict) => {
                 let (word, reasons) = record::verdict_row(verdict);
@@ -113,7 +130,7 @@ impl Keeper {
                 verdict_reasons_json: reasons,
             },
         )?;
-        store.close()?;
+        self.store.map_or(Ok(()), Store::close)?;
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use workload::{Control, Progress, Workload, plan};
 use crate::console::Console;
 use crate::failure::Outcome;
 use crate::interrupt::Interrupt;
-use crate::point::{PointKey, Trial};
+use crate::point::{PointKey, State, Trial};
 use crate::record;
 use crate::verdict::{self, Circumstances};
 
@@ -164,21 +164,23 @@ impl Lab {
         let planned = plan::resolve(&setting.workload, setting.targets[0])?;
         let started_unix_ns = unix_ns();
         let mut control = Control { stop: self.interrupt.flag(), on_progress };
-        let (sample, soaker_ns) = if setting.soaked {
+        let (sample, soaked) = if setting.soaked {
             self.run_soaked(&setting.targets, &planned, &mut control)?
         } else {
-            let run =
-                workload::run(&setting.targets, &planned, self.clock, &self.meter, &mut control);
-            (run?, None)
+            let (targets, clock) = (&setting.targets, self.clock);
+            (workload::run(targets, &planned, clock, &self.meter, &mut control)?, Ok(None))
         };
         let interrupted = sample.interrupted;
         let mut trial = record::trial(sample);
         trial.started_unix_ns = started_unix_ns;
         trial.soaked = setting.soaked;
-        trial.soaker_ns = soaker_ns;
+        trial.soaker_ns = soaked.as_ref().ok().copied().flatten();
         trial.scrub = scrubbed;
         let around = self.circumstances(setting, scrubbed.is_some(), interrupted, &trial);
         trial.verdict = verdict::judge(&setting.key(), &trial, &around);
+        if let Err(doubt) = soaked {
+            trial.verdict.add(State::Suspect, format!("no upper bound of the CPU: {doubt}"));
+        }
         Ok(trial)
     }
 
@@ -187,10 +189,11 @@ impl Lab {
         targets: &[&HostTarget],
         planned: &workload::Plan,
         control: &mut Control<'_>,
-    ) -> Outcome<(workload::Sample, Option<u64>)> {
+    ) -> Outcome<(workload::Sample, Result<Option<u64>, String>)> {
         let mut ready = self.soaker.borrow_mut();
         let Some(ReadySoaker { soaker, background_share }) = ready.as_mut() else {
-            return Ok((workload::run(targets, planned, self.clock, &self.meter, control)?, None));
+            let sample = workload::run(targets, planned, self.clock, &self.meter, control)?;
+            return Ok((sample, Ok(None)));
         };
         let meter = SoakedMeter {
             inner: &self.meter,
@@ -201,10 +204,14 @@ impl Lab {
         let reading = meter.reading.into_inner();
         // Stops the spinning that the last reading began.
         let _ = meter.soaker.into_inner().end(self.clock.now_ns());
-        let lost = reading.filter(|reading| reading.suspect.is_none()).map(|reading| {
-            let background = reading.elapsed_ns as f64 * *background_share;
-            (reading.lost_ns as f64 - background).max(0.0) as u64
-        });
+        let lost = match reading {
+            Some(SoakerReading { suspect: Some(doubt), .. }) => Err(doubt),
+            Some(reading) => {
+                let background = reading.elapsed_ns as f64 * *background_share;
+                Ok(Some((reading.lost_ns as f64 - background).max(0.0) as u64))
+            }
+            None => Ok(None),
+        };
         Ok((sample?, lost))
     }
 

@@ -229,6 +229,9 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
+/// A rate whose interval is wider than this share, to either side, is noisy.
+const NOISY: f64 = 0.15;
+
 /// One workload with its trials.
 #[derive(Clone, Debug)]
 pub struct Point {
@@ -324,8 +327,14 @@ impl Point {
     pub fn summary(&self) -> Summary {
         let mut verdict = Verdict::default();
         self.trials.iter().for_each(|trial| verdict.merge(&trial.verdict));
+        let bytes_per_s = self.bytes_per_s();
+        let width = bytes_per_s.half_width_relative();
+        if self.unsoaked().len() >= 3 && width > NOISY {
+            let text = format!("noisy: the rate is known to +-{:.0}% only", width * 100.0);
+            verdict.add(State::Suspect, text);
+        }
         Summary {
-            bytes_per_s: self.bytes_per_s(),
+            bytes_per_s,
             requests_per_s: self.interval(Trial::requests_per_s),
             latency: self.latency(None),
             cpu_lower_ns: self.cpu_lower_ns(),
@@ -369,6 +378,7 @@ pub(crate) mod tests {
     #[test]
     fn soaked_trials_count_for_the_upper_bound_only() {
         let mut point = point(&[4096 * 100, 4096 * 300, 4096 * 200]);
+        assert_eq!(point.summary().verdict.state, State::Suspect, "noisy");
         let mut soaked = point.trials[0].clone();
         soaked.soaked = true;
         soaked.soaker_ns = Some(150_000);

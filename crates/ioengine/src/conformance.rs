@@ -190,6 +190,17 @@ mod tests {
 
     const FILE_BYTES: u64 = 2 << 20;
 
+    /// Says what could not be tried here, on stderr and in the log that the test command prints.
+    fn skipped(name: &str, reason: &str) {
+        let line = format!("skipped: {name}: {reason}");
+        eprintln!("{line}");
+        let log = std::env::var_os("HALFPOWER_SKIP_LOG")
+            .and_then(|path| std::fs::OpenOptions::new().append(true).create(true).open(path).ok());
+        if let Some(mut log) = log {
+            writeln!(log, "{line}").unwrap();
+        }
+    }
+
     /// Every personality that does I/O and is offered here, in every caching mode offered here.
     fn each_personality(check: impl Fn(Make<HostEngine>)) {
         let folder = tempfile::tempdir().unwrap();
@@ -197,12 +208,12 @@ mod tests {
         write_positions(&mut File::create(&path).unwrap(), FILE_BYTES);
         for personality in Personality::ALL.into_iter().filter(|p| *p != Personality::Null) {
             if !personality.availability().available {
-                eprintln!("skipped: conformance of {personality}: not offered by this kernel");
+                skipped(&format!("conformance-{personality}"), "not offered by this kernel");
                 continue;
             }
             for caching in [Caching::Buffered, Caching::Direct] {
                 if caching.is_direct() && !offers_direct(&path) {
-                    eprintln!("skipped: conformance of {personality} direct: no direct I/O here");
+                    skipped(&format!("conformance-{personality}-direct"), "no direct I/O here");
                     continue;
                 }
                 check(&|depth, slot_bytes| {

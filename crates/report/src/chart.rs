@@ -15,16 +15,18 @@ use crate::table::{chart_data, csv_button};
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 350.0;
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 68.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 54.0;
 
+/// Guide labels stand in the margins, where no line of data can cross them: room for one line of
+/// text above the drawing, and for one character right of it, at the size they have on a phone.
+const GUIDE_LINE: f64 = 20.0;
+const GUIDE_LETTER: f64 = 11.0;
+
 /// A series with more points than this gets dots that show only when touched.
 const DENSE: usize = 60;
-
-/// Guides closer than this would write over each other.
-const GUIDE_GAP: f64 = 24.0;
 
 const BAR: f64 = 18.0;
 const BAR_GAP: f64 = 5.0;
@@ -98,29 +100,33 @@ fn classes(series: &Series, hue: usize) -> String {
     format!("series c{}{dashed}{second_round}", hue % HUES)
 }
 
-/// Both axes of a chart; none when nothing can be drawn.
+/// Both axes of a chart, and where the drawing ends; none when nothing can be drawn.
 struct Frame {
     x: Projection,
     y: Projection,
+    top: f64,
+    right: f64,
 }
 
 impl Frame {
     fn new(chart: &Chart) -> Option<Self> {
         let points = || chart.series.iter().flat_map(|series| &series.points);
         let guides = |direction| {
-            let chosen = chart.guides.iter().filter(move |guide| guide.direction == direction);
-            chosen.map(|guide| guide.at)
+            chart.guides.iter().filter(move |guide| guide.direction == direction)
         };
-        let xs = points().map(|point| point.x).chain(guides(Direction::Vertical));
+        let at = |direction| guides(direction).map(|guide| guide.at);
+        let xs = points().map(|point| point.x).chain(at(Direction::Vertical));
         let ys = points()
             .flat_map(|point| [Some(point.y), point.low, point.high])
             .flatten()
-            .chain(guides(Direction::Horizontal));
-        let (left, right) = (LEFT, WIDTH - RIGHT);
-        let (top, bottom) = (TOP, HEIGHT - BOTTOM);
-        let x = Projection::new(&chart.x.scale, chart.x.unit, xs, (left, right))?;
-        let y = Projection::new(&chart.y.scale, chart.y.unit, ys, (bottom, top))?;
-        let frame = Self { x, y };
+            .chain(at(Direction::Horizontal));
+        let letters = guides(Direction::Horizontal).map(|guide| guide.label.chars().count()).max();
+        let beside = letters.unwrap_or(0) as f64 * GUIDE_LETTER;
+        let right = WIDTH - RIGHT.max(beside.min(WIDTH / 4.0));
+        let top = TOP + guides(Direction::Vertical).count() as f64 * GUIDE_LINE;
+        let x = Projection::new(&chart.x.scale, chart.x.unit, xs, (LEFT, right))?;
+        let y = Projection::new(&chart.y.scale, chart.y.unit, ys, (HEIGHT - BOTTOM, top))?;
+        let frame = Self { x, y, top, right };
         points().any(|point| frame.place(point.x, point.y).is_some()).then_some(frame)
     }
 
@@ -136,8 +142,8 @@ fn plot(chart: &Chart) -> Markup {
         svg role="img" aria-label=(chart.summary) viewBox=(view) {
             @if let Some(frame) = frame {
                 (axes(chart, &frame))
-                (all_series(chart, &frame))
                 (guides(chart, &frame))
+                (all_series(chart, &frame))
             } @else {
                 text.empty x=(WIDTH / 2.0) y=(HEIGHT / 2.0) { "No data" }
             }
@@ -147,11 +153,11 @@ fn plot(chart: &Chart) -> Markup {
 
 fn axes(chart: &Chart, frame: &Frame) -> Markup {
     let (x_ticks, y_ticks) = (frame.x.ticks(), frame.y.ticks());
-    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+    let (bottom, right) = (HEIGHT - BOTTOM, frame.right);
     html! {
         g.axes {
-            path.grid.minor d=(grid(&x_ticks, &y_ticks, false)) {}
-            path.grid d=(grid(&x_ticks, &y_ticks, true)) {}
+            path.grid.minor d=(grid(frame, &x_ticks, &y_ticks, false)) {}
+            path.grid d=(grid(frame, &x_ticks, &y_ticks, true)) {}
             path.base d=(format!("M{LEFT} {bottom}H{right}")) {}
             @for tick in &x_ticks {
                 @if let Some(label) = &tick.label {
@@ -179,50 +185,50 @@ fn title(axis: &Axis, projection: &Projection) -> String {
 }
 
 /// Grid lines of the ticks with text, or of those without.
-fn grid(x_ticks: &[Tick], y_ticks: &[Tick], labelled: bool) -> String {
-    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+fn grid(frame: &Frame, x_ticks: &[Tick], y_ticks: &[Tick], labelled: bool) -> String {
+    let (top, bottom, right) = (frame.top, HEIGHT - BOTTOM, frame.right);
     let chosen = |tick: &&Tick| tick.label.is_some() == labelled;
     let down = x_ticks.iter().filter(chosen);
     let across = y_ticks.iter().filter(chosen);
-    let down = down.map(|tick| format!("M{} {TOP}V{bottom}", number(tick.position)));
+    let down = down.map(|tick| format!("M{} {top}V{bottom}", number(tick.position)));
     let across = across.map(|tick| format!("M{LEFT} {}H{right}", number(tick.position)));
     down.chain(across).collect()
 }
 
-/// The labelled lines. A level label stands above its line, or below it where it would touch the
-/// one above; upright labels are stacked from the bottom.
+/// The labelled lines: the label of a level one right of it, those of upright ones above the
+/// drawing, one below the other.
 fn guides(chart: &Chart, frame: &Frame) -> Markup {
-    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-    let mut previous = TOP - GUIDE_GAP / 2.0;
-    let level = level_guides(chart, frame).into_iter().map(|(y, guide)| {
-        let below = y - previous < GUIDE_GAP;
-        previous = if below { y + 15.0 } else { y };
-        (y, if below { y + 15.0 } else { y - 5.0 }, guide)
-    });
+    let (right, top, bottom) = (frame.right, frame.top, HEIGHT - BOTTOM);
     let upright = chart.guides.iter().filter(|guide| guide.direction == Direction::Vertical);
     let upright = upright.filter_map(|guide| Some((frame.x.position(guide.at)?, guide)));
     html! {
-        @for (y, text_y, guide) in level {
+        @for (y, text_y, guide) in level_guides(chart, frame) {
             path.guide d=(format!("M{LEFT} {}H{right}", number(y))) {}
-            text.guide x=(LEFT + 5.0) y=(number(text_y)) { (guide.label) }
+            text.guide x=(right + 6.0) y=(number(text_y + 4.0)) { (guide.label) }
         }
         @for (index, (x, guide)) in upright.enumerate() {
-            @let left_of = x > LEFT + (right - LEFT) * 0.7;
-            @let text_x = if left_of { x - 5.0 } else { x + 5.0 };
-            @let text_y = bottom - 8.0 - index as f64 * 20.0;
-            path.guide d=(format!("M{} {TOP}V{bottom}", number(x))) {}
-            text.guide.end[left_of] x=(number(text_x)) y=(number(text_y)) { (guide.label) }
+            @let text_y = TOP - 6.0 + (index + 1) as f64 * GUIDE_LINE;
+            path.guide d=(format!("M{} {top}V{bottom}", number(x))) {}
+            text.guide.middle[x > WIDTH / 3.0].end[x > WIDTH / 1.5]
+                x=(number(x)) y=(number(text_y)) { (guide.label) }
         }
     }
 }
 
-/// The horizontal guides that can be drawn, from the top of the chart down.
-fn level_guides<'a>(chart: &'a Chart, frame: &Frame) -> Vec<(f64, &'a Guide)> {
+/// The horizontal guides that can be drawn, from the bottom of the chart up: where each lies, and
+/// where its label, which never touches the one below.
+fn level_guides<'a>(chart: &'a Chart, frame: &Frame) -> Vec<(f64, f64, &'a Guide)> {
     let level = chart.guides.iter().filter(|guide| guide.direction == Direction::Horizontal);
     let placed = level.filter_map(|guide| Some((frame.y.position(guide.at)?, guide)));
     let mut placed: Vec<_> = placed.collect();
-    placed.sort_by(|a, b| a.0.total_cmp(&b.0));
-    placed
+    placed.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut lowest = HEIGHT - BOTTOM;
+    let labelled = placed.into_iter().map(|(y, guide)| {
+        let text_y = y.min(lowest);
+        lowest = text_y - GUIDE_LINE;
+        (y, text_y, guide)
+    });
+    labelled.collect()
 }
 
 fn all_series(chart: &Chart, frame: &Frame) -> Markup {
@@ -467,6 +473,25 @@ mod tests {
         assert_eq!(html.matches("class=\"guide\" d=").count(), 3);
         assert!(html.contains(">PAP/2</text>") && !html.contains("nowhere"));
         assert!(html.contains(">4,000</text>"));
+    }
+
+    #[test]
+    fn guide_labels_stand_outside_the_drawing_and_apart() {
+        let mut guided = sample(Kind::Lines, &[1e8, 9e10]);
+        let guide = |label: &str, at, direction| Guide { label: label.into(), at, direction };
+        guided.guides = vec![
+            guide("PAP", 4e8, Direction::Horizontal),
+            guide("PAP/2", 2e8, Direction::Horizontal),
+            guide("half power", 8192.0, Direction::Vertical),
+        ];
+        let frame = Frame::new(&guided).unwrap();
+        let bare = Frame::new(&sample(Kind::Lines, &[1e8, 9e10])).unwrap();
+        assert!(frame.right < bare.right - 30.0 && frame.top > bare.top);
+        let level = level_guides(&guided, &frame);
+        let [(low, low_text, half), (high, high_text, _)] = level[..] else { panic!("two") };
+        assert_eq!(half.label, "PAP/2");
+        assert!(low - high < 1.0, "the lines nearly coincide");
+        assert!(low_text - high_text >= GUIDE_LINE && low_text <= HEIGHT - BOTTOM);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! evenly; the table of all points holds the rest. A chart without any line is not made.
 
 use crate::model::{Axis, Chart, Direction, Guide, Kind, Point, Scale, Series};
-use crate::units::{Unit, bytes};
+use crate::units::{Unit, bytes, rate};
 use crate::view::{Estimate, Pattern, PointView, SurveyView};
 
 /// Lines of different request size in one depth chart.
@@ -111,6 +111,10 @@ pub(crate) fn throughput_against_size(view: &SurveyView, operation: &str) -> Opt
         });
         found.then(|| "half-power point".to_string())
     };
+    let pap = view.pap.iter().find(|pap| pap.operation == operation);
+    let pap = pap.map_or(String::new(), |pap| {
+        format!(" PAP: {}, {}.", rate(pap.bytes_per_s), pap.source)
+    });
     let series = grouped(
         &points,
         |point| (point.caching.as_str(), point.depth, point.threads),
@@ -123,7 +127,7 @@ pub(crate) fn throughput_against_size(view: &SurveyView, operation: &str) -> Opt
     let mut chart = lines(
         format!("throughput-{}", slug(operation)),
         format!("Sequential {operation}: throughput against request size"),
-        "Larger requests carry more; a line is worth following until it flattens.".to_string(),
+        format!("Larger requests carry more, until a line flattens.{pap}"),
         (size_axis(), axis("Throughput", Unit::BytesPerSecond, Scale::Linear)),
         series,
     )?;
@@ -145,8 +149,8 @@ fn half_power_guides(view: &SurveyView, operation: &str) -> Vec<Guide> {
         .flat_map(|pap| {
             let half = pap.bytes_per_s / 2.0;
             [
-                guide(format!("PAP ({})", pap.source), pap.bytes_per_s, Direction::Horizontal),
-                guide("half power, PAP/2".to_string(), half, Direction::Horizontal),
+                guide("PAP".to_string(), pap.bytes_per_s, Direction::Horizontal),
+                guide("PAP/2".to_string(), half, Direction::Horizontal),
             ]
         })
         .collect();
@@ -383,6 +387,7 @@ mod tests {
         let chart = throughput_against_size(&view, "read").unwrap();
         let at: Vec<_> = chart.guides.iter().map(|guide| guide.at).collect();
         assert_eq!(at, [4e9, 2e9, 65_536.0]);
+        assert!(chart.summary.ends_with(" PAP: 3,815 MiB/s (4,000 MB/s), link."));
         assert_eq!(chart.series[0].points[0].note.as_deref(), Some("half-power point"));
     }
 

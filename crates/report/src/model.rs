@@ -220,7 +220,7 @@ pub struct Point {
 /// A labelled line across a chart, such as PAP/2.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guide {
-    /// The text beside the line.
+    /// The text at its end; for a level line a word at most, for it stands in the margin.
     pub label: String,
     /// Where it crosses its axis, in the axis' base unit.
     pub at: f64,

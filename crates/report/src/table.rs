@@ -9,6 +9,9 @@ use maud::{Markup, html};
 use crate::model::{Cell, Chart, Column, Scale, Series, Table};
 use crate::units::MISSING;
 
+/// A text cell longer than this is broken into lines.
+const PROSE: usize = 24;
+
 /// A table with its caption and download button; it scrolls by itself when it is large.
 pub(crate) fn table(table: &Table) -> Markup {
     html! {
@@ -71,7 +74,7 @@ fn grid(columns: &[Column], rows: &[Vec<Cell>], sortable: bool) -> Markup {
 
 fn cell(column: &Column, cell: &Cell) -> Markup {
     match cell {
-        Cell::Text(text) => html! { td { (text) } },
+        Cell::Text(text) => html! { td.prose[text.chars().count() > PROSE] { (text) } },
         Cell::Number(value) if value.is_finite() => {
             let text = column.unit.map_or_else(|| value.to_string(), |unit| unit.format(*value));
             html! { td.n data-v=(value) { (text) } }

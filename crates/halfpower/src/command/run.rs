@@ -10,7 +10,7 @@ use crate::cli::RunArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::job::{Allocation, Job};
+use crate::job::Job;
 use crate::json::{self, PointDocument, Program, RunDocument, SweepDocument};
 use crate::keeper::{Keeper, RunFacts};
 use crate::lab::{Lab, Setting};
@@ -25,6 +25,9 @@ pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
     if args.common.plan {
         return print_plan(&job);
     }
+    // What can be wrong is found out before anything is created.
+    bench::preparation(&job)?;
+    let mut keeper = Keeper::open((!args.common.no_store).then_some(args.common.db.as_path()))?;
     let lab = Lab::new(console, Interrupt::install());
     let bench = Bench::ready(&job, &lab)?;
     let host = Host::read();
@@ -39,7 +42,7 @@ pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
     if job.soaker {
         lab.prepare_soaker().map_err(Failure::failed)?;
     }
-    let mut keeper = keeper(args, sweep, &host, &facts)?;
+    begin(&mut keeper, args, sweep, &host, &facts)?;
     let measured = measure(&lab, &job, settings, &mut keeper);
     let points = match measured {
         Ok(points) => points,
@@ -68,9 +71,9 @@ fn setting<'a>(
         targets: bench.all(),
         workload: job.workload(axes, bench.region_bytes, caching.is_direct()),
         scrub: job.invalidate && reads && !caching.is_direct() && bench.can_scrub(),
-        truncate: job.allocation == Allocation::FromNothing,
+        truncate: job.allocation.grows(),
         hint: job.hint,
-        allow_holes: args.common.allow_holes || job.allocation == Allocation::FromNothing,
+        allow_holes: args.common.allow_holes || job.allocation.grows(),
         soaked: false,
         coverage: bench.coverage,
     }
@@ -155,21 +158,21 @@ pub fn describe(key: &crate::point::PointKey) -> String {
     )
 }
 
-fn keeper(args: &RunArgs, sweep: bool, host: &Host, facts: &[TargetFacts]) -> Outcome<Keeper> {
-    if args.common.no_store {
-        return Ok(Keeper::none());
-    }
-    Keeper::begin(
-        &args.common.db,
-        &RunFacts {
-            kind: if sweep { RunKind::Sweep } else { RunKind::Run },
-            label: args.common.label.clone(),
-            seed: args.common.seed,
-            host,
-            target_json: serde_json::to_string(&facts[0]).unwrap_or_default(),
-            settings_json: serde_json::json!({ "pap_bytes_per_s": args.common.pap }).to_string(),
-        },
-    )
+fn begin(
+    keeper: &mut Keeper,
+    args: &RunArgs,
+    sweep: bool,
+    host: &Host,
+    facts: &[TargetFacts],
+) -> Outcome<()> {
+    keeper.begin(&RunFacts {
+        kind: if sweep { RunKind::Sweep } else { RunKind::Run },
+        label: args.common.label.clone(),
+        seed: args.common.seed,
+        host,
+        target_json: serde_json::to_string(&facts[0]).unwrap_or_default(),
+        settings_json: serde_json::json!({ "pap_bytes_per_s": args.common.pap }).to_string(),
+    })
 }
 
 /// All trials of all combinations: round by round, each round in an order of its own.

@@ -66,6 +66,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
         return plan(args, &place, size, &effort);
     }
     check_page(&args.html)?;
+    let mut keeper = Keeper::open((!args.common.no_store).then_some(args.common.db.as_path()))?;
     let lab = Lab::new(console, Interrupt::install());
     let start_ns = lab.clock.now_ns();
     let started_unix_ns = unix_ns();
@@ -76,7 +77,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let subject = Subject::open(path, write, size)?;
     let host = Host::read();
     let target = TargetFacts { name: name_of(&args.target), ..facts_of(&subject) };
-    let mut keeper = keeper(args, &host, &target)?;
+    begin(&mut keeper, args, &host, &target)?;
     let mut facts = measure::notes(&lab, &subject, args.common.pap);
     facts.not_written = not_written;
     facts.layout_bytes_per_s = layout_rate;
@@ -304,21 +305,15 @@ fn facts_of(subject: &Subject) -> TargetFacts {
     TargetFacts::of(subject.main())
 }
 
-fn keeper(args: &SurveyArgs, host: &Host, target: &TargetFacts) -> Outcome<Keeper> {
-    if args.common.no_store {
-        return Ok(Keeper::none());
-    }
-    Keeper::begin(
-        &args.common.db,
-        &RunFacts {
-            kind: RunKind::Survey,
-            label: args.common.label.clone(),
-            seed: args.common.seed,
-            host,
-            target_json: serde_json::to_string(target).unwrap_or_default(),
-            settings_json: serde_json::json!({ "pap_bytes_per_s": args.common.pap }).to_string(),
-        },
-    )
+fn begin(keeper: &mut Keeper, args: &SurveyArgs, host: &Host, target: &TargetFacts) -> Outcome<()> {
+    keeper.begin(&RunFacts {
+        kind: RunKind::Survey,
+        label: args.common.label.clone(),
+        seed: args.common.seed,
+        host,
+        target_json: serde_json::to_string(target).unwrap_or_default(),
+        settings_json: serde_json::json!({ "pap_bytes_per_s": args.common.pap }).to_string(),
+    })
 }
 
 /// Everything that is measured once: memory, the instrument's floor, the soaker's calibration.

@@ -86,11 +86,17 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("--iodepth 0", "depth"),
         ("--numjobs 0", "threads"),
         ("--rate-iops 0", "1000"),
-        ("--cpus-allowed 0-99999", "CPUs of this process"),
+        ("--pap 0", "rate"),
+        ("--stride 0", "stride"),
+        ("--cpus-allowed 0-9999", "CPUs of this process"),
         ("--verify --zero-buffers", "drop one"),
     ] {
-        place.cannot(&format!("run . {flags} -q")).with_code(2).says("", remedy);
+        let line = format!("run . {flags} --quiet --no-store");
+        let ended = place.halfpower(&line).with_code(2);
+        let at = ended.stderr.find(remedy);
+        assert!(at.is_some() && ended.stdout.is_empty(), "{remedy:?} is not said: {ended}");
     }
+    assert_eq!(place.listing(), [""; 0]);
 }
 
 #[test]
@@ -117,6 +123,15 @@ fn a_reader_that_goes_away_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn data_that_cannot_be_written_is_a_failure() {
+    let place = Place::new();
+    let mut command = place.command("run --ioengine null --runtime 0.02 --trials 1 --json");
+    command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let output = command.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "lost its output in silence: {output:?}");
 }
 
 #[test]

@@ -46,6 +46,16 @@ fn values_named_twice_are_measured_once() {
 }
 
 #[test]
+fn the_null_personality_among_others_is_no_invalid_point() {
+    let place = Place::new();
+    place.file("data", MIB);
+    let document = place.document("sweep data --ioengine null,sync --size 1m --trials 1");
+    for point in list(&document["points"]) {
+        assert_ne!(point["verdict"]["state"], "invalid", "{point}");
+    }
+}
+
+#[test]
 fn a_list_given_to_run_is_sent_to_sweep() {
     for flags in ["--bs 4k,8k", "--iodepth 1..4", "--rw read,write"] {
         Place::new().cannot(&format!("run . {flags}")).with_code(2).says(flags, "halfpower sweep");
