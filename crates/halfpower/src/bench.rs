@@ -5,10 +5,11 @@ use std::path::Path;
 use ioengine::host::{free_bytes_at, offers_direct};
 use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target, TargetKind};
+use workload::{Workload, plan};
 
 use crate::failure::{Failure, Outcome};
-use crate::guard;
-use crate::job::{Allocation, Job};
+use crate::guard::{self, Consent};
+use crate::job::{self, Allocation, Job};
 use crate::lab::Lab;
 use crate::machine::TargetFacts;
 use crate::scratch::{self, Scratch};
@@ -50,8 +51,17 @@ pub fn default_size(folder: &Path) -> Outcome<u64> {
 }
 
 /// Refuses what cannot be a target, with the remedy.
-pub fn check_path(path: &Path) -> Outcome<()> {
-    if path.is_dir() && path.starts_with("/dev") {
+pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
+    job::check_real(path)?;
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    if real.is_dir() && !consent.destroy_data_on.is_empty() {
+        return Err(Failure::refused(format!(
+            "{} is a directory, but --destroy-data-on is about a block device; name the device \
+             as the target, or drop --destroy-data-on",
+            path.display()
+        )));
+    }
+    if real.is_dir() && real.starts_with("/dev") {
         return Err(Failure::refused(format!(
             "{} is a directory of devices: nothing is created under /dev; name a block device \
              (lsblk lists them)",
@@ -74,10 +84,11 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
         return Ok(found);
     }
     for path in &job.targets {
-        check_path(path)?;
+        check_path(path, &job.consent)?;
         let bytes = if path.is_dir() {
             let bytes = job.size.map_or_else(|| default_size(path), Ok)? + job.base.region_offset;
             scratch::check_room(path, bytes)?;
+            check_fit(job, &HostTarget::null(bytes), bytes - job.base.region_offset)?;
             let (size, path) = (units::size(bytes), path.display());
             if needs_layout(job) {
                 found.write_bytes += bytes;
@@ -89,6 +100,8 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
             bytes - job.base.region_offset
         } else {
             let target = open(path, job)?;
+            check_growth(&target, job)?;
+            check_fit(job, &target, region(&target, job))?;
             let verb = if job.writes() { "write to" } else { "read" };
             let (kind, name) = (target.kind().name(), path.display());
             found.lines.push(format!("{verb} the {kind} {name}"));
@@ -97,6 +110,47 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
         found.region_bytes = found.region_bytes.min(bytes);
     }
     Ok(found)
+}
+
+/// Refuses a workload that does not fit its target, before anything is made or cut.
+fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
+    if region_bytes == 0 && target.size_bytes() > 0 {
+        return Err(Failure::usage(format!(
+            "--offset {} is at or beyond the end of {}; use a smaller --offset",
+            job.base.region_offset,
+            target.name()
+        )));
+    }
+    if region_bytes == 0 {
+        return Err(Failure::usage(format!(
+            "{} is empty; name a file with content, or a directory to lay a test file out in",
+            target.name()
+        )));
+    }
+    let direct = match target.kind() {
+        TargetKind::Null => job.direct.unwrap_or(true),
+        _ => target.caching().is_direct(),
+    };
+    for axes in &job.axes {
+        plan::resolve(&job.workload(axes, region_bytes, direct), target)?;
+    }
+    Ok(())
+}
+
+/// Refuses to grow a file beyond the room there is, before it is cut.
+fn check_growth(target: &HostTarget, job: &Job) -> Outcome<()> {
+    let (Some(free), Some(size)) = (target.free_bytes(), job.size) else { return Ok(()) };
+    let wanted = size.saturating_add(job.base.region_offset);
+    let room = free.saturating_add(target.size_bytes());
+    if job.allocation.grows() && target.kind() == TargetKind::File && wanted > room {
+        return Err(Failure::failed(format!(
+            "{} would grow to {}, but only {} are free for it; give a smaller --size",
+            target.name(),
+            units::size(wanted),
+            units::size(room)
+        )));
+    }
+    Ok(())
 }
 
 fn needs_layout(job: &Job) -> bool {
@@ -178,6 +232,13 @@ impl Bench {
 
 fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> {
     let scratch = Scratch::make(folder, bytes)?;
+    // What only an open file tells (alignment, for one) is checked before the time is spent.
+    let mode = caching(scratch.path(), job.direct, job.write_through);
+    let empty = HostTarget::open(scratch.path(), true, mode)?;
+    for axes in &job.axes {
+        let workload = job.workload(axes, bytes - job.base.region_offset, mode.is_direct());
+        plan::resolve(&Workload { may_extend: true, ..workload }, &empty)?;
+    }
     if needs_layout(job) {
         scratch.lay_out(lab, bytes, job.base.seed)?;
     }

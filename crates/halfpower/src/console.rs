@@ -3,7 +3,8 @@
 //! Progress is a bar on a terminal, one line a minute elsewhere, and nothing with `--quiet`.
 //! Colours follow NO_COLOR and whether the stream is a terminal (the anstream crate decides).
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -47,13 +48,26 @@ pub fn error(text: &str) {
     write_line(&mut anstream::stderr(), &format!("halfpower: {text}"));
 }
 
-/// Data: the only thing that goes to stdout. A reader that went away is no failure.
+/// Whether data could not be written to stdout.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Data: the only thing that goes to stdout. A reader that went away is no failure; data that
+/// could not be written is, see [`lost_data`].
 pub fn data(text: &str) {
-    write_line(&mut anstream::stdout(), text);
+    let mut stream = anstream::stdout();
+    let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
+    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+        LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether data was lost on its way to stdout (a full disk, for one).
+pub fn lost_data() -> bool {
+    LOST.load(Ordering::Relaxed)
 }
 
 fn write_line(stream: &mut impl Write, text: &str) {
-    // A closed pipe is the reader's choice.
+    // There is no place left to say that saying it failed.
     let _ = writeln!(stream, "{text}").and_then(|()| stream.flush());
 }
 

@@ -1,6 +1,6 @@
 //! What the flags of `run` and `sweep` mean: resolved once, without side effects.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ioengine::target::Hint;
 use ioengine::{BufferPages, Personality};
@@ -101,15 +101,21 @@ impl Job {
                  --ioengine null",
             ));
         }
-        if let Some(target) = targets.iter().find(|t| t.to_string_lossy().starts_with("sim:")) {
-            return Err(Failure::usage(format!(
-                "{}: simulated systems are not in this version; name a file, device or directory",
-                target.display()
-            )));
-        }
+        targets.iter().try_for_each(|target| check_real(target))?;
         let (limit_ns, stop_at_size) = limits(args)?;
         if args.trials == 0 {
             return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));
+        }
+        if args.size == Some(0) {
+            return Err(Failure::usage("--size 0 measures nothing; use a size such as 1g"));
+        }
+        let allocation = allocation(&args.allocation)?;
+        if allocation.grows() && axes.iter().any(|axes| axes.read_percent > 0) {
+            return Err(Failure::usage(format!(
+                "--allocation {} is for writes only: an empty file has nothing to read; use --rw \
+                 write or randwrite",
+                args.allocation
+            )));
         }
         if args.verify && args.zero_buffers {
             return Err(Failure::usage("--verify and --zero-buffers exclude each other; drop one"));
@@ -120,7 +126,7 @@ impl Job {
             direct: args.direct,
             write_through: args.write_through,
             size: args.size,
-            allocation: allocation(&args.allocation)?,
+            allocation,
             hint: args.hint.as_deref().map(hint).transpose()?,
             invalidate: args.invalidate,
             trials: args.trials,
@@ -159,6 +165,17 @@ impl Job {
             ..self.base.clone()
         }
     }
+}
+
+/// Refuses simulated systems, which are to come.
+pub fn check_real(target: &Path) -> Outcome<()> {
+    if target.to_string_lossy().starts_with("sim:") {
+        return Err(Failure::usage(format!(
+            "{}: simulated systems are not in this version; name a file, device or directory",
+            target.display()
+        )));
+    }
+    Ok(())
 }
 
 /// The permissions of a command line.
@@ -276,7 +293,7 @@ fn axes(args: &RunArgs, sweep: bool) -> Outcome<Vec<Axes>> {
     };
     let sizes = |t: &str| units::parse_list(t, units::parse_size, units::doubled);
     let words = |t: &str| Ok::<_, String>(t.split(',').map(str::to_owned).collect::<Vec<_>>());
-    let mut all = Vec::new();
+    let mut all: Vec<Axes> = Vec::new();
     for rw in list("--rw", &args.rw, sweep, words)? {
         for mix in numbers("--rwmixread", &args.rwmixread)? {
             let (pattern, read_percent) = direction(&rw, mix, args.stride)?;
@@ -285,21 +302,23 @@ fn axes(args: &RunArgs, sweep: bool) -> Outcome<Vec<Axes>> {
                 for threads in numbers("--numjobs", &args.numjobs)? {
                     for depth in numbers("--iodepth", &args.iodepth)? {
                         for request in list("--bs", &args.bs, sweep, sizes)? {
-                            all.push(Axes {
+                            let axes = Axes {
                                 pattern,
                                 read_percent,
                                 request_bytes: narrow("--bs", request)?,
                                 depth: narrow("--iodepth", depth)?,
                                 threads: narrow("--numjobs", threads)?,
                                 personality,
-                            });
+                            };
+                            if !all.contains(&axes) {
+                                all.push(axes);
+                            }
                         }
                     }
                 }
             }
         }
     }
-    all.dedup();
     Ok(all)
 }
 
@@ -319,6 +338,14 @@ fn list<T>(
 }
 
 fn narrow(flag: &str, value: u64) -> Outcome<u32> {
+    if value == 0 {
+        let remedy = match flag {
+            "--bs" => "a request size such as 64k",
+            "--iodepth" => "a depth of 1 or more",
+            _ => "1 or more threads",
+        };
+        return Err(Failure::usage(format!("{flag} 0 measures nothing; use {remedy}")));
+    }
     u32::try_from(value).map_err(|_| Failure::usage(format!("{flag} {value} is too large")))
 }
 
@@ -340,6 +367,7 @@ fn direction(rw: &str, mix: u64, stride: Option<u64>) -> Outcome<(Pattern, u8)> 
         return Err(Failure::usage(format!("--rwmixread {mix}: a share from 0 to 100")));
     }
     let ordered = match stride {
+        Some(0) => return Err(Failure::usage("--stride 0 goes nowhere; use at least --bs")),
         Some(stride_bytes) => Pattern::Strided { stride_bytes },
         None => Pattern::Sequential,
     };

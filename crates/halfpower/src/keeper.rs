@@ -41,6 +41,27 @@ pub struct RunFacts<'a> {
 }
 
 impl Keeper {
+    /// Finds out whether a database could be kept there, leaving nothing behind: worth knowing
+    /// before minutes are spent.
+    ///
+    /// # Errors
+    /// When there is a file that is none of ours, or none could be made.
+    pub fn check(path: Option<&Path>) -> Outcome<()> {
+        let Some(path) = path else { return Ok(()) };
+        if path.exists() {
+            return Keeper::open(Some(path)).map(drop);
+        }
+        let probe = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+        let removed = probe.and_then(|_| std::fs::remove_file(path));
+        removed.map_err(|error| {
+            let cause = ioengine::error::cause(&error);
+            Failure::failed(format!(
+                "making the database {}: {cause}; name another file with --db, or use --no-store",
+                path.display()
+            ))
+        })
+    }
+
     /// Opens a database, making it if need be; None keeps nothing. Runs that a dead process left
     /// open are marked as interrupted.
     ///

@@ -227,7 +227,6 @@ impl Lab {
             coverage: setting.coverage,
             target_bytes: target.size_bytes(),
             allow_holes: setting.allow_holes,
-            null: target.kind() == TargetKind::Null,
             cold: verdict::is_cold(setting.caching(), scrubbed),
             counted: trial.device.is_some(),
             clock_drift: self.clock.drift(),

@@ -41,6 +41,10 @@ fn main() -> ExitCode {
         }
     };
     match execute(&cli.verb) {
+        Ok(_) if console::lost_data() => {
+            console::error("the results could not be written to stdout; free space there");
+            Exit::Failed.into()
+        }
         Ok(exit) => exit.into(),
         Err(Failure { exit, message }) => {
             console::error(&message);

@@ -13,6 +13,8 @@ use ioengine::Op;
 use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
 
+use crate::units;
+
 /// What a point measures. Two points are the same when this is the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointKey {
@@ -61,7 +63,23 @@ impl PointKey {
     pub fn has_small_pages(&self) -> bool {
         let settings: serde_json::Value =
             serde_json::from_str(&self.workload_json).unwrap_or_default();
-        settings["buffer_pages"] == "small"
+        settings["buffer_pages"] == "4k"
+    }
+
+    /// In a few words: "randread 4 KiB, depth 32, io_uring, direct".
+    pub fn describe(&self) -> String {
+        let threads =
+            if self.threads > 1 { format!(" x {} threads", self.threads) } else { String::new() };
+        let rate =
+            self.rate_requests_per_s.map(|r| format!(" at {r} requests/s")).unwrap_or_default();
+        format!(
+            "{} {}, depth {}{threads}{rate}, {}, {}",
+            self.rw,
+            units::size(self.request_bytes),
+            self.depth,
+            self.ioengine,
+            self.caching
+        )
     }
 
     /// Whether the page cache is passed by.

@@ -6,7 +6,7 @@ use analysis::histogram::{Exact, Histogram};
 use cpucost::CpuUsage;
 use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
-use ioengine::{Caching, Op};
+use ioengine::{BufferPages, Caching, Op};
 use results::{LatencyRow, Operation, PointRow, Seed, SeriesRow, TrialRow};
 use workload::sample::Failure;
 use workload::{Arrival, Sample, Workload};
@@ -34,7 +34,7 @@ pub fn key(workload: &Workload, caching: Caching, targets: usize) -> PointKey {
             "offset_bytes": workload.region_offset,
             "placement": format!("{:?}", workload.placement).to_lowercase(),
             "content": format!("{:?}", workload.content).to_lowercase(),
-            "buffer_pages": format!("{:?}", workload.pages).to_lowercase(),
+            "buffer_pages": if workload.pages == BufferPages::Small { "4k" } else { "huge" },
             "limit_bytes": workload.limit_bytes,
             "limit_ns": workload.limit_ns,
             "warm_up_ns": workload.warm_up_ns,

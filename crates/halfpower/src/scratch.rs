@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ioengine::host::{free_bytes_at, offers_direct};
+use ioengine::host::{file_size_limit, free_bytes_at, offers_direct};
 use ioengine::{Caching, Error, HostTarget, Personality, Target};
 use workload::{Pattern, Workload};
 
@@ -137,6 +137,14 @@ impl Drop for Scratch {
 
 /// Refuses a test file that does not fit.
 pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
+    if bytes > file_size_limit() {
+        return Err(Failure::failed(format!(
+            "files may grow to {} here, not to the {} of a test file; raise the limit (ulimit \
+             -f), or give a smaller --size",
+            units::size(file_size_limit()),
+            units::size(bytes)
+        )));
+    }
     let free = free_bytes_at(folder)?;
     if bytes.saturating_add(SPARE_BYTES) > free {
         return Err(Failure::failed(format!(

@@ -49,7 +49,10 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
 /// Reads a rate such as `600M`, `3.5GB/s`, `250MiB/s` [bytes per second].
 pub fn parse_rate(text: &str) -> Result<f64, String> {
     let size = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps")).unwrap_or(text);
-    parse_size(size).map(|bytes| bytes as f64)
+    match parse_size(size)? {
+        0 => Err(format!("'{text}' is no rate to compare with")),
+        bytes => Ok(bytes as f64),
+    }
 }
 
 fn split(text: &str) -> Result<(f64, &str), String> {

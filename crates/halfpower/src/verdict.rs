@@ -20,8 +20,6 @@ pub struct Circumstances {
     pub target_bytes: u64,
     /// The user means to measure holes.
     pub allow_holes: bool,
-    /// The null personality: nothing was meant to be reached.
-    pub null: bool,
     /// Whether reads were meant to come from the device: the cache was scrubbed, or bypassed.
     pub cold: bool,
     /// Whether a block device with counters lies beneath.
@@ -38,12 +36,14 @@ pub struct Circumstances {
 const DEVICE_SHARE_MIN: f64 = 0.9;
 /// Share of its CPUs that the generator may use before it is the limit.
 const GENERATOR_SHARE_MAX: f64 = 0.9;
+/// Trials from this length on show the depth that was held [ns].
+const DEPTH_TRIAL_NS: u64 = 50_000_000;
 /// A change within a trial that counts as drift, as a share of its median.
 const DRIFT_MIN: f64 = 0.15;
 const DRIFT_P_MAX: f64 = 0.01;
 /// Requests below which the 99th percentile is not worth its name.
 const REQUESTS_MIN: u64 = 100;
-const CLOCK_DRIFT_MAX: f64 = 1e-3;
+const DRIFT_OF_TIME_MAX: f64 = 1e-3;
 /// Requests up to this size fit into few memory segments whatever the pages [bytes].
 const SEGMENT_BYTES: u64 = 256 << 10;
 
@@ -53,7 +53,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     if around.interrupted {
         verdict.add(State::Suspect, "interrupted before its end");
     }
-    if around.clock_drift.abs() > CLOCK_DRIFT_MAX {
+    if around.clock_drift.abs() > DRIFT_OF_TIME_MAX {
         let ppm = around.clock_drift * 1e6;
         verdict.add(State::Suspect, format!("the clock is off by {ppm:.0} parts in a million"));
     }
@@ -64,7 +64,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         verdict.add(State::Invalid, "no request completed");
         return verdict;
     }
-    if around.null {
+    if key.ioengine == "null" {
         return verdict;
     }
     check_holes(key, around, &mut verdict);
@@ -127,7 +127,8 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let elapsed = trial.accepted_ns.unwrap_or(trial.elapsed_ns).max(1);
     let rate = trial.requests() as f64 * 1e9 / elapsed as f64;
     let check = littles_law::check(rate, mean, outstanding);
-    let enough = trial.requests() >= 20 * outstanding;
+    // In a short trial the threads' starts and ends weigh too much.
+    let enough = trial.requests() >= 20 * outstanding && elapsed >= DEPTH_TRIAL_NS;
     if enough && outstanding > 1 && check.share_of_depth < 0.5 {
         let text = format!(
             "{:.1} requests were in flight on average, not the {outstanding} asked for",

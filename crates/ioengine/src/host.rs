@@ -114,10 +114,9 @@ impl HostTarget {
         self.mount.as_ref()
     }
 
-    /// Bytes that may still be written on the file system, and the limit on a file's size.
+    /// Bytes that may still be written on the file system of a file.
     pub fn free_bytes(&self) -> Option<u64> {
-        let file = self.file.as_ref()?;
-        Some(sys::free_bytes(file).ok()?.min(sys::file_size_limit()))
+        sys::free_bytes(self.file.as_ref()?).ok()
     }
 
     fn open_handle(&self) -> Result<&File, Error> {
@@ -130,8 +129,12 @@ impl HostTarget {
 /// Bytes that may still be written in a folder's file system.
 pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
     let free = File::open(folder).and_then(|folder| sys::free_bytes(&folder));
-    free.map(|bytes| bytes.min(sys::file_size_limit()))
-        .map_err(|e| Error::io(format!("asking for the free space of {}", folder.display()), e))
+    free.map_err(|e| Error::io(format!("asking for the free space of {}", folder.display()), e))
+}
+
+/// The limit on the size of a file that this process writes [bytes], u64::MAX where there is none.
+pub fn file_size_limit() -> u64 {
+    sys::file_size_limit()
 }
 
 /// The block device beneath a path's file system, where the system tells.
@@ -163,7 +166,7 @@ fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Erro
 fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) -> Error {
     let what = format!("opening {}", path.display());
     match source.raw_os_error() {
-        Some(libc::ENOENT) if path.starts_with("/dev") => {
+        Some(libc::ENOENT) if is_under_dev(path) => {
             Error::new(ErrorKind::Refused, format!("{} does not exist", path.display()))
                 .with_remedy("nothing is created under /dev: check the name (lsblk lists devices)")
         }
@@ -186,6 +189,12 @@ fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) 
             .with_remedy("the file system is read-only: use --rw read, or a writable target"),
         _ => Error::io(what, source),
     }
+}
+
+/// Whether a missing path would lie under /dev, links in the way followed.
+fn is_under_dev(path: &Path) -> bool {
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    path.starts_with("/dev") || parent.is_some_and(|parent| parent.starts_with("/dev"))
 }
 
 fn not_a_target(path: &Path, directory: bool) -> Error {

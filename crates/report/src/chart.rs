@@ -23,7 +23,7 @@ const BOTTOM: f64 = 54.0;
 /// Guide labels stand in the margins, where no line of data can cross them: room for one line of
 /// text above the drawing, and for one character right of it, at the size they have on a phone.
 const GUIDE_LINE: f64 = 20.0;
-const GUIDE_LETTER: f64 = 11.0;
+const GUIDE_LETTER: f64 = 12.0;
 
 /// A series with more points than this gets dots that show only when touched.
 const DENSE: usize = 60;
@@ -111,9 +111,8 @@ struct Frame {
 impl Frame {
     fn new(chart: &Chart) -> Option<Self> {
         let points = || chart.series.iter().flat_map(|series| &series.points);
-        let guides = |direction| {
-            chart.guides.iter().filter(move |guide| guide.direction == direction)
-        };
+        let guides =
+            |direction| chart.guides.iter().filter(move |guide| guide.direction == direction);
         let at = |direction| guides(direction).map(|guide| guide.at);
         let xs = points().map(|point| point.x).chain(at(Direction::Vertical));
         let ys = points()

@@ -112,9 +112,8 @@ pub(crate) fn throughput_against_size(view: &SurveyView, operation: &str) -> Opt
         found.then(|| "half-power point".to_string())
     };
     let pap = view.pap.iter().find(|pap| pap.operation == operation);
-    let pap = pap.map_or(String::new(), |pap| {
-        format!(" PAP: {}, {}.", rate(pap.bytes_per_s), pap.source)
-    });
+    let pap = pap
+        .map_or(String::new(), |pap| format!(" PAP: {}, {}.", rate(pap.bytes_per_s), pap.source));
     let series = grouped(
         &points,
         |point| (point.caching.as_str(), point.depth, point.threads),

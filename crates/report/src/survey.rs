@@ -14,8 +14,8 @@ use crate::model::{
 };
 use crate::units::Unit;
 use crate::view::{
-    CostModelView, DistributionView, Estimate, LadderView, Pattern, ResidualView, RungView,
-    SurveyView,
+    CostModelView, DistributionView, Estimate, LadderView, Pattern, PointView, ResidualView,
+    RungView, SurveyView,
 };
 
 /// Arranges a survey as a page, ready for [`crate::render`].
@@ -326,49 +326,61 @@ fn ladder_chart(ladder: &LadderView) -> Chart {
 }
 
 fn all_points(view: &SurveyView) -> Option<Section> {
-    let rows = view.points.iter().map(|point| {
-        let throughput = point.throughput_bytes_per_s;
-        let pattern = match point.pattern {
-            Pattern::Sequential => "sequential",
-            Pattern::Random => "random",
-        };
-        vec![
-            pattern.into(),
-            point.operation.as_str().into(),
-            point.caching.as_str().into(),
-            Cell::Number(point.request_bytes as f64),
-            Cell::Number(f64::from(point.depth)),
-            Cell::Number(f64::from(point.threads)),
-            Cell::Number(throughput.value),
-            Cell::Number((throughput.high - throughput.low) / throughput.value / 2.0),
-            Cell::Number(point.requests_per_s.value),
-            point.latency_p50_ns.into(),
-            point.latency_p99_ns.into(),
-            point.latency_p99_9_ns.into(),
-            point.cpu_lower_ns_per_request.into(),
-            point.cpu_upper_ns_per_request.into(),
-            Cell::Number(f64::from(point.trials)),
-            point.state.word().into(),
-        ]
-    });
+    let threaded = view.points.iter().any(|point| point.threads != 1);
     let table = Table {
         id: "points".to_string(),
-        caption: format!("{} points", view.points.len()),
-        columns: point_columns(),
-        rows: rows.collect(),
+        caption: match (view.points.len(), threaded) {
+            (count, true) => format!("{count} points"),
+            (count, false) => format!("{count} points, one thread each"),
+        },
+        columns: point_columns(threaded),
+        rows: view.points.iter().map(|point| point_row(point, threaded)).collect(),
     };
     let blocks = if view.points.is_empty() { Vec::new() } else { vec![Block::Table(table)] };
     section("all-points", "Every point", "A click on a heading sorts.", blocks)
 }
 
-fn point_columns() -> Vec<Column> {
-    vec![
+/// One row for each point. The number of threads is left out where it is always one, so that the
+/// table fits a screen.
+fn point_row(point: &PointView, threaded: bool) -> Vec<Cell> {
+    let throughput = point.throughput_bytes_per_s;
+    let pattern = match point.pattern {
+        Pattern::Sequential => "sequential",
+        Pattern::Random => "random",
+    };
+    let mut row = vec![
+        pattern.into(),
+        point.operation.as_str().into(),
+        point.caching.as_str().into(),
+        Cell::Number(point.request_bytes as f64),
+        Cell::Number(f64::from(point.depth)),
+    ];
+    row.extend(threaded.then(|| Cell::Number(f64::from(point.threads))));
+    row.extend([
+        Cell::Number(throughput.value),
+        Cell::Number((throughput.high - throughput.low) / throughput.value / 2.0),
+        Cell::Number(point.requests_per_s.value),
+        point.latency_p50_ns.into(),
+        point.latency_p99_ns.into(),
+        point.latency_p99_9_ns.into(),
+        point.cpu_lower_ns_per_request.into(),
+        point.cpu_upper_ns_per_request.into(),
+        Cell::Number(f64::from(point.trials)),
+        point.state.word().into(),
+    ]);
+    row
+}
+
+fn point_columns(threaded: bool) -> Vec<Column> {
+    let mut columns = vec![
         text_column("Pattern"),
         text_column("Operation"),
         text_column("Caching"),
-        column("Request size", Unit::Bytes),
+        column("Request", Unit::Bytes),
         column("Depth", Unit::Count),
-        column("Threads", Unit::Count),
+    ];
+    columns.extend(threaded.then(|| column("Threads", Unit::Count)));
+    columns.extend([
         column("Throughput", Unit::BytesPerSecond),
         column("\u{b1}", Unit::Share),
         column("Requests", Unit::PerSecond),
@@ -379,7 +391,8 @@ fn point_columns() -> Vec<Column> {
         column("CPU, upper", Unit::Nanoseconds),
         column("Trials", Unit::Count),
         text_column("Verdict"),
-    ]
+    ]);
+    columns
 }
 
 fn instrument(view: &SurveyView) -> Option<Section> {

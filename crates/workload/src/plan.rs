@@ -156,7 +156,11 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
             (workload.region_offset, all, whole(all / threads * index_64))
         }
     };
-    let share = |bytes: u64| bytes / threads + u64::from(index_64 < bytes % threads);
+    // Whole requests only, so that not a byte more is moved than was asked for.
+    let share = |bytes: u64| {
+        let requests = bytes / request;
+        (requests / threads + u64::from(index_64 < requests % threads)) * request
+    };
     let rate = match workload.arrival {
         Arrival::Closed => None,
         Arrival::Constant { requests_per_s } => {
@@ -198,11 +202,12 @@ mod tests {
 
     #[test]
     fn threads_divide_the_region_and_the_bytes() {
-        let workload = Workload { threads: 3, limit_bytes: Some(100), ..null_workload() };
+        let limit_bytes = Some(7 * 65536 + 100);
+        let workload = Workload { threads: 3, limit_bytes, ..null_workload() };
         let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
         let regions: Vec<u64> = plan.workers.iter().map(|w| w.region_offset).collect();
         assert_eq!(regions, [0, 5 * 65536, 10 * 65536]);
-        assert_eq!(plan.workers.iter().filter_map(|w| w.limit_bytes).sum::<u64>(), 100);
+        assert_eq!(plan.workers.iter().filter_map(|w| w.limit_bytes).sum::<u64>(), 7 * 65536);
         let seeds: Vec<u64> = plan.workers.iter().map(|w| w.seed).collect();
         assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2]);
     }

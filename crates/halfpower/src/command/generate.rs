@@ -2,6 +2,7 @@
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use schemars::generate::SchemaSettings;
 
 use crate::cli::{Cli, GenerateArgs};
 use crate::console;
@@ -34,7 +35,9 @@ fn manual() -> Outcome<String> {
 }
 
 fn schema<T: schemars::JsonSchema>() -> String {
-    json::print(&schemars::schema_for!(T))
+    // The contract of what is written, not of what could be read.
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    json::print(&settings.into_generator().into_root_schema_for::<T>())
 }
 
 fn completions(shell: &str) -> Outcome<String> {

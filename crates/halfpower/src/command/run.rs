@@ -27,9 +27,11 @@ pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
     }
     // What can be wrong is found out before anything is created.
     bench::preparation(&job)?;
-    let mut keeper = Keeper::open((!args.common.no_store).then_some(args.common.db.as_path()))?;
+    let db = (!args.common.no_store).then_some(args.common.db.as_path());
+    Keeper::check(db)?;
     let lab = Lab::new(console, Interrupt::install());
     let bench = Bench::ready(&job, &lab)?;
+    let mut keeper = Keeper::open(db)?;
     let host = Host::read();
     let facts = bench.facts();
     let settings: Vec<Setting<'_>> =
@@ -84,18 +86,18 @@ fn print_plan(job: &Job) -> Outcome {
     for line in &preparation.lines {
         console::data(line);
     }
-    let region = preparation.region_bytes;
-    let (mut seconds, mut unbounded, mut writes) = (0.0, false, preparation.write_bytes);
+    let (mut seconds, mut endless, mut writes) = (0.0, false, preparation.write_bytes);
+    let mut at_least = "";
     for axes in &job.axes {
-        let workload = job.workload(axes, region, job.direct.unwrap_or(true));
+        let workload = job.workload(axes, preparation.region_bytes, job.direct.unwrap_or(true));
         let trials = u64::from(job.trials) * if job.soaker { 2 } else { 1 };
         match workload.limit_ns {
             Some(ns) => seconds += (trials * (ns + workload.warm_up_ns)) as f64 / 1e9,
-            None => unbounded = true,
+            None => endless = true,
         }
         let share = f64::from(100 - axes.read_percent) / 100.0;
         if share > 0.0 && workload.limit_bytes.is_none() {
-            unbounded = true;
+            at_least = "at least ";
         }
         writes += (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64 * trials;
         console::data(&format!(
@@ -106,11 +108,12 @@ fn print_plan(job: &Job) -> Outcome {
             axes.threads
         ));
     }
-    let at_least = if unbounded && job.writes() { "at least " } else { "" };
     console::data(&format!("writes {at_least}{} in all", units::size(writes)));
-    let time =
-        if unbounded && seconds == 0.0 { "until done".into() } else { format!("{seconds} s") };
-    console::data(&format!("takes {time} of measuring; nothing was done"));
+    let time = match endless {
+        true => "as long as it takes to move those bytes".to_owned(),
+        false => format!("{seconds} s of measuring"),
+    };
+    console::data(&format!("takes {time}; nothing was done"));
     Ok(Exit::Ok)
 }
 
@@ -130,7 +133,7 @@ fn announce(console: &Console, job: &Job, settings: &[Setting<'_>], facts: &[Tar
         (None, None) => "unbounded".to_owned(),
     };
     let what = if settings.len() == 1 {
-        describe(&first.key())
+        first.key().describe()
     } else {
         format!("{} workloads", settings.len())
     };
@@ -141,21 +144,6 @@ fn announce(console: &Console, job: &Job, settings: &[Setting<'_>], facts: &[Tar
         names.join(", "),
         job.trials
     ));
-}
-
-/// A workload in a few words: "randread 4 KiB, depth 32, io_uring, direct".
-pub fn describe(key: &crate::point::PointKey) -> String {
-    let threads =
-        if key.threads > 1 { format!(" x {} threads", key.threads) } else { String::new() };
-    let rate = key.rate_requests_per_s.map(|r| format!(" at {r} requests/s")).unwrap_or_default();
-    format!(
-        "{} {}, depth {}{threads}{rate}, {}, {}",
-        key.rw,
-        units::size(key.request_bytes),
-        key.depth,
-        key.ioengine,
-        key.caching
-    )
 }
 
 fn begin(
@@ -200,7 +188,7 @@ fn measure(
         for index in order {
             let setting = &mut settings[index];
             setting.soaked = job.soaker && round % 2 == 1;
-            let label = describe(&points[index].key);
+            let label = points[index].key.describe();
             let mut trial = lab.trial(setting, &mut |_| progress.update(&label))?;
             trial.ordinal = round;
             if trial.requests() > 0 || trial.errors > 0 {
@@ -321,7 +309,7 @@ fn line(point: &Point, pap: Option<f64>) -> String {
     };
     format!(
         "{}: {} +-{spread:.1}%{}, {} requests/s, p50 {}, p99 {}, CPU {cpu}/request, {}{reasons}",
-        describe(&point.key),
+        point.key.describe(),
         units::rate(rate.value),
         share.unwrap_or_default(),
         units::count(summary.requests_per_s.value),

@@ -54,7 +54,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     if effort.budget_ns < 5_000_000_000 {
         return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
     }
-    bench::check_path(&args.target)?;
+    bench::check_path(&args.target, &job::consent(&args.common))?;
     let pages = job::pages(&args.common)?;
     let place = if args.target.is_dir() {
         Place::Directory(args.target.clone())
@@ -66,7 +66,9 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
         return plan(args, &place, size, &effort);
     }
     check_page(&args.html)?;
-    let mut keeper = Keeper::open((!args.common.no_store).then_some(args.common.db.as_path()))?;
+    check_size(&place, size, args)?;
+    let db = (!args.common.no_store).then_some(args.common.db.as_path());
+    Keeper::check(db)?;
     let lab = Lab::new(console, Interrupt::install());
     let start_ns = lab.clock.now_ns();
     let started_unix_ns = unix_ns();
@@ -77,6 +79,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let subject = Subject::open(path, write, size)?;
     let host = Host::read();
     let target = TargetFacts { name: name_of(&args.target), ..facts_of(&subject) };
+    let mut keeper = Keeper::open(db)?;
     begin(&mut keeper, args, &host, &target)?;
     let mut facts = measure::notes(&lab, &subject, args.common.pap);
     facts.not_written = not_written;
@@ -148,6 +151,13 @@ fn conclude(args: &SurveyArgs, console: &Console, keeper: Keeper, evidence: &Evi
 /// The test file's size, or the part of an existing target to work on (None: all of it).
 fn size_of(place: &Place, args: &SurveyArgs, effort: &Effort) -> Outcome<Option<u64>> {
     let Place::Directory(folder) = place else { return Ok(args.size) };
+    folder.read_dir().map_err(|e| {
+        Failure::failed(format!(
+            "looking into {}: {}",
+            folder.display(),
+            ioengine::error::cause(&e)
+        ))
+    })?;
     if let Some(size) = args.size {
         if size < 1 << 20 {
             return Err(Failure::usage("--size is too small for a survey; give at least 1m"));
@@ -208,7 +218,7 @@ fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) ->
     match place {
         Place::Directory(folder) => {
             let bytes = size.unwrap_or(0);
-            scratch::check_room(folder, bytes)?;
+            check_size(place, size, args)?;
             let (size, folder) = (units::size(bytes), folder.display());
             console::data(&format!(
                 "lay out a test file of {size} in {folder}, and remove it after"
@@ -261,13 +271,9 @@ fn announce(
     console.say(format!("survey of {target}, about {seconds} s: {what}"));
 }
 
-fn lay_out(
-    lab: &Lab,
-    place: &Place,
-    size: Option<u64>,
-    args: &SurveyArgs,
-) -> Outcome<(Option<Scratch>, Option<f64>)> {
-    let (Place::Directory(folder), Some(bytes)) = (place, size) else { return Ok((None, None)) };
+/// Refuses a test file that has no room or would write too much.
+fn check_size(place: &Place, size: Option<u64>, args: &SurveyArgs) -> Outcome<()> {
+    let (Place::Directory(folder), Some(bytes)) = (place, size) else { return Ok(()) };
     if bytes > args.max_write {
         return Err(Failure::usage(format!(
             "a test file of {} is over --max-write {}; give a smaller --size",
@@ -275,6 +281,16 @@ fn lay_out(
             units::size(args.max_write)
         )));
     }
+    scratch::check_room(folder, bytes)
+}
+
+fn lay_out(
+    lab: &Lab,
+    place: &Place,
+    size: Option<u64>,
+    args: &SurveyArgs,
+) -> Outcome<(Option<Scratch>, Option<f64>)> {
+    let (Place::Directory(folder), Some(bytes)) = (place, size) else { return Ok((None, None)) };
     let scratch = Scratch::make(folder, bytes)?;
     let rate = scratch.lay_out(lab, bytes, args.common.seed)?;
     Ok((Some(scratch), Some(rate)))

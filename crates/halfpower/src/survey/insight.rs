@@ -14,6 +14,8 @@ use crate::survey::evidence::Evidence;
 pub const OUT_OF_BOX_BYTES: u64 = 64 << 10;
 /// A setting this close to the best is as good [share].
 pub const NEAR_BEST: f64 = 0.95;
+/// A rate further above the plateau than this is not on it [share].
+const PLATEAU_REACH: f64 = 1.1;
 /// Cost models are fitted up to this size: beyond it the block layer splits requests [bytes].
 const COST_BYTES_MAX: u64 = 1 << 20;
 
@@ -196,10 +198,12 @@ impl<'a> Insight<'a> {
             (stated, "stated with --pap".to_owned())
         } else if let Some(link) = slowest_link(evidence) {
             (link.1, format!("advertised by the {}", link.0))
-        } else if let Some(plateau) = halfpower::plateau(&rates) {
+        } else if let Some(plateau) =
+            halfpower::plateau(&rates).filter(|plateau| highest <= plateau * PLATEAU_REACH)
+        {
             (plateau, "the highest plateau measured".to_owned())
         } else {
-            (highest, "the highest rate measured (still rising)".to_owned())
+            (highest, "the highest rate measured (no other setting comes near it)".to_owned())
         };
         Some(Pap { operation, bytes_per_s, source })
     }

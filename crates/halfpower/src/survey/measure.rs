@@ -209,7 +209,7 @@ impl<'a> Survey<'a> {
                 return Ok(false);
             }
             let spot = self.spots[index];
-            let label = crate::command::run::describe(&self.points[index].key);
+            let label = self.points[index].key.describe();
             let mut setting = self.setting(&spot, soaked);
             // Each trial has an order of its own, so that no cache learns one.
             let made = self.points[index].trials.len() as u64;

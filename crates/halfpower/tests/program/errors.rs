@@ -88,7 +88,7 @@ fn a_file_smaller_than_asked_is_not_extended() {
 fn an_empty_file_has_nothing_to_measure() {
     let place = Place::new();
     place.file("data", 0);
-    place.cannot("run data").with_code(2).says("data", "larger");
+    place.cannot("run data").with_code(2).says("data is empty", "directory");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn the_limit_on_file_sizes_is_respected_before_anything_is_written() {
     shell.env("XDG_STATE_HOME", place.path("state"));
     let ended = place.start_command(shell, &line).ended().with_code(1);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
-    ended.says("not enough", "--size");
+    ended.says("files may grow", "--size");
     place.is_tidy();
 }
 
@@ -278,7 +278,7 @@ fn a_read_only_file_system_is_read_and_not_written() {
     place.cannot(&write).with_code(1).says("read-only", "--rw read");
     place.does(&format!("run {folder}/data --rw read --bs 64k --size 1m --trials 1"));
     let store = inside.cannot("run --ioengine null --runtime 0.02 --trials 1 --quiet");
-    store.with_code(1).says("halfpower.db", "choose another place");
+    store.with_code(1).says("halfpower.db", "--db");
     inside.does("run --ioengine null --runtime 0.02 --trials 1 --no-store");
 }
 
@@ -309,6 +309,6 @@ fn a_folder_that_may_not_be_written_gets_no_database() {
     fs::set_permissions(foreign.path(), Permissions::from_mode(0o755)).unwrap();
     let db = foreign.path().join("halfpower.db");
     let line = format!("run --ioengine null --runtime 0.02 --quiet --db {}", db.display());
-    place.cannot(&line).with_code(1).says("halfpower.db", "choose another place");
+    place.cannot(&line).with_code(1).says("halfpower.db", "--db");
     assert!(!db.exists());
 }

@@ -66,10 +66,28 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        if let Err(error) = system(&["losetup", "--detach", &self.path]) {
-            eprintln!("{error}");
+        let attached = self.path.replacen("/dev/", "/sys/block/", 1) + "/loop/backing_file";
+        let gone_soon = soon(|| {
+            // While the device is still held this only marks it; so ask until it is gone.
+            let _ = system(&["losetup", "--detach", &self.path]);
+            !fs::exists(&attached).unwrap_or(true)
+        });
+        if !gone_soon {
+            eprintln!("{} is still attached", self.path);
         }
     }
+}
+
+/// Tries for a few seconds. A program that has ended may hold its files a little longer: the
+/// kernel takes rings down in its own time.
+fn soon(mut attempt: impl FnMut() -> bool) -> bool {
+    (0..250).any(|_| {
+        let done = attempt();
+        if !done {
+            pause(20);
+        }
+        done
+    })
 }
 
 /// A small ext4 on a loop device, mounted; dropping it unmounts it.
@@ -115,15 +133,9 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         let folder = self.folder().display().to_string();
-        // A program that has ended may hold its files a little longer: the kernel takes rings
-        // down in its own time.
-        for _ in 0..250 {
-            if system(&["umount", &folder]).is_ok() {
-                return;
-            }
-            pause(20);
-        }
-        if let Err(error) = system(&["umount", "--lazy", &folder]) {
+        if !soon(|| system(&["umount", &folder]).is_ok())
+            && let Err(error) = system(&["umount", "--lazy", &folder])
+        {
             eprintln!("{error}");
         }
     }

@@ -1,0 +1,380 @@
+//! The page in a real browser: an invented survey is rendered, opened from a file in headless
+//! Chromium, and used as a reader would use it.
+//!
+//! Two scripts are added to the copy under test: one keeps errors, the other drives the page and
+//! writes what it saw as JSON into the document, which the browser prints when it is done. One
+//! visit serves all tests of a page: the page at full width, and the page in frames as narrow as a
+//! phone or, with its print style forced on, as a sheet of paper. Without a browser every test
+//! skips. Colours, fonts and the look of a chart are not judged here.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[path = "../examples/demo/survey.rs"]
+mod survey;
+
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+const FLAGS: [&str; 9] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--virtual-time-budget=5000",
+];
+
+/// After this long a browser is taken for stuck and killed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+// ---- skipping
+
+/// Takes what a visit saw, or ends the test as skipped.
+macro_rules! or_skip {
+    ($visit:expr) => {
+        match $visit {
+            Some(seen) => seen,
+            None => {
+                skip(std::any::type_name_of_val(&|| ()));
+                return;
+            }
+        }
+    };
+}
+
+/// Says that a test is skipped: on stderr, and in the file of HALFPOWER_SKIP_LOG.
+fn skip(closure_in_test: &str) {
+    let test = closure_in_test.trim_end_matches("::{{closure}}");
+    let test = test.rsplit("::").next().unwrap();
+    let line = format!("skipped: {test}: no browser (chromium or google-chrome) on PATH");
+    eprintln!("{line}");
+    if let Some(log) = std::env::var_os("HALFPOWER_SKIP_LOG") {
+        let mut log = OpenOptions::new().append(true).create(true).open(log).unwrap();
+        writeln!(log, "{line}").unwrap();
+    }
+}
+
+// ---- visits
+
+/// The first browser on PATH.
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let folders: Vec<_> = std::env::split_paths(&path).collect();
+    let places = BROWSERS.iter().flat_map(|name| folders.iter().map(move |at| at.join(name)));
+    places.into_iter().find(|place| place.is_file())
+}
+
+/// What the browser prints when it is pointed at `page`; None without a browser.
+fn browse(folder: &Path, page: &str, asked: &str) -> Option<String> {
+    let complaints = folder.join("stderr");
+    let mut child = Command::new(browser()?)
+        .args(FLAGS)
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .arg(asked)
+        .arg(format!("file://{}", folder.join(page).display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(&complaints).unwrap())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut printed = String::new();
+        let result = stdout.read_to_string(&mut printed).map(|_| printed);
+        // Nobody listens any more when the browser was killed.
+        let _ = sender.send(result);
+    });
+    let printed = receiver.recv_timeout(PATIENCE);
+    if printed.is_err() {
+        let group = format!("-{}", child.id());
+        Command::new("kill").args(["-KILL", "--", &group]).status().unwrap();
+    }
+    let status = child.wait().unwrap();
+    let said = || fs::read_to_string(&complaints).unwrap();
+    let printed = printed.unwrap_or_else(|_| panic!("the browser was stuck:\n{}", said())).unwrap();
+    assert!(status.success(), "the browser ended with {status}:\n{}", said());
+    Some(printed)
+}
+
+/// A folder with the page under test (`page.html`), the same with its print style forced on
+/// (`paper.html`), the frames around both, and the page as it is shipped (`shipped.html`).
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let shipped = report::render(&report::survey_page(&survey::made_up()));
+    let script = |text: &str| format!("<script>{text}</script>");
+    let collector = script(include_str!("browser/collector.js"));
+    let driver = script(include_str!("browser/driver.js"));
+    let page = shipped.replacen("<head>", &format!("<head>{collector}"), 1).replacen(
+        "</body>",
+        &format!("{driver}</body>"),
+        1,
+    );
+    let paper = page.replacen("@media print", "@media screen", 1);
+    assert!(page.len() > shipped.len() + collector.len() && paper != page);
+    let frames = include_str!("browser/frames.html");
+    let files = [("shipped", &*shipped), ("page", &page), ("paper", &paper), ("frames", frames)];
+    for (name, text) in files {
+        fs::write(folder.path().join(name).with_extension("html"), text).unwrap();
+    }
+    folder
+}
+
+/// The JSON that the driver left in the document.
+fn result(document: &str) -> Value {
+    let (_, rest) = document
+        .split_once("<pre id=\"test-result\">")
+        .expect("the driver ran to its end; open the page under test to see why not");
+    let (json, _) = rest.split_once("</pre>").unwrap();
+    let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}");
+    serde_json::from_str(&json.replace("&amp;", "&")).unwrap()
+}
+
+/// What was seen of a page, from the first visit on.
+fn visit(page: &str, document: &OnceLock<Option<String>>) -> Option<Value> {
+    let document = document.get_or_init(|| browse(folder().path(), page, "--dump-dom"));
+    document.as_deref().map(result)
+}
+
+/// The page at the width of a window.
+fn window() -> Option<Value> {
+    static DOCUMENT: OnceLock<Option<String>> = OnceLock::new();
+    visit("page.html", &DOCUMENT)
+}
+
+/// The page in frames 390 and 360 px wide, and on paper.
+fn frames() -> Option<Value> {
+    static DOCUMENT: OnceLock<Option<String>> = OnceLock::new();
+    visit("frames.html", &DOCUMENT)
+}
+
+// ---- reading what was seen
+
+fn items(value: &Value) -> &Vec<Value> {
+    value.as_array().unwrap_or_else(|| panic!("a list was expected, not {value}"))
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    items(value).iter().map(|item| item.as_str().unwrap()).collect()
+}
+
+fn charts(seen: &Value) -> &Vec<Value> {
+    let charts = items(&seen["charts"]);
+    assert!(charts.len() >= 10, "a full survey has many charts, not {}", charts.len());
+    charts
+}
+
+/// A tooltip is shown that says everything its row of the data table does.
+fn assert_tells_its_row(chart: &Value, how: &str) {
+    let shown = &chart[how];
+    let text =
+        shown["text"].as_str().unwrap_or_else(|| panic!("{}: no tooltip: {shown}", chart["id"]));
+    let wanted = strings(&shown["wanted"]);
+    assert!(wanted.len() >= 3, "series, x and y: {wanted:?}");
+    for part in wanted {
+        assert!(text.contains(part), "{} {how}: {part:?} is not in {text:?}", chart["id"]);
+    }
+}
+
+fn assert_hidden(chart: &Value, when: &str) {
+    assert_eq!(chart[when], serde_json::json!({"hidden": true, "lit": 0}), "{}", chart["id"]);
+}
+
+/// The fields of CSV as RFC 4180 describes it.
+fn csv_fields(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
+    let (mut quoted, mut letters) = (false, text.chars().peekable());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.next_if_eq(&'"').is_some() => field.push('"'),
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut field)),
+            '\r' if !quoted && letters.next_if_eq(&'\n').is_some() => {
+                row.push(std::mem::take(&mut field));
+                rows.push(std::mem::take(&mut row));
+            }
+            _ => field.push(letter),
+        }
+    }
+    assert!(row.is_empty() && field.is_empty() && !quoted, "the last row is not ended");
+    rows
+}
+
+// ---- the tests
+
+#[test]
+fn nothing_is_complained_of_while_the_page_is_used() {
+    let (window, frames) = (or_skip!(window()), or_skip!(frames()));
+    for seen in [&window, &frames["390"], &frames["360"], &frames["paper"]] {
+        assert_eq!(strings(&seen["complaints"]), [""; 0]);
+    }
+}
+
+#[test]
+fn nothing_is_loaded_but_the_file_itself() {
+    let (window, frames) = (or_skip!(window()), or_skip!(frames()));
+    for seen in [&window, &frames["390"], &frames["paper"]] {
+        assert!(seen["page"].as_str().unwrap().starts_with("file://"));
+        let inside =
+            |name: &&str| ["file:", "data:", "blob:"].iter().any(|own| name.starts_with(own));
+        let outside: Vec<_> =
+            strings(&seen["resources"]).into_iter().filter(|name| !inside(name)).collect();
+        assert!(outside.is_empty(), "{outside:?}");
+    }
+}
+
+#[test]
+fn every_row_of_a_chart_that_can_be_drawn_has_its_mark() {
+    for chart in charts(&or_skip!(window())) {
+        let undrawn = strings(&chart["undrawn"]);
+        let count = |what: &str| chart[what].as_u64().unwrap();
+        assert_eq!(count("marks"), count("drawn"), "no row has two marks");
+        assert_eq!(count("drawn") + undrawn.len() as u64, count("rows"), "{}", chart["id"]);
+        assert!(count("marks") > 0);
+        // A logarithmic axis has no place for nothing: the last step of each tail.
+        let allowed = chart["id"] == "latency-tail";
+        assert!(undrawn.iter().all(|value| allowed && *value == "0"), "{undrawn:?}");
+    }
+}
+
+#[test]
+fn pointing_at_a_mark_shows_its_numbers_and_leaving_hides_them() {
+    for chart in charts(&or_skip!(window())) {
+        assert_tells_its_row(chart, "hover");
+        let off_by = chart["hover_off_by"].as_f64().unwrap();
+        assert!(off_by < 1.0, "{}: the mark lit is {off_by} px away", chart["id"]);
+        assert_hidden(chart, "left");
+    }
+}
+
+#[test]
+fn the_keyboard_reaches_points_and_other_series() {
+    for chart in charts(&or_skip!(window())) {
+        assert_eq!(chart["focused"], true, "{}", chart["id"]);
+        for key in ["first_key", "second_key", "down_key"] {
+            assert_tells_its_row(chart, key);
+        }
+        let (first, second, down) = (&chart["first_key"], &chart["second_key"], &chart["down_key"]);
+        assert_eq!(first["row"], 0);
+        assert_eq!(first["series"], second["series"]);
+        assert_ne!(first["row"], second["row"], "{}", chart["id"]);
+        let alone = chart["series"] == 1;
+        assert_eq!(second["series"] == down["series"], alone, "{}", chart["id"]);
+        assert_hidden(chart, "escaped");
+    }
+}
+
+#[test]
+fn the_legend_switches_a_series_off_and_on() {
+    for chart in charts(&or_skip!(window())) {
+        let (off, on) = (&chart["off"], &chart["on"]);
+        assert_eq!((&off["pressed"], &off["drawn"]), (&"false".into(), &"none".into()));
+        assert_eq!(on["pressed"], "true");
+        assert_ne!(on["drawn"], "none");
+        assert_ne!(chart["hover_off"], 0, "{}: a hidden series answers", chart["id"]);
+    }
+}
+
+#[test]
+fn the_theme_button_changes_the_theme_and_says_the_other_one() {
+    let window = or_skip!(window());
+    let states = items(&window["theme"]);
+    let [start, once, twice] = &states[..] else { panic!("three states: {states:?}") };
+    let chosen = [&once["theme"], &twice["theme"]].map(|theme| theme.as_str().unwrap());
+    assert_eq!(BTreeSet::from(chosen), BTreeSet::from(["dark", "light"]));
+    assert_ne!(once["background"], start["background"]);
+    assert_ne!(once["button"], start["button"]);
+    assert_eq!(twice["background"], start["background"]);
+}
+
+#[test]
+fn a_csv_file_holds_exactly_the_rows_of_its_table() {
+    let window = or_skip!(window());
+    let downloads = items(&window["downloads"]);
+    let names: BTreeSet<_> = downloads.iter().map(|one| one["file"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), downloads.len(), "each table has a file of its own");
+    assert!(names.contains("points.csv") && names.contains("throughput-read.csv"), "{names:?}");
+    for download in downloads {
+        let rows: Vec<_> = items(&download["rows"]).iter().map(strings).collect();
+        let text = download["text"].as_str().unwrap();
+        assert_eq!(csv_fields(text), rows, "{}", download["file"]);
+        assert!(rows.len() > 1);
+        assert_eq!(download["size"], text.len());
+        assert_eq!((&download["type"], &download["scheme"]), (&"text/csv".into(), &"blob:".into()));
+    }
+}
+
+#[test]
+fn every_column_of_the_points_sorts_both_ways() {
+    let window = or_skip!(window());
+    let columns = items(&window["sorted"]);
+    assert!(columns.len() > 10);
+    for column in columns {
+        let [up, down] = &items(&column["orders"])[..] else { panic!("two clicks") };
+        assert_eq!([&up["sort"], &down["sort"]], ["ascending", "descending"]);
+        let (rising, mut falling) = (strings(&up["cells"]), strings(&down["cells"]));
+        falling.reverse();
+        for cells in [rising, falling] {
+            let number = |text: &str| text.parse::<f64>().unwrap();
+            let sorted = match column["number"] == true {
+                true => cells.is_sorted_by_key(|text| number(text)),
+                false => cells.is_sorted(),
+            };
+            assert!(sorted, "{}: {cells:?}", column["label"]);
+        }
+    }
+}
+
+#[test]
+fn nothing_overflows_a_window_a_phone_or_a_sheet() {
+    let (window, frames) = (or_skip!(window()), or_skip!(frames()));
+    for (seen, width) in [
+        (&window, None),
+        (&frames["390"], Some(390)),
+        (&frames["360"], Some(360)),
+        (&frames["paper"], Some(688)),
+    ] {
+        let layout = &seen["layout"];
+        assert!(width.is_none_or(|width| layout["inner"] == width), "{}", layout["inner"]);
+        assert!(layout["scroll"].as_u64() <= layout["inner"].as_u64(), "{}", layout["scroll"]);
+        assert_eq!(strings(&layout["beyond"]), [""; 0]);
+    }
+}
+
+#[test]
+fn the_tools_of_the_screen_are_not_printed() {
+    let (screen, frames) = (or_skip!(window()), or_skip!(frames()));
+    let paper = &frames["paper"];
+    let count = |seen: &Value, what: &str| seen["layout"][what].as_u64().unwrap();
+    assert!(count(&screen, "tools") > 10);
+    assert_eq!(count(paper, "tools"), 0);
+    assert_eq!(count(paper, "charts"), count(&screen, "charts"));
+    let buttons = strings(&paper["layout"]["buttons"]);
+    assert!(!buttons.iter().any(|text| ["CSV", "Dark", "Light"].contains(text)), "{buttons:?}");
+}
+
+#[test]
+fn the_page_prints_to_a_pdf_of_several_pages() {
+    let folder = folder();
+    let file = folder.path().join("printed.pdf");
+    let asked = format!("--print-to-pdf={}", file.display());
+    or_skip!(browse(folder.path(), "shipped.html", &asked));
+    let pdf = fs::read(file).unwrap();
+    assert!(pdf.starts_with(b"%PDF-"));
+    let text = String::from_utf8_lossy(&pdf);
+    let pages = text.matches("/Type /Page\n").count();
+    assert!((2..=40).contains(&pages), "{pages} pages");
+}
