@@ -1,4 +1,5 @@
-//! The verbs, one file each.
+//! The verbs, one file each: a verb resolves what was typed, calls the rooms that do the work, and
+//! prints what came of it. What two verbs share lives in a room of its own, not here.
 
 pub mod clean;
 pub mod engines;

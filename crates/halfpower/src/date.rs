@@ -1,4 +1,5 @@
-//! Dates for people, in UTC, from nanoseconds since 1970.
+//! Dates for people, in UTC, from nanoseconds since 1970: enough for labels, so no calendar
+//! library and no time zones.
 
 /// "2026-11-21 20:45" in UTC (days to civil date by Howard Hinnant's algorithm).
 pub fn utc(unix_ns: i64) -> String {

@@ -1,4 +1,4 @@
-//! `halfpower runs`: what the database holds.
+//! `halfpower runs`: what the database holds, newest first, as a table or as JSON. It only reads.
 
 use results::{RunRow, Store};
 use serde::Serialize;

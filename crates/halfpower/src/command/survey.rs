@@ -1,4 +1,5 @@
-//! `halfpower survey`: the main job.
+//! `halfpower survey`: the main job. Checks everything that can be wrong, lays out the test file,
+//! has the spots measured, and turns the evidence into words, a page and database rows.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The JSON of a survey (`survey --json`).
+//! The JSON of a survey (`survey --json`): insight and findings as serialisable types, whose
+//! schema is published in `docs/schema`.
 
 use analysis::interval::Interval;
 use analysis::ladder::Rung;

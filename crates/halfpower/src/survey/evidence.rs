@@ -1,4 +1,5 @@
-//! What a survey measured, before anybody says what it means.
+//! What a survey measured, before anybody says what it means: points, host, target, and the facts
+//! that were measured once.
 
 use serde::{Deserialize, Serialize};
 

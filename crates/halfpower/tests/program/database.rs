@@ -133,7 +133,7 @@ fn a_file_of_another_program_is_no_database_and_stays_as_it_is() {
         ("notes", "not a halfpower database"),
         ("foreign.db", "not a halfpower database"),
         ("folder", "not a regular file"),
-        ("missing/some.db", "does not exist"),
+        ("missing/some.db", "--db"),
     ] {
         let run = format!("run --ioengine null --runtime 0.02 --quiet --db {file}");
         place.cannot(&run).with_code(1).says(file, cause);
