@@ -7,6 +7,9 @@
 //! phone or, with its print style forced on, as a sheet of paper. Without a browser every test
 //! skips. Colours, fonts and the look of a chart are not judged here.
 
+// What a test stands on may fail loudly: a panic here is a failed test.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -76,8 +79,8 @@ fn browser() -> Option<PathBuf> {
     places.into_iter().find(|place| place.is_file())
 }
 
-/// What the browser prints when it is pointed at `page`; None without a browser.
-fn browse(folder: &Path, page: &str, asked: &str) -> Option<String> {
+/// What the browser prints when it is pointed at `page`, or why it failed; None without a browser.
+fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, String>> {
     let complaints = folder.join("stderr");
     let mut child = Command::new(browser()?)
         .args(FLAGS)
@@ -104,10 +107,12 @@ fn browse(folder: &Path, page: &str, asked: &str) -> Option<String> {
         Command::new("kill").args(["-KILL", "--", &group]).status().unwrap();
     }
     let status = child.wait().unwrap();
-    let said = || fs::read_to_string(&complaints).unwrap();
-    let printed = printed.unwrap_or_else(|_| panic!("the browser was stuck:\n{}", said())).unwrap();
-    assert!(status.success(), "the browser ended with {status}:\n{}", said());
-    Some(printed)
+    let said = fs::read_to_string(&complaints).unwrap_or_default();
+    Some(match printed {
+        Ok(Ok(printed)) if status.success() => Ok(printed),
+        Ok(_) => Err(format!("the browser ended with {status}:\n{said}")),
+        Err(_) => Err(format!("the browser was stuck on {page} and was killed:\n{said}")),
+    })
 }
 
 /// A folder with the page under test (`page.html`), the same with its print style forced on
@@ -143,22 +148,27 @@ fn result(document: &str) -> Value {
     serde_json::from_str(&json.replace("&amp;", "&")).unwrap()
 }
 
+/// The document a visit left, or why it failed; None without a browser. Kept for all tests, so
+/// that a page on which the browser hangs costs the patience for one visit.
+type Visit = OnceLock<Option<Result<String, String>>>;
+
 /// What was seen of a page, from the first visit on.
-fn visit(page: &str, document: &OnceLock<Option<String>>) -> Option<Value> {
-    let document = document.get_or_init(|| browse(folder().path(), page, "--dump-dom"));
-    document.as_deref().map(result)
+fn visit(page: &str, visit: &Visit) -> Option<Value> {
+    let document = visit.get_or_init(|| browse(folder().path(), page, "--dump-dom"));
+    let document = document.as_ref()?.as_ref();
+    Some(result(document.unwrap_or_else(|failure| panic!("{failure}"))))
 }
 
 /// The page at the width of a window.
 fn window() -> Option<Value> {
-    static DOCUMENT: OnceLock<Option<String>> = OnceLock::new();
-    visit("page.html", &DOCUMENT)
+    static VISIT: Visit = OnceLock::new();
+    visit("page.html", &VISIT)
 }
 
 /// The page in frames 390 and 360 px wide, and on paper.
 fn frames() -> Option<Value> {
-    static DOCUMENT: OnceLock<Option<String>> = OnceLock::new();
-    visit("frames.html", &DOCUMENT)
+    static VISIT: Visit = OnceLock::new();
+    visit("frames.html", &VISIT)
 }
 
 // ---- reading what was seen
@@ -371,7 +381,7 @@ fn the_page_prints_to_a_pdf_of_several_pages() {
     let folder = folder();
     let file = folder.path().join("printed.pdf");
     let asked = format!("--print-to-pdf={}", file.display());
-    or_skip!(browse(folder.path(), "shipped.html", &asked));
+    or_skip!(browse(folder.path(), "shipped.html", &asked)).unwrap();
     let pdf = fs::read(file).unwrap();
     assert!(pdf.starts_with(b"%PDF-"));
     let text = String::from_utf8_lossy(&pdf);

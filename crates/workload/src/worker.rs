@@ -5,6 +5,12 @@
 //! once the buffers exist. The clock is read twice in each step: right before the batch goes
 //! down (the submit stamp that its requests share) and right after completions came up.
 //!
+//! A slot that has become free is filled at once, but in small calls ([`Chunk`]): a device starts
+//! on what it has while the next request is prepared, and the block layer cannot merge neighbours
+//! of one large batch into requests larger than those that are to be measured. Only where
+//! completions come back within the submitting call, so that nothing is outstanding anyway, do
+//! calls grow up to the depth.
+//!
 //! What a personality only reports is decided here, once for all of them: a short transfer is
 //! continued behind what has moved, EAGAIN and EINTR are issued again (a bounded number of
 //! times), and any other failure is counted and ends the run.
@@ -17,7 +23,7 @@ use crate::pattern::Offsets;
 use crate::plan::WorkerPlan;
 use crate::random::Stream;
 use crate::sample::{Failure, Sample};
-use crate::spec::{Content, Workload};
+use crate::spec::{Content, Pattern, Workload};
 
 /// The longest wait in one step, so that an order to stop is seen [ns].
 const TICK_NS: u64 = 50_000_000;
@@ -60,12 +66,56 @@ struct Run {
     count: u64,
 }
 
+/// How many requests go down in one call.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    /// Where completions come later: one at a time for sequential requests, so that none are
+    /// merged; a few for random ones, which saves system calls.
+    base: usize,
+    /// The depth.
+    most: usize,
+    now: usize,
+    /// Calls since the size was last in doubt.
+    calls: u32,
+}
+
+/// Random requests in one call where completions come later: measured best of 1, 2, 4, 8 and 32
+/// in rate, CPU and p99 alike on a disk of 100,000 requests per second.
+const RANDOM_CHUNK: usize = 4;
+/// A full-depth chunk is put in doubt again after so many calls.
+const DOUBT_CALLS: u32 = 256;
+
+impl Chunk {
+    fn new(pattern: Pattern, depth: usize) -> Chunk {
+        let base = if pattern == Pattern::Random { RANDOM_CHUNK } else { 1 }.min(depth);
+        Chunk { base, most: depth, now: base, calls: 0 }
+    }
+
+    /// Learns from a call that did not wait: whether all that it submitted came back in it.
+    #[inline]
+    fn learn(&mut self, at_once: bool) {
+        self.now = if at_once { (self.now * 2).min(self.most) } else { self.base };
+        self.calls = 0;
+    }
+
+    /// Learns nothing from a call that waited, but doubts after many of them.
+    #[inline]
+    fn doubt(&mut self) {
+        self.calls += 1;
+        if self.calls >= DOUBT_CALLS && self.now > self.base {
+            self.now = (self.most / 2).max(self.base);
+            self.calls = 0;
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Worker<E, C> {
     engine: E,
     clock: C,
     offsets: Offsets,
+    chunk: Chunk,
     arrivals: Option<Arrivals>,
     choice: Stream,
     read_percent: u8,
@@ -106,6 +156,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         let idle = Outstanding { stamp_ns: 0, offset: 0, moved: 0, retries: 0, op: Op::Read };
         Worker {
             offsets: Offsets::new(workload.pattern, workload.request_bytes, plan),
+            chunk: Chunk::new(workload.pattern, slots as usize),
             arrivals: None,
             choice: Stream::new(plan.seed ^ 0x5EED),
             read_percent: workload.read_percent,
@@ -170,8 +221,15 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.sample.submit_calls += u64::from(!self.batch.is_empty());
         let until = self.wake_up_ns(stamp_ns);
         self.done.clear();
-        self.engine.submit_and_wait(&self.batch, 1, Some(until), &mut self.done)?;
+        // With free slots left there is more to submit before there is anything to wait for.
+        let wait = !self.has_more_to_issue();
+        self.engine.submit_and_wait(&self.batch, u32::from(wait), Some(until), &mut self.done)?;
         self.now_ns = self.clock.now_ns();
+        if wait {
+            self.chunk.doubt();
+        } else {
+            self.chunk.learn(self.done.len() >= self.batch.len());
+        }
         self.reap();
         if self.phase == Phase::Drain && self.now_ns - self.last_reap_ns > HANG_NS {
             return Err(hangs(self.engine.in_flight()));
@@ -194,10 +252,22 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Puts as many new requests into the batch as are due and have a slot.
+    /// Whether the next step of a closed loop would issue requests without any completion.
+    #[inline]
+    fn has_more_to_issue(&self) -> bool {
+        let wanted = self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp;
+        let closed = self.arrivals.is_none() && self.phase != Phase::Drain;
+        closed && wanted && !self.free.is_empty()
+    }
+
+    /// Puts new requests into the batch: in an open loop all that are due and have a slot, in a
+    /// closed one a chunk.
     #[inline]
     fn issue(&mut self) {
-        while self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp {
+        let room = if self.arrivals.is_some() { usize::MAX } else { self.chunk.now };
+        while self.batch.len() < room
+            && (self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp)
+        {
             let Some(slot) = self.free.pop() else { break };
             let due_ns = match &mut self.arrivals {
                 None => 0,
