@@ -525,7 +525,7 @@ pub(crate) mod tests {
     fn a_device_whose_rate_has_stopped_rising_binds() {
         let evidence = evidence();
         let insight = Insight::of(&evidence);
-        let binding = insight.binding.clone().unwrap();
+        let binding = insight.binding.unwrap();
         assert_eq!(insight.rungs[binding.index].component, "device, reads");
     }
 

@@ -27,7 +27,7 @@ pub const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65_534;
 /// After this long a program that should have ended, or a thing that should have happened, is
 /// taken for hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(150);
 
 // ---- skipping
 

@@ -9,6 +9,7 @@
 mod fixture;
 mod volume;
 
+mod campaign;
 mod command_line;
 mod database;
 mod devices;

@@ -1,0 +1,72 @@
+//! Long campaigns, left out of the short test run: `./test --all` runs them.
+//!
+//! They try what minutes of running alone can show: the default survey keeps its budget, memory
+//! stays flat over ten minutes, and kills at many moments lose nothing.
+
+use std::fs;
+
+use results::RunState;
+
+use crate::fixture::{MIB, Place, pause, real, whole};
+
+/// The largest resident set of a process so far [bytes], from /proc/PID/status.
+fn peak_memory_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
+#[test]
+#[ignore = "a campaign of two minutes"]
+fn the_default_survey_keeps_its_budget_and_its_limit_on_writes() {
+    let place = Place::new();
+    let document = place.document("survey .");
+    place.is_tidy();
+    assert!(real(&document["elapsed_ns"]) < 100e9, "{}", document["elapsed_ns"]);
+    assert!(whole(&document["written_bytes"]) <= 16 << 30);
+    assert_ne!(document["verdict"]["state"], "invalid", "{}", document["verdict"]);
+}
+
+#[test]
+#[ignore = "a campaign of ten minutes"]
+fn memory_stays_flat_for_ten_minutes_at_the_highest_rate() {
+    let place = Place::new();
+    let line = "run --ioengine null --rw randrw --bs 4k --iodepth 32 --numjobs 2 --runtime 600 \
+                --trials 1 --json";
+    let mut running = place.start(line);
+    let mut peak = 0;
+    while running.child.try_wait().unwrap().is_none() {
+        peak = peak.max(peak_memory_bytes(running.child.id()).unwrap_or(0));
+        pause(1000);
+    }
+    let document = running.ended().with_code(0).json();
+    // More than ten thousand million requests on any machine of today.
+    assert!(whole(&document["trials"][0]["requests"]) > 1_000_000_000);
+    assert!(peak < 64 * MIB + 2 * 32 * 4096, "{} MiB", peak / MIB);
+}
+
+#[test]
+#[ignore = "a campaign of several minutes"]
+fn a_hundred_kills_lose_no_finished_trial_and_leave_nothing_that_clean_does_not_remove() {
+    for moment in 0..100 {
+        let place = Place::new();
+        let line = "run . --size 4m --time-based --runtime 0.05 --trials 400";
+        let mut running = place.start(line);
+        running.until("it has begun", || !place.listing().is_empty());
+        pause(moment * 7 % 400);
+        let before = match place.path("halfpower.db").exists() {
+            true => place.stored_trials_so_far(),
+            false => 0,
+        };
+        running.signal("KILL");
+        drop(running.ended());
+        place.does("clean");
+        place.is_tidy();
+        if place.path("halfpower.db").exists() {
+            assert!(place.stored_trials_so_far() >= before, "a finished trial was lost");
+            place.does("run --ioengine null --runtime 0.01 --trials 1");
+            let runs = place.store().runs().unwrap();
+            assert!(runs.iter().all(|run| run.state != RunState::Running), "{runs:?}");
+        }
+    }
+}
