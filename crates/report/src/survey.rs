@@ -456,13 +456,17 @@ mod tests {
     }
 
     #[test]
-    fn every_point_is_in_the_table_of_all_points() {
-        let view = full("read");
-        let page = survey_page(&view);
-        let section = page.sections.iter().find(|section| section.id == "all-points").unwrap();
-        let Block::Table(table) = &section.blocks[0] else { panic!("a table was expected") };
-        assert_eq!(table.rows.len(), view.points.len());
-        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
+    fn every_point_is_in_the_table_of_all_points_with_its_threads_if_any_has_several() {
+        let mut view = full("read");
+        for threads in [1, 4] {
+            view.points[0].threads = threads;
+            let section = all_points(&view).unwrap();
+            let Block::Table(table) = &section.blocks[0] else { panic!("a table was expected") };
+            assert_eq!(table.rows.len(), view.points.len());
+            assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
+            let told = table.columns.iter().any(|column| column.label == "Threads");
+            assert_eq!(told, threads > 1);
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! phone or, with its print style forced on, as a sheet of paper. Without a browser every test
 //! skips. Colours, fonts and the look of a chart are not judged here.
 
-// What a test stands on may fail loudly: a panic here is a failed test.
-#![allow(clippy::unwrap_used)]
+// What a test stands on may fail loudly: a panic here is a failed test. A skip is told on stderr.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
