@@ -8,7 +8,7 @@ use ioengine::{Caching, HostTarget, Target, TargetKind};
 use workload::{Workload, plan};
 
 use crate::failure::{Failure, Outcome};
-use crate::guard::{self, Consent};
+use crate::guard::{self, Claim, Consent};
 use crate::job::{self, Allocation, Job};
 use crate::lab::Lab;
 use crate::machine::TargetFacts;
@@ -27,10 +27,12 @@ pub struct Bench {
     pub targets: Vec<HostTarget>,
     /// Region that every target holds [bytes].
     pub region_bytes: u64,
-    /// Holes and unwritten blocks of the first target.
+    /// Holes and unwritten blocks of the regions.
     pub coverage: Option<Coverage>,
     /// Dropped last: removes the test files.
     _scratches: Vec<Scratch>,
+    /// Devices that nobody else may take while they are written.
+    _claims: Vec<Claim>,
 }
 
 /// What making a target ready would do.
@@ -99,7 +101,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
             }
             bytes - job.base.region_offset
         } else {
-            let target = open(path, job)?;
+            let (target, _) = open(path, job)?;
             check_growth(&target, job)?;
             check_fit(job, &target, region(&target, job))?;
             let verb = if job.writes() { "write to" } else { "read" };
@@ -172,13 +174,41 @@ pub fn caching(path: &Path, direct: Option<bool>, write_through: bool) -> Cachin
 }
 
 /// Opens one existing file or device and checks the permission to write.
-fn open(path: &Path, job: &Job) -> Outcome<HostTarget> {
+fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Claim>)> {
     let mode = caching(path, job.direct, job.write_through);
     let target = HostTarget::open(path, job.writes(), mode)?;
-    if job.writes() {
-        guard::check_writable(&target, path, &job.consent)?;
+    let claim = match job.writes() {
+        true => guard::check_writable(&target, path, &job.consent)?,
+        false => None,
+    };
+    Ok((target, claim))
+}
+
+/// One caching mode holds for all targets of a run.
+fn check_alike(targets: &[HostTarget]) -> Outcome<()> {
+    let first = &targets[0];
+    match targets.iter().find(|target| target.caching() != first.caching()) {
+        Some(other) => Err(Failure::usage(format!(
+            "{} would be {}, {} {}; say --direct=0, or measure them one by one",
+            first.name(),
+            first.caching(),
+            other.name(),
+            other.caching()
+        ))),
+        None => Ok(()),
     }
-    Ok(target)
+}
+
+/// Holes and unwritten blocks of all regions together, where the system tells.
+fn coverage_of(targets: &[HostTarget], offset: u64, length: u64) -> Option<Coverage> {
+    let each = targets.iter().map(|target| target.coverage(offset, length));
+    each.reduce(|sum, one| {
+        let (sum, one) = (sum?, one?);
+        Some(Coverage {
+            hole_bytes: sum.hole_bytes + one.hole_bytes,
+            unwritten_bytes: sum.unwritten_bytes + one.unwritten_bytes,
+        })
+    })?
 }
 
 impl Bench {
@@ -195,23 +225,26 @@ impl Bench {
                 region_bytes,
                 coverage: None,
                 _scratches: Vec::new(),
+                _claims: Vec::new(),
             });
         }
         let region_bytes = preparation(job)?.region_bytes;
-        let (mut targets, mut scratches) = (Vec::new(), Vec::new());
+        let (mut targets, mut scratches, mut claims) = (Vec::new(), Vec::new(), Vec::new());
         for path in &job.targets {
             if path.is_dir() {
                 let scratch = lay_out(path, job, region_bytes + job.base.region_offset, lab)?;
                 let mode = caching(scratch.path(), job.direct, job.write_through);
-                let target = HostTarget::open(scratch.path(), job.writes(), mode)?;
+                targets.push(scratch.open(job.writes(), mode)?);
                 scratches.push(scratch);
-                targets.push(target);
             } else {
-                targets.push(open(path, job)?);
+                let (target, claim) = open(path, job)?;
+                targets.push(target);
+                claims.extend(claim);
             }
         }
-        let coverage = targets[0].coverage();
-        Ok(Bench { targets, region_bytes, coverage, _scratches: scratches })
+        check_alike(&targets)?;
+        let coverage = coverage_of(&targets, job.base.region_offset, region_bytes);
+        Ok(Bench { targets, region_bytes, coverage, _scratches: scratches, _claims: claims })
     }
 
     /// The targets as the load generator wants them.
@@ -234,7 +267,7 @@ fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> 
     let scratch = Scratch::make(folder, bytes)?;
     // What only an open file tells (alignment, for one) is checked before the time is spent.
     let mode = caching(scratch.path(), job.direct, job.write_through);
-    let empty = HostTarget::open(scratch.path(), true, mode)?;
+    let empty = scratch.open(true, mode)?;
     for axes in &job.axes {
         let workload = job.workload(axes, bytes - job.base.region_offset, mode.is_direct());
         plan::resolve(&Workload { may_extend: true, ..workload }, &empty)?;

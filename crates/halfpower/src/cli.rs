@@ -185,7 +185,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "0",
           help_heading = "Time")]
     pub ramp_time: u64,
-    /// Stop as soon as the rate is steady (5 s within 20%, slope within 10%)
+    /// Warm up until the rate is steady (5 s within 20%, slope within 10%), at most 10 minutes
     #[arg(long, help_heading = "Time")]
     pub steady_state: bool,
     /// How often to measure

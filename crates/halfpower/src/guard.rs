@@ -6,8 +6,10 @@
 //! Checks are made on the open descriptor.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use ioengine::device::Device;
 use ioengine::{HostTarget, Target, TargetKind, mount};
 
 use crate::failure::{Failure, Outcome};
@@ -21,12 +23,20 @@ pub struct Consent {
     pub destroy_data_on: Vec<String>,
 }
 
-/// Refuses to write to an open target that the user did not allow.
-pub fn check_writable(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<()> {
+/// A device that nobody else may mount or take while it is written: a descriptor opened O_EXCL.
+pub type Claim = fs::File;
+
+/// Refuses to write to an open target that the user did not allow. What it gives back keeps a
+/// device from being taken by others; hold it for as long as there are writes.
+pub fn check_writable(
+    target: &HostTarget,
+    named: &Path,
+    consent: &Consent,
+) -> Outcome<Option<Claim>> {
     match target.kind() {
-        TargetKind::File => check_file(target, named, consent),
-        TargetKind::BlockDevice => check_device(target, consent),
-        _ => Ok(()),
+        TargetKind::File => check_file(target, named, consent).map(|()| None),
+        TargetKind::BlockDevice => check_device(target, consent).map(Some),
+        _ => Ok(None),
     }
 }
 
@@ -44,57 +54,85 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     )))
 }
 
-fn check_device(target: &HostTarget, consent: &Consent) -> Outcome<()> {
-    let path = target.path();
-    if let Some(why) = in_use(path) {
+fn check_device(target: &HostTarget, consent: &Consent) -> Outcome<Claim> {
+    let shown = target.path().display();
+    // By the descriptor: a name (a link, a node made elsewhere) proves nothing.
+    let Some(device) = target.block_device() else {
         return Err(Failure::refused(format!(
-            "{} is {why}: writing would destroy data in use; unmount or detach it first",
-            path.display()
+            "the system does not tell whether {shown} is in use; name it as in lsblk"
+        )));
+    };
+    if let Some(why) = in_use(device.folder()) {
+        return Err(Failure::refused(format!(
+            "{shown} is {why}: writing would destroy data in use; unmount or detach it first"
         )));
     }
-    let names = names_of(target);
-    if consent.destroy_data_on.iter().any(|given| names.contains(given)) {
-        return Ok(());
+    let names = names_of(target, device);
+    if !consent.destroy_data_on.iter().any(|given| names.contains(given)) {
+        let name = names.first().cloned().unwrap_or_default();
+        return Err(Failure::refused(format!(
+            "all data on {shown} would be destroyed; say --destroy-data-on={name} if that is meant"
+        )));
     }
-    let name = names.first().cloned().unwrap_or_default();
-    Err(Failure::refused(format!(
-        "all data on {} would be destroyed; say --destroy-data-on={name} if that is meant",
-        path.display()
-    )))
+    claim(target)
+}
+
+/// Opens a device once more, for itself alone: the kernel refuses where it is mounted in another
+/// namespace or held by a volume, and keeps others from taking it.
+fn claim(target: &HostTarget) -> Outcome<Claim> {
+    let open = fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(target.path());
+    let refused = |error: std::io::Error| {
+        let cause = ioengine::error::cause(&error);
+        let path = target.path().display();
+        Failure::refused(format!(
+            "{path} cannot be claimed ({cause}): something holds it; find \
+                                  it with lsblk and detach it first"
+        ))
+    };
+    let claim = open.map_err(refused)?;
+    let same = claim.metadata().is_ok_and(|now| now.rdev() == number_of(target));
+    if same {
+        Ok(claim)
+    } else {
+        Err(Failure::refused(format!("{} changed while it was opened", target.path().display())))
+    }
+}
+
+/// The device number of an open block device.
+fn number_of(target: &HostTarget) -> u64 {
+    target.file().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.rdev())
 }
 
 /// The names by which a device may be given up: by-id links, serial; the kernel path only where
 /// there is neither.
-fn names_of(target: &HostTarget) -> Vec<String> {
+fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten() {
-        if entry.path().canonicalize().is_ok_and(|path| path == target.path()) {
+        let number = fs::metadata(entry.path()).map(|metadata| metadata.rdev());
+        if number.is_ok_and(|number| number == number_of(target)) {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    names.extend(target.device_info().and_then(|info| info.serial));
+    names.extend(device.info().serial);
     if names.is_empty() {
-        names.push(target.path().display().to_string());
+        names.push(format!("/dev/{}", name_of(device.folder())));
     }
     names
 }
 
+fn name_of(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// Why a device, one of its partitions or one of its holders is in use.
-fn in_use(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_string_lossy().into_owned();
-    let folder = fs::canonicalize(format!("/sys/class/block/{name}")).ok()?;
-    let mut below = vec![name.clone()];
-    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+fn in_use(folder: &Path) -> Option<String> {
+    let mut below = vec![name_of(folder)];
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.path().join("partition").exists() {
             below.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    for name in below {
-        if let Some(why) = device_in_use(&name) {
-            return Some(why);
-        }
-    }
-    None
+    below.iter().find_map(|name| device_in_use(name))
 }
 
 fn device_in_use(name: &str) -> Option<String> {
@@ -118,8 +156,8 @@ fn device_in_use(name: &str) -> Option<String> {
 }
 
 fn same_device(one: &str, other: &str) -> bool {
-    let real = |path: &str| fs::canonicalize(path).ok();
-    one.starts_with('/') && real(one).is_some_and(|path| Some(path) == real(other))
+    let number = |path: &str| fs::metadata(path).ok().map(|metadata| metadata.rdev());
+    one.starts_with('/') && number(one).is_some_and(|n| n != 0 && Some(n) == number(other))
 }
 
 #[cfg(test)]
@@ -147,7 +185,9 @@ mod tests {
     #[test]
     fn the_device_of_the_root_file_system_is_in_use() {
         let root = mount::of(Path::new("/"), (0, 0)).unwrap();
-        let Ok(device) = fs::canonicalize(&root.source) else { return };
-        assert!(in_use(&device).is_some_and(|why| why.contains("mounted")), "{device:?}");
+        let Ok(number) = fs::metadata(&root.source).map(|metadata| metadata.rdev()) else { return };
+        let (major, minor) = (libc::major(number), libc::minor(number));
+        let Some(device) = Device::of((major, minor)) else { return };
+        assert!(in_use(device.folder()).is_some_and(|why| why.contains("mounted")), "{device:?}");
     }
 }

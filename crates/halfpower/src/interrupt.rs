@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// The order to stop.
@@ -24,6 +24,8 @@ impl Interrupt {
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupt.0));
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
+        // A file-size limit is then an error of the write (EFBIG), with a remedy, and not the end.
+        let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
         interrupt
     }
 

@@ -14,8 +14,6 @@ use crate::units;
 
 /// Length of a trial where neither size nor time is given [ns].
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
-/// The longest wait for a steady state where no time is given [ns].
-const STEADY_LIMIT_NS: u64 = 600_000_000_000;
 
 /// How a file's blocks come to be before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +115,7 @@ impl Job {
                 args.allocation
             )));
         }
+        check_verify(args, &axes)?;
         if args.verify && args.zero_buffers {
             return Err(Failure::usage("--verify and --zero-buffers exclude each other; drop one"));
         }
@@ -167,6 +166,25 @@ impl Job {
     }
 }
 
+/// Sealed blocks can be written, or read, not both at once; and all alike, to be read back.
+fn check_verify(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
+    let mixed = axes.iter().any(|a| !matches!(a.read_percent, 0 | 100))
+        || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
+    if args.verify && mixed {
+        return Err(Failure::usage(
+            "--verify checks what was written before, so it goes with reads or with writes, not \
+             with a mix; run --rw write --verify first, then --rw read --verify",
+        ));
+    }
+    let shape = |a: &Axes| (a.request_bytes, a.threads);
+    if args.verify && axes.iter().any(|a| shape(a) != shape(&axes[0])) {
+        return Err(Failure::usage(
+            "--verify reads back one layout of blocks; give one --bs and one --numjobs",
+        ));
+    }
+    Ok(())
+}
+
 /// Refuses simulated systems, which are to come.
 pub fn check_real(target: &Path) -> Outcome<()> {
     if target.to_string_lossy().starts_with("sim:") {
@@ -202,10 +220,9 @@ fn limits(args: &RunArgs) -> Outcome<(Option<u64>, bool)> {
         return Err(Failure::usage("--runtime 0 measures nothing; use a time such as 5 or 500ms"));
     }
     let stop_at_size = args.size.is_some() && !args.time_based;
-    let otherwise = if args.steady_state { STEADY_LIMIT_NS } else { RUNTIME_DEFAULT_NS };
     let limit_ns = match args.runtime {
         None if stop_at_size => None,
-        None => Some(otherwise),
+        None => Some(RUNTIME_DEFAULT_NS),
         given => given,
     };
     Ok((limit_ns, stop_at_size))

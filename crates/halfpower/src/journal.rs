@@ -115,7 +115,8 @@ pub fn state_of(entry: &Entry) -> Stray {
     };
     match fs::symlink_metadata(&entry.path) {
         Ok(now) if now.is_file() && ours(&entry.path) => match entry.identity {
-            Some(identity) if identity != (now.dev(), now.ino()) => Stray::Gone,
+            // Device numbers may change with every mount; inode and unique name do not.
+            Some((_, inode)) if inode != now.ino() => Stray::Gone,
             // Killed between making the file and noting its inode: only an empty one is ours
             // beyond doubt.
             None if now.len() > 0 => Stray::Gone,

@@ -180,6 +180,8 @@ pub struct TrialDocument {
     pub errors: u64,
     /// Transfers that fell short and were continued.
     pub short_transfers: u64,
+    /// Requests issued again after EAGAIN or EINTR.
+    pub retries: u64,
     /// Length, flush included.
     pub elapsed_ns: u64,
     /// Latencies of both directions.
@@ -198,7 +200,8 @@ pub struct TrialDocument {
     pub cycles: Option<u64>,
     /// What the device counted, where there is one.
     pub device: Option<DeviceDocument>,
-    /// Bytes in the page cache before and after the scrub, where there was one.
+    /// Bytes in the page cache before and after the scrub, where there was one and the system
+    /// tells.
     pub resident_bytes: Option<ResidentDocument>,
     /// What the personality got of what it asked the system for.
     pub setup: SetupDocument,
@@ -365,6 +368,7 @@ impl From<&Trial> for TrialDocument {
             requests: trial.requests(),
             errors: trial.errors,
             short_transfers: trial.short_transfers,
+            retries: trial.retries,
             elapsed_ns: trial.elapsed_ns,
             latency_ns: (&trial.latency()).into(),
             cpu_ns: CpuDocument {
@@ -387,9 +391,9 @@ impl From<&Trial> for TrialDocument {
                 write_merges: device.write_merges,
                 write_bytes: device.write_sectors * 512,
             }),
-            resident_bytes: trial.scrub.map(|scrub| ResidentDocument {
-                before: scrub.resident_before_bytes,
-                after: scrub.resident_after_bytes,
+            resident_bytes: trial.scrub.and_then(|scrub| {
+                let (before, after) = (scrub.resident_before_bytes?, scrub.resident_after_bytes?);
+                Some(ResidentDocument { before, after })
             }),
             setup: SetupDocument {
                 features: trial.setup.features.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
 use ioengine::clock::unix_ns;
-use ioengine::target::{Coverage, Hint};
+use ioengine::target::{Coverage, Hint, Scrub};
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Target, TargetKind};
 use workload::{Control, Progress, Workload, plan};
 
@@ -31,6 +31,7 @@ pub struct Lab {
     /// Time.
     pub clock: Monotonic,
     meter: HostMeter,
+    cpus: u32,
     soaker: RefCell<Option<ReadySoaker>>,
 }
 
@@ -58,8 +59,18 @@ pub struct Setting<'a> {
     pub allow_holes: bool,
     /// Run a soaker beside it.
     pub soaked: bool,
-    /// Holes and unwritten blocks of the first target, where the system tells.
+    /// Holes and unwritten blocks of the regions, where the system tells.
     pub coverage: Option<Coverage>,
+}
+
+/// What two targets had in the page cache together.
+fn sum_of(one: Scrub, two: Scrub) -> Scrub {
+    let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+    Scrub {
+        resident_before_bytes: sum(one.resident_before_bytes, two.resident_before_bytes),
+        resident_after_bytes: sum(one.resident_after_bytes, two.resident_after_bytes),
+        dropped_all_caches: one.dropped_all_caches || two.dropped_all_caches,
+    }
 }
 
 impl<'a> Setting<'a> {
@@ -108,7 +119,8 @@ impl Lab {
     /// A laboratory on this host.
     pub fn new(console: Console, interrupt: Interrupt) -> Lab {
         let (clock, meter) = (Monotonic::new(), HostMeter::new());
-        Lab { console, interrupt, clock, meter, soaker: RefCell::new(None) }
+        let cpus = cpucost::affinity::allowed_cpus().len() as u32;
+        Lab { console, interrupt, clock, meter, cpus, soaker: RefCell::new(None) }
     }
 
     /// What the meters of this host cannot tell, each with its remedy.
@@ -149,13 +161,14 @@ impl Lab {
         setting: &Setting<'_>,
         on_progress: &mut dyn FnMut(Progress),
     ) -> Outcome<Trial> {
-        let mut scrubbed = None;
+        let mut scrubbed: Option<Scrub> = None;
         for target in &setting.targets {
             if setting.truncate {
                 target.truncate(0)?;
             }
             if setting.scrub && target.kind() != TargetKind::Null {
-                scrubbed = Some(target.scrub()?);
+                let scrub = target.scrub()?;
+                scrubbed = Some(scrubbed.map_or(scrub, |sum| sum_of(sum, scrub)));
             }
             if let Some(hint) = setting.hint {
                 target.advise(hint)?;
@@ -170,13 +183,16 @@ impl Lab {
             let (targets, clock) = (&setting.targets, self.clock);
             (workload::run(targets, &planned, clock, &self.meter, &mut control)?, Ok(None))
         };
-        let interrupted = sample.interrupted;
+        let (interrupted, became_steady) = (sample.interrupted, sample.became_steady);
         let mut trial = record::trial(sample);
         trial.started_unix_ns = started_unix_ns;
         trial.soaked = setting.soaked;
         trial.soaker_ns = soaked.as_ref().ok().copied().flatten();
         trial.scrub = scrubbed;
-        let around = self.circumstances(setting, scrubbed.is_some(), interrupted, &trial);
+        let around = Circumstances {
+            became_steady,
+            ..self.circumstances(setting, scrubbed.is_some(), interrupted, &trial)
+        };
         trial.verdict = verdict::judge(&setting.key(), &trial, &around);
         if let Err(doubt) = soaked {
             trial.verdict.add(State::Suspect, format!("no upper bound of the CPU: {doubt}"));
@@ -222,13 +238,14 @@ impl Lab {
         interrupted: bool,
         trial: &Trial,
     ) -> Circumstances {
-        let target = setting.targets[0];
         Circumstances {
             coverage: setting.coverage,
-            target_bytes: target.size_bytes(),
+            target_bytes: setting.workload.region_bytes * setting.targets.len() as u64,
             allow_holes: setting.allow_holes,
             cold: verdict::is_cold(setting.caching(), scrubbed),
             counted: trial.device.is_some(),
+            cpus: self.cpus,
+            became_steady: None,
             clock_drift: self.clock.drift(),
             interrupted,
             long_trial: trial.elapsed_ns >= LONG_TRIAL_NS,

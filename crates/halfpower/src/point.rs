@@ -186,6 +186,8 @@ pub struct Trial {
     pub setup: Setup,
     /// Transfers that fell short and were continued.
     pub short_transfers: u64,
+    /// Requests issued again after EAGAIN or EINTR; not kept in the database.
+    pub retries: u64,
     /// Length, flush included [ns].
     pub elapsed_ns: u64,
     /// Time to the last accepted write, where a flush followed [ns].

@@ -9,7 +9,7 @@ use ioengine::target::{DeviceCounters, Scrub};
 use ioengine::{BufferPages, Caching, Op};
 use results::{LatencyRow, Operation, PointRow, Seed, SeriesRow, TrialRow};
 use workload::sample::Failure;
-use workload::{Arrival, Sample, Workload};
+use workload::{Arrival, Pattern, Sample, Workload};
 
 use crate::point::{Direction, PointKey, SeriesPoint, State, Trial, Verdict};
 
@@ -40,6 +40,12 @@ pub fn key(workload: &Workload, caching: Caching, targets: usize) -> PointKey {
             "warm_up_ns": workload.warm_up_ns,
             "flush_at_end": workload.flush_at_end,
             "cpus": workload.cpus,
+            "stride_bytes": match workload.pattern {
+                Pattern::Strided { stride_bytes } => Some(stride_bytes),
+                _ => None,
+            },
+            "grows_file": workload.may_extend,
+            "waits_for_steady_state": workload.steady.is_some(),
         })
         .to_string(),
     }
@@ -61,6 +67,7 @@ pub fn trial(sample: Sample) -> Trial {
         damage: damage_text(&sample),
         setup: sample.setup.clone(),
         short_transfers: sample.short_transfers,
+        retries: sample.retries,
         elapsed_ns: sample.elapsed_ns(),
         accepted_ns: sample.accepted_after_ns(),
         submit_calls: sample.submit_calls,
@@ -209,8 +216,8 @@ pub fn trial_rows(trial: &Trial) -> (TrialRow, Vec<LatencyRow>, Vec<SeriesRow>) 
         device_writes: device.map(|d| d.writes),
         device_write_merges: device.map(|d| d.write_merges),
         device_write_sectors: device.map(|d| d.write_sectors),
-        resident_before_bytes: trial.scrub.map(|s| s.resident_before_bytes),
-        resident_after_bytes: trial.scrub.map(|s| s.resident_after_bytes),
+        resident_before_bytes: trial.scrub.and_then(|s| s.resident_before_bytes),
+        resident_after_bytes: trial.scrub.and_then(|s| s.resident_after_bytes),
         verdict,
         verdict_reasons_json,
     };
@@ -271,6 +278,7 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         damage: None,
         setup: Setup::default(),
         short_transfers: row.short_transfers,
+        retries: 0,
         elapsed_ns: row.elapsed_ns,
         accepted_ns: row.accepted_ns,
         submit_calls: row.submit_calls,
@@ -287,9 +295,9 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         },
         soaker_ns: row.cpu_soaker_ns,
         device,
-        scrub: row.resident_before_bytes.map(|resident_before_bytes| Scrub {
-            resident_before_bytes,
-            resident_after_bytes: row.resident_after_bytes.unwrap_or(0),
+        scrub: row.resident_before_bytes.map(|_| Scrub {
+            resident_before_bytes: row.resident_before_bytes,
+            resident_after_bytes: row.resident_after_bytes,
             dropped_all_caches: false,
         }),
         series: series

@@ -5,7 +5,7 @@
 //! an error, at Ctrl-C.
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ioengine::host::{file_size_limit, free_bytes_at, offers_direct};
@@ -27,6 +27,7 @@ const LAYOUT_DEPTH: u32 = 8;
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
+    identity: (u64, u64),
     journal: Recorded,
 }
 
@@ -41,12 +42,44 @@ impl Scratch {
         let path = folder.join(format!("halfpower-{}.test", uuid::Uuid::new_v4()));
         let journal = Recorded::about_to_make(&path);
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let mut scratch = Scratch { path, journal };
-        let file = made.map_err(|error| cannot_make(&folder, error))?;
-        if let Ok(metadata) = file.metadata() {
-            scratch.journal.made(&metadata);
-        }
+        let looked = made.and_then(|file| file.metadata());
+        let metadata = looked.map_err(|error| {
+            journal.undone();
+            cannot_make(&folder, error)
+        })?;
+        let identity = (metadata.dev(), metadata.ino());
+        let mut scratch = Scratch { path, identity, journal };
+        scratch.journal.made(&metadata);
         Ok(scratch)
+    }
+
+    /// Opens it, and makes sure that it is still the file that was made: in a directory that
+    /// others can write, its name may lead elsewhere by now.
+    ///
+    /// # Errors
+    /// As for opening; refused when something else lies under its name.
+    pub fn open(&self, writable: bool, caching: Caching) -> Outcome<HostTarget> {
+        let target = HostTarget::open(&self.path, writable, caching)?;
+        self.check(&target)?;
+        Ok(target)
+    }
+
+    /// Refuses a target that is not the file that was made.
+    pub fn check(&self, target: &HostTarget) -> Outcome<()> {
+        if target.identity() == self.identity {
+            return Ok(());
+        }
+        Err(Failure::refused(format!(
+            "{} was replaced by another file while it was in use; use a directory that nobody \
+             else can write",
+            self.path.display()
+        )))
+    }
+
+    /// Whether the file that was made still has its name.
+    fn is_there(&self) -> bool {
+        let now = fs::symlink_metadata(&self.path);
+        now.is_ok_and(|now| (now.dev(), now.ino()) == self.identity)
     }
 
     /// Where it is.
@@ -61,16 +94,15 @@ impl Scratch {
     /// The disk fills up, or a write fails.
     pub fn lay_out(&self, lab: &Lab, bytes: u64, seed: u64) -> Outcome<f64> {
         let caching = Caching::of(offers_direct(&self.path), false);
-        let target = HostTarget::open(&self.path, true, caching)?;
+        let target = self.open(true, caching)?;
         // Reserving first keeps the file in few pieces; a file system that cannot is no obstacle.
         let _ = target.reserve(0, bytes);
-        let request_bytes = u64::from(LAYOUT_REQUEST_BYTES).min(bytes).max(512) as u32;
-        let whole = bytes / u64::from(request_bytes) * u64::from(request_bytes);
+        let request_bytes = u64::from(LAYOUT_REQUEST_BYTES);
+        let whole = bytes / request_bytes * request_bytes;
         let mut rate = 0.0;
-        let mut parts = vec![(0, whole, request_bytes)];
-        if whole < bytes {
-            parts.push((whole, bytes - whole, (bytes - whole) as u32));
-        }
+        let tail = (whole, bytes - whole, (bytes - whole) as u32);
+        let mut parts = vec![(0, whole, LAYOUT_REQUEST_BYTES), tail];
+        parts.retain(|(_, length, _)| *length > 0);
         for (offset, length, request_bytes) in parts {
             let part = self.write(lab, &target, (offset, length), request_bytes, seed)?;
             rate = if offset == 0 { part } else { rate };
@@ -89,7 +121,7 @@ impl Scratch {
     ) -> Outcome<f64> {
         let granule = target.alignment().offset_bytes.max(1);
         if !request_bytes.is_multiple_of(granule) {
-            let tail = HostTarget::open(&self.path, true, Caching::Buffered)?;
+            let tail = self.open(true, Caching::Buffered)?;
             return self.write(lab, &tail, (offset, length), request_bytes, seed);
         }
         let personality = Personality::best(target.caching().is_direct());
@@ -129,7 +161,8 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // A file that is gone already is as good as removed; one that cannot be removed stays in
         // the journal for `halfpower clean`.
-        if fs::remove_file(&self.path).is_ok() || !self.path.exists() {
+        let there = self.is_there();
+        if !there || fs::remove_file(&self.path).is_ok() {
             self.journal.undone();
         }
     }

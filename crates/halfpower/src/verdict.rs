@@ -24,6 +24,10 @@ pub struct Circumstances {
     pub cold: bool,
     /// Whether a block device with counters lies beneath.
     pub counted: bool,
+    /// CPUs that the process may use.
+    pub cpus: u32,
+    /// Whether the rate became steady, where that was waited for.
+    pub became_steady: Option<bool>,
     /// The clock's error against the system's.
     pub clock_drift: f64,
     /// The run was cut short.
@@ -34,6 +38,10 @@ pub struct Circumstances {
 
 /// Share of the bytes that the device must have seen for a cold read to be one.
 const DEVICE_SHARE_MIN: f64 = 0.9;
+/// Share of the bytes read that may have stayed in the page cache after a scrub.
+const RESIDENT_SHARE_MAX: f64 = 0.01;
+/// Share of the rate asked for that an open loop must deliver.
+const RATE_SHARE_MIN: f64 = 0.95;
 /// Share of its CPUs that the generator may use before it is the limit.
 const GENERATOR_SHARE_MAX: f64 = 0.9;
 /// Trials from this length on show the depth that was held [ns].
@@ -57,6 +65,9 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         let ppm = around.clock_drift * 1e6;
         verdict.add(State::Suspect, format!("the clock is off by {ppm:.0} parts in a million"));
     }
+    if around.became_steady == Some(false) {
+        verdict.add(State::Suspect, "the rate did not become steady");
+    }
     if trial.errors > 0 {
         verdict.add(State::Invalid, format!("{} requests failed", trial.errors));
     }
@@ -70,6 +81,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     check_holes(key, around, &mut verdict);
     check_device(key, trial, around, &mut verdict);
     check_depth(key, trial, &mut verdict);
+    check_rate(key, trial, &mut verdict);
     check_pages(key, trial, &mut verdict);
     if around.long_trial {
         check_series(trial, &mut verdict);
@@ -99,12 +111,13 @@ fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
 
 /// Reads that were meant for the device must have reached it.
 fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
-    if let Some(scrub) = trial.scrub.filter(|scrub| scrub.resident_after_bytes > 0) {
-        let left = units::size(scrub.resident_after_bytes);
+    let read = trial.directions[0].bytes;
+    let left = trial.scrub.and_then(|scrub| scrub.resident_after_bytes).unwrap_or(0);
+    if left as f64 > read as f64 * RESIDENT_SHARE_MAX {
+        let left = units::size(left);
         verdict.add(State::Invalid, format!("{left} stayed in the page cache after the scrub"));
     }
     let Some(device) = trial.device.filter(|_| around.counted && around.cold) else { return };
-    let read = trial.directions[0].bytes;
     let seen = device.read_sectors * 512;
     if key.read_percent > 0 && !around.allow_holes && (seen as f64) < read as f64 * DEVICE_SHARE_MIN
     {
@@ -138,6 +151,21 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
+/// An open loop that falls behind measures a backlog, not the rate that was asked for.
+fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
+    let Some(asked) = key.rate_requests_per_s else { return };
+    let due = asked * trial.elapsed_ns as f64 / 1e9;
+    if due >= 20.0 && (trial.requests() as f64) < due * RATE_SHARE_MIN {
+        let delivered = units::count(trial.requests_per_s());
+        let text = format!(
+            "{delivered} requests/s were delivered of the {} asked for: the rest waited; raise \
+             --iodepth or --numjobs, or lower --rate-iops",
+            units::count(asked)
+        );
+        verdict.add(State::Suspect, text);
+    }
+}
+
 /// A request on ordinary pages runs into the device's segment limit: say so where huge ones were
 /// asked for and refused.
 fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
@@ -166,7 +194,9 @@ fn check_series(trial: &Trial, verdict: &mut Verdict) {
 }
 
 fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
-    let available = trial.elapsed_ns as f64 * f64::from(key.threads);
+    let pool = if key.ioengine == "threads" { key.depth } else { 1 };
+    let cpus = (key.threads * pool).min(around.cpus.max(1));
+    let available = trial.elapsed_ns as f64 * f64::from(cpus);
     let share = trial.cpu.process_ns as f64 / available.max(1.0);
     if share > GENERATOR_SHARE_MAX && key.is_direct() && !around.allow_holes {
         let text = format!(
@@ -235,8 +265,8 @@ mod tests {
     #[test]
     fn pages_that_survive_the_scrub_are_invalid() {
         let scrub = Scrub {
-            resident_before_bytes: 8192,
-            resident_after_bytes: 4096,
+            resident_before_bytes: Some(1 << 20),
+            resident_after_bytes: Some(1 << 20),
             dropped_all_caches: false,
         };
         assert_eq!(judged(|trial, _| trial.scrub = Some(scrub)).state, State::Invalid);
@@ -261,6 +291,16 @@ mod tests {
                 Some(DeviceCounters { read_sectors: 1 << 20, ..DeviceCounters::default() });
         });
         assert_eq!(few.state, State::Suspect, "{few:?}");
+    }
+
+    #[test]
+    fn an_open_loop_that_falls_behind_is_suspect() {
+        let mut point = point(&[4096 * 1000]);
+        point.key.rate_requests_per_s = Some(5000.0);
+        let around = Circumstances::default();
+        assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Suspect);
+        point.key.rate_requests_per_s = Some(1000.0);
+        assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Valid);
     }
 
     #[test]

@@ -43,11 +43,16 @@ impl SlotBuffers {
     /// Maps and touches `slots` slots of `slot_bytes` each, so that no page fault falls into a
     /// measurement.
     pub fn new(slots: u32, slot_bytes: usize, pages: BufferPages) -> Result<Self, Error> {
-        let stride = slot_bytes.next_multiple_of(SLOT_ALIGNMENT).max(SLOT_ALIGNMENT);
-        let total = stride * slots as usize;
         let huge = pages == BufferPages::Huge;
         let granule = if huge { HUGE_PAGE_BYTES } else { SLOT_ALIGNMENT };
-        let length = total.next_multiple_of(granule) + if huge { HUGE_PAGE_BYTES } else { 0 };
+        let stride = slot_bytes.max(1).checked_next_multiple_of(SLOT_ALIGNMENT);
+        let total = stride.and_then(|stride| stride.checked_mul(slots as usize));
+        let length = total
+            .and_then(|total| total.checked_next_multiple_of(granule))
+            .and_then(|length| length.checked_add(if huge { HUGE_PAGE_BYTES } else { 0 }));
+        let (Some(stride), Some(total), Some(length)) = (stride, total, length) else {
+            return Err(too_large(io::Error::from_raw_os_error(libc::ENOMEM), usize::MAX));
+        };
         let mapping = Mapping::new(length, huge).map_err(|e| too_large(e, total))?;
         let skip = mapping.base().align_offset(granule);
         // SAFETY: the mapping is a granule longer than `total` when huge, and `skip` is less

@@ -132,6 +132,18 @@ impl Device {
         }
     }
 
+    /// Its device number.
+    pub fn number(&self) -> Option<(u32, u32)> {
+        let text = read(&self.folder.join("dev"))?;
+        let (major, minor) = text.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+
+    /// Its folder in sysfs.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Its counters now.
     pub fn counters(&self) -> Option<DeviceCounters> {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)

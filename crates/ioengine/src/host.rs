@@ -24,6 +24,8 @@ use crate::target::{
 /// Linux/fs.h and fiemap.h: extents that hold no written data.
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
 const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
+/// Pages that may stay in the cache after a scrub without a second, stronger try [bytes].
+const PINNED_BYTES: u64 = 1 << 20;
 /// A file with more extents than this is not looked at further: the answer would be "no holes
 /// in the first part" after seconds of asking.
 const EXTENTS_MAX: usize = 1 << 20;
@@ -34,6 +36,7 @@ pub struct HostTarget {
     name: String,
     path: PathBuf,
     kind: TargetKind,
+    identity: (u64, u64),
     caching: Caching,
     file: Option<Arc<File>>,
     null_bytes: u64,
@@ -49,6 +52,7 @@ impl HostTarget {
             name: "null".to_owned(),
             path: PathBuf::new(),
             kind: TargetKind::Null,
+            identity: (0, 0),
             caching: Caching::Direct,
             file: None,
             null_bytes: size_bytes,
@@ -80,8 +84,15 @@ impl HostTarget {
         let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let mount = if on_disk { None } else { mount::of(&full, number) };
         let device = Device::of(number).or_else(|| source_device(mount.as_ref()?));
+        let refused = sys::direct_alignment(&file).is_some_and(|(_, offset)| offset == 0);
+        if caching.is_direct() && refused && kind == TargetKind::File && !is_in_memory(&mount) {
+            let einval = io::Error::from_raw_os_error(libc::EINVAL);
+            return Err(open_error(path, writable, caching, einval));
+        }
         let alignment = alignment(&file, caching, device.as_ref());
+        let identity = (metadata.st_dev(), metadata.st_ino());
         Ok(HostTarget {
+            identity,
             name: path.display().to_string(),
             path: full,
             kind,
@@ -102,6 +113,16 @@ impl HostTarget {
     /// The open file, None for `null`.
     pub fn file(&self) -> Option<&File> {
         self.file.as_deref()
+    }
+
+    /// Device number and inode of the open file: what it is, whatever its name says by now.
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    /// Where sysfs describes the block device that this target is, None for anything else.
+    pub fn block_device(&self) -> Option<&Device> {
+        self.device.as_ref().filter(|_| self.kind == TargetKind::BlockDevice)
     }
 
     /// What sysfs tells of the device beneath.
@@ -197,20 +218,38 @@ fn is_under_dev(path: &Path) -> bool {
     path.starts_with("/dev") || parent.is_some_and(|parent| parent.starts_with("/dev"))
 }
 
+/// tmpfs and ramfs: direct I/O is accepted there and means nothing.
+fn is_in_memory(mount: &Option<Mount>) -> bool {
+    mount.as_ref().is_some_and(|m| matches!(m.file_system.as_str(), "tmpfs" | "ramfs"))
+}
+
 fn not_a_target(path: &Path, directory: bool) -> Error {
     let what = if directory { "a directory" } else { "neither a file nor a block device" };
     Error::new(ErrorKind::Usage, format!("{} is {what}", path.display()))
         .with_remedy("name a regular file or a block device")
 }
 
-/// For file systems with anonymous device numbers (btrfs): the device they were mounted from.
+/// For file systems with anonymous device numbers (btrfs): the device they were mounted from,
+/// unless there are several, whose counters would tell only a part.
 fn source_device(mount: &Mount) -> Option<Device> {
+    if mount.file_system == "btrfs" && btrfs_devices(&mount.source) > 1 {
+        return None;
+    }
     let metadata = std::fs::metadata(&mount.source).ok()?;
     let number = metadata.st_rdev();
     metadata
         .file_type()
         .is_block_device()
         .then(|| Device::of((libc::major(number), libc::minor(number))))?
+}
+
+/// How many devices the btrfs that was mounted from `source` has.
+fn btrfs_devices(source: &str) -> usize {
+    let name = Path::new(source).file_name().unwrap_or_default();
+    let systems = std::fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();
+    let devices = |folder: PathBuf| std::fs::read_dir(folder.join("devices")).ok();
+    let mine = systems.map(|system| system.path()).find(|f| f.join("devices").join(name).exists());
+    mine.and_then(devices).map_or(1, Iterator::count)
 }
 
 fn alignment(file: &File, caching: Caching, device: Option<&Device>) -> Alignment {
@@ -298,14 +337,16 @@ impl Target for HostTarget {
         let file = self.open_handle()?;
         let fail = |e| Error::io(format!("taking {} out of the page cache", self.name), e);
         let size = self.size_bytes();
-        let resident_before_bytes = sys::resident_bytes(file, size).map_err(fail)?;
+        let resident_before_bytes = sys::resident_bytes(file, size).ok();
         file.sync_all().map_err(fail)?;
         sys::fadvise(file, libc::POSIX_FADV_DONTNEED).map_err(fail)?;
-        let mut resident_after_bytes = sys::resident_bytes(file, size).map_err(fail)?;
+        let mut resident_after_bytes = sys::resident_bytes(file, size).ok();
         let mut dropped_all_caches = false;
-        if resident_after_bytes > 0 {
+        // A few pages may be pinned (the superblock of a mounted device): no reason to drop the
+        // caches of the whole machine.
+        if resident_after_bytes.is_some_and(|left| left > PINNED_BYTES) {
             dropped_all_caches = std::fs::write("/proc/sys/vm/drop_caches", "1").is_ok();
-            resident_after_bytes = sys::resident_bytes(file, size).map_err(fail)?;
+            resident_after_bytes = sys::resident_bytes(file, size).ok();
         }
         Ok(Scrub { resident_before_bytes, resident_after_bytes, dropped_all_caches })
     }
@@ -315,9 +356,14 @@ impl Target for HostTarget {
         sys::resident_bytes(file, self.size_bytes()).ok()
     }
 
-    fn coverage(&self) -> Option<Coverage> {
+    fn coverage(&self, offset: u64, length: u64) -> Option<Coverage> {
         let file = self.file.as_ref().filter(|_| self.kind == TargetKind::File)?;
-        coverage(file, self.size_bytes()).ok()
+        let end = offset.saturating_add(length).min(self.size_bytes());
+        coverage(file, offset, end).ok()
+    }
+
+    fn device_number(&self) -> Option<(u32, u32)> {
+        self.device.as_ref().and_then(Device::number)
     }
 
     fn device_counters(&self) -> Option<DeviceCounters> {
@@ -333,9 +379,9 @@ impl Target for HostTarget {
     }
 }
 
-/// Walks the extents of a file and adds up what lies between and in unwritten ones.
-fn coverage(file: &File, size: u64) -> io::Result<Coverage> {
-    let (mut at, mut seen) = (0_u64, 0_usize);
+/// Walks the extents of a part of a file and adds up what lies between and in unwritten ones.
+fn coverage(file: &File, start: u64, size: u64) -> io::Result<Coverage> {
+    let (mut at, mut seen) = (start, 0_usize);
     let mut coverage = Coverage::default();
     while at < size && seen < EXTENTS_MAX {
         let extents = sys::extents(file, at)?;
@@ -343,7 +389,7 @@ fn coverage(file: &File, size: u64) -> io::Result<Coverage> {
             coverage.hole_bytes += extent.logical.min(size).saturating_sub(at);
             let end = (extent.logical + extent.length).min(size);
             if extent.flags & FIEMAP_EXTENT_UNWRITTEN != 0 {
-                coverage.unwritten_bytes += end.saturating_sub(extent.logical);
+                coverage.unwritten_bytes += end.saturating_sub(extent.logical.max(at));
             }
             at = at.max(end);
         }
@@ -403,10 +449,10 @@ mod tests {
         let file = written_file(1 << 20);
         let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
         let scrub = target.scrub().unwrap();
-        assert_eq!(scrub.resident_before_bytes, 1 << 20);
+        assert_eq!(scrub.resident_before_bytes, Some(1 << 20));
         let tmpfs = target.mount().is_some_and(|mount| mount.file_system == "tmpfs");
         if !tmpfs {
-            assert_eq!(scrub.resident_after_bytes, 0);
+            assert_eq!(scrub.resident_after_bytes, Some(0));
         }
     }
 
@@ -418,10 +464,12 @@ mod tests {
         file.as_file().set_len(3 << 20).unwrap();
         file.as_file().sync_all().unwrap();
         let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
-        let Some(coverage) = target.coverage() else { return };
+        let Some(coverage) = target.coverage(0, u64::MAX) else { return };
         assert_eq!(coverage.hole_bytes, 2 << 20);
+        let part = target.coverage((1 << 20) + 4096, 1 << 19);
+        assert_eq!(part, Some(Coverage::default()), "the written part has no holes");
         target.reserve(0, 1 << 20).unwrap();
-        let reserved = target.coverage();
+        let reserved = target.coverage(0, u64::MAX);
         assert!(reserved.is_some_and(|c| c.hole_bytes + c.unwritten_bytes == 2 << 20));
     }
 

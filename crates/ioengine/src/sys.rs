@@ -174,6 +174,8 @@ pub fn fadvise(file: &File, advice: libc::c_int) -> io::Result<()> {
 }
 
 /// Bytes of the file that are in the page cache: cachestat(2), or mincore(2) on older kernels.
+/// Fails where the kernel does not tell: only a file's owner and those who may write it are told
+/// (mincore would claim that all is resident).
 pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
     const SYS_CACHESTAT: libc::c_long = 451;
     let range = [0_u64, 0_u64];
@@ -182,10 +184,11 @@ pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
     // SAFETY: cachestat(fd, range, stat, flags) reads two and writes five u64.
     let result =
         unsafe { libc::syscall(SYS_CACHESTAT, fd, range.as_ptr(), counts.as_mut_ptr(), 0_i64) };
-    if result == 0 {
-        return Ok(counts[0] * page_bytes());
+    match (result, errno()) {
+        (0, _) => Ok(counts[0] * page_bytes()),
+        (_, libc::ENOSYS) => resident_bytes_by_mincore(file, file_bytes),
+        (_, error) => Err(io::Error::from_raw_os_error(error)),
     }
-    resident_bytes_by_mincore(file, file_bytes)
 }
 
 fn resident_bytes_by_mincore(file: &File, file_bytes: u64) -> io::Result<u64> {
@@ -254,6 +257,7 @@ pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
     let mut words = vec![0_u64; HEAD + EACH * MANY];
     words[0] = start;
     words[1] = u64::MAX - start;
+    words[2] = 1; // FIEMAP_FLAG_SYNC: what is still in the page cache gets its blocks first
     words[3] = MANY as u64; // fm_extent_count in the low half, fm_reserved in the high
     // SAFETY: `words` has room for the header and the `MANY` extents it announces.
     check(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, words.as_mut_ptr()) })?;

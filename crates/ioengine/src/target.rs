@@ -129,10 +129,10 @@ pub enum Hint {
 /// How much of a target was in the page cache before and after a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
-    /// Resident before [bytes].
-    pub resident_before_bytes: u64,
+    /// Resident before, where the system tells [bytes].
+    pub resident_before_bytes: Option<u64>,
     /// Resident after: 0 is the proof that the next reads are cold [bytes].
-    pub resident_after_bytes: u64,
+    pub resident_after_bytes: Option<u64>,
     /// Whether the whole machine's caches had to be dropped.
     pub dropped_all_caches: bool,
 }
@@ -177,8 +177,10 @@ pub trait Target: Sync {
     fn scrub(&self) -> Result<Scrub, Error>;
     /// How much of it is in the page cache, where the system tells [bytes].
     fn resident_bytes(&self) -> Option<u64>;
-    /// Holes and unwritten extents, where the system tells.
-    fn coverage(&self) -> Option<Coverage>;
+    /// Holes and unwritten extents of a part, where the system tells.
+    fn coverage(&self, offset: u64, length: u64) -> Option<Coverage>;
+    /// Which device lies beneath: targets on the same one share its counters.
+    fn device_number(&self) -> Option<(u32, u32)>;
     /// The counters of the device beneath, where there is one.
     fn device_counters(&self) -> Option<DeviceCounters>;
     /// What the links on the way promise, nearest to the device first.

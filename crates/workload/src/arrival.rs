@@ -22,7 +22,8 @@ impl Arrivals {
     /// When the next request is due [ns].
     #[inline]
     pub fn next_due_ns(&self) -> u64 {
-        self.start_ns + ((self.number as f64 + self.offset) * self.period_ns) as u64
+        let after = (self.number as f64 + self.offset) * self.period_ns;
+        self.start_ns.saturating_add(after as u64)
     }
 
     /// Moves on to the one after.

@@ -69,6 +69,8 @@ pub enum Damage {
     },
     /// The bytes do not match the checksum.
     Corrupt,
+    /// A whole block of an earlier writing: a later one was lost.
+    Stale,
 }
 
 /// A damaged block and its position.
@@ -89,15 +91,22 @@ impl std::fmt::Display for Mismatch {
                 write!(f, "the block at offset {offset} belongs at {belongs_at}")
             }
             Damage::Corrupt => write!(f, "the block at offset {offset} is corrupt"),
+            Damage::Stale => write!(f, "the block at offset {offset} is of an earlier writing"),
         }
     }
 }
 
-/// Checks every block of a request's memory; how many are damaged, and the first of them.
-pub fn check(memory: &mut [u8], block_bytes: usize, offset: u64) -> (u64, Option<Mismatch>) {
+/// Checks every block of a request's memory; how many are damaged, and the first of them. With a
+/// seed, blocks sealed with another one are stale.
+pub fn check(
+    memory: &mut [u8],
+    block_bytes: usize,
+    offset: u64,
+    seed: Option<u64>,
+) -> (u64, Option<Mismatch>) {
     let (mut count, mut first, mut at) = (0, None, offset);
     for block in memory.chunks_exact_mut(block_bytes) {
-        if let Some(damage) = damage(block, at) {
+        if let Some(damage) = damage(block, at, seed) {
             count += 1;
             first = first.or(Some(Mismatch { offset: at, damage }));
         }
@@ -106,7 +115,7 @@ pub fn check(memory: &mut [u8], block_bytes: usize, offset: u64) -> (u64, Option
     (count, first)
 }
 
-fn damage(block: &mut [u8], offset: u64) -> Option<Damage> {
+fn damage(block: &mut [u8], offset: u64, seed: Option<u64>) -> Option<Damage> {
     let word = |at: usize, block: &[u8]| {
         let bytes = block[at..at + 8].try_into().expect("eight bytes were cut out");
         u64::from_le_bytes(bytes)
@@ -122,6 +131,7 @@ fn damage(block: &mut [u8], offset: u64) -> Option<Damage> {
     block[12..16].copy_from_slice(&sum.to_le_bytes());
     let belongs_at = word(16, block);
     match (whole, belongs_at == offset) {
+        (true, true) if seed.is_some_and(|seed| seed != word(24, block)) => Some(Damage::Stale),
         (true, true) => None,
         (true, false) => Some(Damage::Astray { belongs_at }),
         (false, _) => Some(Damage::Corrupt),
@@ -143,15 +153,17 @@ mod tests {
     #[test]
     fn a_sealed_request_is_whole_at_its_place_and_astray_elsewhere() {
         let mut memory = sealed(8192);
-        assert_eq!(check(&mut memory, BLOCK_BYTES, 8192), (0, None));
-        let (count, first) = check(&mut memory, BLOCK_BYTES, 0);
+        assert_eq!(check(&mut memory, BLOCK_BYTES, 8192, Some(9)), (0, None));
+        let (_, stale) = check(&mut memory, BLOCK_BYTES, 8192, Some(8));
+        assert_eq!(stale.unwrap().damage, Damage::Stale);
+        let (count, first) = check(&mut memory, BLOCK_BYTES, 0, None);
         assert_eq!(count, 4);
         assert_eq!(first.unwrap().damage, Damage::Astray { belongs_at: 8192 });
     }
 
     #[test]
     fn blocks_that_were_never_written_are_said_to_be_so() {
-        let (count, first) = check(&mut vec![0; 8192], BLOCK_BYTES, 0);
+        let (count, first) = check(&mut vec![0; 8192], BLOCK_BYTES, 0, None);
         assert_eq!((count, first.unwrap().damage), (2, Damage::NotSealed));
     }
 
@@ -160,7 +172,7 @@ mod tests {
         fn any_flipped_bit_is_found_in_its_block(bit in 0_usize..16384 * 8) {
             let mut memory = sealed(0);
             memory[bit / 8] ^= 1 << (bit % 8);
-            let (count, first) = check(&mut memory, BLOCK_BYTES, 0);
+            let (count, first) = check(&mut memory, BLOCK_BYTES, 0, None);
             prop_assert_eq!(count, 1);
             let block = bit / 8 / BLOCK_BYTES * BLOCK_BYTES;
             prop_assert_eq!(first.unwrap().offset, block as u64);

@@ -8,10 +8,10 @@
 pub mod error;
 pub mod spec;
 pub mod random;
+pub mod content;
 pub mod plan;
 pub mod pattern;
 pub mod arrival;
-pub mod content;
 pub mod sample;
 pub mod worker;
 pub mod runner;

@@ -3,8 +3,9 @@
 
 use ioengine::{Target, TargetKind};
 
+use crate::content::block_bytes;
 use crate::error::Error;
-use crate::spec::{Arrival, Pattern, Placement, Workload};
+use crate::spec::{Arrival, Content, Pattern, Placement, Workload};
 
 /// Requests outstanding in one thread at the most: the largest ring that io_uring gives.
 pub const DEPTH_MAX: u32 = 32_768;
@@ -78,8 +79,11 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
         let what = format!("request size x depth x threads needs {gib} GiB of buffers, over 16");
         return Err(Error::usage(what, "lower --bs, --iodepth or --numjobs"));
     }
-    let unbounded = workload.limit_bytes.is_none() && workload.limit_ns.is_none();
-    if unbounded && workload.steady.is_none() {
+    if workload.content == Content::Verified && block_bytes(request_bytes).is_none() {
+        let what = format!("--bs {request_bytes} has no room for sealed blocks");
+        return Err(Error::usage(what, "with --verify use a multiple of 64 bytes"));
+    }
+    if workload.limit_bytes.is_none() && workload.limit_ns.is_none() {
         return Err(Error::usage("the workload has no end", "give --runtime or --size"));
     }
     if workload.read_percent > 100 {

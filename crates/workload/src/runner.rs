@@ -1,19 +1,20 @@
 //! Runs a plan: a thread for each worker, one moment of start, one window of measurement.
 //!
 //! Every worker builds its engine and touches its buffers before a common start. CPU time and
-//! device counters are read by the calling thread between that barrier and the first request (or
+//! device counters are read by the calling thread between that gate and the first request (or
 //! at the end of the warm-up), and again after the last worker has finished and before any engine
-//! is taken down, so that neither setting up nor tearing down is charged to the requests.
+//! is taken down, so that neither setting up nor tearing down is charged to the requests. A
+//! worker that cannot be started, fails or panics ends the run with an error; nobody waits for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope, ScopedJoinHandle, Thread};
 use std::time::Duration;
 
 use analysis::steady;
 use cpucost::{CpuMeter, CpuSample};
 use ioengine::target::DeviceCounters;
-use ioengine::{Clock, EngineSpec, Target};
+use ioengine::{Clock, Engine, EngineSpec, Error as EngineError, ErrorKind, Target};
 
 use crate::error::Error;
 use crate::plan::{Plan, WorkerPlan};
@@ -25,6 +26,8 @@ use crate::worker::{State, Worker};
 const TICK_NS: u64 = 100_000_000;
 /// Rates are compared over intervals of this length to see whether they are steady [ns].
 const STEADY_INTERVAL_NS: u64 = 1_000_000_000;
+/// Stack of a worker: its buffers and histograms lie elsewhere.
+const STACK_BYTES: usize = 256 << 10;
 
 /// How far a trial has come.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,29 +56,99 @@ struct Told {
     requests: AtomicU64,
 }
 
+/// The stages through which all threads of a trial go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Engines are being built.
+    Setup,
+    /// Requests are being issued.
+    Go,
+    /// The meters have been read: engines may go.
+    Read,
+}
+
 /// What the threads of one trial share.
 struct Shared<'a> {
     stop: &'a AtomicBool,
     end: AtomicBool,
     finished: AtomicUsize,
     start_ns: AtomicU64,
-    ready: Barrier,
-    go: Barrier,
-    read: Barrier,
+    measure_from_ns: AtomicU64,
+    ready: Mutex<(usize, Stage)>,
+    changed: Condvar,
     told: Vec<Told>,
     failure: Mutex<Option<Error>>,
 }
 
+/// A lock whose holder cannot have left it half-way: nothing inside our critical sections panics.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Shared<'_> {
     fn fail(&self, error: Error) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(error);
+        lock(&self.failure).get_or_insert(error);
         self.end.store(true, Ordering::Relaxed);
     }
 
     #[inline]
     fn stopping(&self) -> bool {
         self.end.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// One more worker is ready, or will never be.
+    fn tell_ready(&self) {
+        lock(&self.ready).0 += 1;
+        self.changed.notify_all();
+    }
+
+    fn wait_until_ready(&self, count: usize) {
+        let mut ready = lock(&self.ready);
+        while ready.0 < count {
+            ready = self.changed.wait(ready).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn enter(&self, stage: Stage) {
+        lock(&self.ready).1 = stage;
+        self.changed.notify_all();
+    }
+
+    fn wait_for(&self, stage: Stage) {
+        let mut ready = lock(&self.ready);
+        while ready.1 < stage {
+            ready = self.changed.wait(ready).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Counts a worker as ready and finished however it leaves, a panic included.
+struct Leaving<'a> {
+    shared: &'a Shared<'a>,
+    caller: Thread,
+    told_ready: bool,
+    told_finished: bool,
+}
+
+impl Leaving<'_> {
+    fn ready(&mut self) {
+        if !std::mem::replace(&mut self.told_ready, true) {
+            self.shared.tell_ready();
+        }
+    }
+
+    fn finished(&mut self) {
+        self.ready();
+        if !std::mem::replace(&mut self.told_finished, true) {
+            self.shared.finished.fetch_add(1, Ordering::Release);
+            self.caller.unpark();
+        }
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.finished();
     }
 }
 
@@ -85,8 +158,8 @@ struct Reading {
     device: Option<DeviceCounters>,
 }
 
-/// Runs a plan on each of the targets (every target gets all of the plan's workers) and merges
-/// what the workers measured.
+/// Runs a plan on each of the targets (every target gets all of the plan's workers, and an equal
+/// share of an open loop's rate) and merges what the workers measured.
 ///
 /// # Errors
 /// When an engine cannot be made or cannot go on. Requests that fail are counted in the sample.
@@ -102,57 +175,81 @@ where
     C: Clock + Copy + Send + Sync,
     M: CpuMeter,
 {
-    let count = targets.len() * plan.workers.len();
+    let plans = worker_plans(plan, targets.len());
     let shared = Shared {
         stop: control.stop,
         end: AtomicBool::new(false),
         finished: AtomicUsize::new(0),
         start_ns: AtomicU64::new(0),
-        ready: Barrier::new(count + 1),
-        go: Barrier::new(count + 1),
-        read: Barrier::new(count + 1),
-        told: (0..count).map(|_| Told::default()).collect(),
+        measure_from_ns: AtomicU64::new(u64::MAX),
+        ready: Mutex::new((0, Stage::Setup)),
+        changed: Condvar::new(),
+        told: plans.iter().map(|_| Told::default()).collect(),
         failure: Mutex::new(None),
     };
-    let read = || Reading {
-        cpu: meter.sample(clock.now_ns()),
-        device: targets.iter().filter_map(|t| t.device_counters()).reduce(add_counters),
-    };
-    let caller = thread::current();
-    let (parts, before, after) = thread::scope(|scope| {
-        let pairs = targets.iter().flat_map(|t| plan.workers.iter().map(move |w| (*t, w)));
-        let handles: Vec<_> = pairs
-            .enumerate()
-            .map(|(index, (target, worker))| {
-                let (shared, caller) = (&shared, caller.clone());
-                let told = &shared.told[index];
-                scope.spawn(move || {
-                    let part = work(target, &plan.workload, worker, clock, shared, told);
-                    shared.finished.fetch_add(1, Ordering::Release);
-                    caller.unpark();
-                    shared.read.wait();
-                    // The engine goes only now, after the meters have been read.
-                    part.map(|(sample, _engine)| sample)
-                })
-            })
-            .collect();
-        let (before, after) = conduct(&shared, plan, count, &clock, &read, control);
-        let parts: Vec<Option<Sample>> = handles
-            .into_iter()
-            .map(|handle| handle.join().expect("a worker does not panic"))
-            .collect();
-        (parts, before, after)
+    let read = || Reading { cpu: meter.sample(clock.now_ns()), device: counters_of(targets) };
+    let (parts, ends) = thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for (index, (target, worker)) in plans.iter().enumerate() {
+            let job = Job { target: targets[*target], workload: &plan.workload, worker, clock };
+            match spawn(scope, job, &shared, index) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => {
+                    shared.fail(error);
+                    break;
+                }
+            }
+        }
+        let ends = conduct(&shared, plan, handles.len(), &clock, &read, control);
+        let parts: Vec<Option<Sample>> = handles.into_iter().map(|h| joined(h, &shared)).collect();
+        (parts, ends)
     });
-    if let Some(error) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(error) = lock(&shared.failure).take() {
         return Err(error);
     }
     let mut parts = parts.into_iter().flatten();
     let mut sample = parts.next().unwrap_or_else(|| Sample::new(plan.workload.interval_ns));
     parts.for_each(|part| sample.merge(&part));
-    sample.cpu = after.cpu.since(&before.cpu);
-    sample.device = after.device.zip(before.device).map(|(after, before)| after.since(&before));
+    sample.cpu = ends.after.cpu.since(&ends.before.cpu);
+    let device = ends.after.device.zip(ends.before.device);
+    sample.device = device.map(|(after, before)| after.since(&before));
     sample.interrupted = shared.stop.load(Ordering::Relaxed);
+    sample.became_steady = ends.became_steady;
     Ok(sample)
+}
+
+/// The workers of all targets: which target, and the plan with its own CPU and share of the rate.
+fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
+    let cpus = &plan.workload.cpus;
+    let mut all = Vec::new();
+    for target in 0..targets {
+        for worker in &plan.workers {
+            let cpu = (!cpus.is_empty()).then(|| cpus[all.len() % cpus.len()]);
+            let share = |(rate, offset): (f64, f64)| {
+                let count = targets as f64;
+                (rate / count, (offset + target as f64) / count)
+            };
+            let rate = worker.rate.map(share);
+            all.push((target, WorkerPlan { cpu, rate, ..worker.clone() }));
+        }
+    }
+    all
+}
+
+/// The counters of the devices beneath, each device once.
+fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
+    let mut seen = Vec::new();
+    let mut sum: Option<DeviceCounters> = None;
+    for target in targets {
+        let number = target.device_number();
+        if number.is_some() && seen.contains(&number) {
+            continue;
+        }
+        seen.push(number);
+        let counters = target.device_counters()?;
+        sum = Some(sum.map_or(counters, |sum| add_counters(sum, counters)));
+    }
+    sum
 }
 
 fn add_counters(one: DeviceCounters, two: DeviceCounters) -> DeviceCounters {
@@ -166,6 +263,54 @@ fn add_counters(one: DeviceCounters, two: DeviceCounters) -> DeviceCounters {
     }
 }
 
+/// What one thread is to do.
+struct Job<'a, T, C> {
+    target: &'a T,
+    workload: &'a Workload,
+    worker: &'a WorkerPlan,
+    clock: C,
+}
+
+fn spawn<'scope, 'env, T: Target, C: Clock + Copy + Send + Sync + 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    job: Job<'env, T, C>,
+    shared: &'env Shared<'env>,
+    index: usize,
+) -> Result<ScopedJoinHandle<'scope, Option<Sample>>, Error> {
+    let caller = thread::current();
+    let body = move || {
+        let mut leaving = Leaving { shared, caller, told_ready: false, told_finished: false };
+        let part = work(&job, shared, &shared.told[index], &mut leaving);
+        leaving.finished();
+        shared.wait_for(Stage::Read);
+        // The engine goes only now, after the meters have been read.
+        part.map(|(mut sample, engine)| {
+            sample.setup = engine.setup();
+            sample
+        })
+    };
+    let builder = thread::Builder::new().name(format!("worker-{index}")).stack_size(STACK_BYTES);
+    builder.spawn_scoped(scope, body).map_err(|source| {
+        let error = EngineError::io(format!("starting worker {index}"), source);
+        error.with_remedy("use fewer --numjobs, or raise the limit on processes (ulimit -u)").into()
+    })
+}
+
+fn joined(handle: ScopedJoinHandle<'_, Option<Sample>>, shared: &Shared<'_>) -> Option<Sample> {
+    handle.join().unwrap_or_else(|_| {
+        let what = "a worker panicked; this is a bug of the program";
+        shared.fail(EngineError::new(ErrorKind::Io, what).into());
+        None
+    })
+}
+
+/// The readings at both ends of the measured phase.
+struct Ends {
+    before: Reading,
+    after: Reading,
+    became_steady: Option<bool>,
+}
+
 /// The calling thread's part: start, watch, read the meters at both ends.
 fn conduct<C: Clock>(
     shared: &Shared<'_>,
@@ -174,32 +319,36 @@ fn conduct<C: Clock>(
     clock: &C,
     read: &dyn Fn() -> Reading,
     control: &mut Control<'_>,
-) -> (Reading, Reading) {
-    shared.ready.wait();
+) -> Ends {
+    shared.wait_until_ready(count);
     let mut before = read();
     let start_ns = clock.now_ns();
+    let warm_until_ns = start_ns + plan.workload.warm_up_ns;
+    let mut watch = SteadyWatch::new(plan.workload.steady, warm_until_ns);
+    let mut measure_from_ns = if watch.is_watching() { u64::MAX } else { warm_until_ns };
     shared.start_ns.store(start_ns, Ordering::Relaxed);
-    shared.go.wait();
-    let measure_from_ns = start_ns + plan.workload.warm_up_ns;
-    let mut warming_up = plan.workload.warm_up_ns > 0;
-    let mut watch = SteadyWatch::new(plan.workload.steady, measure_from_ns);
+    shared.measure_from_ns.store(measure_from_ns, Ordering::Relaxed);
+    shared.enter(Stage::Go);
+    let mut warming_up = measure_from_ns > start_ns;
     while shared.finished.load(Ordering::Acquire) < count {
         let now = clock.now_ns();
+        let progress = progress_of(&shared.told, now - start_ns);
+        (control.on_progress)(progress);
+        if watch.is_over(now, progress.bytes) {
+            measure_from_ns = now;
+            shared.measure_from_ns.store(now, Ordering::Relaxed);
+        }
         if warming_up && now >= measure_from_ns {
             warming_up = false;
             before = read();
         }
-        let progress = progress_of(&shared.told, now - start_ns);
-        (control.on_progress)(progress);
-        if watch.is_steady(now, progress.bytes) {
-            shared.end.store(true, Ordering::Relaxed);
-        }
-        let next = if warming_up { (now + TICK_NS).min(measure_from_ns) } else { now + TICK_NS };
+        let tick = now + TICK_NS;
+        let next = if warming_up { tick.min(measure_from_ns) } else { tick };
         thread::park_timeout(Duration::from_nanos(next.saturating_sub(clock.now_ns())));
     }
     let after = read();
-    shared.read.wait();
-    (before, after)
+    shared.enter(Stage::Read);
+    Ends { before, after, became_steady: watch.found }
 }
 
 fn progress_of(told: &[Told], elapsed_ns: u64) -> Progress {
@@ -208,44 +357,55 @@ fn progress_of(told: &[Told], elapsed_ns: u64) -> Progress {
     Progress { elapsed_ns, bytes: sum(|t| &t.bytes), requests: sum(|t| &t.requests) }
 }
 
-/// Collects rates, one each second, and says when they are steady.
+/// Collects rates, one each second, and says when they are steady or when waiting is over.
 struct SteadyWatch {
     rule: Option<Steady>,
-    next_ns: u64,
+    from_ns: u64,
+    last_ns: u64,
     last_bytes: u64,
     rates: Vec<f64>,
+    found: Option<bool>,
 }
 
 impl SteadyWatch {
     fn new(rule: Option<Steady>, from_ns: u64) -> SteadyWatch {
-        let next_ns = from_ns + STEADY_INTERVAL_NS;
-        SteadyWatch { rule, next_ns, last_bytes: 0, rates: Vec::new() }
+        let rates = Vec::new();
+        SteadyWatch { rule, from_ns, last_ns: from_ns, last_bytes: 0, rates, found: None }
     }
 
-    fn is_steady(&mut self, now_ns: u64, bytes: u64) -> bool {
-        let Some(rule) = self.rule else { return false };
-        if now_ns < self.next_ns {
+    fn is_watching(&self) -> bool {
+        self.rule.is_some() && self.found.is_none()
+    }
+
+    /// Whether the wait has come to its end just now.
+    fn is_over(&mut self, now_ns: u64, bytes: u64) -> bool {
+        let Some(rule) = self.rule.filter(|_| self.found.is_none()) else { return false };
+        if now_ns < self.last_ns + STEADY_INTERVAL_NS {
             return false;
         }
-        self.next_ns += STEADY_INTERVAL_NS;
-        self.rates.push((bytes - self.last_bytes) as f64);
-        self.last_bytes = bytes;
-        steady::settled(&self.rates, rule.window, rule.excursion, rule.slope).is_some()
+        let seconds = (now_ns - self.last_ns) as f64 / 1e9;
+        self.rates.push((bytes - self.last_bytes) as f64 / seconds);
+        (self.last_ns, self.last_bytes) = (now_ns, bytes);
+        let Steady { window, excursion, slope, wait_ns } = rule;
+        if steady::settled(&self.rates, window, excursion, slope).is_some() {
+            self.found = Some(true);
+        } else if now_ns >= self.from_ns + wait_ns {
+            self.found = Some(false);
+        }
+        self.found.is_some()
     }
 }
 
 /// One worker's thread, up to the moment when its engine may be dropped.
 fn work<T: Target, C: Clock + Copy>(
-    target: &T,
-    workload: &Workload,
-    plan: &WorkerPlan,
-    clock: C,
+    job: &Job<'_, T, C>,
     shared: &Shared<'_>,
     told: &Told,
+    leaving: &mut Leaving<'_>,
 ) -> Option<(Sample, T::Engine)> {
-    let built = build(target, workload, plan, clock);
-    shared.ready.wait();
-    shared.go.wait();
+    let built = build(job);
+    leaving.ready();
+    shared.wait_for(Stage::Go);
     let mut worker = match built {
         Ok(worker) => worker,
         Err(error) => {
@@ -253,8 +413,14 @@ fn work<T: Target, C: Clock + Copy>(
             return None;
         }
     };
-    worker.start(shared.start_ns.load(Ordering::Relaxed), workload, plan);
+    let measure_from = || shared.measure_from_ns.load(Ordering::Relaxed);
+    let start_ns = shared.start_ns.load(Ordering::Relaxed);
+    worker.start(start_ns, measure_from(), job.workload, job.worker);
+    let waits_for_steady = job.workload.steady.is_some();
     loop {
+        if waits_for_steady {
+            worker.measure_from(measure_from());
+        }
         match worker.step(shared.stopping()) {
             Ok(State::Running) => {}
             Ok(State::Done) => break,
@@ -270,35 +436,33 @@ fn work<T: Target, C: Clock + Copy>(
         shared.end.store(true, Ordering::Relaxed);
     }
     let (mut sample, engine) = worker.finish();
-    if workload.flush_at_end && workload.writes() && sample.errors == 0 {
+    // An order to stop is not kept waiting for gigabytes to be flushed.
+    let flush = job.workload.flush_at_end && job.workload.writes() && !shared.stopping();
+    if flush {
         sample.accepted_ns = Some(sample.end_ns);
-        if let Err(error) = target.sync() {
+        if let Err(error) = job.target.sync() {
             shared.fail(error.into());
         }
-        sample.end_ns = clock.now_ns();
+        sample.end_ns = job.clock.now_ns();
     }
     Some((sample, engine))
 }
 
-fn build<T: Target, C: Clock>(
-    target: &T,
-    workload: &Workload,
-    plan: &WorkerPlan,
-    clock: C,
-) -> Result<Worker<T::Engine, C>, Error> {
+fn build<T: Target, C: Clock + Copy>(job: &Job<'_, T, C>) -> Result<Worker<T::Engine, C>, Error> {
+    let (workload, plan) = (job.workload, job.worker);
     if let Some(cpu) = plan.cpu {
         cpucost::affinity::pin_current_thread(&[cpu])
             .map_err(|error| Error::Affinity(error.to_string()))?;
     }
     // Without a small slack the kernel may wake an open loop 50 us late; refusal is harmless.
     let _ = cpucost::affinity::set_timer_slack_ns(1);
-    let engine = target.engine(&EngineSpec {
+    let engine = job.target.engine(&EngineSpec {
         personality: workload.personality,
         depth: workload.depth,
         slot_bytes: workload.request_bytes,
         pages: workload.pages,
     })?;
-    Ok(Worker::new(engine, clock, workload, plan))
+    Ok(Worker::new(engine, job.clock, workload, plan))
 }
 
 #[cfg(test)]

@@ -141,6 +141,8 @@ pub struct Sample {
     pub setup: Setup,
     /// Whether the run was cut short from outside.
     pub interrupted: bool,
+    /// Whether the rate became steady, where that was waited for.
+    pub became_steady: Option<bool>,
 }
 
 impl Sample {
@@ -165,6 +167,7 @@ impl Sample {
             device: None,
             setup: Setup::default(),
             interrupted: false,
+            became_steady: None,
         }
     }
 

@@ -49,6 +49,9 @@ pub enum Arrival {
 pub struct Steady {
     /// Number of one-second rates looked at.
     pub window: usize,
+    /// The longest wait for it [ns]; what follows is measured all the same and said to be
+    /// unsteady.
+    pub wait_ns: u64,
     /// Largest difference within the window, as a share of its mean.
     pub excursion: f64,
     /// Largest change of the fitted line over the window, as a share of the mean.
@@ -58,7 +61,7 @@ pub struct Steady {
 impl Default for Steady {
     /// Five rounds, 20% excursion, 10% slope: the numbers of the specification.
     fn default() -> Self {
-        Steady { window: 5, excursion: 0.2, slope: 0.1 }
+        Steady { window: 5, wait_ns: 600_000_000_000, excursion: 0.2, slope: 0.1 }
     }
 }
 
@@ -101,12 +104,14 @@ pub struct Workload {
     pub limit_bytes: Option<u64>,
     /// Stop after so long, counted from the end of the warm-up [ns].
     pub limit_ns: Option<u64>,
-    /// Stop once the rate is steady.
+    /// Prolong the warm-up until the rate is steady.
     pub steady: Option<Steady>,
     /// Not counted at the start [ns].
     pub warm_up_ns: u64,
     /// What is written.
     pub content: Content,
+    /// The seed with which the blocks to be read were sealed, where it is known.
+    pub sealed_with: Option<u64>,
     /// Flush (fsync) when the last write has been accepted; the flush is part of the time.
     pub flush_at_end: bool,
     /// Writes may grow the file beyond its present end.
@@ -140,6 +145,7 @@ impl Default for Workload {
             steady: None,
             warm_up_ns: 0,
             content: Content::Random,
+            sealed_with: None,
             flush_at_end: false,
             may_extend: false,
             seed: 42,

@@ -126,7 +126,10 @@ pub struct Worker<E, C> {
     limit_bytes: u64,
     issued_bytes: u64,
     issued: u64,
-    warm_up_until_ns: u64,
+    measure_from_ns: u64,
+    limit_ns: u64,
+    stopped_ns: u64,
+    sealed_with: Option<u64>,
     end_ns: u64,
     phase: Phase,
     now_ns: u64,
@@ -167,7 +170,10 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             limit_bytes: plan.limit_bytes.unwrap_or(u64::MAX),
             issued_bytes: 0,
             issued: 0,
-            warm_up_until_ns: 0,
+            measure_from_ns: 0,
+            limit_ns: u64::MAX,
+            stopped_ns: 0,
+            sealed_with: workload.sealed_with,
             end_ns: u64::MAX,
             phase: Phase::Measure,
             now_ns: 0,
@@ -183,17 +189,28 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Begins at `start_ns` with a warm-up, if there is to be one.
-    pub fn start(&mut self, start_ns: u64, workload: &Workload, plan: &WorkerPlan) {
+    /// Begins at `start_ns`; what completes before `measure_from_ns` is warm-up.
+    pub fn start(
+        &mut self,
+        start_ns: u64,
+        measure_from_ns: u64,
+        workload: &Workload,
+        plan: &WorkerPlan,
+    ) {
         self.now_ns = start_ns;
         self.last_reap_ns = start_ns;
         self.sample.start_ns = start_ns;
-        self.warm_up_until_ns = start_ns + workload.warm_up_ns;
-        let phase = if workload.warm_up_ns > 0 { Phase::WarmUp } else { Phase::Measure };
-        self.phase = phase;
-        self.end_ns =
-            workload.limit_ns.map_or(u64::MAX, |limit| self.warm_up_until_ns.saturating_add(limit));
+        self.limit_ns = workload.limit_ns.unwrap_or(u64::MAX);
+        self.phase = if measure_from_ns > start_ns { Phase::WarmUp } else { Phase::Measure };
+        self.measure_from(measure_from_ns);
         self.arrivals = plan.rate.map(|(rate, offset)| Arrivals::new(start_ns, rate, offset));
+    }
+
+    /// Sets the end of the warm-up, and with it the end of the measured phase.
+    #[inline]
+    pub fn measure_from(&mut self, measure_from_ns: u64) {
+        self.measure_from_ns = measure_from_ns;
+        self.end_ns = measure_from_ns.saturating_add(self.limit_ns);
     }
 
     /// One call into the engine. `stop` ends the issuing of new requests.
@@ -240,15 +257,18 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// Moves on to the phase that the time and the order to stop call for.
     #[inline]
     fn turn(&mut self, stop: bool) {
-        if self.phase == Phase::WarmUp && self.now_ns >= self.warm_up_until_ns {
+        if self.phase == Phase::WarmUp && (self.now_ns >= self.measure_from_ns || stop) {
             self.phase = Phase::Measure;
-            self.issued_bytes = 0;
+            // What is in flight will complete, and count, in the measured phase.
+            let in_flight = u64::from(self.engine.in_flight());
+            self.issued_bytes = in_flight * u64::from(self.request_bytes);
             self.sample.restart(self.now_ns);
         }
         let over = self.phase == Phase::Measure
             && (self.now_ns >= self.end_ns || self.issued_bytes >= self.limit_bytes);
-        if over || stop || self.sample.errors > 0 {
+        if (over || stop || self.sample.errors > 0) && self.phase != Phase::Drain {
             self.phase = Phase::Drain;
+            self.stopped_ns = self.now_ns;
         }
     }
 
@@ -417,7 +437,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// Checks the blocks that a read brought.
     fn verify(&mut self, slot: u32, offset: u64) {
         let memory = self.engine.buffer(slot);
-        let (damaged, first) = content::check(memory, self.block_bytes, offset);
+        let (damaged, first) = content::check(memory, self.block_bytes, offset, self.sealed_with);
         self.sample.verified_blocks += u64::from(self.request_bytes) / self.block_bytes as u64;
         self.sample.damaged_blocks += damaged;
         self.sample.first_damage = self.sample.first_damage.or(first);
@@ -436,7 +456,10 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// The end of this worker: its sample, and its engine, to be dropped when nobody measures.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
-        self.sample.setup = self.engine.setup();
+        if self.arrivals.is_some() {
+            // In an open loop the time in which nothing was due belongs to the measurement.
+            self.sample.end_ns = self.sample.end_ns.max(self.stopped_ns);
+        }
         (self.sample, self.engine)
     }
 }
@@ -558,7 +581,7 @@ mod tests {
     fn drive<E: Engine>(engine: E, clock: VirtualClock, workload: &Workload) -> Sample {
         let plan = plan_for(workload);
         let mut worker = Worker::new(engine, clock, workload, &plan);
-        worker.start(0, workload, &plan);
+        worker.start(0, workload.warm_up_ns, workload, &plan);
         while worker.step(false).unwrap() == State::Running {}
         worker.finish().0
     }
@@ -593,10 +616,12 @@ mod tests {
             stalled |= now;
             if now { 200_000_000 } else { 10_000 }
         };
-        let latency = serve(&workload, stall).latency();
+        let sample = serve(&workload, stall);
+        let latency = sample.latency();
         // 200 of 1000 requests were due during the stall, evenly from 200 ms to nothing.
         let waited = latency.buckets().filter(|b| b.low_ns > 1_000_000).map(|b| b.count);
         let waited: u64 = waited.sum();
+        assert!((sample.elapsed_ns() as f64 / 1e9 - 1.0).abs() < 0.01, "the whole second counts");
         assert!((190..=205).contains(&waited), "{waited} requests waited");
         let p90 = latency.quantile(0.9).unwrap();
         assert!((90_000_000..110_000_000).contains(&p90), "p90 {p90}");

@@ -2,7 +2,7 @@
 
 use ioengine::{Caching, Target};
 use results::{RunKind, RunState};
-use workload::random::Stream;
+use workload::random::{Stream, mix};
 use workload::spec::Content;
 
 use crate::bench::{self, Bench};
@@ -188,6 +188,8 @@ fn measure(
         for index in order {
             let setting = &mut settings[index];
             setting.soaked = job.soaker && round % 2 == 1;
+            // Each round has an order of its own, so that no cache learns one.
+            setting.workload.seed = seed_of(job, round);
             let label = points[index].key.describe();
             let mut trial = lab.trial(setting, &mut |_| progress.update(&label))?;
             trial.ordinal = round;
@@ -204,6 +206,14 @@ fn measure(
     }
     progress.finish();
     Ok(points)
+}
+
+/// The seed of a round, drawn from the run's own.
+fn seed_of(job: &Job, round: u32) -> u64 {
+    match round {
+        0 => job.base.seed,
+        round => mix(job.base.seed, u64::from(round)),
+    }
 }
 
 /// A request that failed ends the run: what it measured is not what was asked for.
@@ -230,6 +240,10 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<(
         );
         return Ok(());
     }
+    let rounds = job.trials * if job.soaker { 2 } else { 1 };
+    // Only a trial that was not cut by time has sealed every block anew.
+    let whole_round = workload.limit_ns.is_none() && job.axes.len() == 1;
+    workload.sealed_with = whole_round.then(|| seed_of(job, rounds - 1));
     workload.read_percent = 100;
     workload.content = Content::Verified;
     workload.flush_at_end = false;

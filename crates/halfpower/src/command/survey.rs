@@ -12,7 +12,7 @@ use crate::bench;
 use crate::cli::SurveyArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::guard;
+use crate::guard::{self, Claim};
 use crate::interrupt::Interrupt;
 use crate::job;
 use crate::json;
@@ -76,8 +76,11 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     announce(&console, args, &place, size, &effort);
     let (scratch, layout_rate) = lay_out(&lab, &place, size, args)?;
     let path = scratch.as_ref().map_or(args.target.as_path(), Scratch::path);
-    let (write, not_written) = may_write(&place, args)?;
+    let (write, not_written, _claim) = may_write(&place, args)?;
     let subject = Subject::open(path, write, size)?;
+    for target in [Some(&subject.buffered), subject.direct.as_ref()].into_iter().flatten() {
+        scratch.as_ref().map_or(Ok(()), |scratch| scratch.check(target))?;
+    }
     let host = Host::read();
     let target = TargetFacts { name: name_of(&args.target), ..facts_of(&subject) };
     let mut keeper = Keeper::open(db)?;
@@ -226,7 +229,7 @@ fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) ->
             ));
         }
         Place::Existing(path) => {
-            let (write, why) = may_write(place, args)?;
+            let (write, why, _) = may_write(place, args)?;
             let subject = Subject::open(path, write, size)?;
             let verb = if write { "read and overwrite" } else { "only read" };
             let kind = subject.main().kind().name();
@@ -298,18 +301,22 @@ fn lay_out(
 }
 
 /// Whether writes are measured, and if not why.
-fn may_write(place: &Place, args: &SurveyArgs) -> Outcome<(bool, Option<String>)> {
-    let Place::Existing(path) = place else { return Ok((true, None)) };
+fn may_write(place: &Place, args: &SurveyArgs) -> Outcome<(bool, Option<String>, Option<Claim>)> {
+    let Place::Existing(path) = place else { return Ok((true, None, None)) };
     let consent = job::consent(&args.common);
     let buffered = ioengine::HostTarget::open(path, false, ioengine::Caching::Buffered)?;
     let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
     match guard::check_writable(&buffered, path, &consent) {
-        Ok(()) => Ok((true, None)),
+        Ok(claim) => Ok((true, None, claim)),
         Err(failure) if asked => Err(failure),
         Err(_) if buffered.kind() == TargetKind::BlockDevice => {
-            Ok((false, Some("a device is only read unless --destroy-data-on names it".to_owned())))
+            let why = "a device is only read unless --destroy-data-on names it";
+            Ok((false, Some(why.to_owned()), None))
         }
-        Err(_) => Ok((false, Some("a file is only read unless --overwrite names it".to_owned()))),
+        Err(_) => {
+            let why = "a file is only read unless --overwrite names it";
+            Ok((false, Some(why.to_owned()), None))
+        }
     }
 }
 

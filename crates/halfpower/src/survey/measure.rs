@@ -330,7 +330,7 @@ impl Subject {
             direct: direct.is_some(),
             write,
         };
-        let coverage = buffered.coverage();
+        let coverage = buffered.coverage(0, region_bytes);
         Ok(Subject { buffered, direct, region_bytes, limits, coverage })
     }
 

@@ -112,7 +112,12 @@ impl Libaio {
 
     /// Takes what is ready, waiting for `at_least` of it or the deadline; an interrupted wait
     /// returns early.
-    fn reap(&mut self, at_least: u32, until_ns: Option<u64>, done: &mut Vec<Completion>) {
+    fn reap(
+        &mut self,
+        at_least: u32,
+        until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
         for completion in self.refused.drain(..) {
             self.buffers.take_back(completion.slot);
             done.push(completion);
@@ -120,11 +125,16 @@ impl Libaio {
         let left_ns = until_ns.map(|at| at.saturating_sub(self.clock.now_ns()));
         let timeout_ns = if at_least == 0 { Some(0) } else { left_ns };
         let got = self.context.events(at_least, &mut self.events, timeout_ns);
+        if got < 0 && got != -libc::EINTR {
+            let source = io::Error::from_raw_os_error(-got);
+            return Err(Error::io("waiting for the kernel's aio (io_getevents)", source));
+        }
         for event in &self.events[..got.max(0) as usize] {
             let slot = event.data as u32;
             self.buffers.take_back(slot);
             done.push(Completion { slot, result: event.result as i32 });
         }
+        Ok(())
     }
 }
 
@@ -162,7 +172,7 @@ impl Engine for Libaio {
             // What the kernel has not taken cannot complete: wait only for what it has.
             let missing = wanted.saturating_sub(done.len() + self.refused.len());
             let taken = self.buffers.in_flight() as usize - self.waiting.len() - self.refused.len();
-            self.reap(missing.min(taken) as u32, until_ns, done);
+            self.reap(missing.min(taken) as u32, until_ns, done)?;
             let late = until_ns.is_some_and(|at| self.clock.now_ns() >= at);
             if done.len() >= wanted || late {
                 return Ok(());
