@@ -273,7 +273,7 @@ fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> 
         plan::resolve(&Workload { may_extend: true, ..workload }, &empty)?;
     }
     if needs_layout(job) {
-        scratch.lay_out(lab, bytes, job.base.seed)?;
+        scratch.lay_out(lab, bytes, job.base.seed, None)?;
     }
     Ok(scratch)
 }

@@ -48,7 +48,7 @@ pub enum Verb {
     Engines(EnginesArgs),
     /// Write the page of a stored survey again
     Report(ReportArgs),
-    /// List and export stored runs
+    /// List stored runs
     Runs(RunsArgs),
     /// Remove test files that an interrupted run left behind
     Clean(CleanArgs),
@@ -88,7 +88,7 @@ pub struct CommonArgs {
     #[arg(long, value_name = "huge|4k", default_value = "huge", help_heading = "Workload")]
     pub buffer_pages: String,
     /// Measure holes and unwritten blocks without calling the result invalid
-    #[arg(long, help_heading = "Safety", num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "0|1", help_heading = "Safety", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = parse_bool, default_value = "false")]
     pub allow_holes: bool,
     /// Allow writing to this existing file (exact path; repeatable)
@@ -119,31 +119,43 @@ pub struct RunArgs {
     #[arg(long, hide = true)]
     pub filename: Option<PathBuf>,
     /// read, write, rw, randread, randwrite or randrw
-    #[arg(long, alias = "readwrite", default_value = "read", help_heading = "Workload")]
+    #[arg(
+        long,
+        alias = "readwrite",
+        value_name = "KIND",
+        default_value = "read",
+        help_heading = "Workload"
+    )]
     pub rw: String,
     /// Request size
-    #[arg(long, alias = "blocksize", default_value = "4k", help_heading = "Workload")]
+    #[arg(
+        long,
+        alias = "blocksize",
+        value_name = "SIZE",
+        default_value = "4k",
+        help_heading = "Workload"
+    )]
     pub bs: String,
     /// Requests outstanding in each thread
-    #[arg(long, default_value = "1", help_heading = "Workload")]
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Workload")]
     pub iodepth: String,
     /// Threads
-    #[arg(long, default_value = "1", help_heading = "Workload")]
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Workload")]
     pub numjobs: String,
     /// How requests are issued: auto, null, sync, threads, libaio, io_uring
-    #[arg(long, default_value = "auto", help_heading = "Workload")]
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Workload")]
     pub ioengine: String,
     /// Bypass the page cache (default: where the target allows it)
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = parse_bool, help_heading = "Workload")]
     pub direct: Option<bool>,
     /// Every write is durable before it completes (O_DSYNC)
-    #[arg(long, alias = "sync", num_args = 0..=1, require_equals = true,
+    #[arg(long, alias = "sync", value_name = "0|1", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = parse_bool, default_value = "false",
           help_heading = "Workload")]
     pub write_through: bool,
     /// Share of reads in a mix [percent]
-    #[arg(long, default_value = "50", help_heading = "Workload")]
+    #[arg(long, value_name = "PERCENT", default_value = "50", help_heading = "Workload")]
     pub rwmixread: String,
     /// Visit every so many bytes instead of every block
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
@@ -158,12 +170,12 @@ pub struct RunArgs {
     /// own: each thread its own part of the region; shared: all on all of it
     #[arg(long, value_name = "own|shared", default_value = "own", help_heading = "Workload")]
     pub placement: String,
-    /// existing: written before; extend: the file grows from nothing; truncate: it is cut to
-    /// nothing first
+    /// preallocated: blocks were written before; extend: writes grow a new file; truncate: a
+    /// written file is cut to nothing before each trial
     #[arg(
         long,
-        value_name = "existing|extend|truncate",
-        default_value = "existing",
+        value_name = "preallocated|extend|truncate",
+        default_value = "preallocated",
         help_heading = "Workload"
     )]
     pub allocation: String,
@@ -171,14 +183,14 @@ pub struct RunArgs {
     #[arg(long, alias = "fadvise-hint", value_name = "HINT", help_heading = "Workload")]
     pub hint: Option<String>,
     /// Take the target out of the page cache before buffered reads
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = parse_bool, default_value = "true", help_heading = "Workload")]
     pub invalidate: bool,
     /// Length of a trial (default 5 s where no --size is given)
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Time")]
     pub runtime: Option<u64>,
     /// Start over at the end of the region until --runtime is over
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = parse_bool, default_value = "false", help_heading = "Time")]
     pub time_based: bool,
     /// Warm-up that is not counted

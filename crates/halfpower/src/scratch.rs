@@ -15,6 +15,7 @@ use workload::{Pattern, Workload};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::journal::Recorded;
 use crate::lab::{Lab, Setting};
+use crate::point::Trial;
 use crate::units;
 
 /// Space that is left free on the file system whatever the user asks [bytes].
@@ -22,6 +23,18 @@ const SPARE_BYTES: u64 = 16 << 20;
 /// Request size and depth of the layout: large and deep, as the papers advise.
 const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
 const LAYOUT_DEPTH: u32 = 8;
+
+/// A test file that takes too long to write is cut short, but not below this [bytes].
+pub const LEAST_BYTES: u64 = 64 << 20;
+
+/// What a layout came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LaidOut {
+    /// Size of the file [bytes].
+    pub bytes: u64,
+    /// Rate of the writes [bytes per second].
+    pub bytes_per_s: f64,
+}
 
 /// A test file; dropping it removes it.
 #[derive(Debug)]
@@ -87,57 +100,54 @@ impl Scratch {
         &self.path
     }
 
-    /// Writes it whole, with incompressible data, and makes it durable. Gives back the rate
-    /// [bytes per second].
+    /// Writes it whole, with incompressible data, and makes it durable; cuts it short, but not
+    /// below [`LEAST_BYTES`], where it takes longer than `limit_ns`. Gives back its size.
     ///
     /// # Errors
     /// The disk fills up, or a write fails.
-    pub fn lay_out(&self, lab: &Lab, bytes: u64, seed: u64) -> Outcome<f64> {
+    pub fn lay_out(
+        &self,
+        lab: &Lab,
+        bytes: u64,
+        seed: u64,
+        limit_ns: Option<u64>,
+    ) -> Outcome<LaidOut> {
         let caching = Caching::of(offers_direct(&self.path), false);
         let target = self.open(true, caching)?;
         // Reserving first keeps the file in few pieces; a file system that cannot is no obstacle.
         let _ = target.reserve(0, bytes);
         let request_bytes = u64::from(LAYOUT_REQUEST_BYTES);
         let whole = bytes / request_bytes * request_bytes;
-        let mut rate = 0.0;
-        let tail = (whole, bytes - whole, (bytes - whole) as u32);
-        let mut parts = vec![(0, whole, LAYOUT_REQUEST_BYTES), tail];
-        parts.retain(|(_, length, _)| *length > 0);
-        for (offset, length, request_bytes) in parts {
-            let part = self.write(lab, &target, (offset, length), request_bytes, seed)?;
-            rate = if offset == 0 { part } else { rate };
+        let least = whole.min(LEAST_BYTES);
+        let mut parts = vec![
+            (0, least, LAYOUT_REQUEST_BYTES, None),
+            (least, whole - least, LAYOUT_REQUEST_BYTES, limit_ns),
+            (whole, bytes - whole, (bytes - whole) as u32, None),
+        ];
+        parts.retain(|(_, length, _, _)| *length > 0);
+        let (mut written, mut bytes_per_s) = (0, 0.0);
+        for (offset, length, request_bytes, limit_ns) in parts {
+            let workload = layout(request_bytes, (offset, length), limit_ns, seed);
+            let trial = self.write(lab, &target, workload)?;
+            written += trial.bytes();
+            bytes_per_s = if offset < whole { trial.bytes_per_s() } else { bytes_per_s };
+            if trial.bytes() < length {
+                target.truncate(written)?;
+                break;
+            }
         }
         target.sync()?;
-        Ok(rate)
+        Ok(LaidOut { bytes: written, bytes_per_s })
     }
 
-    fn write(
-        &self,
-        lab: &Lab,
-        target: &HostTarget,
-        (offset, length): (u64, u64),
-        request_bytes: u32,
-        seed: u64,
-    ) -> Outcome<f64> {
+    fn write(&self, lab: &Lab, target: &HostTarget, workload: Workload) -> Outcome<Trial> {
         let granule = target.alignment().offset_bytes.max(1);
-        if !request_bytes.is_multiple_of(granule) {
+        if !workload.request_bytes.is_multiple_of(granule) {
             let tail = self.open(true, Caching::Buffered)?;
-            return self.write(lab, &tail, (offset, length), request_bytes, seed);
+            return self.write(lab, &tail, workload);
         }
         let personality = Personality::best(target.caching().is_direct());
-        let workload = Workload {
-            personality,
-            pattern: Pattern::Sequential,
-            read_percent: 0,
-            request_bytes,
-            depth: LAYOUT_DEPTH,
-            region_offset: offset,
-            region_bytes: length,
-            limit_bytes: Some(length),
-            may_extend: true,
-            seed,
-            ..Workload::default()
-        };
+        let workload = Workload { personality, ..workload };
         let mut progress = lab.console.progress(10_000_000_000);
         let trial = lab.trial(&Setting::new(target, workload), &mut |at| {
             let written = units::size(at.bytes);
@@ -153,7 +163,29 @@ impl Scratch {
                 self.path.display()
             )));
         }
-        Ok(trial.bytes_per_s())
+        Ok(trial)
+    }
+}
+
+/// The sequential write of one part of a test file.
+fn layout(
+    request_bytes: u32,
+    (region_offset, region_bytes): (u64, u64),
+    limit_ns: Option<u64>,
+    seed: u64,
+) -> Workload {
+    Workload {
+        pattern: Pattern::Sequential,
+        read_percent: 0,
+        request_bytes,
+        depth: LAYOUT_DEPTH,
+        region_offset,
+        region_bytes,
+        limit_bytes: Some(region_bytes),
+        limit_ns,
+        may_extend: true,
+        seed,
+        ..Workload::default()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::keeper::{Keeper, RunFacts};
 use crate::lab::Lab;
 use crate::machine::{Host, TargetFacts};
 use crate::point::State;
-use crate::scratch::{self, Scratch};
+use crate::scratch::{self, LaidOut, Scratch};
 use crate::survey::document::{self, WroteDocument};
 use crate::survey::evidence::{Evidence, Facts};
 use crate::survey::findings;
@@ -34,7 +34,7 @@ use crate::units;
 /// Every page begins with it: a file without it is not ours to overwrite.
 const PAGE_MARK: &str = "<!DOCTYPE html>";
 const PAGE_NAME: &str = "halfpower";
-/// A rate that any disk of today exceeds, for bounding the layout before it is known
+/// The rate of writes where nothing has been written yet, for bounding the first ones
 /// [bytes per second].
 const SLOW_DISK: f64 = 100e6;
 /// What a test file may take of the budget, as a share.
@@ -74,7 +74,8 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let start_ns = lab.clock.now_ns();
     let started_unix_ns = unix_ns();
     announce(&console, args, &place, size, &effort);
-    let (scratch, layout_rate) = lay_out(&lab, &place, size, args)?;
+    let (scratch, laid_out) = lay_out(&lab, &place, size, args, &effort)?.unzip();
+    let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
     let path = scratch.as_ref().map_or(args.target.as_path(), Scratch::path);
     let (write, not_written, _claim) = may_write(&place, args)?;
     let subject = Subject::open(path, write, size)?;
@@ -87,13 +88,13 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     begin(&mut keeper, args, &host, &target)?;
     let mut facts = measure::notes(&lab, &subject, args.common.pap);
     facts.not_written = not_written;
-    facts.layout_bytes_per_s = layout_rate;
-    let laid_out = if scratch.is_some() { subject.region_bytes } else { 0 };
+    facts.layout_bytes_per_s = laid_out.map(|laid_out| laid_out.bytes_per_s);
+    let written = laid_out.map_or(0, |laid_out| laid_out.bytes);
     let prepared = prepare(&lab, &mut facts);
     let bounds = Bounds {
         deadline_ns: start_ns + effort.budget_ns,
-        write_left: args.max_write.saturating_sub(laid_out),
-        write_rate: layout_rate.unwrap_or(SLOW_DISK),
+        write_left: args.max_write.saturating_sub(written),
+        write_rate: facts.layout_bytes_per_s.unwrap_or(SLOW_DISK),
         soak: facts.soaker_declined.is_none(),
         seed: args.common.seed,
         allow_holes: args.common.allow_holes,
@@ -110,7 +111,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     };
     drop(subject);
     drop(scratch);
-    facts.written_bytes = laid_out + bounds.write_left - write_left;
+    facts.written_bytes = written + bounds.write_left - write_left;
     facts.elapsed_ns = lab.clock.now_ns() - start_ns;
     facts.interrupted = lab.interrupt.is_set();
     let evidence = Evidence { host, target, points, facts, started_unix_ns };
@@ -169,23 +170,9 @@ fn size_of(place: &Place, args: &SurveyArgs, effort: &Effort) -> Outcome<Option<
         return Ok(Some(size));
     }
     let most = if effort.budget_ns >= 300_000_000_000 { 4 << 30 } else { 1 << 30 };
-    // What a tenth of the budget can write on a slow disk; a fast one is not bounded by it.
-    let seconds = effort.budget_ns as f64 / 1e9 * LAYOUT_SHARE;
-    let by_time = if is_rotating(folder) { (seconds * SLOW_DISK) as u64 } else { most };
-    let size = most.min(bench::default_size(folder)?.max(most.min(free_tenth(folder)?)));
-    Ok(Some((size.min(by_time).min(args.max_write / 2) >> 20 << 20).max(1 << 20)))
-}
-
-fn free_tenth(folder: &Path) -> Outcome<u64> {
-    Ok(ioengine::host::free_bytes_at(folder)? / 10)
-}
-
-/// Whether the disk beneath a folder is slow to write: it turns, and is no virtual one.
-fn is_rotating(folder: &Path) -> bool {
-    let device = ioengine::host::device_of(folder).map(|device| device.info());
-    device.is_some_and(|info| {
-        info.rotational == Some(true) && info.model.is_some() && info.max_segments.is_some()
-    })
+    let free = ioengine::host::free_bytes_at(folder)?;
+    let size: u64 = most.min(free / 10).min(args.max_write / 2);
+    Ok(Some((size >> 20 << 20).max(1 << 20)))
 }
 
 fn check_page(path: &Path) -> Outcome<()> {
@@ -288,16 +275,20 @@ fn check_size(place: &Place, size: Option<u64>, args: &SurveyArgs) -> Outcome<()
     scratch::check_room(folder, bytes)
 }
 
+/// Makes the test file; one of the default size takes a tenth of the budget at the most.
 fn lay_out(
     lab: &Lab,
     place: &Place,
     size: Option<u64>,
     args: &SurveyArgs,
-) -> Outcome<(Option<Scratch>, Option<f64>)> {
-    let (Place::Directory(folder), Some(bytes)) = (place, size) else { return Ok((None, None)) };
+    effort: &Effort,
+) -> Outcome<Option<(Scratch, LaidOut)>> {
+    let (Place::Directory(folder), Some(bytes)) = (place, size) else { return Ok(None) };
     let scratch = Scratch::make(folder, bytes)?;
-    let rate = scratch.lay_out(lab, bytes, args.common.seed)?;
-    Ok((Some(scratch), Some(rate)))
+    let limit_ns = (effort.budget_ns as f64 * LAYOUT_SHARE) as u64;
+    let limit_ns = args.size.is_none().then_some(limit_ns);
+    let laid_out = scratch.lay_out(lab, bytes, args.common.seed, limit_ns)?;
+    Ok(Some((scratch, laid_out)))
 }
 
 /// Whether writes are measured, and if not why.

@@ -73,6 +73,49 @@ fn a_mounted_device_is_not_written_even_with_permission() {
 }
 
 #[test]
+fn another_name_does_not_hide_that_a_device_is_mounted() {
+    let volume = or_skip!(Volume::new(8 * MIB));
+    let (place, path) = (Place::new(), volume.device.path());
+    let alias = place.path("alias");
+    std::os::unix::fs::symlink(path, &alias).unwrap();
+    let node = place.path("node");
+    let number = std::fs::read_to_string(path.replace("/dev/", "/sys/class/block/") + "/dev");
+    let number = number.unwrap();
+    let (major, minor) = number.trim().split_once(':').unwrap();
+    let mknod = std::process::Command::new("mknod").arg(&node).args(["b", major, minor]).status();
+    assert!(mknod.unwrap().success());
+    for name in [&alias, &node] {
+        let name = name.display();
+        let line = format!("run {name} --rw write --size 1m --destroy-data-on={path} --plan");
+        place.halfpower(&line).with_code(3).says("mounted at", "unmount");
+    }
+}
+
+#[test]
+fn a_device_mounted_in_another_namespace_cannot_be_claimed() {
+    let device = or_skip!(LoopDevice::new(8 * MIB));
+    let path = device.path();
+    let script = format!(
+        "mkfs.ext4 -q -F {path} && mount {path} /mnt && echo mounted && read line; umount /mnt"
+    );
+    let mut elsewhere = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", &script])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let stdout = elsewhere.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut said).unwrap();
+    let line = format!("run {path} --rw write --size 1m --destroy-data-on={path} --plan");
+    let ended = Place::new().halfpower(&line);
+    drop(elsewhere.stdin.take());
+    elsewhere.wait().unwrap();
+    assert_eq!(said.trim(), "mounted");
+    ended.with_code(3).says("cannot be claimed", "detach");
+}
+
+#[test]
 fn a_device_is_not_extended() {
     let device = or_skip!(LoopDevice::new(4 * MIB));
     let path = device.path();

@@ -383,3 +383,53 @@ fn everything_works_without_rights() {
     assert_eq!(place.listing(), ["halfpower.db"]);
     place.is_tidy();
 }
+
+// ---- what a review found
+
+#[test]
+fn the_time_in_which_nothing_was_due_belongs_to_an_open_loop() {
+    let place = Place::new();
+    let line = "run --ioengine null --rate-iops 4 --runtime 1 --trials 1 --no-store --json";
+    let document = place.document(line);
+    let trial = &document["trials"][0];
+    assert!(whole(&trial["elapsed_ns"]) >= 1_000_000_000, "{trial}");
+    assert!((3..=5).contains(&whole(&trial["requests"])), "{trial}");
+}
+
+#[test]
+fn an_open_loop_that_falls_behind_says_so() {
+    let place = Place::new();
+    place.file("data", MIB);
+    let line = "run data --rate-iops 100000000 --runtime 0.2 --trials 1 --no-store --json";
+    let document = place.document(line);
+    assert_eq!(document["verdict"]["state"], "suspect", "{}", document["verdict"]);
+    assert!(document["verdict"]["reasons"].to_string().contains("asked for"));
+}
+
+#[test]
+fn verified_mixes_and_odd_blocks_are_refused_before_anything_is_made() {
+    let place = Place::new();
+    for (line, cause) in [
+        ("run . --rw randrw --verify --size 1m", "not with a mix"),
+        ("run . --rw write --verify --bs 1000 --size 100000 --direct=0", "sealed blocks"),
+        ("sweep . --rw write --bs 4k,8k --verify --size 1m", "one layout"),
+    ] {
+        place.cannot(line).with_code(2).says(cause, "");
+    }
+}
+
+#[test]
+fn targets_on_one_device_share_its_counters() {
+    let place = Place::new();
+    place.file("one", 4 * MIB);
+    place.file("two", 4 * MIB);
+    let line = "run one two --bs 64k --size 4m --trials 1 --no-store --json";
+    let document = place.document(line);
+    let trial = &document["trials"][0];
+    assert_eq!(whole(&trial["bytes"]), 8 * MIB);
+    if trial["device"].is_object() {
+        let read = whole(&trial["device"]["read_bytes"]);
+        // Others may read too, but not as much again.
+        assert!((8 * MIB..16 * MIB).contains(&read), "{read}");
+    }
+}
