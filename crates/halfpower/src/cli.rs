@@ -21,6 +21,7 @@ const STYLES: Styles = Styles::styled()
 /// does it cost in CPU, what is the limit, and what should the application change.
 #[derive(Parser, Debug)]
 #[command(name = "halfpower", version, styles = STYLES, max_term_width = 100)]
+#[command(args_override_self = true)]
 #[command(after_help = "Examples:
   halfpower survey                     characterise the file system of this directory
   halfpower survey /data --quick       the same for /data in about 20 s
@@ -394,6 +395,13 @@ mod tests {
         assert_eq!(run("run . --ioengine=io_uring --label=a_b").ioengine, "io_uring");
         let args = normalise(["--", "--keep_this"].map(OsString::from).into_iter());
         assert_eq!(args[1], "--keep_this");
+    }
+
+    #[test]
+    fn a_flag_given_twice_takes_its_last_value_and_lists_grow() {
+        let args = run("run . --bs 4k --json --bs 8k --json --overwrite a --overwrite b");
+        assert!(args.common.json && args.bs == "8k");
+        assert_eq!(args.common.overwrite.len(), 2);
     }
 
     #[test]

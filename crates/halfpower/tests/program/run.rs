@@ -300,7 +300,7 @@ fn a_file_that_grows_is_as_large_as_asked_at_the_end() {
 #[test]
 fn the_soaker_runs_beside_every_other_trial() {
     let place = Place::new();
-    let line = "run . --size 1m --time-based --runtime 0.3 --trials 2 --soaker --no-store --json";
+    let line = "run . --size 1m --time-based --runtime 0.3 --trials 2 --soaker --no-store";
     let ended = place.halfpower(line);
     let declined = ended.status.code() == Some(1) && ended.stderr.contains("no upper bound");
     or_skip!(if declined { Err(ended.stderr.trim().to_owned()) } else { Ok(()) });
@@ -353,7 +353,7 @@ fn a_flipped_bit_is_found_with_its_offset() {
 fn reading_holes_is_invalid_unless_they_are_meant() {
     let place = Place::new();
     place.file_of_holes("data", 4 * MIB);
-    let line = "run data --rw randread --runtime 0.1 --trials 1 --no-store --json";
+    let line = "run data --rw randread --runtime 0.1 --trials 1 --no-store";
     let document = place.halfpower(line).with_code(5).json();
     assert_eq!(document["verdict"]["state"], "invalid");
     let reasons = document["verdict"]["reasons"].to_string();
@@ -389,7 +389,7 @@ fn everything_works_without_rights() {
 #[test]
 fn the_time_in_which_nothing_was_due_belongs_to_an_open_loop() {
     let place = Place::new();
-    let line = "run --ioengine null --rate-iops 4 --runtime 1 --trials 1 --no-store --json";
+    let line = "run --ioengine null --rate-iops 4 --runtime 1 --trials 1 --no-store";
     let document = place.document(line);
     let trial = &document["trials"][0];
     assert!(whole(&trial["elapsed_ns"]) >= 1_000_000_000, "{trial}");
@@ -400,7 +400,7 @@ fn the_time_in_which_nothing_was_due_belongs_to_an_open_loop() {
 fn an_open_loop_that_falls_behind_says_so() {
     let place = Place::new();
     place.file("data", MIB);
-    let line = "run data --rate-iops 100000000 --runtime 0.2 --trials 1 --no-store --json";
+    let line = "run data --rate-iops 100000000 --runtime 0.2 --trials 1 --no-store";
     let document = place.document(line);
     assert_eq!(document["verdict"]["state"], "suspect", "{}", document["verdict"]);
     assert!(document["verdict"]["reasons"].to_string().contains("asked for"));
@@ -423,7 +423,7 @@ fn targets_on_one_device_share_its_counters() {
     let place = Place::new();
     place.file("one", 4 * MIB);
     place.file("two", 4 * MIB);
-    let line = "run one two --bs 64k --size 4m --trials 1 --no-store --json";
+    let line = "run one two --bs 64k --size 4m --trials 1 --no-store";
     let document = place.document(line);
     let trial = &document["trials"][0];
     assert_eq!(whole(&trial["bytes"]), 8 * MIB);
