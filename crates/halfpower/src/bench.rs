@@ -15,9 +15,9 @@ use crate::machine::TargetFacts;
 use crate::scratch::{self, Scratch};
 use crate::units;
 
-/// Size of a test file where none is given [bytes], bounded by a tenth of the free space.
+/// Size of a test file where none is given (bytes), bounded by a tenth of the free space.
 pub const TEST_FILE_BYTES: u64 = 1 << 30;
-/// Size of the null target where none is given [bytes].
+/// Size of the null target where none is given (bytes).
 const NULL_BYTES: u64 = 1 << 30;
 
 /// Open targets, and the test files among them, which go with this value.
@@ -25,7 +25,7 @@ const NULL_BYTES: u64 = 1 << 30;
 pub struct Bench {
     /// All of them, in the order in which they were named.
     pub targets: Vec<HostTarget>,
-    /// Region that every target holds [bytes].
+    /// Region that every target holds (bytes).
     pub region_bytes: u64,
     /// Holes and unwritten blocks of the regions.
     pub coverage: Option<Coverage>,
@@ -42,7 +42,7 @@ pub struct Preparation {
     pub lines: Vec<String>,
     /// Bytes written before anything is measured.
     pub write_bytes: u64,
-    /// Smallest region among the targets [bytes].
+    /// Smallest region among the targets (bytes).
     pub region_bytes: u64,
 }
 

@@ -155,7 +155,7 @@ pub struct RunArgs {
           default_missing_value = "true", value_parser = parse_bool, default_value = "false",
           help_heading = "Workload")]
     pub write_through: bool,
-    /// Share of reads in a mix [percent]
+    /// Share of reads in a mix (percent)
     #[arg(long, value_name = "PERCENT", default_value = "50", help_heading = "Workload")]
     pub rwmixread: String,
     /// Visit every so many bytes instead of every block

@@ -10,7 +10,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioengine::{Clock, Monotonic};
 
-/// One progress line for this long, where there is no terminal [ns].
+/// One progress line for this long, where there is no terminal (ns).
 const LINE_EVERY_NS: u64 = 60_000_000_000;
 
 /// Where words go.

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
 use crate::units;
 
-/// Length of a trial where neither size nor time is given [ns].
+/// Length of a trial where neither size nor time is given (ns).
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
 
 /// How a file's blocks come to be before it is written.
@@ -38,9 +38,9 @@ impl Allocation {
 pub struct Axes {
     /// In which order, and the share of reads.
     pub pattern: Pattern,
-    /// Share of reads [percent].
+    /// Share of reads (percent).
     pub read_percent: u8,
-    /// Request size [bytes].
+    /// Request size (bytes).
     pub request_bytes: u32,
     /// Requests outstanding in each thread.
     pub depth: u32,

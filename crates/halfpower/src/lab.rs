@@ -18,7 +18,7 @@ use crate::verdict::{self, Circumstances};
 
 /// How long the background is watched before soaked trials.
 const BACKGROUND: Duration = Duration::from_millis(300);
-/// Trials from this length on are judged for drift and sample counts [ns].
+/// Trials from this length on are judged for drift and sample counts (ns).
 const LONG_TRIAL_NS: u64 = 1_000_000_000;
 
 /// See the module.

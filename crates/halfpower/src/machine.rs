@@ -21,7 +21,7 @@ pub struct Host {
     pub cpus: u32,
     /// Frequency governor of the first CPU, where there is one.
     pub governor: Option<String>,
-    /// Memory of the machine [bytes].
+    /// Memory of the machine (bytes).
     pub memory_bytes: u64,
     /// What time is read from.
     pub clock: String,
@@ -40,7 +40,7 @@ pub struct TargetFacts {
     pub name: String,
     /// file, block device, directory or null.
     pub kind: String,
-    /// Its size [bytes].
+    /// Its size (bytes).
     pub size_bytes: u64,
     /// File system.
     pub file_system: Option<String>,
@@ -69,17 +69,17 @@ pub struct DeviceFacts {
     pub scheduler: Option<String>,
     /// What the kernel believes of the write cache.
     pub write_cache: Option<String>,
-    /// Capacity [bytes].
+    /// Capacity (bytes).
     pub size_bytes: Option<u64>,
-    /// Logical block [bytes].
+    /// Logical block (bytes).
     pub logical_block_bytes: Option<u64>,
-    /// Physical block [bytes].
+    /// Physical block (bytes).
     pub physical_block_bytes: Option<u64>,
-    /// Largest request sent to the device [bytes].
+    /// Largest request sent to the device (bytes).
     pub max_request_bytes: Option<u64>,
     /// Most memory segments in one request.
     pub max_segments: Option<u64>,
-    /// Read-ahead window [bytes].
+    /// Read-ahead window (bytes).
     pub read_ahead_bytes: Option<u64>,
 }
 

@@ -22,7 +22,7 @@ pub struct PointKey {
     pub rw: String,
     /// "sequential", "strided" or "random".
     pub pattern: String,
-    /// Size of each request [bytes].
+    /// Size of each request (bytes).
     pub request_bytes: u64,
     /// Requests outstanding in each thread.
     pub depth: u32,
@@ -32,9 +32,9 @@ pub struct PointKey {
     pub ioengine: String,
     /// Caching mode.
     pub caching: String,
-    /// Region worked on [bytes].
+    /// Region worked on (bytes).
     pub size_bytes: u64,
-    /// Share of reads [percent].
+    /// Share of reads (percent).
     pub read_percent: u32,
     /// Rate of an open loop.
     pub rate_requests_per_s: Option<f64>,
@@ -148,16 +148,16 @@ pub struct Direction {
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
-    /// Latencies [ns].
+    /// Latencies (ns).
     pub latency: Histogram,
 }
 
 /// Bytes and requests of one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesPoint {
-    /// Since the start of the measured phase [ns].
+    /// Since the start of the measured phase (ns).
     pub start_ns: u64,
-    /// Length of the interval [ns].
+    /// Length of the interval (ns).
     pub length_ns: u64,
     /// Bytes completed in it.
     pub bytes: u64,
@@ -188,9 +188,9 @@ pub struct Trial {
     pub short_transfers: u64,
     /// Requests issued again after EAGAIN or EINTR; not kept in the database.
     pub retries: u64,
-    /// Length, flush included [ns].
+    /// Length, flush included (ns).
     pub elapsed_ns: u64,
-    /// Time to the last accepted write, where a flush followed [ns].
+    /// Time to the last accepted write, where a flush followed (ns).
     pub accepted_ns: Option<u64>,
     /// Calls that submitted.
     pub submit_calls: u64,
@@ -198,11 +198,11 @@ pub struct Trial {
     pub reap_calls: u64,
     /// CPU of the measured phase.
     pub cpu: CpuUsage,
-    /// What the soaker lost, background subtracted [ns].
+    /// What the soaker lost, background subtracted (ns).
     pub soaker_ns: Option<u64>,
     /// What the device counted.
     pub device: Option<DeviceCounters>,
-    /// Page cache before and after the scrub [bytes].
+    /// Page cache before and after the scrub (bytes).
     pub scrub: Option<Scrub>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesPoint>,
@@ -270,9 +270,9 @@ pub struct Summary {
     pub requests_per_s: Interval,
     /// Latencies of all unsoaked trials.
     pub latency: Histogram,
-    /// CPU that the system charged to the process, for each request [ns].
+    /// CPU that the system charged to the process, for each request (ns).
     pub cpu_lower_ns: Option<f64>,
-    /// CPU that the machine lost, for each request [ns]; needs a soaked trial.
+    /// CPU that the machine lost, for each request (ns); needs a soaked trial.
     pub cpu_upper_ns: Option<f64>,
     /// Over all trials.
     pub verdict: Verdict,
@@ -309,7 +309,7 @@ impl Point {
         all
     }
 
-    /// CPU charged to the process for each request, the median over unsoaked trials [ns].
+    /// CPU charged to the process for each request, the median over unsoaked trials (ns).
     pub fn cpu_lower_ns(&self) -> Option<f64> {
         let plain = self.unsoaked();
         let costs: Vec<f64> =
@@ -317,7 +317,7 @@ impl Point {
         median(&costs)
     }
 
-    /// The upper bound of the CPU cost of a request [ns]: what the system charged in the unsoaked
+    /// The upper bound of the CPU cost of a request (ns): what the system charged in the unsoaked
     /// trials, plus what the machine lost beyond its charge in the soaked ones (kernel threads,
     /// interrupts). A soaker changes the run, so its own trials bound only the part that nothing
     /// else can see.

@@ -18,19 +18,19 @@ use crate::lab::{Lab, Setting};
 use crate::point::Trial;
 use crate::units;
 
-/// Space that is left free on the file system whatever the user asks [bytes].
+/// Space that is left free on the file system whatever the user asks (bytes).
 const SPARE_BYTES: u64 = 16 << 20;
 /// Request size and depth of the layout: large and deep, as the papers advise.
 const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
 const LAYOUT_DEPTH: u32 = 8;
 
-/// A test file that takes too long to write is cut short, but not below this [bytes].
+/// A test file that takes too long to write is cut short, but not below this (bytes).
 pub const LEAST_BYTES: u64 = 64 << 20;
 
 /// What a layout came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LaidOut {
-    /// Size of the file [bytes].
+    /// Size of the file (bytes).
     pub bytes: u64,
     /// Rate of the writes [bytes per second].
     pub bytes_per_s: f64,

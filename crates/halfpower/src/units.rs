@@ -4,7 +4,7 @@
 //! bare time is seconds. People are shown both MiB/s and MB/s where a rate may be compared with
 //! an advertised one.
 
-/// Reads a size such as `4k`, `64KiB`, `1.5g`, `512`, `10MB` [bytes].
+/// Reads a size such as `4k`, `64KiB`, `1.5g`, `512`, `10MB` (bytes).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor: f64 = match unit.to_ascii_lowercase().as_str() {
@@ -29,7 +29,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// Reads a time such as `10`, `500ms`, `2m`, `1h` [ns]; a bare number is seconds.
+/// Reads a time such as `10`, `500ms`, `2m`, `1h` (ns); a bare number is seconds.
 pub fn parse_duration(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor: f64 = match unit.to_ascii_lowercase().as_str() {

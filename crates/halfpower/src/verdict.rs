@@ -16,7 +16,7 @@ use crate::units;
 pub struct Circumstances {
     /// Holes and unwritten blocks of the target, where the system tells.
     pub coverage: Option<Coverage>,
-    /// Size of the target [bytes].
+    /// Size of the target (bytes).
     pub target_bytes: u64,
     /// The user means to measure holes.
     pub allow_holes: bool,
@@ -44,7 +44,7 @@ const RESIDENT_SHARE_MAX: f64 = 0.01;
 const RATE_SHARE_MIN: f64 = 0.95;
 /// Share of its CPUs that the generator may use before it is the limit.
 const GENERATOR_SHARE_MAX: f64 = 0.9;
-/// Trials from this length on show the depth that was held [ns].
+/// Trials from this length on show the depth that was held (ns).
 const DEPTH_TRIAL_NS: u64 = 50_000_000;
 /// A change within a trial that counts as drift, as a share of its median.
 const DRIFT_MIN: f64 = 0.15;
@@ -52,7 +52,7 @@ const DRIFT_P_MAX: f64 = 0.01;
 /// Requests below which the 99th percentile is not worth its name.
 const REQUESTS_MIN: u64 = 100;
 const DRIFT_OF_TIME_MAX: f64 = 1e-3;
-/// Requests up to this size fit into few memory segments whatever the pages [bytes].
+/// Requests up to this size fit into few memory segments whatever the pages (bytes).
 const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Judges one trial.

@@ -21,7 +21,7 @@ pub enum BufferPages {
     Small,
 }
 
-/// Slots start at multiples of this [bytes]; no device asks for more.
+/// Slots start at multiples of this (bytes); no device asks for more.
 pub const SLOT_ALIGNMENT: usize = 4096;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -132,14 +132,14 @@ impl SlotBuffers {
         std::mem::forget(self.mapping);
     }
 
-    /// How much memory there is, and how much of it lies on huge pages (/proc/self/smaps) [bytes].
+    /// How much memory there is, and how much of it lies on huge pages (/proc/self/smaps) (bytes).
     pub fn pages(&self) -> (u64, u64) {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         (self.region().1 as u64, huge_bytes_at(&maps, self.base as u64))
     }
 }
 
-/// `AnonHugePages` of the mapping that holds `address` [bytes].
+/// `AnonHugePages` of the mapping that holds `address` (bytes).
 fn huge_bytes_at(smaps: &str, address: u64) -> u64 {
     let mut inside = false;
     for line in smaps.lines() {

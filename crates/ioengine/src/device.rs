@@ -25,19 +25,19 @@ pub struct DeviceInfo {
     pub scheduler: Option<String>,
     /// What the kernel believes of the device's write cache ("write back", "write through").
     pub write_cache: Option<String>,
-    /// Capacity [bytes].
+    /// Capacity (bytes).
     pub size_bytes: Option<u64>,
-    /// Smallest addressable unit [bytes].
+    /// Smallest addressable unit (bytes).
     pub logical_block_bytes: Option<u64>,
-    /// Unit written without read-modify-write [bytes].
+    /// Unit written without read-modify-write (bytes).
     pub physical_block_bytes: Option<u64>,
-    /// Largest request that the kernel sends to the device [bytes].
+    /// Largest request that the kernel sends to the device (bytes).
     pub max_request_bytes: Option<u64>,
     /// Most memory segments in one request.
     pub max_segments: Option<u64>,
     /// Requests that the queue holds.
     pub queue_requests: Option<u64>,
-    /// Read-ahead window [bytes].
+    /// Read-ahead window (bytes).
     pub read_ahead_bytes: Option<u64>,
 }
 

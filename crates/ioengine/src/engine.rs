@@ -67,9 +67,9 @@ pub trait Engine {
 pub struct Setup {
     /// Flags and registrations in use ("DEFER_TASKRUN, registered buffers"), empty if plain.
     pub features: String,
-    /// All of the buffers [bytes].
+    /// All of the buffers (bytes).
     pub buffer_bytes: u64,
-    /// The part of the buffers that lies on huge pages [bytes].
+    /// The part of the buffers that lies on huge pages (bytes).
     pub huge_bytes: u64,
 }
 

@@ -24,7 +24,7 @@ use crate::target::{
 /// Linux/fs.h and fiemap.h: extents that hold no written data.
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
 const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
-/// Pages that may stay in the cache after a scrub without a second, stronger try [bytes].
+/// Pages that may stay in the cache after a scrub without a second, stronger try (bytes).
 const PINNED_BYTES: u64 = 1 << 20;
 /// A file with more extents than this is not looked at further: the answer would be "no holes
 /// in the first part" after seconds of asking.
@@ -153,7 +153,7 @@ pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
     free.map_err(|e| Error::io(format!("asking for the free space of {}", folder.display()), e))
 }
 
-/// The limit on the size of a file that this process writes [bytes], u64::MAX where there is none.
+/// The limit on the size of a file that this process writes (bytes), u64::MAX where there is none.
 pub fn file_size_limit() -> u64 {
     sys::file_size_limit()
 }

@@ -17,11 +17,11 @@ pub enum Op {
 /// One transfer between a slot and the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Position in the target [bytes].
+    /// Position in the target (bytes).
     pub offset: u64,
-    /// How much to move [bytes].
+    /// How much to move (bytes).
     pub length: u32,
-    /// Position inside the slot [bytes]; nonzero when the rest of a short transfer is sent.
+    /// Position inside the slot (bytes); nonzero when the rest of a short transfer is sent.
     pub within: u32,
     /// Which slot of the engine.
     pub slot: u32,

@@ -136,7 +136,7 @@ pub fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Memory and offset alignment for direct I/O [bytes]; zeros where direct I/O is not offered,
+/// Memory and offset alignment for direct I/O (bytes); zeros where direct I/O is not offered,
 /// None where the kernel does not tell (statx(2), STATX_DIOALIGN).
 pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     // SAFETY: an all-zero statx is a valid value of that plain C struct.
@@ -148,7 +148,7 @@ pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     told.then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
 }
 
-/// Size of a block device [bytes].
+/// Size of a block device (bytes).
 pub fn block_device_bytes(file: &File) -> io::Result<u64> {
     const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
     let mut bytes = 0_u64;
@@ -213,13 +213,13 @@ fn resident_bytes_by_mincore(file: &File, file_bytes: u64) -> io::Result<u64> {
     Ok(resident.iter().filter(|page| **page & 1 == 1).count() as u64 * page_bytes())
 }
 
-/// Size of a memory page [bytes].
+/// Size of a memory page (bytes).
 pub fn page_bytes() -> u64 {
     // SAFETY: sysconf takes no pointer.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-/// The file-size limit of this process [bytes], u64::MAX where there is none.
+/// The file-size limit of this process (bytes), u64::MAX where there is none.
 pub fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
     // SAFETY: `limit` outlives the call.
@@ -239,9 +239,9 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
 /// One extent of a file as FIEMAP tells it.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Position in the file [bytes].
+    /// Position in the file (bytes).
     pub logical: u64,
-    /// Length [bytes].
+    /// Length (bytes).
     pub length: u64,
     /// `FIEMAP_EXTENT_*` flags.
     pub flags: u32,
@@ -293,9 +293,9 @@ pub mod aio {
         pub fd: u32,
         /// Buffer address.
         pub buffer: u64,
-        /// Length [bytes].
+        /// Length (bytes).
         pub length: u64,
-        /// Position [bytes].
+        /// Position (bytes).
         pub offset: i64,
         /// Reserved.
         pub reserved: u64,

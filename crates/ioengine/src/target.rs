@@ -107,9 +107,9 @@ impl FromStr for Caching {
 /// What an offset, a length and a buffer address must be a multiple of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
-    /// Of buffer addresses [bytes].
+    /// Of buffer addresses (bytes).
     pub memory_bytes: u32,
-    /// Of offsets and lengths [bytes].
+    /// Of offsets and lengths (bytes).
     pub offset_bytes: u32,
 }
 
@@ -129,9 +129,9 @@ pub enum Hint {
 /// How much of a target was in the page cache before and after a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
-    /// Resident before, where the system tells [bytes].
+    /// Resident before, where the system tells (bytes).
     pub resident_before_bytes: Option<u64>,
-    /// Resident after: 0 is the proof that the next reads are cold [bytes].
+    /// Resident after: 0 is the proof that the next reads are cold (bytes).
     pub resident_after_bytes: Option<u64>,
     /// Whether the whole machine's caches had to be dropped.
     pub dropped_all_caches: bool,
@@ -140,9 +140,9 @@ pub struct Scrub {
 /// How much of a file has no written blocks behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Holes: nothing allocated [bytes].
+    /// Holes: nothing allocated (bytes).
     pub hole_bytes: u64,
-    /// Allocated but never written, so read as zeros without touching the device [bytes].
+    /// Allocated but never written, so read as zeros without touching the device (bytes).
     pub unwritten_bytes: u64,
 }
 
@@ -155,7 +155,7 @@ pub trait Target: Sync {
     fn name(&self) -> &str;
     /// What it is.
     fn kind(&self) -> TargetKind;
-    /// Its size now [bytes].
+    /// Its size now (bytes).
     fn size_bytes(&self) -> u64;
     /// The caching mode in which it was opened.
     fn caching(&self) -> Caching;
@@ -175,7 +175,7 @@ pub trait Target: Sync {
     fn advise(&self, hint: Hint) -> Result<(), Error>;
     /// Takes the target out of the page cache and proves it.
     fn scrub(&self) -> Result<Scrub, Error>;
-    /// How much of it is in the page cache, where the system tells [bytes].
+    /// How much of it is in the page cache, where the system tells (bytes).
     fn resident_bytes(&self) -> Option<u64>;
     /// Holes and unwritten extents of a part, where the system tells.
     fn coverage(&self, offset: u64, length: u64) -> Option<Coverage>;

@@ -19,7 +19,7 @@ impl Arrivals {
         Arrivals { start_ns, period_ns: 1e9 / requests_per_s, offset, number: 0 }
     }
 
-    /// When the next request is due [ns].
+    /// When the next request is due (ns).
     #[inline]
     pub fn next_due_ns(&self) -> u64 {
         let after = (self.number as f64 + self.offset) * self.period_ns;

@@ -8,7 +8,7 @@
 
 use crate::random::Stream;
 
-/// Length of the blocks that are stamped and verified, where the request size allows [bytes].
+/// Length of the blocks that are stamped and verified, where the request size allows (bytes).
 pub const BLOCK_BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"halfpowr");
 const HEADER_BYTES: usize = 40;
@@ -64,7 +64,7 @@ pub enum Damage {
     NotSealed,
     /// The block belongs elsewhere.
     Astray {
-        /// The position it was written for [bytes].
+        /// The position it was written for (bytes).
         belongs_at: u64,
     },
     /// The bytes do not match the checksum.
@@ -76,7 +76,7 @@ pub enum Damage {
 /// A damaged block and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Position in the target [bytes].
+    /// Position in the target (bytes).
     pub offset: u64,
     /// What is wrong.
     pub damage: Damage,

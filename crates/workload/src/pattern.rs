@@ -37,7 +37,7 @@ impl Offsets {
         Offsets { region_offset, region_bytes, request_bytes, order }
     }
 
-    /// Position of the next request in the target [bytes].
+    /// Position of the next request in the target (bytes).
     #[inline]
     pub fn next_offset(&mut self) -> u64 {
         let (request, region) = (self.request_bytes, self.region_bytes);

@@ -11,19 +11,19 @@ use crate::spec::{Arrival, Content, Pattern, Placement, Workload};
 pub const DEPTH_MAX: u32 = 32_768;
 /// Threads at the most: beyond it the machine measures its scheduler.
 pub const THREADS_MAX: u32 = 4_096;
-/// The largest request [bytes]: completions carry 31 bits, rounded down to whole MiB.
+/// The largest request (bytes): completions carry 31 bits, rounded down to whole MiB.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 30;
-/// Buffers of all threads together [bytes]: half of a small server.
+/// Buffers of all threads together (bytes): half of a small server.
 pub const BUFFER_BYTES_MAX: u64 = 16 << 30;
 
 /// What one worker does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerPlan {
-    /// Start of its region [bytes].
+    /// Start of its region (bytes).
     pub region_offset: u64,
-    /// Length of its region [bytes], a multiple of the request size.
+    /// Length of its region (bytes), a multiple of the request size.
     pub region_bytes: u64,
-    /// Where in the region a sequential worker begins [bytes].
+    /// Where in the region a sequential worker begins (bytes).
     pub start_bytes: u64,
     /// Its own seed.
     pub seed: u64,

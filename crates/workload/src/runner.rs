@@ -22,9 +22,9 @@ use crate::sample::Sample;
 use crate::spec::{Steady, Workload};
 use crate::worker::{State, Worker};
 
-/// How often the calling thread looks at the workers [ns].
+/// How often the calling thread looks at the workers (ns).
 const TICK_NS: u64 = 100_000_000;
-/// Rates are compared over intervals of this length to see whether they are steady [ns].
+/// Rates are compared over intervals of this length to see whether they are steady (ns).
 const STEADY_INTERVAL_NS: u64 = 1_000_000_000;
 /// Stack of a worker: its buffers and histograms lie elsewhere.
 const STACK_BYTES: usize = 256 << 10;
@@ -32,7 +32,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// How far a trial has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// Since the common start [ns].
+    /// Since the common start (ns).
     pub elapsed_ns: u64,
     /// Bytes completed, warm-up included.
     pub bytes: u64,

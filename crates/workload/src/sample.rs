@@ -19,7 +19,7 @@ pub struct OperationSample {
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
-    /// Time from submission (or from when it was due) to reaping [ns].
+    /// Time from submission (or from when it was due) to reaping (ns).
     pub latency: Histogram,
 }
 
@@ -35,7 +35,7 @@ pub struct Interval {
 /// Bytes and requests over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Length of each interval [ns].
+    /// Length of each interval (ns).
     pub interval_ns: u64,
     /// From the start of the measured phase on.
     pub intervals: Vec<Interval>,
@@ -96,7 +96,7 @@ impl Series {
 pub struct Failure {
     /// Read or write.
     pub op: Op,
-    /// Position [bytes].
+    /// Position (bytes).
     pub offset: u64,
     /// The system's error number; 0 for an end of file where there should be data.
     pub errno: i32,
@@ -196,12 +196,12 @@ impl Sample {
         self.operations.iter().map(|operation| operation.requests).sum()
     }
 
-    /// Length of the measured phase, flush included [ns].
+    /// Length of the measured phase, flush included (ns).
     pub fn elapsed_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Time to the last accepted write, where a flush followed [ns].
+    /// Time to the last accepted write, where a flush followed (ns).
     pub fn accepted_after_ns(&self) -> Option<u64> {
         self.accepted_ns.map(|at| at.saturating_sub(self.start_ns))
     }

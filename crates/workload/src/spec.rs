@@ -13,7 +13,7 @@ pub enum Pattern {
     Sequential,
     /// Every so many bytes; shifted by one request at each pass, until all have been visited.
     Strided {
-        /// From the start of one request to the start of the next [bytes].
+        /// From the start of one request to the start of the next (bytes).
         stride_bytes: u64,
     },
     /// Every block exactly once in each pass, in an order drawn from the seed.
@@ -49,7 +49,7 @@ pub enum Arrival {
 pub struct Steady {
     /// Number of one-second rates looked at.
     pub window: usize,
-    /// The longest wait for it [ns]; what follows is measured all the same and said to be
+    /// The longest wait for it (ns); what follows is measured all the same and said to be
     /// unsteady.
     pub wait_ns: u64,
     /// Largest difference within the window, as a share of its mean.
@@ -84,17 +84,17 @@ pub struct Workload {
     pub personality: Personality,
     /// In which order blocks are visited.
     pub pattern: Pattern,
-    /// Share of reads [percent]: 100 reads only, 0 writes only.
+    /// Share of reads (percent): 100 reads only, 0 writes only.
     pub read_percent: u8,
-    /// Size of each request [bytes].
+    /// Size of each request (bytes).
     pub request_bytes: u32,
     /// Requests outstanding in each thread.
     pub depth: u32,
     /// Number of threads.
     pub threads: u32,
-    /// Start of the region [bytes].
+    /// Start of the region (bytes).
     pub region_offset: u64,
-    /// Length of the region [bytes].
+    /// Length of the region (bytes).
     pub region_bytes: u64,
     /// Where threads work within the region.
     pub placement: Placement,
@@ -102,11 +102,11 @@ pub struct Workload {
     pub arrival: Arrival,
     /// Stop after so many bytes over all threads.
     pub limit_bytes: Option<u64>,
-    /// Stop after so long, counted from the end of the warm-up [ns].
+    /// Stop after so long, counted from the end of the warm-up (ns).
     pub limit_ns: Option<u64>,
     /// Prolong the warm-up until the rate is steady.
     pub steady: Option<Steady>,
-    /// Not counted at the start [ns].
+    /// Not counted at the start (ns).
     pub warm_up_ns: u64,
     /// What is written.
     pub content: Content,
@@ -122,7 +122,7 @@ pub struct Workload {
     pub cpus: Vec<usize>,
     /// Pages behind the buffers.
     pub pages: BufferPages,
-    /// Length of the intervals of the series [ns]; doubled as often as needed to keep it short.
+    /// Length of the intervals of the series (ns); doubled as often as needed to keep it short.
     pub interval_ns: u64,
 }
 

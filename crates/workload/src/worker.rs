@@ -5,7 +5,7 @@
 //! once the buffers exist. The clock is read twice in each step: right before the batch goes
 //! down (the submit stamp that its requests share) and right after completions came up.
 //!
-//! A slot that has become free is filled at once, but in small calls ([`Chunk`]): a device starts
+//! A slot that has become free is filled at once, but in small calls (`Chunk`): a device starts
 //! on what it has while the next request is prepared, and the block layer cannot merge neighbours
 //! of one large batch into requests larger than those that are to be measured. Only where
 //! completions come back within the submitting call, so that nothing is outstanding anyway, do
@@ -25,9 +25,9 @@ use crate::random::Stream;
 use crate::sample::{Failure, Sample};
 use crate::spec::{Content, Pattern, Workload};
 
-/// The longest wait in one step, so that an order to stop is seen [ns].
+/// The longest wait in one step, so that an order to stop is seen (ns).
 const TICK_NS: u64 = 50_000_000;
-/// A device that completes nothing for so long while it is being drained hangs [ns].
+/// A device that completes nothing for so long while it is being drained hangs (ns).
 const HANG_NS: u64 = 60_000_000_000;
 /// How often one request is issued again after EAGAIN or EINTR.
 const RETRIES_MAX: u32 = 10_000;

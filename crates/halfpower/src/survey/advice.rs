@@ -10,9 +10,9 @@ use crate::units;
 
 /// The least gain worth a change of code.
 const GAIN_MIN: f64 = 1.1;
-/// The request size at which caching modes are compared [bytes].
+/// The request size at which caching modes are compared (bytes).
 const LARGE: u64 = 1 << 20;
-/// Request sizes that count as small [bytes].
+/// Request sizes that count as small (bytes).
 const SMALL: u64 = 8 << 10;
 
 /// One row of the table.

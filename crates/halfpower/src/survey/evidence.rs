@@ -28,7 +28,7 @@ pub struct Facts {
     pub pap_bytes_per_s: Option<f64>,
     /// Copy rate of the memory [bytes per second].
     pub memory_copy_bytes_per_s: Option<f64>,
-    /// Cost of a request on the null personality: the instrument's floor [ns].
+    /// Cost of a request on the null personality: the instrument's floor (ns).
     pub floor_ns_per_request: Option<f64>,
     /// Why there is no upper bound of the CPU cost.
     pub soaker_declined: Option<String>,
@@ -38,11 +38,11 @@ pub struct Facts {
     pub not_written: Option<String>,
     /// Whether direct I/O was offered.
     pub direct: bool,
-    /// Size of the test file or region [bytes].
+    /// Size of the test file or region (bytes).
     pub region_bytes: u64,
     /// Bytes written, test file included.
     pub written_bytes: u64,
-    /// Time it took [ns].
+    /// Time it took (ns).
     pub elapsed_ns: u64,
     /// Whether it was cut short.
     pub interrupted: bool,

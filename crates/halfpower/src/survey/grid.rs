@@ -17,7 +17,7 @@ pub struct Spot {
     pub pattern: Pattern,
     /// Buffered or direct.
     pub caching: Caching,
-    /// Request size [bytes].
+    /// Request size (bytes).
     pub request_bytes: u32,
     /// Requests outstanding.
     pub depth: u32,
@@ -28,9 +28,9 @@ pub struct Spot {
 /// How much a survey does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Time to spend in all [ns].
+    /// Time to spend in all (ns).
     pub budget_ns: u64,
-    /// Length of a trial [ns].
+    /// Length of a trial (ns).
     pub trial_ns: u64,
     /// Step between the request sizes of the first grid.
     pub size_step: u32,
@@ -42,15 +42,15 @@ pub struct Effort {
     pub rounds: u32,
 }
 
-/// The time of the default survey [ns].
+/// The time of the default survey (ns).
 pub const BUDGET_NS: u64 = 90_000_000_000;
 const QUICK_NS: u64 = 20_000_000_000;
 const THOROUGH_NS: u64 = 600_000_000_000;
-/// The largest request of a survey [bytes].
+/// The largest request of a survey (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
-/// Buffers in flight at the most [bytes]: deeper or larger would measure memory pressure.
+/// Buffers in flight at the most (bytes): deeper or larger would measure memory pressure.
 const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
-/// Request size of the random curve [bytes]: the papers' KAPS.
+/// Request size of the random curve (bytes): the papers' KAPS.
 const RANDOM_BYTES: u32 = 8 << 10;
 /// Request sizes and depth at which the CPU cost is bounded from above by soaked trials.
 pub const SOAKED_BYTES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
@@ -84,9 +84,9 @@ impl Effort {
 /// What the target allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Smallest request [bytes].
+    /// Smallest request (bytes).
     pub request_bytes_min: u32,
-    /// Region [bytes].
+    /// Region (bytes).
     pub region_bytes: u64,
     /// Whether direct I/O is offered.
     pub direct: bool,

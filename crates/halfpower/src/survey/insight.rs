@@ -10,13 +10,13 @@ use analysis::ladder::{self, Binding, Rung};
 use crate::point::{Point, State, Summary, Verdict};
 use crate::survey::evidence::Evidence;
 
-/// The request size that stands for "out of the box": buffered, one at a time [bytes].
+/// The request size that stands for "out of the box": buffered, one at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u64 = 64 << 10;
-/// A setting this close to the best is as good [share].
+/// A setting this close to the best is as good (share).
 pub const NEAR_BEST: f64 = 0.95;
-/// A rate further above the plateau than this is not on it [share].
+/// A rate further above the plateau than this is not on it (share).
 const PLATEAU_REACH: f64 = 1.1;
-/// Cost models are fitted up to this size: beyond it the block layer splits requests [bytes].
+/// Cost models are fitted up to this size: beyond it the block layer splits requests (bytes).
 const COST_BYTES_MAX: u64 = 1 << 20;
 
 /// A point with what its trials say.
@@ -59,7 +59,7 @@ pub struct HalfPower {
     pub measured: Option<u64>,
     /// Rate at that size [bytes per second].
     pub rate: Option<f64>,
-    /// The same from the fit T = f + s S [bytes].
+    /// The same from the fit T = f + s S (bytes).
     pub fitted: Option<f64>,
     /// The fit itself, or why there is none.
     pub fit: Result<HalfPowerFit, String>,
@@ -72,7 +72,7 @@ pub struct HalfPower {
 pub struct HalfPowerDepth {
     /// read or write.
     pub operation: &'static str,
-    /// Request size [bytes].
+    /// Request size (bytes).
     pub request_bytes: u64,
     /// Smallest measured depth whose rate exceeds half of PAP.
     pub depth: Option<u32>,

@@ -21,15 +21,15 @@ use crate::units;
 const BATCH: usize = 12;
 /// A spot between measured ones gets so many trials at once.
 const NEW_SPOT_TRIALS: usize = 3;
-/// A single trial writes at least this much where the budget allows it [bytes].
+/// A single trial writes at least this much where the budget allows it (bytes).
 const WRITE_MIN: u64 = 16 << 20;
-/// A buffered write trial writes at the most so much: the flush is part of it [bytes].
+/// A buffered write trial writes at the most so much: the flush is part of it (bytes).
 const BUFFERED_WRITE_MAX: u64 = 128 << 20;
 /// The share of a trial's length that a buffered write may plan to take at the rate seen so far.
 const FLUSH_SHARE: f64 = 2.0;
-/// A soaked trial is at least this long: the soaker is calibrated to a few percent only [ns].
+/// A soaked trial is at least this long: the soaker is calibrated to a few percent only (ns).
 const SOAKED_TRIAL_NS: u64 = 300_000_000;
-/// Time kept back for the analysis and the page [ns].
+/// Time kept back for the analysis and the page (ns).
 const RESERVE_NS: u64 = 1_500_000_000;
 
 /// The target of a survey, open in both caching modes.
@@ -39,7 +39,7 @@ pub struct Subject {
     pub buffered: HostTarget,
     /// Past it, where that is offered.
     pub direct: Option<HostTarget>,
-    /// Region to work on [bytes].
+    /// Region to work on (bytes).
     pub region_bytes: u64,
     /// What the target allows.
     pub limits: Limits,
@@ -340,7 +340,7 @@ impl Subject {
     }
 }
 
-/// The instrument's own cost: a request on the null personality with full statistics [ns].
+/// The instrument's own cost: a request on the null personality with full statistics (ns).
 pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
     let null = HostTarget::null(1 << 30);
     let workload = Workload {

@@ -6,7 +6,7 @@
 
 use ioengine::{Clock, Monotonic};
 
-/// Size of each buffer [bytes].
+/// Size of each buffer (bytes).
 const BUFFER_BYTES: usize = 64 << 20;
 const PASSES: u32 = 5;
 

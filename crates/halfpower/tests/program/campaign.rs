@@ -9,7 +9,7 @@ use results::RunState;
 
 use crate::fixture::{MIB, Place, pause, real, whole};
 
-/// The largest resident set of a process so far [bytes], from /proc/PID/status.
+/// The largest resident set of a process so far (bytes), from /proc/PID/status.
 fn peak_memory_bytes(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

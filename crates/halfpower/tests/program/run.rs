@@ -300,7 +300,7 @@ fn a_file_that_grows_is_as_large_as_asked_at_the_end() {
 #[test]
 fn the_soaker_runs_beside_every_other_trial() {
     let place = Place::new();
-    let line = "run . --size 1m --time-based --runtime 0.3 --trials 2 --soaker --no-store";
+    let line = "run . --size 1m --time-based --runtime 0.3 --trials 2 --soaker --no-store --json";
     let ended = place.halfpower(line);
     let declined = ended.status.code() == Some(1) && ended.stderr.contains("no upper bound");
     or_skip!(if declined { Err(ended.stderr.trim().to_owned()) } else { Ok(()) });
@@ -353,7 +353,7 @@ fn a_flipped_bit_is_found_with_its_offset() {
 fn reading_holes_is_invalid_unless_they_are_meant() {
     let place = Place::new();
     place.file_of_holes("data", 4 * MIB);
-    let line = "run data --rw randread --runtime 0.1 --trials 1 --no-store";
+    let line = "run data --rw randread --runtime 0.1 --trials 1 --no-store --json";
     let document = place.halfpower(line).with_code(5).json();
     assert_eq!(document["verdict"]["state"], "invalid");
     let reasons = document["verdict"]["reasons"].to_string();

@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
 use crate::sys::ring::Handle;
 
-/// The most that the kernel registers as one buffer [bytes].
+/// The most that the kernel registers as one buffer (bytes).
 const REGISTERED_BYTES_MAX: usize = 1 << 30;
 /// How long a dropped engine waits for the device before it gives up its buffers for lost.
 const DRAIN_NS: u64 = 30_000_000_000;
