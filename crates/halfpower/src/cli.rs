@@ -89,7 +89,8 @@ pub struct CommonArgs {
     #[arg(long, value_name = "huge|4k", default_value = "huge", help_heading = "Workload")]
     pub buffer_pages: String,
     /// Measure holes and unwritten blocks without calling the result invalid
-    #[arg(long, value_name = "0|1", help_heading = "Safety", num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "0|1",
+          help_heading = "Safety", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = parse_bool, default_value = "false")]
     pub allow_holes: bool,
     /// Allow writing to this existing file (exact path; repeatable)
@@ -147,7 +148,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Workload")]
     pub ioengine: String,
     /// Bypass the page cache (default: where the target allows it)
-    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+    #[arg(long, value_name = "0|1",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = parse_bool, help_heading = "Workload")]
     pub direct: Option<bool>,
     /// Every write is durable before it completes (O_DSYNC)
@@ -184,14 +186,16 @@ pub struct RunArgs {
     #[arg(long, alias = "fadvise-hint", value_name = "HINT", help_heading = "Workload")]
     pub hint: Option<String>,
     /// Take the target out of the page cache before buffered reads
-    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+    #[arg(long, value_name = "0|1",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = parse_bool, default_value = "true", help_heading = "Workload")]
     pub invalidate: bool,
     /// Length of a trial (default 5 s where no --size is given)
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Time")]
     pub runtime: Option<u64>,
     /// Start over at the end of the region until --runtime is over
-    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+    #[arg(long, value_name = "0|1",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = parse_bool, default_value = "false", help_heading = "Time")]
     pub time_based: bool,
     /// Warm-up that is not counted
