@@ -242,8 +242,10 @@ impl<'a> Insight<'a> {
                 let fit = fit_of(&points);
                 let fitted = fit.as_ref().ok().and_then(|fit| fit.fit_against(pap));
                 let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-                let reason = measured.is_none().then(|| {
-                    format!("its best is {:.0}% of PAP at any size measured", 100.0 * best / pap)
+                let share = 100.0 * best / pap;
+                let reason = measured.is_none().then(|| match best > pap / 2.0 {
+                    true => "one size exceeds half of PAP, but the next larger does not".to_owned(),
+                    false => format!("its best is {share:.0}% of PAP at any size measured"),
                 });
                 let rate =
                     measured.and_then(|size| rates.iter().find(|(s, _)| *s == size)).map(|p| p.1);
