@@ -394,6 +394,8 @@ fn the_time_in_which_nothing_was_due_belongs_to_an_open_loop() {
     let trial = &document["trials"][0];
     assert!(whole(&trial["elapsed_ns"]) >= 1_000_000_000, "{trial}");
     assert!((3..=5).contains(&whole(&trial["requests"])), "{trial}");
+    let cpu = whole(&trial["cpu_ns"]["process"]);
+    assert!(cpu < whole(&trial["elapsed_ns"]) / 2, "pacing spins: {trial}");
 }
 
 #[test]
