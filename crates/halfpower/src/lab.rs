@@ -90,7 +90,8 @@ impl<'a> Setting<'a> {
 
     /// What the point is called.
     pub fn key(&self) -> PointKey {
-        record::key(&self.workload, self.caching(), self.targets.len())
+        let before = (self.scrub, self.hint);
+        record::key(&self.workload, self.caching(), self.targets.len(), before)
     }
 
     fn caching(&self) -> Caching {

@@ -5,7 +5,7 @@
 use analysis::histogram::{Exact, Histogram};
 use cpucost::CpuUsage;
 use ioengine::engine::Setup;
-use ioengine::target::{DeviceCounters, Scrub};
+use ioengine::target::{DeviceCounters, Hint, Scrub};
 use ioengine::{BufferPages, Caching, Op};
 use results::{LatencyRow, Operation, PointRow, Seed, SeriesRow, TrialRow};
 use workload::sample::Failure;
@@ -13,8 +13,13 @@ use workload::{Arrival, Pattern, Sample, Workload};
 
 use crate::point::{Direction, PointKey, SeriesPoint, State, Trial, Verdict};
 
-/// What a workload on a target in a caching mode is called.
-pub fn key(workload: &Workload, caching: Caching, targets: usize) -> PointKey {
+/// What a workload on targets in a caching mode is called, with what was done before each trial.
+pub fn key(
+    workload: &Workload,
+    caching: Caching,
+    targets: usize,
+    (scrubbed, hint): (bool, Option<Hint>),
+) -> PointKey {
     PointKey {
         rw: workload.rw().to_owned(),
         pattern: workload.pattern.to_string(),
@@ -44,6 +49,8 @@ pub fn key(workload: &Workload, caching: Caching, targets: usize) -> PointKey {
                 Pattern::Strided { stride_bytes } => Some(stride_bytes),
                 _ => None,
             },
+            "scrubbed": scrubbed,
+            "hint": hint.map(|hint| format!("{hint:?}").to_lowercase()),
             "grows_file": workload.may_extend,
             "waits_for_steady_state": workload.steady.is_some(),
         })

@@ -6,7 +6,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -403,20 +402,10 @@ fn coverage(file: &File, start: u64, size: u64) -> io::Result<Coverage> {
     Ok(coverage)
 }
 
-impl std::os::fd::AsFd for HostTarget {
-    /// # Panics
-    /// On the null target, which has no descriptor.
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        let file = self.file.as_ref().expect("the null target has no descriptor");
-        std::os::fd::AsFd::as_fd(&**file)
-    }
-}
-
 /// Whether a path lies on a file system that offers direct I/O, by opening it so.
 pub fn offers_direct(path: &Path) -> bool {
-    open_file(path, false, Caching::Direct).is_ok_and(|file| {
-        file.as_raw_fd() >= 0 && sys::direct_alignment(&file).is_none_or(|(_, offset)| offset > 0)
-    })
+    open_file(path, false, Caching::Direct)
+        .is_ok_and(|file| sys::direct_alignment(&file).is_none_or(|(_, offset)| offset > 0))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub struct WorkerPlan {
     pub start_bytes: u64,
     /// Its own seed.
     pub seed: u64,
-    /// The CPU it is pinned to.
+    /// The CPU it is pinned to; given by the runner, which numbers workers over all targets.
     pub cpu: Option<usize>,
     /// Stop after issuing so many bytes.
     pub limit_bytes: Option<u64>,
@@ -177,8 +177,7 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
         region_bytes,
         start_bytes,
         seed: crate::random::mix(workload.seed, index_64),
-        cpu: (!workload.cpus.is_empty())
-            .then(|| workload.cpus[index as usize % workload.cpus.len()]),
+        cpu: None,
         limit_bytes: workload.limit_bytes.map(share),
         rate,
     }

@@ -41,7 +41,7 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<Finding> {
         found.extend(half_power(insight, operation));
     }
     found.extend(cpu(insight));
-    found.extend(bottleneck(evidence, insight));
+    found.extend(bottleneck(insight));
     found.extend(random(insight));
     found.extend(not_measured(evidence));
     found
@@ -150,7 +150,7 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
 }
 
 /// What limits the best reads, named only with evidence.
-pub fn bottleneck(evidence: &Evidence, insight: &Insight<'_>) -> Option<Finding> {
+pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     let fastest = insight.fastest("read")?;
     let (headline, detail) = match &insight.binding {
         Some(binding) => {
@@ -173,13 +173,13 @@ pub fn bottleneck(evidence: &Evidence, insight: &Insight<'_>) -> Option<Finding>
             format!("at {} it is {}", setting(fastest), units::rate(fastest.rate())),
         ),
     };
-    let out = out_of_box_limit(evidence, insight);
+    let out = out_of_box_limit(insight);
     let detail = [Some(detail), out].into_iter().flatten().collect::<Vec<_>>().join("; ");
     Some(finding("bottleneck", Tone::Note, headline, detail))
 }
 
 /// Why the out-of-box setting is slower than the best: its CPU, or its single request.
-fn out_of_box_limit(_evidence: &Evidence, insight: &Insight<'_>) -> Option<String> {
+fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
     let plain = insight.out_of_box("read")?;
     let best = insight.fastest("read")?;
     if plain.rate() > 0.9 * best.rate() {

@@ -52,7 +52,7 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> SurveyView {
         cost_models: cost_models(insight),
         distributions: distributions(insight),
         time_series: time_series(insight),
-        ladder: ladder(evidence, insight),
+        ladder: ladder(insight),
         instrument: instrument(evidence),
         provenance: provenance(evidence),
     }
@@ -231,7 +231,7 @@ fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
     chosen.filter_map(view).collect()
 }
 
-fn ladder(evidence: &Evidence, insight: &Insight<'_>) -> Option<LadderView> {
+fn ladder(insight: &Insight<'_>) -> Option<LadderView> {
     let binding = insight.binding.as_ref().map(|binding| binding.index);
     let rung = |(index, rung): (usize, &analysis::ladder::Rung)| RungView {
         component: rung.component.clone(),
@@ -239,8 +239,8 @@ fn ladder(evidence: &Evidence, insight: &Insight<'_>) -> Option<LadderView> {
         rap_bytes_per_s: rung.rap_bytes_per_s,
         binding: binding == Some(index),
     };
-    let conclusion = findings::bottleneck(evidence, insight)
-        .map(|found| format!("{}: {}.", found.headline, found.detail));
+    let conclusion =
+        findings::bottleneck(insight).map(|found| format!("{}: {}.", found.headline, found.detail));
     (!insight.rungs.is_empty()).then(|| LadderView {
         rungs: insight.rungs.iter().enumerate().map(rung).collect(),
         conclusion: conclusion.unwrap_or_default(),

@@ -435,3 +435,16 @@ fn targets_on_one_device_share_its_counters() {
         assert!((8 * MIB..16 * MIB).contains(&read), "{read}");
     }
 }
+
+#[test]
+fn what_was_done_before_a_trial_tells_two_points_apart() {
+    let place = Place::new();
+    place.file("data", MIB);
+    let line = "run data --direct=0 --bs 64k --size 1m --trials 1 --no-store";
+    let settings = |flags: &str| place.document(&format!("{line}{flags}"))["workload"].clone();
+    let (cold, warm) = (settings(""), settings(" --invalidate=0 --hint random"));
+    assert_eq!(cold["settings"]["scrubbed"], true, "{cold}");
+    assert_eq!(warm["settings"]["scrubbed"], false, "{warm}");
+    assert_eq!(warm["settings"]["hint"], "random", "{warm}");
+    assert_ne!(cold, warm);
+}
