@@ -1,0 +1,69 @@
+//! The program: parse what was typed, do the verb, say how it ended.
+//!
+//! A library with one function, so that fuzz targets reach the parsers; `main.rs` calls it.
+//! This crate is the only one that prints. Verbs are in `command/`, one file each; everything
+//! that they share is in the modules listed here, in the order in which they may import.
+
+mod units;
+mod date;
+mod failure;
+mod interrupt;
+mod console;
+mod cli;
+mod machine;
+mod journal;
+mod guard;
+mod point;
+mod record;
+mod verdict;
+mod keeper;
+mod json;
+mod lab;
+mod scratch;
+mod job;
+mod bench;
+mod survey;
+mod command;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Verb};
+use failure::{Exit, Failure, Outcome};
+
+/// The program, from its command line to its exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse_from(cli::normalise(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap prints help to stdout and errors to stderr, each with its exit code.
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    match execute(&cli.verb) {
+        Ok(_) if console::lost_data() => {
+            console::error("the results could not be written to stdout; free space there");
+            Exit::Failed.into()
+        }
+        Ok(exit) => exit.into(),
+        Err(Failure { exit, message }) => {
+            console::error(&message);
+            exit.into()
+        }
+    }
+}
+
+fn execute(verb: &Verb) -> Outcome<Exit> {
+    match verb {
+        Verb::Survey(args) => command::survey::execute(args),
+        Verb::Run(args) => command::run::execute(args, false),
+        Verb::Sweep(args) => command::run::execute(args, true),
+        Verb::Engines(args) => command::engines::execute(args),
+        Verb::Report(args) => command::report::execute(args),
+        Verb::Runs(args) => command::runs::execute(args),
+        Verb::Clean(args) => command::clean::execute(args),
+        Verb::Generate(args) => command::generate::execute(args),
+    }
+}
