@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ioengine::engine::DelayDevice;
 use ioengine::host::{free_bytes_at, offers_direct};
 use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target, TargetKind};
@@ -13,7 +14,7 @@ use crate::job::{self, Allocation, Job};
 use crate::lab::Lab;
 use crate::machine::TargetFacts;
 use crate::scratch::{self, Scratch};
-use crate::units;
+use crate::{truth, units};
 
 /// Size of a test file where none is given (bytes), bounded by a tenth of the free space.
 pub const TEST_FILE_BYTES: u64 = 1 << 30;
@@ -80,7 +81,7 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
 /// What would be done to make the job's targets ready.
 pub fn preparation(job: &Job) -> Outcome<Preparation> {
     let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
-    if job.is_null() {
+    if job.touches_nothing() {
         found.region_bytes = job.size.unwrap_or(NULL_BYTES);
         found.lines.push("no target: nothing is touched".to_owned());
         return Ok(found);
@@ -130,8 +131,8 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
         )));
     }
     let direct = match target.kind() {
-        TargetKind::Null => job.direct.unwrap_or(true),
-        _ => target.caching().is_direct(),
+        kind if kind.is_storage() => target.caching().is_direct(),
+        _ => job.direct.unwrap_or(true),
     };
     for axes in &job.axes {
         plan::resolve(&job.workload(axes, region_bytes, direct), target)?;
@@ -217,11 +218,16 @@ impl Bench {
     /// # Errors
     /// As for opening; no room; no permission to write what exists.
     pub fn ready(job: &Job, lab: &Lab) -> Outcome<Bench> {
-        if job.is_null() {
+        if job.touches_nothing() {
             let region_bytes = job.size.unwrap_or(NULL_BYTES);
-            let null = HostTarget::null(region_bytes.saturating_add(job.base.region_offset));
+            let bytes = region_bytes.saturating_add(job.base.region_offset);
+            let target = match job.is_delay() {
+                true => HostTarget::delay(bytes, DelayDevice::new(job.truth))
+                    .called(format!("device of {}", truth::describe(&job.truth))),
+                false => HostTarget::null(bytes),
+            };
             return Ok(Bench {
-                targets: vec![null],
+                targets: vec![target.with_faults(job.faults.clone())],
                 region_bytes,
                 coverage: None,
                 _scratches: Vec::new(),
@@ -243,6 +249,8 @@ impl Bench {
             }
         }
         check_alike(&targets)?;
+        let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
+        let targets: Vec<HostTarget> = targets.into_iter().map(suffering).collect();
         let coverage = coverage_of(&targets, job.base.region_offset, region_bytes);
         Ok(Bench { targets, region_bytes, coverage, _scratches: scratches, _claims: claims })
     }
@@ -259,7 +267,7 @@ impl Bench {
 
     /// Whether buffered reads can be made cold.
     pub fn can_scrub(&self) -> bool {
-        self.targets.iter().all(|target| target.kind() != TargetKind::Null)
+        self.targets.iter().all(|target| target.kind().is_storage())
     }
 }
 

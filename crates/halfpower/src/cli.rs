@@ -8,8 +8,10 @@ use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
+use ioengine::fault::FaultPlan;
+use ioengine::truth::Truth;
 
-use crate::units;
+use crate::{truth, units};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -51,6 +53,8 @@ pub enum Verb {
     Report(ReportArgs),
     /// List stored runs
     Runs(RunsArgs),
+    /// Serve a device of known truth as a real file, until Ctrl-C
+    Mount(MountArgs),
     /// Remove test files that an interrupted run left behind
     Clean(CleanArgs),
     /// Print a manual page, shell completions or the JSON Schema
@@ -108,6 +112,7 @@ pub struct CommonArgs {
   halfpower run big.dat --rw read --bs 1m --iodepth 8 --direct=0
   halfpower run . --rw write --bs 64k --size 1g --verify
   halfpower run --ioengine null --bs 4k --iodepth 32     the instrument's own cost
+  halfpower run --ioengine delay --truth fixed=1ms --iodepth 4
   halfpower run /dev/nvme1n1 --rw randread --bs 4k --iodepth 64 --numjobs 4
   halfpower sweep . --bs 4k,64k,1m --iodepth 1..32
 
@@ -144,9 +149,20 @@ pub struct RunArgs {
     /// Threads
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Workload")]
     pub numjobs: String,
-    /// How requests are issued: auto, null, sync, threads, libaio, io_uring
+    /// How requests are issued: auto, null, delay, sync, threads, libaio, io_uring
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Workload")]
     pub ioengine: String,
+    /// The device of known truth behind --ioengine delay, such as fixed=500us,rate=500MB/s; keys:
+    /// fixed, rate, parallel, cache, hit, buffer, drain, credit, sustained, cpu
+    #[arg(long, value_name = "KEY=VALUE,..", value_parser = truth::parse_truth,
+          help_heading = "Known truth")]
+    pub truth: Option<Truth>,
+    /// Let chosen requests of each thread fail or lie, to see what becomes of them: eio, enospc,
+    /// eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, lose,
+    /// misdirect:SIZE, tear; as in write-lose@100x3
+    #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults,
+          help_heading = "Known truth")]
+    pub inject: Option<FaultPlan>,
     /// Bypass the page cache (default: where the target allows it)
     #[arg(long, value_name = "0|1",
           num_args = 0..=1, require_equals = true, default_missing_value = "true",
@@ -319,6 +335,34 @@ pub enum RunsVerb {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Flags of `mount`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  mkdir /tmp/slow
+  halfpower mount truth:fixed=2ms,rate=100MB/s,parallel=8 /tmp/slow &
+  fio --name=check --filename=/tmp/slow/device --rw=randread --bs=4k --direct=1 --runtime=5
+  kill %1
+
+The file DIR/device keeps what is written for as long as it is mounted, in memory. Requests of up
+to 1 MiB are served as one; larger ones come in parts.")]
+pub struct MountArgs {
+    /// truth:KEY=VALUE,.. with the keys of run --truth
+    #[arg(value_name = "SYSTEM")]
+    pub system: String,
+    /// Empty folder to mount on
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Size of the file
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "1g")]
+    pub size: u64,
+    /// Faults that requests suffer, as in run --inject (not twice and late)
+    #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults)]
+    pub inject: Option<FaultPlan>,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
 }
 
 /// Flags of `clean`.

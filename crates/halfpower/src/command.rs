@@ -4,6 +4,7 @@
 pub mod clean;
 pub mod engines;
 pub mod generate;
+pub mod mount;
 pub mod report;
 pub mod run;
 pub mod runs;

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use ioengine::fault::FaultPlan;
 use ioengine::target::Hint;
+use ioengine::truth::Truth;
 use ioengine::{BufferPages, Personality};
 use workload::spec::Content;
 use workload::{Arrival, Pattern, Placement, Steady, Workload};
@@ -75,6 +77,10 @@ pub struct Job {
     pub soaker: bool,
     /// Write sealed blocks and check them.
     pub verify: bool,
+    /// The device behind the personality `delay`.
+    pub truth: Truth,
+    /// What the requests of each thread suffer.
+    pub faults: FaultPlan,
     /// What may be written.
     pub consent: Consent,
     /// Everything that does not depend on axes or target.
@@ -92,8 +98,8 @@ impl Job {
         let mut targets = args.targets.clone();
         targets.extend(args.filename.clone());
         let axes = axes(args, sweep)?;
-        let null = axes.iter().all(|a| a.personality == Some(Personality::Null));
-        if targets.is_empty() && !null {
+        check_imagined(args, &axes)?;
+        if targets.is_empty() && !touches_nothing(&axes) {
             return Err(Failure::usage(
                 "no target; name a file, a block device or a directory (. for this one), or use \
                  --ioengine null",
@@ -131,6 +137,8 @@ impl Job {
             trials: args.trials,
             soaker: args.soaker,
             verify: args.verify,
+            truth: args.truth.unwrap_or_default(),
+            faults: args.inject.clone().unwrap_or_default(),
             consent: consent(&args.common),
             base: base(args, limit_ns)?,
             stop_at_size,
@@ -143,8 +151,13 @@ impl Job {
     }
 
     /// Whether no combination touches a target.
-    pub fn is_null(&self) -> bool {
-        self.axes.iter().all(|axes| axes.personality == Some(Personality::Null))
+    pub fn touches_nothing(&self) -> bool {
+        touches_nothing(&self.axes)
+    }
+
+    /// Whether the device of known truth is measured.
+    pub fn is_delay(&self) -> bool {
+        self.axes.iter().all(|axes| axes.personality == Some(Personality::Delay))
     }
 
     /// The workload of one combination on a region.
@@ -164,6 +177,31 @@ impl Job {
             ..self.base.clone()
         }
     }
+}
+
+fn touches_nothing(axes: &[Axes]) -> bool {
+    axes.iter().all(|axes| axes.personality.is_some_and(|personality| !personality.does_io()))
+}
+
+/// `delay` has a device of its own, which needs no target and shares it with nobody.
+fn check_imagined(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
+    let is_delay = |axes: &Axes| axes.personality == Some(Personality::Delay);
+    let (some, all) = (axes.iter().any(is_delay), axes.iter().all(is_delay));
+    if some && (!all || !args.targets.is_empty()) {
+        return Err(Failure::usage(
+            "--ioengine delay is a device of its own; name no target and no other personality",
+        ));
+    }
+    if args.truth.is_some() && !all {
+        return Err(Failure::usage("--truth describes the device of --ioengine delay; add that"));
+    }
+    if args.verify && all {
+        return Err(Failure::usage(
+            "--ioengine delay keeps no data to verify; drop --verify, or mount such a device as a \
+             file: halfpower mount truth:... DIR",
+        ));
+    }
+    Ok(())
 }
 
 /// Sealed blocks can be written, or read, not both at once; and all alike, to be read back.
@@ -447,7 +485,7 @@ mod tests {
 
     #[test]
     fn no_target_is_needed_only_for_null() {
-        assert!(job("run --ioengine null").unwrap().is_null());
+        assert!(job("run --ioengine null").unwrap().touches_nothing());
         assert!(job("run").unwrap_err().message.contains("no target"));
     }
 

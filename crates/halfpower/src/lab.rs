@@ -6,7 +6,7 @@ use std::time::Duration;
 use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
 use ioengine::clock::unix_ns;
 use ioengine::target::{Coverage, Hint, Scrub};
-use ioengine::{Caching, Clock, HostTarget, Monotonic, Target, TargetKind};
+use ioengine::{Caching, Clock, HostTarget, Monotonic, Target};
 use workload::{Control, Progress, Workload, plan};
 
 use crate::console::Console;
@@ -167,7 +167,7 @@ impl Lab {
             if setting.truncate {
                 target.truncate(0)?;
             }
-            if setting.scrub && target.kind() != TargetKind::Null {
+            if setting.scrub && target.kind().is_storage() {
                 let scrub = target.scrub()?;
                 scrubbed = Some(scrubbed.map_or(scrub, |sum| sum_of(sum, scrub)));
             }
@@ -195,6 +195,9 @@ impl Lab {
             ..self.circumstances(setting, scrubbed.is_some(), interrupted, &trial)
         };
         trial.verdict = verdict::judge(&setting.key(), &trial, &around);
+        if setting.targets.iter().any(|target| target.has_faults()) {
+            trial.verdict.add(State::Suspect, "faults were injected");
+        }
         if let Err(doubt) = soaked {
             trial.verdict.add(State::Suspect, format!("no upper bound of the CPU: {doubt}"));
         }

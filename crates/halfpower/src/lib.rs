@@ -5,6 +5,7 @@
 //! that they share is in the modules listed here, in the order in which they may import.
 
 mod units;
+mod truth;
 mod date;
 mod failure;
 mod interrupt;
@@ -63,6 +64,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Engines(args) => command::engines::execute(args),
         Verb::Report(args) => command::report::execute(args),
         Verb::Runs(args) => command::runs::execute(args),
+        Verb::Mount(args) => command::mount::execute(args),
         Verb::Clean(args) => command::clean::execute(args),
         Verb::Generate(args) => command::generate::execute(args),
     }

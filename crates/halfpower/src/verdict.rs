@@ -75,7 +75,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         verdict.add(State::Invalid, "no request completed");
         return verdict;
     }
-    if key.ioengine == "null" {
+    if matches!(key.ioengine.as_str(), "null" | "delay") {
         return verdict;
     }
     check_holes(key, around, &mut verdict);

@@ -184,7 +184,8 @@ mod tests {
 
     use super::*;
     use crate::buffer::BufferPages;
-    use crate::engine::{EngineSpec, Fault, Faulty, HostEngine, Personality};
+    use crate::engine::{EngineSpec, Faulty, HostEngine, Personality};
+    use crate::fault::Fault;
     use crate::host::{HostTarget, offers_direct};
     use crate::target::{Caching, Target};
 
@@ -206,7 +207,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("positions");
         write_positions(&mut File::create(&path).unwrap(), FILE_BYTES);
-        for personality in Personality::ALL.into_iter().filter(|p| *p != Personality::Null) {
+        for personality in Personality::ALL.into_iter().filter(|p| p.does_io()) {
             if !personality.availability().available {
                 skipped(&format!("conformance-{personality}"), "not offered by this kernel");
                 continue;
@@ -278,7 +279,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("written");
         File::create(&path).unwrap().set_len(1 << 20).unwrap();
-        for personality in Personality::ALL.into_iter().filter(|p| *p != Personality::Null) {
+        for personality in Personality::ALL.into_iter().filter(|p| p.does_io()) {
             if personality.availability().available {
                 let caching = Caching::of(offers_direct(&path), false);
                 writes_land_where_they_say(&|depth, bytes| {

@@ -5,6 +5,7 @@
 //! [`Personality`] lists them with what each needs, and [`HostEngine`] is the closed set of them,
 //! so that a worker that is generic over [`Engine`] pays one predictable branch for each call.
 
+mod delay;
 mod faulty;
 mod libaio;
 mod null;
@@ -17,7 +18,8 @@ use std::fs::File;
 use std::str::FromStr;
 use std::sync::Arc;
 
-pub use faulty::{Fault, Faulty};
+pub use delay::{Delay, DelayDevice, burn_cpu};
+pub use faulty::Faulty;
 pub use libaio::Libaio;
 pub use null::Null;
 pub use sync::Sync;
@@ -26,6 +28,7 @@ pub use uring::{Uring, UringFeatures};
 
 use crate::buffer::BufferPages;
 use crate::error::{Error, ErrorKind};
+use crate::fault::FaultPlan;
 use crate::request::{Completion, Request};
 
 /// Issues requests and reaps completions. Not shared between threads: each worker makes its own.
@@ -91,6 +94,8 @@ pub struct EngineSpec {
 pub enum Personality {
     /// No I/O at all: every request completes at once. The instrument's own floor.
     Null,
+    /// No I/O: requests complete when a device of known truth would complete them.
+    Delay,
     /// One blocking pread or pwrite at a time.
     Sync,
     /// A pool of threads that keeps `depth` blocking requests in flight.
@@ -114,8 +119,9 @@ pub struct Availability {
 
 impl Personality {
     /// All of them, simplest first.
-    pub const ALL: [Personality; 5] = [
+    pub const ALL: [Personality; 6] = [
         Personality::Null,
+        Personality::Delay,
         Personality::Sync,
         Personality::Threads,
         Personality::Libaio,
@@ -126,6 +132,7 @@ impl Personality {
     pub fn name(self) -> &'static str {
         match self {
             Personality::Null => "null",
+            Personality::Delay => "delay",
             Personality::Sync => "sync",
             Personality::Threads => "threads",
             Personality::Libaio => "libaio",
@@ -137,6 +144,7 @@ impl Personality {
     pub fn summary(self) -> &'static str {
         match self {
             Personality::Null => "no I/O: the instrument's own cost",
+            Personality::Delay => "no I/O: answers when a device of known truth would (--truth)",
             Personality::Sync => "one blocking pread or pwrite at a time (depth 1)",
             Personality::Threads => "a thread for each outstanding request, each blocking",
             Personality::Libaio => "the kernel's aio; asynchronous on direct files only",
@@ -144,10 +152,17 @@ impl Personality {
         }
     }
 
+    /// Whether it does I/O; the others touch no target.
+    pub fn does_io(self) -> bool {
+        !matches!(self, Personality::Null | Personality::Delay)
+    }
+
     /// Whether this host offers it, and how or why not.
     pub fn availability(self) -> Availability {
         let found = match self {
-            Personality::Null | Personality::Sync | Personality::Threads => Ok(String::new()),
+            Personality::Null | Personality::Delay | Personality::Sync | Personality::Threads => {
+                Ok(String::new())
+            }
             Personality::Libaio => libaio::probe(),
             Personality::IoUring => uring::probe(),
         };
@@ -200,12 +215,13 @@ impl FromStr for Personality {
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "null" => Ok(Personality::Null),
+            "delay" => Ok(Personality::Delay),
             "sync" | "psync" | "pvsync" => Ok(Personality::Sync),
             "threads" | "posixaio" => Ok(Personality::Threads),
             "libaio" => Ok(Personality::Libaio),
             "io_uring" | "io-uring" | "uring" => Ok(Personality::IoUring),
             _ => Err(Error::new(ErrorKind::Usage, format!("no personality is called '{text}'"))
-                .with_remedy("one of auto, null, sync, threads, libaio, io_uring")),
+                .with_remedy("one of auto, null, delay, sync, threads, libaio, io_uring")),
         }
     }
 }
@@ -215,6 +231,10 @@ impl FromStr for Personality {
 pub enum HostEngine {
     /// See [`Null`].
     Null(Null),
+    /// See [`Delay`].
+    Delay(Delay),
+    /// See [`Faulty`].
+    Faulty(Box<Faulty<HostEngine>>),
     /// See [`Sync`].
     Sync(Sync),
     /// See [`Threads`].
@@ -226,22 +246,30 @@ pub enum HostEngine {
 }
 
 impl HostEngine {
-    /// The personality of the spec on an open file; `None` is a file only for `null`.
-    /// Must be called by the thread that will use it.
-    pub fn new(file: Option<Arc<File>>, spec: &EngineSpec) -> Result<HostEngine, Error> {
-        if spec.personality == Personality::Null {
-            return Ok(HostEngine::Null(Null::new(spec)?));
-        }
-        let Some(file) = file else {
-            let what = format!("--ioengine {} needs a file or device", spec.personality);
-            return Err(Error::new(ErrorKind::Usage, what).with_remedy("name a target"));
-        };
+    /// The personality of the spec on an open file. Must be called by the thread that will use it.
+    ///
+    /// # Errors
+    /// When the system does not give what the personality needs.
+    pub fn on_file(file: Arc<File>, spec: &EngineSpec) -> Result<HostEngine, Error> {
         Ok(match spec.personality {
-            Personality::Null | Personality::Sync => HostEngine::Sync(Sync::new(file, spec)?),
+            Personality::Null | Personality::Delay => {
+                let what = format!("--ioengine {} does nothing to a file", spec.personality);
+                return Err(Error::new(ErrorKind::Usage, what).with_remedy("drop the target"));
+            }
+            Personality::Sync => HostEngine::Sync(Sync::new(file, spec)?),
             Personality::Threads => HostEngine::Threads(Threads::new(&file, spec)?),
             Personality::Libaio => HostEngine::Libaio(Libaio::new(file, spec)?),
             Personality::IoUring => HostEngine::Uring(Box::new(Uring::new(file, spec)?)),
         })
+    }
+
+    /// The same engine, suffering a plan of faults; an empty plan changes nothing.
+    #[must_use]
+    pub fn suffering(self, plan: &FaultPlan) -> HostEngine {
+        if plan.rules.is_empty() {
+            return self;
+        }
+        HostEngine::Faulty(Box::new(Faulty::following(self, plan)))
     }
 }
 
@@ -249,6 +277,8 @@ macro_rules! each {
     ($self:ident, $engine:ident => $call:expr) => {
         match $self {
             HostEngine::Null($engine) => $call,
+            HostEngine::Delay($engine) => $call,
+            HostEngine::Faulty($engine) => $call,
             HostEngine::Sync($engine) => $call,
             HostEngine::Threads($engine) => $call,
             HostEngine::Libaio($engine) => $call,

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::device::{Device, DeviceInfo};
-use crate::engine::{EngineSpec, HostEngine, Personality};
+use crate::engine::{Delay, DelayDevice, EngineSpec, HostEngine, Null, Personality};
 use crate::error::{Error, ErrorKind};
+use crate::fault::FaultPlan;
 use crate::mount::{self, Mount};
 use crate::sys;
 use crate::target::{
@@ -38,7 +39,9 @@ pub struct HostTarget {
     identity: (u64, u64),
     caching: Caching,
     file: Option<Arc<File>>,
-    null_bytes: u64,
+    imagined_bytes: u64,
+    delay: Option<DelayDevice>,
+    faults: FaultPlan,
     alignment: Alignment,
     device: Option<Device>,
     mount: Option<Mount>,
@@ -47,14 +50,25 @@ pub struct HostTarget {
 impl HostTarget {
     /// A target that does not exist, for the `null` personality: no file is touched.
     pub fn null(size_bytes: u64) -> HostTarget {
+        HostTarget::imagined(TargetKind::Null, size_bytes, None)
+    }
+
+    /// A device of known truth, for the `delay` personality: no file is touched.
+    pub fn delay(size_bytes: u64, device: DelayDevice) -> HostTarget {
+        HostTarget::imagined(TargetKind::Delay, size_bytes, Some(device))
+    }
+
+    fn imagined(kind: TargetKind, imagined_bytes: u64, delay: Option<DelayDevice>) -> HostTarget {
         HostTarget {
-            name: "null".to_owned(),
+            name: kind.name().to_owned(),
             path: PathBuf::new(),
-            kind: TargetKind::Null,
+            kind,
             identity: (0, 0),
             caching: Caching::Direct,
             file: None,
-            null_bytes: size_bytes,
+            imagined_bytes,
+            delay,
+            faults: FaultPlan::default(),
             alignment: Alignment { memory_bytes: 1, offset_bytes: 1 },
             device: None,
             mount: None,
@@ -97,11 +111,32 @@ impl HostTarget {
             kind,
             caching,
             file: Some(Arc::new(file)),
-            null_bytes: 0,
+            imagined_bytes: 0,
+            delay: None,
+            faults: FaultPlan::default(),
             alignment,
             device,
             mount,
         })
+    }
+
+    /// The same target, whose engines suffer a plan of faults each.
+    #[must_use]
+    pub fn with_faults(mut self, faults: FaultPlan) -> HostTarget {
+        self.faults = faults;
+        self
+    }
+
+    /// Whether requests suffer faults that were asked for.
+    pub fn has_faults(&self) -> bool {
+        !self.faults.rules.is_empty()
+    }
+
+    /// The same target under another name.
+    #[must_use]
+    pub fn called(mut self, name: String) -> HostTarget {
+        self.name = name;
+        self
     }
 
     /// The canonical path, empty for `null`.
@@ -278,7 +313,7 @@ impl Target for HostTarget {
     }
 
     fn size_bytes(&self) -> u64 {
-        let Some(file) = &self.file else { return self.null_bytes };
+        let Some(file) = &self.file else { return self.imagined_bytes };
         match self.kind {
             TargetKind::BlockDevice => sys::block_device_bytes(file).unwrap_or(0),
             _ => file.metadata().map_or(0, |metadata| metadata.len()),
@@ -296,12 +331,19 @@ impl Target for HostTarget {
     fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
         let direct = self.caching.is_direct();
         spec.personality.check_depth(spec.depth, direct)?;
-        if self.kind == TargetKind::Null && spec.personality != Personality::Null {
-            let what = format!("--ioengine {} needs a target", spec.personality);
-            return Err(Error::new(ErrorKind::Usage, what)
-                .with_remedy("name a file, device or directory, or use --ioengine null"));
-        }
-        HostEngine::new(self.file.clone(), spec)
+        let engine = match (spec.personality, &self.delay, &self.file) {
+            (Personality::Null, _, _) => HostEngine::Null(Null::new(spec)?),
+            (Personality::Delay, Some(device), _) => HostEngine::Delay(Delay::new(device, spec)?),
+            (personality, _, Some(file)) if personality.does_io() => {
+                HostEngine::on_file(Arc::clone(file), spec)?
+            }
+            _ => {
+                let what = format!("--ioengine {} needs a target of its own", spec.personality);
+                return Err(Error::new(ErrorKind::Usage, what)
+                    .with_remedy("name a file, device or directory, or use --ioengine null"));
+            }
+        };
+        Ok(engine.suffering(&self.faults))
     }
 
     fn reserve(&self, offset: u64, length: u64) -> Result<(), Error> {

@@ -2,10 +2,10 @@
 //!
 //! This crate is the bottom of halfpower: it knows requests, completions, buffers, targets and
 //! the clock, and nothing of workloads, statistics or printing. A *personality* is one way of
-//! issuing requests (`sync`, `threads`, `libaio`, `io_uring`, and `null`, which does no I/O and
-//! is the instrument's own floor); each is one file under `engine/` behind the trait
-//! [`Engine`], whose one call, [`Engine::submit_and_wait`], hands over a batch and waits for
-//! at least so many completions or a deadline.
+//! issuing requests: `sync`, `threads`, `libaio`, `io_uring`; `null`, which does no I/O and is the
+//! instrument's own floor; and `delay`, a device whose every answer is known. Each is one file
+//! under `engine/` behind the trait [`Engine`], whose one call, [`Engine::submit_and_wait`], hands
+//! over a batch and waits for at least so many completions or a deadline.
 //!
 //! Buffers belong to the engine: a [`Request`] names a slot, never a pointer, and dropping an
 //! engine drains it, so safe code cannot free memory that the kernel still writes to.
@@ -21,6 +21,8 @@ mod sys;
 pub mod clock;
 pub mod request;
 pub mod buffer;
+pub mod truth;
+pub mod fault;
 pub mod engine;
 pub mod device;
 pub mod mount;

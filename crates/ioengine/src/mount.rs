@@ -1,6 +1,13 @@
-//! Which mount a device number belongs to, from /proc/self/mountinfo (proc(5)).
+//! Which mount a device number belongs to, from /proc/self/mountinfo (proc(5)), and how one is
+//! taken away.
 
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::sys;
 
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +85,24 @@ fn unescape(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Takes a mount away; lazily: out of sight at once, and for good when nobody uses it any more.
+/// A user who may not do so himself asks `fusermount3`, which may for FUSE.
+///
+/// # Errors
+/// When it is in use, or none of ours to take away.
+pub fn unmount(folder: &Path, lazily: bool) -> io::Result<()> {
+    let name = CString::new(folder.as_os_str().as_bytes())?;
+    match sys::unmount(&name, lazily) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            let how = if lazily { "-uz" } else { "-u" };
+            let mut helper = Command::new("fusermount3");
+            let asked = helper.arg(how).arg(folder).stderr(Stdio::null()).status();
+            if asked.is_ok_and(|status| status.success()) { Ok(()) } else { Err(error) }
+        }
+        done => done,
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! `io::Result`, and says in its SAFETY comment why the call cannot break memory. Calls that
 //! hand memory to the kernel beyond their own duration live with the engines that own it.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -44,6 +45,11 @@ pub fn realtime_ns() -> i64 {
     clock_ns(libc::CLOCK_REALTIME)
 }
 
+/// CPU time of the calling thread in ns.
+pub fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) as u64
+}
+
 /// The counter and the monotonic clock at the same moment: the tightest of several tries.
 pub fn tsc_and_monotonic() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
@@ -66,6 +72,16 @@ pub fn sleep_ns(ns: u64) {
     };
     // SAFETY: `time` is valid for the duration of the call; the remainder is not asked for.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &time, ptr::null_mut()) };
+}
+
+/// Takes a mount away; lazily: out of sight at once, and for good when nobody uses it any more.
+pub fn unmount(folder: &CStr, lazily: bool) -> io::Result<()> {
+    let flags = if lazily { libc::MNT_DETACH } else { 0 };
+    // SAFETY: `folder` is a string that ends with a zero byte.
+    match unsafe { libc::umount2(folder.as_ptr(), flags | libc::UMOUNT_NOFOLLOW) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// An anonymous private mapping, unmapped on drop.

@@ -16,6 +16,8 @@ use crate::error::{Error, ErrorKind};
 pub enum TargetKind {
     /// Nothing: the `null` personality.
     Null,
+    /// A device of known truth: the `delay` personality.
+    Delay,
     /// A regular file.
     File,
     /// A block device.
@@ -25,10 +27,16 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
+    /// Whether there is something that can be cached, damaged or left behind.
+    pub fn is_storage(self) -> bool {
+        !matches!(self, TargetKind::Null | TargetKind::Delay)
+    }
+
     /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             TargetKind::Null => "null",
+            TargetKind::Delay => "delay",
             TargetKind::File => "file",
             TargetKind::BlockDevice => "block device",
             TargetKind::Simulated => "simulated",

@@ -56,6 +56,8 @@ struct Outstanding {
     moved: u32,
     retries: u32,
     op: Op,
+    /// Whether the engine has it.
+    busy: bool,
 }
 
 /// Completions of the same stamp and direction, counted together.
@@ -156,7 +158,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                 _ => {}
             }
         }
-        let idle = Outstanding { stamp_ns: 0, offset: 0, moved: 0, retries: 0, op: Op::Read };
+        let (offset, op) = (0, Op::Read);
+        let idle = Outstanding { stamp_ns: 0, offset, moved: 0, retries: 0, op, busy: false };
         Worker {
             offsets: Offsets::new(workload.pattern, workload.request_bytes, plan),
             chunk: Chunk::new(workload.pattern, slots as usize),
@@ -247,7 +250,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         } else {
             self.chunk.learn(self.done.len() >= self.batch.len());
         }
-        self.reap();
+        self.reap()?;
         if self.phase == Phase::Drain && self.now_ns - self.last_reap_ns > HANG_NS {
             return Err(hangs(self.engine.in_flight()));
         }
@@ -311,8 +314,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             if op == Op::Write {
                 self.prepare(slot, offset);
             }
-            let outstanding = Outstanding { stamp_ns: due_ns, offset, moved: 0, retries: 0, op };
-            self.outstanding[slot as usize] = outstanding;
+            self.outstanding[slot as usize] =
+                Outstanding { stamp_ns: due_ns, offset, moved: 0, retries: 0, op, busy: true };
             let length = self.request_bytes;
             self.batch.push(Request { offset, length, within: 0, slot, op });
             self.issued_bytes += u64::from(length);
@@ -361,9 +364,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
 
     /// Accounts for the completions of one call.
     #[inline]
-    fn reap(&mut self) {
+    fn reap(&mut self) -> Result<(), EngineError> {
         if self.done.is_empty() {
-            return;
+            return Ok(());
         }
         self.sample.reap_calls += 1;
         self.last_reap_ns = self.now_ns;
@@ -372,6 +375,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         for index in 0..self.done.len() {
             let completion = self.done[index];
             let outstanding = self.outstanding[completion.slot as usize];
+            if !outstanding.busy {
+                return Err(completed_twice(outstanding.op, outstanding.offset));
+            }
             if completion.result as u32 != self.request_bytes - outstanding.moved {
                 self.settle(completion);
                 continue;
@@ -379,7 +385,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             if self.content == Content::Verified && outstanding.op == Op::Read {
                 self.verify(completion.slot, outstanding.offset);
             }
-            self.free.push(completion.slot);
+            self.give_back(completion.slot);
             bytes += u64::from(self.request_bytes);
             requests += 1;
             if outstanding.stamp_ns == run.stamp_ns && outstanding.op == run.op {
@@ -392,6 +398,14 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.count(run);
         let since_start = self.now_ns.saturating_sub(self.sample.start_ns);
         self.sample.series.add(since_start, bytes, requests);
+        Ok(())
+    }
+
+    /// A slot that may be used again.
+    #[inline]
+    fn give_back(&mut self, slot: u32) {
+        self.outstanding[slot as usize].busy = false;
+        self.free.push(slot);
     }
 
     /// Counts completions that share a stamp and a direction.
@@ -421,7 +435,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             let failure = Failure { op, offset, errno: -completion.result };
             self.sample.errors += 1;
             self.sample.first_error.get_or_insert(failure);
-            self.free.push(completion.slot);
+            self.give_back(completion.slot);
             return;
         }
         let Outstanding { offset, moved, op, .. } = *outstanding;
@@ -470,13 +484,22 @@ fn hangs(in_flight: u32) -> EngineError {
     EngineError::new(ErrorKind::Io, what).with_remedy("look at the kernel log (dmesg)")
 }
 
+fn completed_twice(op: Op, offset: u64) -> EngineError {
+    let verb = if op == Op::Read { "read" } else { "write" };
+    let what = format!("the {verb} at offset {offset} was completed twice");
+    EngineError::new(ErrorKind::Io, what)
+        .with_remedy("no result can be trusted: look at the kernel log (dmesg)")
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
     use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
 
-    use ioengine::engine::{Fault, Faulty};
+    use ioengine::engine::Faulty;
+    use ioengine::fault::Fault;
 
     use super::*;
     use crate::spec::Arrival;
@@ -637,9 +660,10 @@ mod tests {
             due: RefCell::default(),
             buffers: vec![vec![0; 4096]; 1],
         };
-        let mut asked = Vec::new();
-        let faulty = Faulty::new(inner, |number, request: &Request| {
-            asked.push((request.offset, request.within, request.length));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let faulty = Faulty::new(inner, move |number, request: &Request| {
+            log.lock().unwrap().push((request.offset, request.within, request.length));
             match number {
                 0 => Fault::Short(1024),
                 1 => Fault::Errno(libc::EAGAIN),
@@ -651,7 +675,55 @@ mod tests {
         let sample = drive(faulty, clock, &workload);
         assert_eq!((sample.requests(), sample.errors), (2, 0));
         assert_eq!((sample.short_transfers, sample.retries), (1, 1));
-        assert_eq!(asked[..3], [(0, 0, 4096), (1024, 1024, 3072), (1024, 1024, 3072)]);
+        assert_eq!(
+            asked.lock().unwrap()[..3],
+            [(0, 0, 4096), (1024, 1024, 3072), (1024, 1024, 3072)]
+        );
+    }
+
+    fn faulty_worker(
+        depth: u32,
+        fault_of: impl FnMut(u64, &Request) -> Fault + Send + 'static,
+    ) -> Worker<impl Engine, VirtualClock> {
+        let clock = VirtualClock::default();
+        let inner = OneServer {
+            clock: clock.clone(),
+            service_ns: |_| 1000,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; depth as usize],
+        };
+        let workload = workload(depth, 1_000_000);
+        let plan = plan_for(&workload);
+        let mut worker = Worker::new(Faulty::new(inner, fault_of), clock, &workload, &plan);
+        worker.start(0, 0, &workload, &plan);
+        worker
+    }
+
+    fn end_of<E: Engine>(mut worker: Worker<E, VirtualClock>) -> Result<Sample, String> {
+        loop {
+            match worker.step(false) {
+                Ok(State::Running) => {}
+                Ok(State::Done) => return Ok(worker.finish().0),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_completes_twice_is_never_counted_twice() {
+        let twice = |number, _: &Request| if number == 7 { Fault::Twice } else { Fault::None };
+        let error = end_of(faulty_worker(2, twice)).unwrap_err();
+        assert!(error.contains("read at offset 28672 was completed twice"), "{error}");
+    }
+
+    #[test]
+    fn completions_out_of_order_are_each_counted_once() {
+        let late = |number, _: &Request| if number % 3 == 0 { Fault::Late(2) } else { Fault::None };
+        let sample = end_of(faulty_worker(8, late)).unwrap();
+        let counted = sample.requests();
+        assert!(counted >= 1000, "{counted}");
+        assert_eq!(counted, sample.latency().count());
     }
 
     #[test]

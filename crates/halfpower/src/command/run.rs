@@ -123,7 +123,7 @@ fn announce(console: &Console, job: &Job, settings: &[Setting<'_>], facts: &[Tar
     let first = &settings[0];
     let caching = first.targets[0].caching();
     let why = match (job.direct, caching) {
-        _ if job.is_null() => "",
+        _ if job.touches_nothing() => "",
         (None, Caching::Buffered) => " (no direct I/O here)",
         _ => "",
     };
@@ -230,7 +230,7 @@ fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
 /// After verified writes: every block that the region should hold is read back and checked.
 fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<()> {
     let wrote = points.iter().any(|point| point.key.read_percent < 100);
-    let whole = job.verify && wrote && !job.is_null() && !lab.interrupt.is_set();
+    let whole = job.verify && wrote && !job.touches_nothing() && !lab.interrupt.is_set();
     let Some(axes) = job.axes.first().filter(|_| whole) else { return Ok(()) };
     let mut workload =
         job.workload(axes, bench.region_bytes, bench.targets[0].caching().is_direct());

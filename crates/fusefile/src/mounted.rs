@@ -1,0 +1,96 @@
+//! Mounting the file, and taking it away again, also while a program that has ended still holds
+//! it for a moment.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fuser::{BackgroundSession, Config, MountOption, Session};
+use ioengine::fault::{FaultCounter, FaultPlan};
+use ioengine::{Monotonic, mount};
+
+use crate::content::Content;
+use crate::files::Files;
+use crate::timing::Timing;
+
+/// How often, and how long apart, a busy mount is asked to go.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What is to be served.
+pub struct Spec {
+    /// Name of the file in its folder.
+    pub name: String,
+    /// Its size, which never changes (bytes).
+    pub size_bytes: u64,
+    /// How long requests take.
+    pub timing: Box<dyn Timing>,
+    /// What they suffer.
+    pub faults: FaultPlan,
+}
+
+/// A file that is being served; dropping it unmounts.
+pub struct Mounted {
+    folder: PathBuf,
+    file: PathBuf,
+    session: Option<BackgroundSession>,
+}
+
+/// Serves a file in an empty folder.
+///
+/// # Errors
+/// Without FUSE in the kernel, without the right to mount, or where `folder` is no empty folder.
+pub fn mount(folder: &Path, spec: Spec) -> io::Result<Mounted> {
+    if fs::read_dir(folder)?.next().is_some() {
+        return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty"));
+    }
+    let metadata = fs::metadata(folder)?;
+    let (content, faults) = (Content::new(spec.size_bytes), FaultCounter::new(spec.faults));
+    let owner = (metadata.uid(), metadata.gid());
+    let mut config = Config::default();
+    let name = MountOption::FSName("halfpower".to_owned());
+    let kind = MountOption::Subtype("halfpower".to_owned());
+    config.mount_options = vec![name, kind, MountOption::NoDev, MountOption::NoSuid];
+    let files = Files::new(&spec.name, content, spec.timing, faults, owner)?;
+    let folder_name = folder.canonicalize()?;
+    let session = Session::new(files, folder, &config)?.spawn()?;
+    let file = folder.join(&spec.name);
+    Ok(Mounted { folder: folder_name, file, session: Some(session) })
+}
+
+impl Mounted {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// Takes the mount away and waits until the last request has been answered. A file that stays
+    /// open elsewhere for longer than two seconds loses its device all the same.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn unmount(mut self) -> io::Result<()> {
+        let Some(session) = self.session.take() else { return Ok(()) };
+        // A program that has ended may hold its files a little longer: the kernel takes rings
+        // down in its own time.
+        let clock = Monotonic::new();
+        for _ in 0..TRIES {
+            if mount::unmount(&self.folder, false).is_ok() {
+                return session.join();
+            }
+            clock.sleep(PAUSE);
+        }
+        mount::unmount(&self.folder, true)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.session.is_some() {
+            // Nobody is left to hear of a failure; `unmount` tells.
+            let _ = mount::unmount(&self.folder, true);
+        }
+    }
+}

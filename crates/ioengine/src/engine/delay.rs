@@ -1,0 +1,206 @@
+//! The `delay` personality: a device of known truth in process, without any system call.
+//!
+//! Requests complete when the [`Schedule`] says. All workers of a target share the schedule, as
+//! they would share a device. Waiting ends on time to about a microsecond: it sleeps until shortly
+//! before the moment and spins over the rest, so that what is measured is the device and not the
+//! waking-up of an idle CPU. Reads bring nothing and writes go nowhere.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::buffer::SlotBuffers;
+use crate::clock::{Clock, Monotonic, thread_cpu_ns};
+use crate::engine::{Engine, EngineSpec, Setup};
+use crate::error::Error;
+use crate::request::{Completion, Request};
+use crate::truth::{Schedule, Truth};
+
+/// The device that all engines of a target share.
+#[derive(Clone, Debug)]
+pub struct DelayDevice {
+    schedule: Arc<Mutex<Schedule>>,
+    truth: Truth,
+    assistant: Option<Arc<File>>,
+}
+
+impl DelayDevice {
+    /// A device at rest.
+    pub fn new(truth: Truth) -> DelayDevice {
+        let schedule = Arc::new(Mutex::new(Schedule::new(truth)));
+        DelayDevice { schedule, truth, assistant: None }
+    }
+
+    /// The same device with an assistant: a pipe that gets one byte for each request, so that
+    /// another process can work in its name, as interrupts and kernel threads do for a real one.
+    #[must_use]
+    pub fn with_assistant(mut self, pipe: File) -> DelayDevice {
+        self.assistant = Some(Arc::new(pipe));
+        self
+    }
+
+    /// Its parameters.
+    pub fn truth(&self) -> &Truth {
+        &self.truth
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Delay {
+    device: DelayDevice,
+    clock: Monotonic,
+    buffers: SlotBuffers,
+    due: BinaryHeap<Reverse<(u64, u32, u32)>>,
+}
+
+impl Delay {
+    /// An engine on the device.
+    pub fn new(device: &DelayDevice, spec: &EngineSpec) -> Result<Self, Error> {
+        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
+        let due = BinaryHeap::with_capacity(spec.depth as usize);
+        Ok(Delay { device: device.clone(), clock: Monotonic::new(), buffers, due })
+    }
+
+    fn admit(&mut self, batch: &[Request]) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.device.schedule);
+        let mut schedule = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        for request in batch {
+            let Request { op, offset, length, slot, .. } = *request;
+            self.buffers.lend(request);
+            let at = schedule.admit(self.clock.now_ns(), op, offset, length);
+            self.due.push(Reverse((at, slot, length)));
+        }
+        drop(schedule);
+        self.work(batch.len())
+    }
+
+    /// What the device costs in CPU: here, and in the assistant.
+    fn work(&mut self, requests: usize) -> Result<(), Error> {
+        if let Some(mut pipe) = self.device.assistant.as_deref() {
+            let bytes = [0_u8; 256];
+            for sent in (0..requests).step_by(bytes.len()) {
+                pipe.write_all(&bytes[..bytes.len().min(requests - sent)])
+                    .map_err(|e| Error::io("telling the assistant of the device", e))?;
+            }
+        }
+        if self.device.truth.cpu_ns > 0 {
+            burn_cpu(self.device.truth.cpu_ns * requests as u64);
+        }
+        Ok(())
+    }
+}
+
+/// Uses so much CPU time of the calling thread, however often it is interrupted (ns).
+pub fn burn_cpu(cpu_ns: u64) {
+    let end = thread_cpu_ns() + cpu_ns;
+    while thread_cpu_ns() < end {
+        std::hint::spin_loop();
+    }
+}
+
+impl Engine for Delay {
+    fn slots(&self) -> u32 {
+        self.buffers.slots()
+    }
+
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.buffers.slot_mut(slot)
+    }
+
+    fn setup(&self) -> Setup {
+        let (buffer_bytes, huge_bytes) = self.buffers.pages();
+        Setup { buffer_bytes, huge_bytes, ..Setup::default() }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.due.len() as u32
+    }
+
+    fn submit_and_wait(
+        &mut self,
+        batch: &[Request],
+        at_least: u32,
+        until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        self.admit(batch)?;
+        let wanted = done.len() + (at_least as usize).min(self.due.len());
+        loop {
+            let now = self.clock.now_ns();
+            while let Some(Reverse((at, slot, length))) = self.due.peek().copied() {
+                if at > now {
+                    break;
+                }
+                self.due.pop();
+                self.buffers.take_back(slot);
+                done.push(Completion { slot, result: length as i32 });
+            }
+            let next = self.due.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+            let over = until_ns.is_some_and(|until| now >= until);
+            if done.len() >= wanted || next == u64::MAX || over {
+                return Ok(());
+            }
+            self.clock.sleep_sharply_until(next.min(until_ns.unwrap_or(u64::MAX)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::BufferPages;
+    use crate::engine::Personality;
+    use crate::request::Op;
+
+    fn engine(truth: Truth, depth: u32) -> Delay {
+        let spec = EngineSpec {
+            personality: Personality::Delay,
+            depth,
+            slot_bytes: 4096,
+            pages: BufferPages::Small,
+        };
+        Delay::new(&DelayDevice::new(truth), &spec).unwrap()
+    }
+
+    fn read(slot: u32) -> Request {
+        Request { offset: 0, length: 4096, within: 0, slot, op: Op::Read }
+    }
+
+    #[test]
+    fn no_request_completes_before_its_time_and_all_do() {
+        let truth = Truth { fixed_ns: 3_000_000, parallelism: 2, ..Truth::default() };
+        let (mut engine, clock) = (engine(truth, 4), Monotonic::new());
+        let start = clock.now_ns();
+        let mut done = Vec::new();
+        let batch: Vec<Request> = (0..4).map(read).collect();
+        engine.submit_and_wait(&batch, 2, None, &mut done).unwrap();
+        assert!(clock.now_ns() - start >= 3_000_000);
+        assert_eq!((done.len(), engine.in_flight()), (2, 2));
+        engine.submit_and_wait(&[], 2, None, &mut done).unwrap();
+        assert!(clock.now_ns() - start >= 6_000_000);
+        assert_eq!((done.len(), engine.in_flight()), (4, 0));
+    }
+
+    #[test]
+    fn a_deadline_ends_the_wait() {
+        let truth = Truth { fixed_ns: 60_000_000_000, ..Truth::default() };
+        let (mut engine, clock) = (engine(truth, 1), Monotonic::new());
+        let until = clock.now_ns() + 1_000_000;
+        let mut done = Vec::new();
+        engine.submit_and_wait(&[read(0)], 1, Some(until), &mut done).unwrap();
+        assert!(done.is_empty() && clock.now_ns() >= until);
+    }
+
+    #[test]
+    fn burning_uses_the_cpu_time_asked_for() {
+        let before = thread_cpu_ns();
+        burn_cpu(2_000_000);
+        assert!(thread_cpu_ns() - before >= 2_000_000);
+    }
+}
