@@ -1,0 +1,506 @@
+//! Does a series jump from one level to another, and when?
+//!
+//! A device that throttles, or has spent its burst credit, does not drift: its rate breaks. Each
+//! candidate is a regression with two levels and one common slope, compared with the slope alone
+//! by Student's t, so that a ramp is no step and a slow drift hides none. The best split of an
+//! interval is significant by the Bonferroni bound on the greatest t (Worsley, On the likelihood
+//! ratio test for a shift in location of normal populations, 1979). Discrete or wild noise can make
+//! t meaningless in a short interval; so a p-value is never taken to be lower than the one of a
+//! permutation test that finds the two sides completely apart, which needs no normality.
+//! Several steps are found by binary segmentation over seeded intervals (Kovács, Bühlmann, Li and
+//! Munk, Seeded binary segmentation, 2023), whose number grows as n log n. Single wild values are
+//! first pulled towards the median of their neighbours (Hampel identifier; Davies and Gather, The
+//! identification of multiple outliers, 1993).
+//!
+//! The noise is taken to be independent: a slow wave can look like steps, so that a caller should
+//! ask for a change worth mentioning too, as with [`crate::drift`].
+
+use crate::bootstrap::median_interval;
+use crate::interval::{CONFIDENCE, Interval};
+use crate::quantile::{median, quantile};
+use statrs::function::beta::beta_reg;
+use statrs::function::factorial::ln_binomial;
+
+/// Longer series are first reduced to means of equal blocks.
+const MOST: usize = 1024;
+/// Shortest interval searched: in a shorter one no order of the values is significant.
+const SHORTEST: usize = 15;
+/// Fewest values on either side of a split.
+const SIDE: usize = 3;
+/// Probability that a series without a step, or a segment of one, shows one.
+const P_MAX: f64 = 0.01;
+/// Values either side among which a wild one is sought.
+const NEIGHBOURS: usize = 2;
+/// Wild values are rarer than this: what is more frequent is how the series behaves.
+const WILD_MOST: f64 = 0.1;
+/// A wild value is so many times as far from its neighbours' median as all others stay within (four
+/// standard deviations of normal noise) ...
+const WILD_TIMES: f64 = 2.5;
+/// ... and by at least this share of it, so that a series of equal values may still stir.
+const WILD_SHARE_MIN: f64 = 0.05;
+/// Squares left by a perfect fit, as a share of all: the rounding of the running sums.
+const ROUNDING: f64 = 1e-12;
+/// The jump must be this share of the difference between the levels; else the slope made it.
+const JUMP_SHARE_MIN: f64 = 0.5;
+/// Values next to a split that must show most of the jump.
+const NEAR: usize = 4;
+/// Least fall that is called throttling, as a share of the rate before.
+const FALL_MIN: f64 = 0.1;
+/// Seed of the intervals of the levels: the same series always gives the same ones.
+const SEED: u64 = 1;
+
+/// A jump between two levels of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The first value of the later level.
+    pub index: usize,
+    /// Median since the step before, or since the start, with its 95% interval.
+    pub before: Interval,
+    /// Median up to the next step, or to the end, with its 95% interval.
+    pub after: Interval,
+    /// Probability that noise around a line shows such a step anywhere in the series (an upper
+    /// bound).
+    pub p_value: f64,
+}
+
+/// The steps of a series of equally spaced values, in order, each with a p-value below 0.01.
+///
+/// Noise of 5% hides no step of 20% in 40 values; a step needs some four values on either side of
+/// it, and about twenty in all. A series of more than 1024 values is reduced to means of blocks,
+/// and an index is then a multiple of their length. Empty when a value is not finite.
+pub fn steps(series: &[f64]) -> Vec<Step> {
+    let block = series.len().div_ceil(MOST).max(1);
+    let means: Vec<f64> =
+        series.chunks_exact(block).map(|b| b.iter().sum::<f64>() / block as f64).collect();
+    if means.iter().any(|value| !value.is_finite()) {
+        return Vec::new();
+    }
+    let tamed = tamed(&means);
+    let mut found = Vec::new();
+    search(&Sums::new(&tamed), 0, tamed.len(), &mut found);
+    found.sort_by_key(|split| split.index);
+    let jumps = abrupt(&tamed, &found);
+    (0..jumps.len())
+        .filter_map(|number| {
+            let (before, after) = sides(&means, &jumps, number);
+            Some(Step {
+                index: jumps[number].index * block,
+                before: median_interval(before, CONFIDENCE, SEED)?,
+                after: median_interval(after, CONFIDENCE, SEED)?,
+                p_value: jumps[number].p_value,
+            })
+        })
+        .collect()
+}
+
+/// A change of rate for good.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Break {
+    /// When, since the start of the series (ns); within an interval by what it moved.
+    pub at_ns: f64,
+    /// Amount per second before it.
+    pub before_per_s: f64,
+    /// Amount per second after it.
+    pub after_per_s: f64,
+}
+
+/// The greatest break of a series of intervals (length in nanoseconds, amount moved), as the share
+/// of the higher rate, if there is a significant one.
+///
+/// The rates are means of the intervals around it up to the next break; the moment follows from
+/// the amount moved in the intervals next to it, so that a break within an interval is found to a
+/// fraction of it. Leave out a last interval that was cut short.
+pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
+    let rates: Vec<f64> =
+        series.iter().map(|&(length_ns, amount)| amount / length_ns.max(1) as f64 * 1e9).collect();
+    let found = steps(&rates);
+    let change = |step: &Step| {
+        let (before, after) = (step.before.value, step.after.value);
+        (after - before).abs() / before.abs().max(after.abs())
+    };
+    let greatest =
+        (0..found.len()).max_by(|&a, &b| change(&found[a]).total_cmp(&change(&found[b])))?;
+    let from = if greatest == 0 { 0 } else { found[greatest - 1].index };
+    let to = found.get(greatest + 1).map_or(series.len(), |next| next.index);
+    // The first of the later level may be off by one, and the interval of the break is mixed.
+    let near = found[greatest].index.saturating_sub(2).max(from + 1);
+    let far = (found[greatest].index + 2).min(to - 1);
+    let (before_per_s, after_per_s) = (rate(&series[from..near]), rate(&series[far..to]));
+    let (length_ns, amount) = total(&series[near..far]);
+    // length = early + late, amount = before x early + after x late.
+    let early_ns = (amount * 1e9 - after_per_s * length_ns) / (before_per_s - after_per_s);
+    let at_ns = total(&series[..near]).0 + early_ns.clamp(0.0, length_ns);
+    Some(Break { at_ns, before_per_s, after_per_s })
+}
+
+/// A device that gave more until its credit was spent, or until it was throttled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttle {
+    /// When the rate fell, since the start of the series (ns).
+    pub at_ns: u64,
+    /// Amount per second until then.
+    pub before_per_s: f64,
+    /// Amount per second from then on.
+    pub after_per_s: f64,
+    /// What was moved until then beyond the later rate, (before - after) x time: the credit of a
+    /// token bucket that fills at the later rate.
+    pub credit: f64,
+}
+
+/// The fall of a series of intervals (length in nanoseconds; bytes, requests or any other amount),
+/// where its [`greatest_break`] is one by at least a tenth.
+pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
+    let Break { at_ns, before_per_s, after_per_s } = greatest_break(series)?;
+    let falls = after_per_s < (1.0 - FALL_MIN) * before_per_s;
+    falls.then(|| Throttle {
+        at_ns: at_ns as u64,
+        before_per_s,
+        after_per_s,
+        credit: (before_per_s - after_per_s) * at_ns / 1e9,
+    })
+}
+
+/// Length (ns) and amount of some intervals.
+fn total(series: &[(u64, f64)]) -> (f64, f64) {
+    series.iter().fold((0.0, 0.0), |(length_ns, sum), &(length, amount)| {
+        (length_ns + length as f64, sum + amount)
+    })
+}
+
+/// Amount per second over some intervals.
+fn rate(series: &[(u64, f64)]) -> f64 {
+    let (length_ns, amount) = total(series);
+    amount / length_ns.max(1.0) * 1e9
+}
+
+/// The series with single wild values pulled towards the median of their neighbours. Deviations are
+/// shares of that median, as the noise of a rate grows with it.
+fn tamed(series: &[f64]) -> Vec<f64> {
+    let around = |index: usize| {
+        let last = (index + NEIGHBOURS).min(series.len() - 1);
+        median(&series[index.saturating_sub(NEIGHBOURS)..=last]).unwrap_or(series[index])
+    };
+    let medians: Vec<f64> = (0..series.len()).map(around).collect();
+    let mut away: Vec<f64> = series
+        .iter()
+        .zip(&medians)
+        .map(|(x, m)| if x == m { 0.0 } else { ((x - m) / m).abs().min(1.0) })
+        .collect();
+    away.sort_by(f64::total_cmp);
+    let usual = quantile(&away, 1.0 - WILD_MOST).unwrap_or(0.0);
+    let most = (WILD_TIMES * usual).max(WILD_SHARE_MIN);
+    series
+        .iter()
+        .zip(&medians)
+        .map(|(x, m)| x.clamp(m - most * m.abs(), m + most * m.abs()))
+        .collect()
+}
+
+/// Running sums, from which any interval is fitted in constant time.
+struct Sums {
+    y: Vec<f64>,
+    iy: Vec<f64>,
+    yy: Vec<f64>,
+}
+
+/// A split of an interval.
+#[derive(Clone, Copy)]
+struct Split {
+    index: usize,
+    p_value: f64,
+}
+
+impl Sums {
+    fn new(series: &[f64]) -> Sums {
+        let mean = series.iter().sum::<f64>() / series.len().max(1) as f64;
+        let running = |term: &dyn Fn(f64, f64) -> f64| {
+            let mut sums = vec![0.0];
+            let mut sum = 0.0;
+            for (i, value) in series.iter().enumerate() {
+                sum += term(i as f64, value - mean);
+                sums.push(sum);
+            }
+            sums
+        };
+        Sums { y: running(&|_, y| y), iy: running(&|i, y| i * y), yy: running(&|_, y| y * y) }
+    }
+
+    /// The split of an interval that two levels and a slope fit best, with the p-value of that
+    /// one split.
+    fn best(&self, start: usize, end: usize) -> Option<Split> {
+        let n = (end - start) as f64;
+        let sum_y = self.y[end] - self.y[start];
+        let centre = start as f64 + (n - 1.0) / 2.0;
+        let sxy = self.iy[end] - self.iy[start] - centre * sum_y;
+        let sxx = n * (n * n - 1.0) / 12.0;
+        // Squares that the slope alone leaves.
+        let left = self.yy[end] - self.yy[start] - sum_y * sum_y / n - sxy * sxy / sxx;
+        let mut best = (0.0, start);
+        for index in start + SIDE..=end - SIDE {
+            let (k, rest) = ((index - start) as f64, (end - index) as f64);
+            // The indicator of the later level, less what the slope explains of it.
+            let overlap = k * rest / 2.0 / sxx;
+            let own = k * rest / n - overlap * overlap * sxx;
+            let shared = self.y[end] - self.y[index] - sum_y * rest / n - overlap * sxy;
+            let explained = shared * shared / own;
+            if explained > best.0 {
+                best = (explained, index);
+            }
+        }
+        let (explained, index) = best;
+        let unexplained = (left - explained).max(ROUNDING * self.yy[self.yy.len() - 1]);
+        if unexplained <= 0.0 || !explained.is_finite() {
+            return None; // nothing varies, or the squares overflow
+        }
+        let freedom = n - 3.0;
+        let t2 = explained / unexplained * freedom;
+        let by_t = beta_reg(freedom / 2.0, 0.5, freedom / (freedom + t2));
+        let apart = 2.0 * (-ln_binomial((end - start) as u64, (index - start) as u64)).exp();
+        Some(Split { index, p_value: by_t.max(apart) })
+    }
+}
+
+/// The intervals of a segment, itself first: each layer is shorter by the square root of two, and
+/// they overlap by half.
+fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
+    let whole = end - start;
+    let mut all = vec![(start, end)];
+    let mut length = whole as f64 / std::f64::consts::SQRT_2;
+    while length.ceil() as usize >= SHORTEST {
+        let size = length.ceil() as usize;
+        let count = (2.0 * whole as f64 / length).ceil() as usize - 1;
+        let shift = (whole - size) as f64 / (count - 1).max(1) as f64;
+        all.extend((0..count).map(|i| {
+            let from = start + (i as f64 * shift) as usize;
+            (from, from + size)
+        }));
+        length /= std::f64::consts::SQRT_2;
+    }
+    all
+}
+
+/// Finds the clearest step of a segment, then those of either side.
+fn search(sums: &Sums, start: usize, end: usize, found: &mut Vec<Split>) {
+    if end - start < SHORTEST {
+        return;
+    }
+    let all = intervals(start, end);
+    let splits = |&(from, to): &(usize, usize)| (to - from - 2 * SIDE + 1) as f64;
+    // The whole segment may err as often as all of its parts together.
+    let of_whole = 2.0 * splits(&all[0]);
+    let of_parts = 2.0 * all[1..].iter().map(splits).sum::<f64>();
+    let clearest = all
+        .iter()
+        .enumerate()
+        .filter_map(|(number, &(from, to))| {
+            let split = sums.best(from, to)?;
+            let tries = if number == 0 { of_whole } else { of_parts };
+            Some(Split { p_value: (split.p_value * tries).min(1.0), ..split })
+        })
+        .min_by(|one, two| one.p_value.total_cmp(&two.p_value));
+    if let Some(split) = clearest.filter(|split| split.p_value < P_MAX) {
+        found.push(split);
+        search(sums, start, split.index, found);
+        search(sums, split.index, end, found);
+    }
+}
+
+/// The values on either side of a split, up to its neighbours.
+fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], &'a [f64]) {
+    let from = if number == 0 { 0 } else { splits[number - 1].index };
+    let to = splits.get(number + 1).map_or(series.len(), |next| next.index);
+    let at = splits[number].index;
+    (&series[from..at], &series[at..to])
+}
+
+/// The splits at which most of the difference of the levels comes at once: the values next to the
+/// split differ by it, and so do the ends of the lines through both sides. A curve that has been
+/// cut into levels fails the one or the other.
+fn abrupt(series: &[f64], splits: &[Split]) -> Vec<Split> {
+    let is_abrupt = |number: &usize| {
+        let (before, after) = sides(series, splits, *number);
+        let (Some(low), Some(high)) = (median(before), median(after)) else { return false };
+        let reversed: Vec<f64> = before.iter().rev().copied().collect();
+        let near = |values: &[f64]| mean(&values[..values.len().min(NEAR)]);
+        let least = JUMP_SHARE_MIN * (high - low).abs();
+        let at_once = near(after) - near(&reversed);
+        let gap = start_of_line(after) - start_of_line(&reversed);
+        [at_once, gap].iter().all(|jump| jump * (high - low).signum() >= least)
+    };
+    let kept: Vec<Split> = (0..splits.len()).filter(is_abrupt).map(|n| splits[n]).collect();
+    // What is dropped joins its neighbours' sides.
+    if kept.len() == splits.len() { kept } else { abrupt(series, &kept) }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Where the least-squares line through values begins, half a step before the first.
+fn start_of_line(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let mean = mean(values);
+    let along = |i: usize| i as f64 - (n - 1.0) / 2.0;
+    let sxy: f64 = values.iter().enumerate().map(|(i, y)| along(i) * (y - mean)).sum();
+    mean - sxy / (n * (n * n - 1.0) / 12.0) * n / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+    /// A standard normal value as the sum of twelve uniform ones less six.
+    fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
+        (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
+    }
+
+    /// Values around a level, with noise as a share of it.
+    fn noisy(n: usize, noise: f64, seed: u64, level: impl Fn(usize) -> f64) -> Vec<f64> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        (0..n).map(|i| level(i) * (1.0 + noise * normal(&mut random))).collect()
+    }
+
+    /// Of 200 series each, how many show a step.
+    fn alarms(n: usize, noise: f64, level: impl Fn(usize) -> f64) -> usize {
+        (0..200).filter(|&seed| !steps(&noisy(n, noise, seed, &level)).is_empty()).count()
+    }
+
+    #[test]
+    fn noise_alone_is_called_a_step_in_fewer_than_one_of_a_hundred_series() {
+        for noise in [0.01, 0.05, 0.2] {
+            let wrong: usize = [16, 40, 100].iter().map(|&n| alarms(n, noise, |_| 100.0)).sum();
+            assert!(wrong < 6, "{wrong} of 600 with noise {noise}");
+        }
+    }
+
+    #[test]
+    fn noise_of_two_values_only_is_no_step_either() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut either = || [60.0, 100.0][(random.next_u64() >> 63) as usize];
+        let mut bimodal = || (0..40).map(|_| either()).collect::<Vec<f64>>();
+        let wrong = (0..300).filter(|_| !steps(&bimodal()).is_empty()).count();
+        assert!(wrong <= 3, "{wrong} of 300");
+    }
+
+    #[test]
+    fn ramps_and_curves_are_not_called_steps() {
+        let along = |i: usize| i as f64 / 100.0;
+        let ramp = |i| 100.0 - 60.0 * along(i);
+        let kink = |i| 100.0 - 120.0 * (along(i) - 0.5).max(0.0);
+        let decay = |i| 30.0 + 70.0 * (-5.0 * along(i)).exp();
+        for noise in [0.0, 0.01, 0.05] {
+            let wrong =
+                [alarms(100, noise, ramp), alarms(100, noise, kink), alarms(100, noise, decay)];
+            assert!(wrong.iter().all(|&wrong| wrong <= 2), "{wrong:?} of 200 with noise {noise}");
+        }
+    }
+
+    #[test]
+    fn a_step_of_a_fifth_is_found_in_noise_of_a_twentieth_within_two_values() {
+        for (n, at) in [(40, 16), (50, 25), (60, 44), (200, 20)] {
+            let near = (0..200).filter(|&seed| {
+                let series = noisy(n, 0.05, seed, |i| if i < at { 100.0 } else { 80.0 });
+                steps(&series).iter().any(|step| step.index.abs_diff(at) <= 2)
+            });
+            let near = near.count();
+            assert!(near >= 196, "{near} of 200 with {n} values and the step at {at}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_found_beside_wild_values_and_on_a_slow_drift() {
+        let mut series = noisy(60, 0.03, 5, |i| if i < 20 { 100.0 } else { 60.0 } - 0.3 * i as f64);
+        (series[7], series[33], series[50]) = (1e6, 0.0, 900.0);
+        let found = steps(&series);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let Step { index, before, after, p_value } = found[0];
+        assert!(index.abs_diff(20) <= 1 && p_value < 1e-6, "{found:?}");
+        assert!(before.contains(97.0) && after.contains(48.0), "{found:?}");
+    }
+
+    #[test]
+    fn two_steps_are_both_found() {
+        let level = |i| if (25..60).contains(&i) { 50.0 } else { 100.0 };
+        let both = (0..100).filter(|&seed| {
+            let found = steps(&noisy(90, 0.05, seed, level));
+            matches!(found[..], [a, b] if a.index.abs_diff(25) <= 1 && b.index.abs_diff(60) <= 1)
+        });
+        assert!(both.count() >= 97);
+    }
+
+    #[test]
+    fn a_long_series_is_reduced_and_its_index_is_its_own() {
+        let series = noisy(5000, 0.05, 1, |i| if i < 3000 { 10.0 } else { 4.0 });
+        let found = steps(&series);
+        assert!(found.len() == 1 && found[0].index.abs_diff(3000) <= 5, "{found:?}");
+    }
+
+    #[test]
+    fn what_is_short_or_flat_or_not_finite_has_no_steps() {
+        assert_eq!(steps(&[]), []);
+        assert_eq!(steps(&[100.0, 100.0, 100.0, 1.0, 1.0, 1.0]), []);
+        assert_eq!(steps(&[3.0; 100]), []);
+        assert_eq!(steps(&[0.0; 100]), []);
+        let mut broken = vec![1.0; 40];
+        broken[20] = f64::NAN;
+        assert_eq!(steps(&broken), []);
+        assert_eq!(throttle(&[(0, 1.0); 40]), None);
+    }
+
+    /// What a bucket gives in intervals of 100 ms: `before` per second until `at_s`, then `after`.
+    fn bucket(n: usize, before: f64, after: f64, at_s: f64) -> Vec<(u64, f64)> {
+        let given = |t: f64| before * t.min(at_s) + after * (t - at_s).max(0.0);
+        let edge = |i: usize| given(i as f64 * 0.1);
+        (0..n).map(|i| (100_000_000, edge(i + 1) - edge(i))).collect()
+    }
+
+    #[test]
+    fn a_rise_is_a_break_but_no_throttling() {
+        let rising = bucket(40, 100.0, 500.0, 1.23);
+        assert_eq!(throttle(&rising), None);
+        let Break { at_ns, before_per_s, after_per_s } = greatest_break(&rising).unwrap();
+        assert!((at_ns / 1e9 - 1.23).abs() < 1e-3);
+        assert!((after_per_s / before_per_s - 5.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn noise_moves_the_credit_little() {
+        for seed in 0..20 {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let mut series = bucket(50, 500e6, 100e6, 1.57);
+            series.iter_mut().for_each(|(_, amount)| *amount *= 1.0 + 0.03 * normal(&mut random));
+            let credit = throttle(&series).unwrap().credit;
+            assert!((credit / (400e6 * 1.57) - 1.0).abs() < 0.03, "{credit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_credit_of_a_clean_step_is_right_wherever_in_an_interval_it_falls(
+            before in 10.0..1e9f64, share in 0.0..0.8f64, at_s in 0.5..3.5f64,
+        ) {
+            let after = before * share;
+            let found = throttle(&bucket(40, before, after, at_s)).unwrap();
+            prop_assert!((found.before_per_s / before - 1.0).abs() < 0.01, "{:?}", found);
+            prop_assert!((found.after_per_s - after).abs() < 0.01 * before, "{:?}", found);
+            prop_assert!((found.at_ns as f64 / 1e9 - at_s).abs() < 0.01, "{:?}", found);
+            prop_assert!((found.credit / ((before - after) * at_s) - 1.0).abs() < 0.01);
+        }
+
+        #[test]
+        fn steps_come_in_order_with_intervals_that_hold_their_levels(
+            series in proptest::collection::vec(0.0..1e9f64, 0..120),
+        ) {
+            let found = steps(&series);
+            prop_assert!(found.is_sorted_by(|a, b| a.index < b.index));
+            for step in found {
+                prop_assert!((1..series.len()).contains(&step.index) && step.p_value < P_MAX);
+                prop_assert!(step.before.contains(step.before.value));
+                prop_assert!(step.after.contains(step.after.value));
+            }
+        }
+    }
+}
