@@ -224,9 +224,17 @@ pub struct RunArgs {
     /// How often to measure
     #[arg(long, default_value_t = 3, help_heading = "Time")]
     pub trials: u32,
-    /// Open loop: issue at this constant rate over all threads [requests per second]
+    /// Open loop: issue at this rate over all threads [requests per second]
     #[arg(long, value_name = "RATE", help_heading = "Workload")]
     pub rate_iops: Option<f64>,
+    /// linear: at equal distances; poisson: at random, as many independent users do
+    #[arg(
+        long,
+        value_name = "linear|poisson",
+        default_value = "linear",
+        help_heading = "Workload"
+    )]
+    pub rate_process: String,
     /// Pin threads to these CPUs: 0,2 or 0-3
     #[arg(long, value_name = "LIST", help_heading = "Workload")]
     pub cpus_allowed: Option<String>,
@@ -436,6 +444,7 @@ mod tests {
         assert_eq!(run("run . --direct").direct, Some(true));
         assert_eq!(run("run . --direct=0").direct, Some(false));
         assert_eq!(run("run . --rate_iops=100").rate_iops, Some(100.0));
+        assert_eq!(run("run . --rate_process=poisson").rate_process, "poisson");
     }
 
     #[test]

@@ -279,10 +279,7 @@ fn base(args: &RunArgs, limit_ns: Option<u64>) -> Outcome<Workload> {
             "shared" => Placement::Shared,
             other => return Err(Failure::usage(format!("--placement {other}: own or shared"))),
         },
-        arrival: match args.rate_iops {
-            Some(requests_per_s) => Arrival::Constant { requests_per_s },
-            None => Arrival::Closed,
-        },
+        arrival: arrival(args)?,
         limit_ns,
         steady: args.steady_state.then(Steady::default),
         warm_up_ns: args.ramp_time,
@@ -292,6 +289,18 @@ fn base(args: &RunArgs, limit_ns: Option<u64>) -> Outcome<Workload> {
         pages: pages(&args.common)?,
         ..Workload::default()
     })
+}
+
+fn arrival(args: &RunArgs) -> Outcome<Arrival> {
+    match (args.rate_process.as_str(), args.rate_iops) {
+        ("linear", None) => Ok(Arrival::Closed),
+        ("linear", Some(requests_per_s)) => Ok(Arrival::Constant { requests_per_s }),
+        ("poisson", Some(requests_per_s)) => Ok(Arrival::Poisson { requests_per_s }),
+        ("poisson", None) => Err(Failure::usage(
+            "--rate-process poisson needs a rate; say which, as in --rate-iops 1000",
+        )),
+        (other, _) => Err(Failure::usage(format!("--rate-process {other}: linear or poisson"))),
+    }
 }
 
 fn allocation(text: &str) -> Outcome<Allocation> {
@@ -500,6 +509,8 @@ mod tests {
             "run . --allocation none",
             "run . --hint maybe",
             "run . --placement here",
+            "run . --rate-process even --rate-iops 5",
+            "run . --rate-process poisson",
             "run . --rwmixread 101",
             "run . --cpus-allowed 0-99999",
             "run . --trials 0",

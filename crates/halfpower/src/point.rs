@@ -61,17 +61,29 @@ impl PointKey {
 
     /// Whether ordinary pages were asked for behind the buffers.
     pub fn has_small_pages(&self) -> bool {
-        let settings: serde_json::Value =
+        self.setting("buffer_pages") == "4k"
+    }
+
+    /// Whether requests are due at random moments.
+    pub fn is_poisson(&self) -> bool {
+        self.setting("rate_process") == "poisson"
+    }
+
+    fn setting(&self, name: &str) -> serde_json::Value {
+        let mut settings: serde_json::Value =
             serde_json::from_str(&self.workload_json).unwrap_or_default();
-        settings["buffer_pages"] == "4k"
+        settings[name].take()
     }
 
     /// In a few words: "randread 4 KiB, depth 32, io_uring, direct".
     pub fn describe(&self) -> String {
         let threads =
             if self.threads > 1 { format!(" x {} threads", self.threads) } else { String::new() };
-        let rate =
-            self.rate_requests_per_s.map(|r| format!(" at {r} requests/s")).unwrap_or_default();
+        let process = if self.is_poisson() { " (Poisson)" } else { "" };
+        let rate = self
+            .rate_requests_per_s
+            .map(|rate| format!(" at {rate} requests/s{process}"))
+            .unwrap_or_default();
         format!(
             "{} {}, depth {}{threads}{rate}, {}, {}",
             self.rw,
@@ -410,6 +422,15 @@ pub(crate) mod tests {
         // 60,000 ns were lost beyond the charge, over 100 requests.
         assert_eq!(summary.cpu_upper_ns, Some(1600.0));
         assert!(point.disturbance().is_some());
+    }
+
+    #[test]
+    fn a_rate_says_how_its_requests_follow_each_other() {
+        let mut key = point(&[]).key;
+        key.rate_requests_per_s = Some(1000.0);
+        assert!(key.describe().contains(" at 1000 requests/s, "), "{}", key.describe());
+        key.workload_json = r#"{"rate_process": "poisson"}"#.into();
+        assert!(key.describe().contains(" at 1000 requests/s (Poisson), "), "{}", key.describe());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use ioengine::target::{DeviceCounters, Hint, Scrub};
 use ioengine::{BufferPages, Caching, Op};
 use results::{LatencyRow, Operation, PointRow, Seed, SeriesRow, TrialRow};
 use workload::sample::Failure;
-use workload::{Arrival, Pattern, Sample, Workload};
+use workload::{Pattern, Sample, Workload};
 
 use crate::point::{Direction, PointKey, SeriesPoint, State, Trial, Verdict};
 
@@ -30,10 +30,7 @@ pub fn key(
         caching: caching.name().to_owned(),
         size_bytes: workload.region_bytes,
         read_percent: u32::from(workload.read_percent),
-        rate_requests_per_s: match workload.arrival {
-            Arrival::Closed => None,
-            Arrival::Constant { requests_per_s } => Some(requests_per_s),
-        },
+        rate_requests_per_s: workload.arrival.requests_per_s(),
         seed: workload.seed,
         workload_json: serde_json::json!({
             "offset_bytes": workload.region_offset,
@@ -45,6 +42,7 @@ pub fn key(
             "warm_up_ns": workload.warm_up_ns,
             "flush_at_end": workload.flush_at_end,
             "cpus": workload.cpus,
+            "rate_process": workload.arrival.process(),
             "stride_bytes": match workload.pattern {
                 Pattern::Strided { stride_bytes } => Some(stride_bytes),
                 _ => None,

@@ -155,7 +155,9 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(asked) = key.rate_requests_per_s else { return };
     let due = asked * trial.elapsed_ns as f64 / 1e9;
-    if due >= 20.0 && (trial.requests() as f64) < due * RATE_SHARE_MIN {
+    // As many more may be missing by chance: three standard deviations of their number.
+    let chance = if key.is_poisson() { 3.0 * due.sqrt() } else { 0.0 };
+    if due >= 20.0 && (trial.requests() as f64) < due * RATE_SHARE_MIN - chance {
         let delivered = units::count(trial.requests_per_s());
         let text = format!(
             "{delivered} requests/s were delivered of the {} asked for: the rest waited; raise \
@@ -301,6 +303,10 @@ mod tests {
         assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Suspect);
         point.key.rate_requests_per_s = Some(1000.0);
         assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Valid);
+        point.key.rate_requests_per_s = Some(1100.0);
+        assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Suspect);
+        point.key.workload_json = r#"{"rate_process": "poisson"}"#.into();
+        assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Valid, "chance");
     }
 
     #[test]

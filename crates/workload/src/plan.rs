@@ -3,8 +3,10 @@
 
 use ioengine::{Target, TargetKind};
 
+use crate::arrival::{Process, Rate};
 use crate::content::block_bytes;
 use crate::error::Error;
+use crate::random;
 use crate::spec::{Arrival, Content, Pattern, Placement, Workload};
 
 /// Requests outstanding in one thread at the most: the largest ring that io_uring gives.
@@ -15,6 +17,8 @@ pub const THREADS_MAX: u32 = 4_096;
 pub const REQUEST_BYTES_MAX: u32 = 1 << 30;
 /// Buffers of all threads together (bytes): half of a small server.
 pub const BUFFER_BYTES_MAX: u64 = 16 << 30;
+/// Tells the seed of a worker's arrivals from the others that are drawn from its own.
+const ARRIVALS: u64 = 0xA771;
 
 /// What one worker does.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,9 +35,8 @@ pub struct WorkerPlan {
     pub cpu: Option<usize>,
     /// Stop after issuing so many bytes.
     pub limit_bytes: Option<u64>,
-    /// Its share of an open loop [requests per second] and its offset in time, as a share of the
-    /// time between two of its requests.
-    pub rate: Option<(f64, f64)>,
+    /// Its share of an open loop.
+    pub rate: Option<Rate>,
 }
 
 /// A workload that fits its target.
@@ -90,10 +93,8 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
         let what = format!("--rwmixread {} is over 100", workload.read_percent);
         return Err(Error::usage(what, "use a share from 0 to 100"));
     }
-    match workload.arrival {
-        Arrival::Constant { requests_per_s }
-            if requests_per_s <= 0.0 || !requests_per_s.is_finite() =>
-        {
+    match workload.arrival.requests_per_s() {
+        Some(rate) if rate <= 0.0 || !rate.is_finite() => {
             Err(Error::usage("--rate-iops must be above 0", "use a rate such as 1000"))
         }
         _ => Ok(()),
@@ -165,21 +166,22 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
         let requests = bytes / request;
         (requests / threads + u64::from(index_64 < requests % threads)) * request
     };
-    let rate = match workload.arrival {
-        Arrival::Closed => None,
-        Arrival::Constant { requests_per_s } => {
-            let threads = f64::from(workload.threads);
-            Some((requests_per_s / threads, f64::from(index) / threads))
-        }
+    let seed = random::mix(workload.seed, index_64);
+    let process = match workload.arrival {
+        // A stream of its own, so that when and where have nothing to do with each other.
+        Arrival::Poisson { .. } => Process::Poisson { seed: random::mix(seed, ARRIVALS) },
+        _ => Process::Constant { offset: f64::from(index) / f64::from(workload.threads) },
     };
+    let share_of =
+        |total: f64| Rate { requests_per_s: total / f64::from(workload.threads), process };
     WorkerPlan {
         region_offset,
         region_bytes,
         start_bytes,
-        seed: crate::random::mix(workload.seed, index_64),
+        seed,
         cpu: None,
         limit_bytes: workload.limit_bytes.map(share),
-        rate,
+        rate: workload.arrival.requests_per_s().map(share_of),
     }
 }
 

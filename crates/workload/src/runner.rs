@@ -16,8 +16,10 @@ use cpucost::{CpuMeter, CpuSample};
 use ioengine::target::DeviceCounters;
 use ioengine::{Clock, Engine, EngineSpec, Error as EngineError, ErrorKind, Target};
 
+use crate::arrival::{Process, Rate};
 use crate::error::Error;
 use crate::plan::{Plan, WorkerPlan};
+use crate::random;
 use crate::sample::Sample;
 use crate::spec::{Steady, Workload};
 use crate::worker::{State, Worker};
@@ -225,15 +227,23 @@ fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
     for target in 0..targets {
         for worker in &plan.workers {
             let cpu = (!cpus.is_empty()).then(|| cpus[all.len() % cpus.len()]);
-            let share = |(rate, offset): (f64, f64)| {
-                let count = targets as f64;
-                (rate / count, (offset + target as f64) / count)
-            };
-            let rate = worker.rate.map(share);
+            let rate = worker.rate.map(|rate| rate_of(rate, target, targets));
             all.push((target, WorkerPlan { cpu, rate, ..worker.clone() }));
         }
     }
     all
+}
+
+/// The share of one of several targets in a worker's rate, out of step with the others.
+fn rate_of(rate: Rate, target: usize, targets: usize) -> Rate {
+    let count = targets as f64;
+    let process = match rate.process {
+        Process::Constant { offset } => {
+            Process::Constant { offset: (offset + target as f64) / count }
+        }
+        Process::Poisson { seed } => Process::Poisson { seed: random::mix(seed, target as u64) },
+    };
+    Rate { requests_per_s: rate.requests_per_s / count, process }
 }
 
 /// The counters of the devices beneath, each device once.
@@ -473,6 +483,7 @@ mod tests {
     use ioengine::{BufferPages, Caching, HostTarget, Monotonic, Personality};
 
     use super::*;
+    use crate::arrival::tests as arrival;
     use crate::plan;
     use crate::spec::{Arrival, Content, Pattern};
 
@@ -531,6 +542,33 @@ mod tests {
         });
         // What was due while a busy machine let the worker wait is made up for afterwards.
         assert!((400..=510).contains(&sample.requests()), "{}", sample.requests());
+    }
+
+    #[test]
+    fn threads_and_targets_together_are_a_poisson_process_of_the_rate_asked_for() {
+        for (threads, targets) in [(1, 1), (2, 1), (4, 1), (3, 2), (1, 5)] {
+            let workload = Workload {
+                arrival: Arrival::Poisson { requests_per_s: 1000.0 },
+                threads,
+                region_bytes: 1 << 30,
+                limit_ns: Some(1),
+                ..Workload::default()
+            };
+            let plan = plan::resolve(&workload, &HostTarget::null(1 << 30)).unwrap();
+            let plans = worker_plans(&plan, targets);
+            let rates: Vec<Rate> = plans.iter().filter_map(|(_, plan)| plan.rate).collect();
+            assert_eq!(rates.len(), threads as usize * targets);
+            let due = arrival::merged(&rates, 20_000_000_000);
+            let distance = arrival::distance_from_exponential(&due, 1000.0);
+            assert!(distance < 2.3, "{distance} with {threads} threads on {targets} targets");
+            // The number in each of 2000 windows varies as much as it is large.
+            let mut counts = vec![0.0; 2000];
+            due.iter().for_each(|at| counts[(at / 10_000_000) as usize] += 1.0);
+            let mean = counts.iter().sum::<f64>() / 2000.0;
+            let variance = counts.iter().map(|c| (c - mean) * (c - mean)).sum::<f64>() / 1999.0;
+            assert!((mean - 10.0).abs() < 0.3, "{mean} in 10 ms");
+            assert!((0.85..1.15).contains(&(variance / mean)), "{variance} around {mean}");
+        }
     }
 
     #[test]

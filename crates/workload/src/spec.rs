@@ -42,6 +42,32 @@ pub enum Arrival {
         /// Over all threads.
         requests_per_s: f64,
     },
+    /// Open loop in which requests are due at random moments, independent of each other.
+    Poisson {
+        /// On average, over all threads.
+        requests_per_s: f64,
+    },
+}
+
+impl Arrival {
+    /// The rate of an open loop, over all threads.
+    pub fn requests_per_s(self) -> Option<f64> {
+        match self {
+            Arrival::Closed => None,
+            Arrival::Constant { requests_per_s } | Arrival::Poisson { requests_per_s } => {
+                Some(requests_per_s)
+            }
+        }
+    }
+
+    /// fio's name of the process of an open loop: "linear" or "poisson".
+    pub fn process(self) -> Option<&'static str> {
+        match self {
+            Arrival::Closed => None,
+            Arrival::Constant { .. } => Some("linear"),
+            Arrival::Poisson { .. } => Some("poisson"),
+        }
+    }
 }
 
 /// When a rate counts as steady (SNIA Performance Test Specification, steady state).

@@ -206,7 +206,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.limit_ns = workload.limit_ns.unwrap_or(u64::MAX);
         self.phase = if measure_from_ns > start_ns { Phase::WarmUp } else { Phase::Measure };
         self.measure_from(measure_from_ns);
-        self.arrivals = plan.rate.map(|(rate, offset)| Arrivals::new(start_ns, rate, offset));
+        self.arrivals = plan.rate.map(|rate| Arrivals::new(start_ns, rate));
     }
 
     /// Sets the end of the warm-up, and with it the end of the measured phase.
@@ -502,6 +502,7 @@ mod tests {
     use ioengine::fault::Fault;
 
     use super::*;
+    use crate::arrival::tests::{constant, poisson};
     use crate::spec::Arrival;
 
     /// Virtual time, shared by a clock and an engine.
@@ -575,7 +576,8 @@ mod tests {
 
     fn plan_for(workload: &Workload) -> WorkerPlan {
         let rate = match workload.arrival {
-            Arrival::Constant { requests_per_s } => Some((requests_per_s, 0.0)),
+            Arrival::Constant { requests_per_s } => Some(constant(requests_per_s, 0.0)),
+            Arrival::Poisson { requests_per_s } => Some(poisson(requests_per_s, 1)),
             Arrival::Closed => None,
         };
         WorkerPlan {
@@ -648,6 +650,37 @@ mod tests {
         assert!((190..=205).contains(&waited), "{waited} requests waited");
         let p90 = latency.quantile(0.9).unwrap();
         assert!((90_000_000..110_000_000).contains(&p90), "p90 {p90}");
+    }
+
+    #[test]
+    fn random_arrivals_wait_as_long_as_queueing_theory_says() {
+        // One server with constant service: the mean wait is load x service / (2 (1 - load))
+        // (Pollaczek and Khinchine), whether requests queue in the device or before a free slot.
+        let service_ns = 100_000;
+        for load in [0.3, 0.5, 0.8] {
+            for depth in [1, 64] {
+                let mut workload = workload(depth, 200_000_000_000);
+                workload.arrival = Arrival::Poisson { requests_per_s: load * 10_000.0 };
+                let sample = serve(&workload, |_| service_ns);
+                let wait_ns = sample.latency().mean().unwrap() - service_ns as f64;
+                let expected_ns = load * service_ns as f64 / (2.0 * (1.0 - load));
+                let off = wait_ns / expected_ns - 1.0;
+                assert!(off.abs() < 0.02, "load {load}, depth {depth}: {off:+.3} off");
+                let requests = load * 10_000.0 * 200.0;
+                assert!((sample.requests() as f64 / requests - 1.0).abs() < 0.01);
+            }
+        }
+    }
+
+    #[test]
+    fn constant_arrivals_below_the_servers_rate_never_wait() {
+        let mut workload = workload(4, 1_000_000_000);
+        workload.arrival = Arrival::Constant { requests_per_s: 8_000.0 };
+        let sample = serve(&workload, |_| 100_000);
+        assert_eq!(
+            (sample.latency().min(), sample.latency().max()),
+            (Some(100_000), Some(100_000))
+        );
     }
 
     #[test]

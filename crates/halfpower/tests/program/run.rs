@@ -184,6 +184,17 @@ fn warm_up_is_not_counted_and_an_open_loop_keeps_its_rate() {
     assert_eq!(real(&document["workload"]["rate_requests_per_s"]), 1000.0);
 }
 
+#[test]
+fn random_arrivals_keep_their_rate_and_are_kept_with_the_results() {
+    let document = Place::new().document(
+        "run --ioengine null --rate_iops 2000 --rate_process poisson --runtime 1 --trials 1 \
+         --no-store",
+    );
+    let requests = whole(&trial(&document)["requests"]);
+    assert!((1700..2300).contains(&requests), "{requests} requests of about 2000");
+    assert_eq!(document["workload"]["settings"]["rate_process"], "poisson");
+}
+
 // ---- whether the numbers fit each other
 
 #[test]
