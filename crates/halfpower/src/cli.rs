@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use ioengine::fault::FaultPlan;
 use ioengine::truth::Truth;
 
@@ -53,6 +53,8 @@ pub enum Verb {
     Report(ReportArgs),
     /// List stored runs
     Runs(RunsArgs),
+    /// Hold the instrument against devices whose truth is known
+    Selftest(SelftestArgs),
     /// Serve a device of known truth as a real file, until Ctrl-C
     Mount(MountArgs),
     /// Remove test files that an interrupted run left behind
@@ -60,6 +62,9 @@ pub enum Verb {
     /// Print a manual page, shell completions or the JSON Schema
     #[command(hide = true)]
     Generate(GenerateArgs),
+    /// Burn CPU for each byte on standard input
+    #[command(hide = true)]
+    Assist(AssistArgs),
 }
 
 /// Flags of every verb that measures.
@@ -345,6 +350,48 @@ pub enum RunsVerb {
     },
 }
 
+/// Where devices of known truth come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Source {
+    /// A file over FUSE: every request goes through the kernel.
+    Fuse,
+    /// In this process: the generator and its statistics without any kernel.
+    Delay,
+}
+
+/// Flags of `selftest`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower selftest                   truth, measured and error of each quantity, in a minute
+  halfpower selftest --device delay    without the kernel: only the generator and its statistics
+
+Exit codes: 0 all within their bars, 5 some are not.")]
+pub struct SelftestArgs {
+    /// Where the devices come from: fuse (the default, where it can be had) or delay
+    #[arg(long, value_name = "fuse|delay")]
+    pub device: Option<Source>,
+    /// Only the quantities whose name holds this word, such as latency or cache
+    #[arg(long, value_name = "WORD")]
+    pub only: Option<String>,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing but warnings and errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
+/// Flags of `assist`.
+#[derive(Args, Debug, Clone)]
+pub struct AssistArgs {
+    /// CPU time for each byte
+    #[arg(value_name = "TIME", value_parser = units::parse_duration)]
+    pub cpu_ns: u64,
+}
+
 /// Flags of `mount`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
@@ -368,6 +415,9 @@ pub struct MountArgs {
     /// Faults that requests suffer, as in run --inject (not twice and late)
     #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults)]
     pub inject: Option<FaultPlan>,
+    /// End when standard input does
+    #[arg(long, hide = true)]
+    pub until_eof: bool,
     /// Print what would be done and do nothing
     #[arg(long)]
     pub plan: bool,

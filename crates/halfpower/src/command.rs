@@ -1,6 +1,7 @@
 //! The verbs, one file each: a verb resolves what was typed, calls the rooms that do the work, and
 //! prints what came of it. What two verbs share lives in a room of its own, not here.
 
+pub mod assist;
 pub mod clean;
 pub mod engines;
 pub mod generate;
@@ -8,4 +9,5 @@ pub mod mount;
 pub mod report;
 pub mod run;
 pub mod runs;
+pub mod selftest;
 pub mod survey;

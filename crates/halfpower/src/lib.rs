@@ -24,6 +24,7 @@ mod scratch;
 mod job;
 mod bench;
 mod survey;
+mod selftest;
 mod command;
 
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Engines(args) => command::engines::execute(args),
         Verb::Report(args) => command::report::execute(args),
         Verb::Runs(args) => command::runs::execute(args),
+        Verb::Selftest(args) => command::selftest::execute(args),
+        Verb::Assist(args) => command::assist::execute(args),
         Verb::Mount(args) => command::mount::execute(args),
         Verb::Clean(args) => command::clean::execute(args),
         Verb::Generate(args) => command::generate::execute(args),

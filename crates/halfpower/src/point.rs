@@ -16,7 +16,7 @@ use ioengine::target::{DeviceCounters, Scrub};
 use crate::units;
 
 /// What a point measures. Two points are the same when this is the same.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointKey {
     /// fio's name of pattern and direction.
     pub rw: String,

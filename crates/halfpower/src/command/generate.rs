@@ -16,6 +16,7 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema" | "schema-run" => schema::<json::RunDocument>(),
         "schema-sweep" => schema::<json::SweepDocument>(),
         "schema-survey" => schema::<crate::survey::document::SurveyDocument>(),
+        "schema-selftest" => schema::<crate::command::selftest::SelftestDocument>(),
         shell => completions(shell)?,
     };
     console::data(text.trim_end());
@@ -43,8 +44,8 @@ fn schema<T: schemars::JsonSchema>() -> String {
 fn completions(shell: &str) -> Outcome<String> {
     let shell: Shell = shell.parse().map_err(|_| {
         Failure::usage(format!(
-            "generate {shell}: man, schema-run, schema-sweep, schema-survey, bash, zsh, fish or \
-             elvish"
+            "generate {shell}: man, schema-run, schema-sweep, schema-survey, schema-selftest, bash, \
+             zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
@@ -62,11 +63,13 @@ mod tests {
             (include_str!("../../../../docs/schema/run.schema.json"), "run"),
             (include_str!("../../../../docs/schema/sweep.schema.json"), "sweep"),
             (include_str!("../../../../docs/schema/survey.schema.json"), "survey"),
+            (include_str!("../../../../docs/schema/selftest.schema.json"), "selftest"),
         ];
         for (text, name) in published {
             let now = match name {
                 "run" => schema::<json::RunDocument>(),
                 "sweep" => schema::<json::SweepDocument>(),
+                "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
                 _ => schema::<crate::survey::document::SurveyDocument>(),
             };
             assert!(

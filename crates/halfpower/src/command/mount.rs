@@ -1,5 +1,7 @@
 //! `halfpower mount`: a device of known truth as a real file, for any program.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fusefile::{Spec, mounted};
@@ -49,8 +51,16 @@ pub fn execute(args: &MountArgs) -> Outcome {
         ))
     })?;
     console::data(&served.path().display().to_string());
-    let clock = Monotonic::new();
-    while !interrupt.is_set() {
+    let (clock, at_eof) = (Monotonic::new(), Arc::new(AtomicBool::new(false)));
+    if args.until_eof {
+        let at_eof = Arc::clone(&at_eof);
+        std::thread::spawn(move || {
+            // Nothing is expected but the end.
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            at_eof.store(true, Ordering::Relaxed);
+        });
+    }
+    while !interrupt.is_set() && !at_eof.load(Ordering::Relaxed) {
         clock.sleep(TICK);
     }
     served.unmount().map_err(|error| {

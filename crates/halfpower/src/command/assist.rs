@@ -1,0 +1,18 @@
+//! `halfpower assist` (hidden): burns CPU for each byte on standard input; the part of the
+//! self-test's spinning device that is charged to another process.
+
+use std::io::Read;
+
+use ioengine::engine::burn_cpu;
+
+use crate::cli::AssistArgs;
+use crate::failure::{Exit, Outcome};
+
+/// Works until standard input ends.
+pub fn execute(args: &AssistArgs) -> Outcome {
+    let (mut input, mut bytes) = (std::io::stdin().lock(), [0_u8; 4096]);
+    while let Ok(count @ 1..) = input.read(&mut bytes) {
+        burn_cpu(args.cpu_ns * count as u64);
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,160 @@
+//! `halfpower selftest`: truth, measured and error of each quantity, on this machine, now.
+
+use serde::Serialize;
+
+use crate::cli::{SelftestArgs, Source};
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::json::{self, Program};
+use crate::lab::Lab;
+use crate::machine::Host;
+use crate::selftest::Quantity;
+use crate::selftest::apparatus::Apparatus;
+use crate::selftest::devices;
+use crate::selftest::quantities::{GROUPS, Group};
+
+/// About how long it takes (ns), for the progress bar.
+const TAKES_NS: u64 = 60_000_000_000;
+
+/// What `--json` prints.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct SelftestDocument {
+    /// The program.
+    pub halfpower: Program,
+    /// The machine.
+    pub host: Host,
+    /// Where the devices came from: fuse or delay.
+    pub device: String,
+    /// All quantities.
+    pub quantities: Vec<Quantity>,
+    /// Whether all of them passed.
+    pub pass: bool,
+}
+
+/// Measures all quantities and prints them.
+pub fn execute(args: &SelftestArgs) -> Outcome {
+    let console = Console::new(args.quiet);
+    if args.plan {
+        console::data(
+            "serve files of known truth (FUSE, content in memory) in the folder for temporary \
+             files, one after the other, measure them for about a minute, and take them away; \
+             nothing else is touched, nothing was done",
+        );
+        return Ok(Exit::Ok);
+    }
+    let groups = wanted(args.only.as_deref())?;
+    let lab = Lab::new(console, Interrupt::install());
+    let source = source(args, &console);
+    let apparatus = Apparatus { lab: &lab, source };
+    let mut progress = console.progress(TAKES_NS / GROUPS.len() as u64 * groups.len() as u64);
+    let mut quantities = Vec::new();
+    for (what, group) in groups {
+        progress.update(what);
+        quantities.extend(group(&apparatus)?);
+    }
+    progress.finish();
+    let pass = quantities.iter().all(|quantity| quantity.pass);
+    if args.json {
+        let device = if source == Source::Fuse { "fuse" } else { "delay" }.to_owned();
+        let (halfpower, host) = (Program::this(), Host::read());
+        let document = SelftestDocument { halfpower, host, device, quantities, pass };
+        console::data(&json::print(&document));
+    } else {
+        print(&quantities);
+    }
+    if pass {
+        return Ok(Exit::Ok);
+    }
+    console.warn(
+        "the instrument is off on this machine now: see whether anything else is running \
+         (halfpower soak -- sleep 5), and try again",
+    );
+    Ok(Exit::Invalid)
+}
+
+/// The groups whose name holds a word; all of them without one.
+fn wanted(word: Option<&str>) -> Outcome<Vec<(&'static str, Group)>> {
+    let holds = |name: &str| word.is_none_or(|word| name.contains(word));
+    let groups: Vec<_> = GROUPS.into_iter().filter(|(name, _)| holds(name)).collect();
+    if groups.is_empty() {
+        let names = GROUPS.map(|(name, _)| name).join(", ");
+        return Err(Failure::usage(format!(
+            "--only {}: no such quantity; use a word of: {names}",
+            word.unwrap_or_default()
+        )));
+    }
+    Ok(groups)
+}
+
+/// FUSE where it can be had, unless another is asked for.
+fn source(args: &SelftestArgs, console: &Console) -> Source {
+    if let Some(source) = args.device {
+        return source;
+    }
+    match devices::open(Source::Fuse, "", 1 << 20) {
+        Ok(_) => Source::Fuse,
+        Err(failure) => {
+            console.warn(format!(
+                "no FUSE here ({failure}): the devices are in this process instead, so nothing of \
+                 the kernel is tested"
+            ));
+            Source::Delay
+        }
+    }
+}
+
+fn print(quantities: &[Quantity]) {
+    let row = |cells: [&str; 7]| {
+        let [name, truth, measured, error, bar, path, pass] = cells;
+        let line = format!("{name:<24} {truth:>9} {measured:>15} {error:>8} {bar:>6} {path:>10}");
+        console::data(format!("{line}  {pass}").trim_end());
+    };
+    row(["quantity", "truth", "measured", "error", "bar", "path", ""]);
+    for quantity in quantities {
+        let name = format!("{} ({})", quantity.quantity, quantity.unit);
+        let number = |value: f64| significant(value);
+        let measured = match (quantity.bounds, quantity.measured) {
+            (Some((low, high)), _) => format!("{} to {}", number(low), number(high)),
+            (None, Some(value)) => number(value),
+            (None, None) => "-".to_owned(),
+        };
+        let error = quantity.error.map_or("-".to_owned(), |e| format!("{:+.2}%", e * 100.0));
+        let path = quantity.path.map_or("-".to_owned(), number);
+        let pass = match (&quantity.skipped, quantity.pass) {
+            (Some(why), _) => format!("skipped: {why}"),
+            (None, true) => "pass".to_owned(),
+            (None, false) => "FAIL".to_owned(),
+        };
+        let bar = format!("{:.0}%", quantity.tolerance * 100.0);
+        row([&name, &number(quantity.truth), &measured, &error, &bar, &path, &pass]);
+    }
+    console::data(
+        "\npath: what the same device costs at zero delay (system calls, FUSE, waking up), in the \
+         unit of\nthe row; it is subtracted. Bounds: the truth must lie between them, and they \
+         within the bar.",
+    );
+}
+
+/// Four significant digits.
+fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = (3.0 - value.abs().log10().floor()).clamp(0.0, 6.0) as usize;
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_significant_digits() {
+        assert_eq!(significant(1000.0), "1000");
+        assert_eq!(significant(2.0), "2.000");
+        assert_eq!(significant(244.14), "244.1");
+        assert_eq!(significant(123_456.0), "123456");
+        assert_eq!(significant(0.0), "0");
+    }
+}

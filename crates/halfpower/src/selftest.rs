@@ -1,0 +1,109 @@
+//! The instrument held against devices whose truth is known: what it measures, beside what it must.
+//!
+//! Every quantity is measured through the same laboratory as any run. The cost of the path to the
+//! device (system calls, FUSE, waking up) is measured on the same device at zero delay, in turn
+//! with it, and subtracted where a time is compared; it is printed, so that nothing hides in it.
+
+pub mod devices;
+pub mod apparatus;
+pub mod quantities;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// One quantity: what it is, what was measured, and whether that is close enough.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Quantity {
+    /// Its name.
+    pub quantity: String,
+    /// Unit of truth and measured.
+    pub unit: String,
+    /// What the device does.
+    pub truth: f64,
+    /// What the instrument says; of bounds, their middle.
+    pub measured: Option<f64>,
+    /// Lower and upper bound, where that is what the instrument gives.
+    pub bounds: Option<(f64, f64)>,
+    /// Cost of the path, measured at zero delay and subtracted.
+    pub path: Option<f64>,
+    /// Measured over truth, less one.
+    pub error: Option<f64>,
+    /// The largest error that passes; of bounds, the largest distance between them.
+    pub tolerance: f64,
+    /// Whether it is within the tolerance; of bounds, whether the truth lies between them too.
+    pub pass: bool,
+    /// Why it could not be measured here, and what would help.
+    pub skipped: Option<String>,
+}
+
+impl Quantity {
+    /// A value with its truth.
+    pub fn value(
+        name: &str,
+        unit: &str,
+        (truth, measured): (f64, f64),
+        tolerance: f64,
+    ) -> Quantity {
+        let error = measured / truth - 1.0;
+        Quantity {
+            quantity: name.to_owned(),
+            unit: unit.to_owned(),
+            truth,
+            measured: Some(measured),
+            bounds: None,
+            path: None,
+            error: Some(error),
+            tolerance,
+            // Written so that what is not a number does not pass.
+            pass: error.abs() <= tolerance,
+            skipped: None,
+        }
+    }
+
+    /// A truth that must lie within bounds that are close enough to each other.
+    pub fn within(
+        name: &str,
+        unit: &str,
+        truth: f64,
+        (low, high): (f64, f64),
+        tolerance: f64,
+    ) -> Quantity {
+        let value = Quantity::value(name, unit, (truth, (low + high) / 2.0), tolerance);
+        let pass = low <= truth && truth <= high && high / low - 1.0 <= tolerance;
+        Quantity { bounds: Some((low, high)), pass, ..value }
+    }
+
+    /// A quantity that cannot be measured here.
+    pub fn skipped(name: &str, unit: &str, truth: f64, why: String) -> Quantity {
+        let value = Quantity::value(name, unit, (truth, f64::NAN), 0.0);
+        Quantity { measured: None, error: None, pass: true, skipped: Some(why), ..value }
+    }
+
+    /// The same quantity with the cost of the path that was subtracted.
+    #[must_use]
+    pub fn with_path(self, path: f64) -> Quantity {
+        Quantity { path: Some(path), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_close_enough_passes() {
+        let of = |measured| Quantity::value("x", "s", (100.0, measured), 0.05).pass;
+        assert!(of(104.9) && of(95.1));
+        assert!(!of(105.1) && !of(94.0) && !of(f64::NAN));
+    }
+
+    #[test]
+    fn bounds_must_hold_the_truth_and_be_near_each_other() {
+        let of = |bounds| Quantity::within("x", "s", 100.0, bounds, 0.15).pass;
+        assert!(of((95.0, 105.0)));
+        assert!(!of((101.0, 105.0)), "truth below");
+        assert!(!of((90.0, 99.0)), "truth above");
+        assert!(!of((90.0, 110.0)), "too far apart");
+        assert!(!of((f64::NAN, 110.0)));
+    }
+}

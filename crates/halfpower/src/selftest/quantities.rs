@@ -1,0 +1,215 @@
+//! The quantities of the self-test, each with its device, its truth and its tolerance.
+
+use analysis::changepoint::throttle;
+use analysis::lsq;
+use ioengine::engine::DelayDevice;
+use ioengine::{HostTarget, Personality};
+use workload::Pattern;
+
+use crate::failure::Outcome;
+use crate::point::{Point, Trial};
+use crate::selftest::Quantity;
+use crate::selftest::apparatus::{Apparatus, DEEP, DEVICE_BYTES, Probe, middle};
+use crate::selftest::devices::{self, Assistant, Device};
+
+const KIB: u32 = 1 << 10;
+const MIB: u64 = 1 << 20;
+/// A device without any delay: what remains is the path.
+const ZERO: &str = "";
+/// Largest relative error of a saturated rate.
+const RATE_TOLERANCE: f64 = 0.01;
+/// Largest relative error of anything else.
+const TOLERANCE: f64 = 0.05;
+/// Largest distance of the bounds of the CPU cost.
+const BOUNDS_TOLERANCE: f64 = 0.15;
+
+/// A group of quantities that share a device.
+pub type Group = fn(&Apparatus<'_>) -> Outcome<Vec<Quantity>>;
+
+/// All groups, each with what is being done for the progress line.
+pub const GROUPS: [(&str, Group); 7] = [
+    ("latency", latency),
+    ("saturated throughput", throughput),
+    ("fixed and marginal cost", cost_of_size),
+    ("half-power depth", half_power_depth),
+    ("burst credit and write buffer", reserves),
+    ("cache size", cache),
+    ("CPU per request", cpu),
+];
+
+/// One outstanding request on a device of fixed latency.
+fn latency(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
+    let (device, zero) = (with.device("fixed=2ms")?, with.device(ZERO)?);
+    let probe = Probe::reads(4 * KIB, 1, 400);
+    let (total, path) =
+        with.in_turn(5, |delayed| with.latency_ns(if delayed { &device } else { &zero }, probe))?;
+    let measured = (total - path) / 1000.0;
+    let latency = Quantity::value("latency of a request", "us", (2000.0, measured), TOLERANCE);
+    Ok(vec![latency.with_path(path / 1000.0)])
+}
+
+/// More requests outstanding than the device serves at a time: the path hides behind them.
+fn throughput(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
+    let servers = with.device("fixed=1ms,parallel=4")?;
+    let bus = with.device("rate=300MB/s")?;
+    let steady = |request_bytes| Probe {
+        warm_up_ns: 100_000_000,
+        ..Probe::reads(request_bytes, DEEP, 2000)
+    };
+    let of = |device: &Device, request_bytes, rate: fn(&Trial) -> f64| -> Outcome<f64> {
+        let rates: Outcome<Vec<f64>> = (0..3)
+            .map(|_| with.trial(device, steady(request_bytes)).map(|trial| rate(&trial)))
+            .collect();
+        Ok(middle(&rates?))
+    };
+    let requests = of(&servers, 4 * KIB, Trial::requests_per_s)?;
+    let bytes = of(&bus, 64 * KIB, Trial::bytes_per_s)? / 1e6;
+    Ok(vec![
+        Quantity::value("saturated requests", "requests/s", (4000.0, requests), RATE_TOLERANCE),
+        Quantity::value("saturated throughput", "MB/s", (300.0, bytes), RATE_TOLERANCE),
+    ])
+}
+
+/// Long requests: an idle CPU takes some 40 us to wake, which the path at zero delay hardly shows.
+const SIZED: &str = "fixed=2ms,rate=125MB/s";
+
+/// T = f + s S at one outstanding request: fixed and marginal cost, and f / s.
+fn cost_of_size(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
+    let (device, zero) = (with.device(SIZED)?, with.device(ZERO)?);
+    let mut points = Vec::new();
+    let mut paths = Vec::new();
+    for kib in [4, 32, 64, 128, 256, 512] {
+        let probe = Probe::reads(kib * KIB, 1, 250);
+        let (total, path) = with
+            .in_turn(5, |delayed| with.latency_ns(if delayed { &device } else { &zero }, probe))?;
+        points.push(lsq::Point::with_relative_error(f64::from(kib), total - path, 0.01));
+        paths.push(lsq::Point::with_relative_error(f64::from(kib), path, 0.05));
+    }
+    let failed =
+        |error: lsq::FitError| crate::failure::Failure::failed(format!("fitting: {error}"));
+    let line = lsq::line(&points).map_err(failed)?;
+    let path = lsq::line(&paths).map_err(failed)?;
+    let (fixed, marginal) = (line.intercept.value / 1000.0, line.slope.value / 1000.0);
+    let truth = devices::parse(SIZED)?;
+    let marginal_truth = truth.transfer_ns(512 * KIB) as f64 / 512.0 / 1000.0;
+    let half_power_truth = truth.half_power_bytes().unwrap_or(f64::NAN) / 1024.0;
+    let value =
+        |name, unit, truth, measured| Quantity::value(name, unit, (truth, measured), TOLERANCE);
+    Ok(vec![
+        value("fixed cost", "us", truth.fixed_ns as f64 / 1000.0, fixed)
+            .with_path(path.intercept.value / 1000.0),
+        value("marginal cost", "us/KiB", marginal_truth, marginal)
+            .with_path(path.slope.value / 1000.0),
+        value("half-power request size", "KiB", half_power_truth, fixed / marginal),
+    ])
+}
+
+/// The depth at which 64 KiB requests get half of the bus: rate(q) = q / T below saturation.
+fn half_power_depth(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
+    let text = "fixed=1800us,rate=327.68MB/s,parallel=64";
+    let (device, zero) = (with.device(text)?, with.device(ZERO)?);
+    let request = 64 * KIB;
+    let saturated = with.trial(&device, Probe::reads(request, DEEP, 1000))?.bytes_per_s();
+    let mut depths = Vec::new();
+    for depth in [4, 5, 6] {
+        let (total, path) = with.in_turn(3, |delayed| match delayed {
+            true => with.latency_ns(&device, Probe::reads(request, depth, 300)),
+            false => with.latency_ns(&zero, Probe::reads(request, 1, 300)),
+        })?;
+        depths.push(saturated / 2.0 * (total - path) / 1e9 / f64::from(request));
+    }
+    let truth = devices::parse(text)?.half_power_depth(request).unwrap_or(f64::NAN);
+    let measured = middle(&depths);
+    Ok(vec![Quantity::value("half-power depth", "requests", (truth, measured), TOLERANCE)])
+}
+
+/// What a device gives before it slows down: the token bucket, and the write buffer.
+fn reserves(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
+    let spent = |text: &str, read_percent: u8| -> Outcome<f64> {
+        let device = with.device(text)?;
+        let probe = Probe { read_percent, ..Probe::reads(64 * KIB, DEEP, 3000) };
+        let trial = with.trial(&device, probe)?;
+        let series: Vec<(u64, f64)> =
+            trial.series.iter().map(|point| (point.length_ns, point.bytes as f64)).collect();
+        Ok(throttle(&series).map_or(f64::NAN, |found| found.credit) / MIB as f64)
+    };
+    let credit = spent("rate=300MB/s,credit=256m,sustained=100MB/s", 100)?;
+    let buffer = spent("rate=300MB/s,buffer=192m,drain=100MB/s", 0)?;
+    Ok(vec![
+        Quantity::value("burst credit", "MiB", (256.0, credit), TOLERANCE),
+        Quantity::value("write buffer", "MiB", (192.0, buffer), TOLERANCE),
+    ])
+}
+
+/// The largest region that a cyclic reader finds in the cache at its second pass.
+fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
+    let device = with.device("fixed=2ms,parallel=64,cache=48m,hit=50us")?;
+    let request = u64::from(256 * KIB);
+    let fits = |regions: u64| -> Outcome<bool> {
+        let region_bytes = regions * request;
+        let probe = Probe {
+            pattern: Pattern::Sequential,
+            region_bytes,
+            limit_ns: None,
+            limit_bytes: Some(region_bytes),
+            ..Probe::reads(request as u32, 8, 0)
+        };
+        with.trial(&device, probe)?;
+        let second = with.trial(&device, probe)?;
+        Ok(second.latency().quantile(0.5).is_some_and(|ns| ns < 1_500_000))
+    };
+    let (mut fitting, mut missing) = (1_u64, DEVICE_BYTES / request);
+    while fitting * 2 < missing && fits(fitting * 2)? {
+        fitting *= 2;
+    }
+    missing = missing.min(fitting * 2);
+    // To within one part in fifty.
+    while missing - fitting > (fitting / 50).max(1) {
+        let between = (fitting + missing) / 2;
+        if fits(between)? { fitting = between } else { missing = between }
+    }
+    let measured = ((fitting + missing) * request) as f64 / 2.0 / MIB as f64;
+    Ok(vec![Quantity::value("cache size", "MiB", (48.0, measured), TOLERANCE)])
+}
+
+/// CPU that the spinning device burns for each request in the thread that submits it, and in a
+/// process of its own (us).
+const CHARGED_US: u64 = 100;
+const UNCHARGED_US: u64 = 6;
+
+/// A device of known CPU cost, part of it charged to nobody of ours, between the two bounds.
+fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
+    let (name, unit) = ("CPU per request", "us");
+    let truth = (CHARGED_US + UNCHARGED_US) as f64;
+    if let Err(why) = with.lab.prepare_soaker() {
+        return Ok(vec![Quantity::skipped(name, unit, truth, why)]);
+    }
+    let (_first, spinning) = spinning_device(CHARGED_US, UNCHARGED_US)?;
+    let (_second, idle) = spinning_device(0, 0)?;
+    let mut point = Point { key: crate::point::PointKey::default(), trials: Vec::new() };
+    let mut paths = Vec::new();
+    for round in 0..10 {
+        let soaked = round % 2 == 1;
+        let probe = Probe { soaked, ..Probe::reads(4 * KIB, 1, 1000) };
+        point.trials.push(with.trial_on(&spinning, Personality::Delay, probe)?);
+        if !soaked {
+            let path = with.trial_on(
+                &idle,
+                Personality::Delay,
+                Probe { limit_ns: Some(200_000_000), ..probe },
+            )?;
+            paths.push(path.cpu.process_ns as f64 / path.requests().max(1) as f64);
+        }
+    }
+    let path = middle(&paths);
+    let bound = |bound: Option<f64>| (bound.unwrap_or(f64::NAN) - path) / 1000.0;
+    let bounds = (bound(point.cpu_lower_ns()), bound(point.cpu_upper_ns()));
+    let cpu = Quantity::within(name, unit, truth, bounds, BOUNDS_TOLERANCE);
+    Ok(vec![cpu.with_path(path / 1000.0)])
+}
+
+fn spinning_device(charged_us: u64, uncharged_us: u64) -> Outcome<(Assistant, HostTarget)> {
+    let (assistant, pipe) = Assistant::start(uncharged_us * 1000)?;
+    let device = DelayDevice::new(devices::parse(&format!("cpu={charged_us}us"))?);
+    Ok((assistant, HostTarget::delay(DEVICE_BYTES, device.with_assistant(pipe))))
+}
