@@ -16,10 +16,10 @@ mod cases;
 mod table;
 
 use crate::repository;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cases::{Bench, Case};
 use std::path::PathBuf;
-use std::process::{Command as Process, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -56,7 +56,7 @@ const INTERRUPTED: u8 = 130;
 /// Measures and prints the table; 0 if every bar is met, 1 if one is missed, 130 after Ctrl-C.
 pub fn run(command: &Command) -> Result<ExitCode> {
     let Command::Peers(options) = command;
-    let halfpower = build()?;
+    let halfpower = repository::release_build()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
@@ -94,18 +94,4 @@ fn measure(bench: &Bench, only: &[Case]) -> Result<bool> {
     }
     print!("{}", table::render(&rows));
     Ok(rows.iter().all(table::Row::is_passed))
-}
-
-/// The release build of the program that is judged.
-fn build() -> Result<PathBuf> {
-    let root = repository::root();
-    let mut cargo = Process::new("cargo");
-    cargo.args(["build", "--release", "--locked", "--package", "halfpower"]).current_dir(&root);
-    let status = cargo.status().context("cannot start cargo")?;
-    if !status.success() {
-        bail!("halfpower does not build: see the messages above");
-    }
-    let metadata = repository::metadata(&root)?;
-    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
-    Ok(PathBuf::from(target).join("release/halfpower"))
 }

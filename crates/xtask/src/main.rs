@@ -7,6 +7,7 @@
 
 mod repository;
 
+mod accuracy;
 mod bench;
 mod tidy;
 
@@ -28,6 +29,8 @@ enum Command {
     /// Measure halfpower against its peers, by ratio
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Run the self-test many times; 1 if fewer than 19 of 20 runs pass
+    Accuracy(accuracy::Options),
 }
 
 /// 0: all is well; 1: a rule or a bar is missed; 2: the command could not do its work.
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Tidy => tidy::run(),
         Command::Bench(command) => bench::run(&command),
+        Command::Accuracy(options) => accuracy::run(&options),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -1,7 +1,7 @@
 //! The checkout as the commands see it: its root folder, its files and its Cargo metadata.
 //!
 //! Asks git and cargo rather than walking folders, so that ignored files and build output stay
-//! out. It reads; it changes nothing.
+//! out. Changes nothing but the generated sections of pages.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -49,6 +49,36 @@ fn output_of(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
 }
 
+/// The release build of the program that is judged.
+pub fn release_build() -> Result<PathBuf> {
+    let root = root();
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--locked", "--package", "halfpower"]).current_dir(&root);
+    let status = cargo.status().context("cannot start cargo")?;
+    if !status.success() {
+        bail!("halfpower does not build: see the messages above");
+    }
+    let metadata = metadata(&root)?;
+    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
+    Ok(PathBuf::from(target).join("release/halfpower"))
+}
+
+/// Puts text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the repository.
+pub fn write_section(page: &str, name: &str, text: &str) -> Result<()> {
+    let path = root().join(page);
+    let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {page}"))?;
+    let new = with_section(&old, name, text)
+        .with_context(|| format!("{page} has no section <!-- {name} --> to write into"))?;
+    std::fs::write(&path, new).with_context(|| format!("cannot write {page}"))
+}
+
+fn with_section(page: &str, name: &str, text: &str) -> Option<String> {
+    let (begin, end) = (format!("<!-- {name} -->"), format!("<!-- end of {name} -->"));
+    let (before, rest) = page.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!("{before}{begin}\n\n{}\n\n{end}{after}", text.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +96,14 @@ mod tests {
     fn a_failing_command_is_reported_with_its_own_words() {
         let error = output_of(Command::new("git").arg("no-such-verb")).unwrap_err();
         assert!(error.to_string().contains("no-such-verb"), "{error}");
+    }
+
+    #[test]
+    fn a_section_is_replaced_and_the_rest_of_the_page_stays() {
+        let page = "# A\n<!-- x -->\nold\n<!-- end of x -->\nB\n";
+        let new = with_section(page, "x", "new").unwrap();
+        assert_eq!(new, "# A\n<!-- x -->\n\nnew\n\n<!-- end of x -->\nB\n");
+        assert_eq!(with_section(&new, "x", "new").unwrap(), new);
+        assert_eq!(with_section(page, "y", "new"), None);
     }
 }
