@@ -44,8 +44,8 @@ fn schema<T: schemars::JsonSchema>() -> String {
 fn completions(shell: &str) -> Outcome<String> {
     let shell: Shell = shell.parse().map_err(|_| {
         Failure::usage(format!(
-            "generate {shell}: man, schema-run, schema-sweep, schema-survey, schema-selftest, bash, \
-             zsh, fish or elvish"
+            "generate {shell}: man, schema-run, schema-sweep, schema-survey, schema-selftest, \
+             bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
