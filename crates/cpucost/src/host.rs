@@ -54,6 +54,8 @@ impl CpuMeter for HostMeter {
             machine_idle_ns: machine.as_ref().map(|stat| stat.total.idle_ns),
             cpus: online.unwrap_or_else(sys::online_cpus),
             interrupt_ns: machine.as_ref().map(|stat| stat.total.interrupt_ns),
+            machine_user_ns: machine.as_ref().map(|stat| stat.total.user_ns),
+            stolen_ns: machine.as_ref().map(|stat| stat.total.stolen_ns),
             instructions: self.counters.as_ref().ok().and_then(PerfCounters::instructions),
             cycles: self.counters.as_ref().ok().and_then(PerfCounters::cycles),
         }

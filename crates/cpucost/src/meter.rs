@@ -31,6 +31,10 @@ pub struct CpuSample {
     /// Time in hardware and software interrupts, summed over CPUs, as far as the kernel accounts
     /// for it.
     pub interrupt_ns: Option<u64>,
+    /// Time in user mode of every process, nice included, summed over CPUs; sampled, not measured.
+    pub machine_user_ns: Option<u64>,
+    /// Time in which a hypervisor let others run, summed over CPUs.
+    pub stolen_ns: Option<u64>,
     /// Instructions retired by this process, user and kernel, where the host can count them.
     pub instructions: Option<u64>,
     /// CPU cycles spent by this process, user and kernel, where the host can count them.
@@ -54,6 +58,13 @@ pub struct CpuUsage {
     pub machine_ns: Option<u64>,
     /// Interrupt time of the whole machine.
     pub interrupt_ns: Option<u64>,
+    /// User time of processes other than this one. Kernel threads that work for this process have
+    /// none, so it is other people's load; sampled by the timer tick, it errs to the low side.
+    pub others_user_ns: Option<u64>,
+    /// Time that a hypervisor took, over all CPUs.
+    pub stolen_ns: Option<u64>,
+    /// Elapsed time x CPUs.
+    pub available_ns: u64,
     /// Instructions retired by the process.
     pub instructions: Option<u64>,
     /// CPU cycles spent by the process.
@@ -67,8 +78,11 @@ impl CpuSample {
         let elapsed_ns = self.at_ns.saturating_sub(earlier.at_ns);
         let process_ns = self.process_ns.saturating_sub(earlier.process_ns);
         let user_ns = self.process_user_ns.saturating_sub(earlier.process_user_ns).min(process_ns);
+        let available_ns = elapsed_ns.saturating_mul(u64::from(self.cpus));
         let machine_ns = difference(self.machine_idle_ns, earlier.machine_idle_ns)
-            .map(|idle_ns| elapsed_ns.saturating_mul(u64::from(self.cpus)).saturating_sub(idle_ns));
+            .map(|idle_ns| available_ns.saturating_sub(idle_ns));
+        let others_user_ns = difference(self.machine_user_ns, earlier.machine_user_ns)
+            .map(|all_ns| all_ns.saturating_sub(user_ns));
         CpuUsage {
             elapsed_ns,
             process_ns,
@@ -76,6 +90,9 @@ impl CpuSample {
             system_ns: process_ns - user_ns,
             machine_ns,
             interrupt_ns: difference(self.interrupt_ns, earlier.interrupt_ns),
+            others_user_ns,
+            stolen_ns: difference(self.stolen_ns, earlier.stolen_ns),
+            available_ns,
             instructions: difference(self.instructions, earlier.instructions),
             cycles: difference(self.cycles, earlier.cycles),
         }
@@ -111,6 +128,7 @@ mod tests {
                 interrupt_ns,
                 instructions: counters.0,
                 cycles: counters.1,
+                ..CpuSample::default()
             })
     }
 
@@ -124,6 +142,8 @@ mod tests {
             machine_idle_ns: Some(5_000),
             cpus: 2,
             interrupt_ns: Some(7),
+            machine_user_ns: Some(1_000),
+            stolen_ns: Some(3),
             instructions: Some(900),
             cycles: None,
         };
@@ -134,6 +154,8 @@ mod tests {
             process_system_ns: 440,
             machine_idle_ns: Some(6_200),
             interrupt_ns: Some(27),
+            machine_user_ns: Some(1_350),
+            stolen_ns: Some(4),
             instructions: Some(2_900),
             ..earlier
         };
@@ -147,6 +169,9 @@ mod tests {
                 system_ns: 400,
                 machine_ns: Some(800),
                 interrupt_ns: Some(20),
+                others_user_ns: Some(150),
+                stolen_ns: Some(1),
+                available_ns: 2_000,
                 instructions: Some(2_000),
                 cycles: None,
             }

@@ -1,8 +1,9 @@
 //! The machine's CPU time as `/proc/stat` tells it.
 //!
-//! Only idle time is trusted: the kernel measures it, while busy time is sampled by the timer tick
-//! and reads up to 60% low at part load. Idle here is `idle` + `iowait`, since a CPU that waits
-//! for a disk does no work (proc_stat(5)). The parser takes text and never panics on any;
+//! Only idle time is trusted as a measure: the kernel measures it, while busy time is sampled by
+//! the timer tick and reads up to 60% low at part load. Idle here is `idle` + `iowait`, since a CPU
+//! that waits for a disk does no work (proc_stat(5)). User and stolen time tell roughly whether
+//! others were at work, and more is not asked of them. The parser takes text, never panics on any;
 //! it reads no file itself except in [`ProcStat::read`].
 
 use std::{fs, io};
@@ -16,6 +17,10 @@ pub struct CpuLine {
     pub idle_ns: u64,
     /// Hardware and software interrupt time; 0 on kernels that do not account for it.
     pub interrupt_ns: u64,
+    /// Time in user mode, nice included, of whatever process; sampled.
+    pub user_ns: u64,
+    /// Time in which a hypervisor let others run; 0 where it does not tell.
+    pub stolen_ns: u64,
 }
 
 /// The CPU lines of `/proc/stat`.
@@ -67,18 +72,21 @@ impl ProcStat {
     }
 }
 
-/// Fields: user nice system idle iowait irq softirq, then more. Kernels before 2.6 end at idle.
+/// Fields: user nice system idle iowait irq softirq steal, then more. Kernels before 2.6 end at
+/// idle.
 fn parse_fields(fields: &str, tick_ns: u64) -> Option<CpuLine> {
-    let mut ticks = [0u64; 7];
+    let mut ticks = [0u64; 8];
     let mut count = 0;
     for (slot, field) in ticks.iter_mut().zip(fields.split_ascii_whitespace()) {
         *slot = field.parse().ok()?;
         count += 1;
     }
-    let [_user, _nice, _system, idle, iowait, irq, softirq] = ticks;
+    let [user, nice, _system, idle, iowait, irq, softirq, stolen] = ticks;
     (count >= 4).then(|| CpuLine {
         idle_ns: idle.saturating_add(iowait).saturating_mul(tick_ns),
         interrupt_ns: irq.saturating_add(softirq).saturating_mul(tick_ns),
+        user_ns: user.saturating_add(nice).saturating_mul(tick_ns),
+        stolen_ns: stolen.saturating_mul(tick_ns),
     })
 }
 
@@ -88,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    const TWO_CPUS: &str = "cpu  30 1 20 500 40 3 4 0 0 0\n\
+    const TWO_CPUS: &str = "cpu  30 1 20 500 40 3 4 9 0 0\n\
         cpu0 10 0 10 300 10 1 2 0 0 0\n\
         cpu3 20 1 10 200 30 2 2 0 0 0\n\
         intr 5 0 1\nctxt 77\n";
@@ -96,7 +104,13 @@ mod tests {
     #[test]
     fn idle_includes_waiting_for_io_and_interrupts_are_summed() {
         let stat = ProcStat::parse(TWO_CPUS, 100).unwrap();
-        assert_eq!(stat.total, CpuLine { idle_ns: 5_400_000_000, interrupt_ns: 70_000_000 });
+        let total = CpuLine {
+            idle_ns: 5_400_000_000,
+            interrupt_ns: 70_000_000,
+            user_ns: 310_000_000,
+            stolen_ns: 90_000_000,
+        };
+        assert_eq!(stat.total, total);
         assert_eq!(stat.cpus.len(), 2);
         assert_eq!(stat.idle_ns(3), Some(2_300_000_000));
         assert_eq!(stat.idle_ns(1), None);

@@ -240,6 +240,9 @@ pub struct RunArgs {
         help_heading = "Workload"
     )]
     pub rate_process: String,
+    /// Latency percentiles to print, and to require enough requests for (default 50,99)
+    #[arg(long, alias = "percentile-list", value_name = "P,P", help_heading = "Output")]
+    pub percentile: Option<String>,
     /// Pin threads to these CPUs: 0,2 or 0-3
     #[arg(long, value_name = "LIST", help_heading = "Workload")]
     pub cpus_allowed: Option<String>,

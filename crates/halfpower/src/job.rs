@@ -17,6 +17,13 @@ use crate::units;
 /// Length of a trial where neither size nor time is given (ns).
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
 
+/// Latency percentiles that are printed where none are named.
+const PERCENTILES: [f64; 2] = [50.0, 99.0];
+/// A trial has about so many intervals, so that a break in its rate can be found ...
+const INTERVALS: u64 = 50;
+/// ... which are neither longer nor shorter than this (ns).
+const INTERVAL_NS: std::ops::RangeInclusive<u64> = 10_000_000..=100_000_000;
+
 /// How a file's blocks come to be before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
@@ -81,6 +88,8 @@ pub struct Job {
     pub truth: Truth,
     /// What the requests of each thread suffer.
     pub faults: FaultPlan,
+    /// Latency percentiles to print, in rising order; None: the usual ones.
+    pub percentiles: Option<Vec<f64>>,
     /// What may be written.
     pub consent: Consent,
     /// Everything that does not depend on axes or target.
@@ -139,10 +148,16 @@ impl Job {
             verify: args.verify,
             truth: args.truth.unwrap_or_default(),
             faults: args.inject.clone().unwrap_or_default(),
+            percentiles: args.percentile.as_deref().map(percentiles).transpose()?,
             consent: consent(&args.common),
             base: base(args, limit_ns)?,
             stop_at_size,
         })
+    }
+
+    /// The latency percentiles to print.
+    pub fn percentiles(&self) -> &[f64] {
+        self.percentiles.as_deref().unwrap_or(&PERCENTILES)
     }
 
     /// Whether any combination writes.
@@ -281,6 +296,9 @@ fn base(args: &RunArgs, limit_ns: Option<u64>) -> Outcome<Workload> {
         },
         arrival: arrival(args)?,
         limit_ns,
+        interval_ns: limit_ns
+            .map_or(*INTERVAL_NS.end(), |ns| ns / INTERVALS)
+            .clamp(*INTERVAL_NS.start(), *INTERVAL_NS.end()),
         steady: args.steady_state.then(Steady::default),
         warm_up_ns: args.ramp_time,
         content,
@@ -289,6 +307,23 @@ fn base(args: &RunArgs, limit_ns: Option<u64>) -> Outcome<Workload> {
         pages: pages(&args.common)?,
         ..Workload::default()
     })
+}
+
+/// Percentiles from a list such as `50,99.9`; fio separates them by colons.
+fn percentiles(text: &str) -> Outcome<Vec<f64>> {
+    let within = |p: &f64| *p > 0.0 && *p < 100.0;
+    let mut found = Vec::new();
+    for part in text.split([',', ':']) {
+        let percentile = part.trim().parse::<f64>().ok().filter(within).ok_or_else(|| {
+            Failure::usage(format!(
+                "--percentile {text}: '{part}' is not between 0 and 100; write them as 50,99.9"
+            ))
+        })?;
+        found.push(percentile);
+    }
+    found.sort_by(f64::total_cmp);
+    found.dedup();
+    Ok(found)
 }
 
 fn arrival(args: &RunArgs) -> Outcome<Arrival> {
@@ -511,6 +546,8 @@ mod tests {
             "run . --placement here",
             "run . --rate-process even --rate-iops 5",
             "run . --rate-process poisson",
+            "run . --percentile 99,100",
+            "run . --percentile many",
             "run . --rwmixread 101",
             "run . --cpus-allowed 0-99999",
             "run . --trials 0",
@@ -519,6 +556,14 @@ mod tests {
             let failure = job(line).unwrap_err();
             assert_eq!(failure.exit, crate::failure::Exit::Usage, "{line}: {failure}");
         }
+    }
+
+    #[test]
+    fn percentiles_are_listed_as_here_or_as_in_fio() {
+        let asked = |line: &str| job(line).unwrap().percentiles().to_vec();
+        assert_eq!(asked("run ."), [50.0, 99.0]);
+        assert_eq!(asked("run . --percentile 99.99,50"), [50.0, 99.99]);
+        assert_eq!(asked("run . --percentile_list=90:99.9:90"), [90.0, 99.9]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Times are integer nanoseconds, sizes bytes. A field once shipped keeps its name and unit. The
 //! JSON Schema in `docs/schema` is generated from these types (`halfpower generate schema`).
 
+use std::collections::BTreeMap;
+
 use analysis::histogram::Histogram;
 use analysis::interval::Interval;
 use ioengine::Op;
@@ -118,6 +120,9 @@ pub struct LatencyDocument {
     pub p99_9: u64,
     /// Greatest.
     pub max: u64,
+    /// The percentiles named with --percentile, in the summary only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percentiles_ns: Option<BTreeMap<String, u64>>,
 }
 
 /// CPU time of a trial.
@@ -349,6 +354,7 @@ impl From<&Histogram> for LatencyDocument {
             p99: quantile(0.99),
             p99_9: quantile(0.999),
             max: histogram.max().unwrap_or(0),
+            percentiles_ns: None,
         }
     }
 }
@@ -442,6 +448,18 @@ impl From<&Point> for PointDocument {
             },
             verdict: (&summary.verdict).into(),
         }
+    }
+}
+
+impl PointDocument {
+    /// Adds percentiles that were asked for to the summary.
+    #[must_use]
+    pub fn with_percentiles(mut self, point: &Point, percentiles: &[f64]) -> PointDocument {
+        let latency = point.latency(None);
+        let named = |p: &f64| (p.to_string(), latency.quantile(p / 100.0).unwrap_or(0));
+        let found = percentiles.iter().map(named).collect();
+        self.summary.latency_ns.percentiles_ns = Some(found);
+        self
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
-use ioengine::clock::unix_ns;
+use ioengine::clock::{Disagreement, unix_ns};
 use ioengine::target::{Coverage, Hint, Scrub};
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Target};
 use workload::{Control, Progress, Workload, plan};
@@ -14,7 +14,7 @@ use crate::failure::Outcome;
 use crate::interrupt::Interrupt;
 use crate::point::{PointKey, State, Trial};
 use crate::record;
-use crate::verdict::{self, Circumstances};
+use crate::verdict::{self, Circumstances, Tail};
 
 /// How long the background is watched before soaked trials.
 const BACKGROUND: Duration = Duration::from_millis(300);
@@ -61,6 +61,8 @@ pub struct Setting<'a> {
     pub soaked: bool,
     /// Holes and unwritten blocks of the regions, where the system tells.
     pub coverage: Option<Coverage>,
+    /// The highest percentile that is looked at.
+    pub tail: Tail,
 }
 
 /// What two targets had in the page cache together.
@@ -85,6 +87,7 @@ impl<'a> Setting<'a> {
             allow_holes: false,
             soaked: false,
             coverage: None,
+            tail: Tail::default(),
         }
     }
 
@@ -176,7 +179,7 @@ impl Lab {
             }
         }
         let planned = plan::resolve(&setting.workload, setting.targets[0])?;
-        let started_unix_ns = unix_ns();
+        let (started_unix_ns, clocks) = (unix_ns(), self.clock.clocks());
         let mut control = Control { stop: self.interrupt.flag(), on_progress };
         let (sample, soaked) = if setting.soaked {
             self.run_soaked(&setting.targets, &planned, &mut control)?
@@ -192,6 +195,7 @@ impl Lab {
         trial.scrub = scrubbed;
         let around = Circumstances {
             became_steady,
+            clocks: self.clock.clocks().since(&clocks),
             ..self.circumstances(setting, scrubbed.is_some(), interrupted, &trial)
         };
         trial.verdict = verdict::judge(&setting.key(), &trial, &around);
@@ -250,7 +254,8 @@ impl Lab {
             counted: trial.device.is_some(),
             cpus: self.cpus,
             became_steady: None,
-            clock_drift: self.clock.drift(),
+            clocks: Disagreement::default(),
+            tail: setting.tail,
             interrupted,
             long_trial: trial.elapsed_ns >= LONG_TRIAL_NS,
         }

@@ -114,6 +114,11 @@ pub fn rate_mib(bytes_per_s: f64) -> String {
     format!("{} MiB/s", three_digits(bytes_per_s / 1048576.0))
 }
 
+/// A rate as limits of devices are stated: `500 MB/s`.
+pub fn rate_mb(bytes_per_s: f64) -> String {
+    format!("{} MB/s", three_digits(bytes_per_s / 1e6))
+}
+
 /// A time: `85 ns`, `12.3 us`, `4.56 ms`, `1.2 s`.
 pub fn time(ns: f64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];

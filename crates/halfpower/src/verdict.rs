@@ -3,9 +3,11 @@
 //! Invalid means that the wrong thing was measured; suspect means noise, drift, too few samples.
 //! Every reason carries the numbers that a reader needs to check it.
 
+use analysis::changepoint::{Break, greatest_break};
 use analysis::drift::drift;
 use analysis::littles_law;
 use ioengine::Caching;
+use ioengine::clock::Disagreement;
 use ioengine::target::Coverage;
 
 use crate::point::{PointKey, State, Trial, Verdict};
@@ -28,12 +30,40 @@ pub struct Circumstances {
     pub cpus: u32,
     /// Whether the rate became steady, where that was waited for.
     pub became_steady: Option<bool>,
-    /// The clock's error against the system's.
-    pub clock_drift: f64,
+    /// How the clocks went apart while it ran.
+    pub clocks: Disagreement,
+    /// The highest percentile that is looked at.
+    pub tail: Tail,
     /// The run was cut short.
     pub interrupted: bool,
     /// Trials are long enough for drift and sample counts to mean something.
     pub long_trial: bool,
+}
+
+/// The highest percentile that is looked at, and over how many trials.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tail {
+    /// Such as 99.9.
+    pub percentile: f64,
+    /// Their latencies are taken together.
+    pub trials: u32,
+    /// Named by the user, so that short trials are judged by it too.
+    pub asked: bool,
+}
+
+impl Default for Tail {
+    /// The 99th percentile of one trial, as every line shows it.
+    fn default() -> Self {
+        Tail { percentile: 99.0, trials: 1, asked: false }
+    }
+}
+
+impl Tail {
+    /// Requests that a trial must contribute: ten beyond the percentile over all of them.
+    fn requests_min(&self) -> u64 {
+        let all = BEYOND_MIN * 100.0 / (100.0 - self.percentile);
+        (all / f64::from(self.trials.max(1)) - 1e-6).ceil() as u64
+    }
 }
 
 /// Share of the bytes that the device must have seen for a cold read to be one.
@@ -49,9 +79,27 @@ const DEPTH_TRIAL_NS: u64 = 50_000_000;
 /// A change within a trial that counts as drift, as a share of its median.
 const DRIFT_MIN: f64 = 0.15;
 const DRIFT_P_MAX: f64 = 0.01;
-/// Requests below which the 99th percentile is not worth its name.
-const REQUESTS_MIN: u64 = 100;
-const DRIFT_OF_TIME_MAX: f64 = 1e-3;
+/// Requests that must lie beyond a percentile for it to be worth its name.
+const BEYOND_MIN: f64 = 10.0;
+/// The measuring clock may differ from the system's by this share ...
+const APART_SHARE_MAX: f64 = 1e-3;
+/// ... and by so much in any case: reading several clocks takes time (ns).
+const APART_MIN_NS: u64 = 100_000;
+/// A suspended machine or a wall clock that was set: less is slewing (ns).
+const ASLEEP_MIN_NS: i64 = 1_000_000;
+const WALL_MIN_NS: u64 = 1_000_000_000;
+/// What a device may move beyond what was asked for, as a share of it ...
+const EXTRA_SHARE_MAX: f64 = 0.1;
+/// ... and in any case, for the metadata of the file system (bytes).
+const EXTRA_MIN_BYTES: u64 = 1 << 20;
+/// What the kernel may read ahead of each thread of buffered sequential reads (bytes).
+const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// User time of other processes, as a share of all CPUs.
+const OTHERS_SHARE_MAX: f64 = 0.2;
+/// Time that a hypervisor took, as a share of all CPUs.
+const STOLEN_SHARE_MAX: f64 = 0.02;
+/// Shorter trials hold too few ticks of the accounting of CPU time (ns).
+const LOAD_TRIAL_NS: u64 = 200_000_000;
 /// Requests up to this size fit into few memory segments whatever the pages (bytes).
 const SEGMENT_BYTES: u64 = 256 << 10;
 
@@ -61,10 +109,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     if around.interrupted {
         verdict.add(State::Suspect, "interrupted before its end");
     }
-    if around.clock_drift.abs() > DRIFT_OF_TIME_MAX {
-        let ppm = around.clock_drift * 1e6;
-        verdict.add(State::Suspect, format!("the clock is off by {ppm:.0} parts in a million"));
-    }
+    check_clocks(around, &mut verdict);
     if around.became_steady == Some(false) {
         verdict.add(State::Suspect, "the rate did not become steady");
     }
@@ -83,16 +128,43 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     check_depth(key, trial, &mut verdict);
     check_rate(key, trial, &mut verdict);
     check_pages(key, trial, &mut verdict);
+    check_device_load(key, trial, around, &mut verdict);
+    check_host_load(trial, &mut verdict);
     if around.long_trial {
-        check_series(trial, &mut verdict);
+        check_series(key, trial, &mut verdict);
         check_generator(key, trial, around, &mut verdict);
-        if trial.requests() < REQUESTS_MIN {
-            let requests = trial.requests();
-            let text = format!("only {requests} requests: too few for a 99th percentile");
-            verdict.add(State::Suspect, text);
-        }
+    }
+    if around.long_trial || around.tail.asked {
+        check_tail(trial, around.tail, &mut verdict);
     }
     verdict
+}
+
+/// Whether time went as it should.
+fn check_clocks(around: &Circumstances, verdict: &mut Verdict) {
+    let Disagreement { elapsed_ns, ours_ns, asleep_ns, wall_ns } = around.clocks;
+    let allowed_ns = (elapsed_ns as f64 * APART_SHARE_MAX) as u64;
+    let signed = |ns: i64| {
+        let sign = if ns < 0 { '-' } else { '+' };
+        format!("{sign}{}", units::time(ns.unsigned_abs() as f64))
+    };
+    if ours_ns.unsigned_abs() > allowed_ns.max(APART_MIN_NS) {
+        let (off, of) = (signed(ours_ns), units::time(elapsed_ns as f64));
+        let text = format!("the measuring clock was off the system's by {off} in {of}");
+        verdict.add(State::Suspect, text);
+    }
+    if asleep_ns > ASLEEP_MIN_NS {
+        let asleep = units::time(asleep_ns as f64);
+        let text = format!("the machine was suspended for {asleep} while it was measured");
+        verdict.add(State::Suspect, text);
+    }
+    if wall_ns.unsigned_abs() > WALL_MIN_NS {
+        let text = format!(
+            "the wall clock was set by {} meanwhile: its date is off, the measurement is not",
+            signed(wall_ns)
+        );
+        verdict.add(State::Suspect, text);
+    }
 }
 
 fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
@@ -127,6 +199,64 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
             units::size(read)
         );
         verdict.add(State::Invalid, text);
+    }
+}
+
+/// What the device moved beyond what was asked for was for somebody else, as far as it can be told
+/// from what the system adds: reading ahead and whole pages to buffered requests, the journal to
+/// writes that are made durable one by one or let the file grow.
+fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
+    let Some(device) = trial.device.filter(|_| around.counted) else { return };
+    let [reads, writes] = [0, 1].map(|op: usize| trial.directions[op].bytes);
+    let only_reads = key.read_percent == 100;
+    let ahead = match (key.is_direct(), only_reads && key.pattern == "sequential") {
+        (true, _) => Some(0),
+        (false, true) => Some(READ_AHEAD_BYTES * u64::from(key.threads)),
+        (false, false) => None,
+    };
+    let told = only_reads || (key.caching == "direct" && !around.allow_holes);
+    let read = ahead.map_or(0, |ahead| (device.read_sectors * 512).saturating_sub(reads + ahead));
+    let written = if told { (device.write_sectors * 512).saturating_sub(writes) } else { 0 };
+    let asked = reads + writes;
+    if read + written > EXTRA_MIN_BYTES.max((asked as f64 * EXTRA_SHARE_MAX) as u64) {
+        let text = format!(
+            "others used the device: beyond the {} asked for it read {} and wrote {}",
+            units::size(asked),
+            units::size(read),
+            units::size(written)
+        );
+        verdict.add(State::Suspect, text);
+    }
+}
+
+/// Other programs that compute, and a hypervisor that serves others. Kernel threads that work for
+/// the requests have no user time, so it is others' alone.
+fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
+    if trial.soaked || trial.elapsed_ns < LOAD_TRIAL_NS {
+        return;
+    }
+    let share = |ns: Option<u64>| ns.unwrap_or(0) as f64 / trial.cpu.available_ns.max(1) as f64;
+    let (others, stolen) = (share(trial.cpu.others_user_ns), share(trial.cpu.stolen_ns));
+    if others > OTHERS_SHARE_MAX {
+        let text = format!("other programs used {:.0}% of the machine's CPUs", others * 100.0);
+        verdict.add(State::Suspect, text);
+    }
+    if stolen > STOLEN_SHARE_MAX {
+        let text = format!("the hypervisor took {:.1}% of the CPU time (steal)", stolen * 100.0);
+        verdict.add(State::Suspect, text);
+    }
+}
+
+/// A percentile needs requests beyond it.
+fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
+    let (requests, least) = (trial.requests(), tail.requests_min());
+    if requests < least {
+        let text = format!(
+            "only {requests} requests in a trial: too few for the percentile {}, which takes \
+             {least}",
+            tail.percentile
+        );
+        verdict.add(State::Suspect, text);
     }
 }
 
@@ -183,16 +313,39 @@ fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-fn check_series(trial: &Trial, verdict: &mut Verdict) {
+/// A rate that breaks is said to break, and only one that does not to drift.
+fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     // The last interval is not a whole one.
-    let whole = trial.series.len().saturating_sub(1);
-    let rates: Vec<f64> = trial.series[..whole].iter().map(|p| p.bytes as f64).collect();
-    let Some(found) = drift(&rates).filter(|_| whole >= 10) else { return };
+    let whole = &trial.series[..trial.series.len().saturating_sub(1)];
+    let moved: Vec<(u64, f64)> = whole.iter().map(|p| (p.length_ns, p.bytes as f64)).collect();
+    let is_large = |found: &Break| {
+        let (before, after) = (found.before_per_s, found.after_per_s);
+        (after - before).abs() > DRIFT_MIN * before.max(after)
+    };
+    if let Some(found) = greatest_break(&moved).filter(is_large) {
+        verdict.add(State::Suspect, break_text(key, &found));
+        return;
+    }
+    let rates: Vec<f64> = whole.iter().map(|p| p.bytes as f64).collect();
+    let Some(found) = drift(&rates).filter(|_| whole.len() >= 10) else { return };
     if found.slope_relative.abs() > DRIFT_MIN && found.p_value < DRIFT_P_MAX {
         let percent = found.slope_relative * 100.0;
         let text = format!("the rate drifted by {percent:+.0}% within a trial");
         verdict.add(State::Suspect, text);
     }
+}
+
+fn break_text(key: &PointKey, found: &Break) -> String {
+    let at = units::time(found.at_ns);
+    let [before, after] = [found.before_per_s, found.after_per_s].map(units::rate_mb);
+    let falls = found.after_per_s < found.before_per_s;
+    let buffered_writes = key.read_percent < 100 && key.caching == "buffered";
+    let (moved, why) = match (falls, buffered_writes) {
+        (true, true) => ("fell", "the page cache was full, or the device throttled"),
+        (true, false) => ("fell", "throttled, or out of burst credit"),
+        (false, _) => ("rose", "warming up, or a burst; a --ramp-time leaves that out"),
+    };
+    format!("the rate {moved} from {before} to {after} after {at}: {why}")
 }
 
 fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
@@ -218,6 +371,7 @@ pub fn is_cold(caching: Caching, scrubbed: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::point::SeriesPoint;
     use crate::point::tests::point;
     use ioengine::target::{DeviceCounters, Scrub};
 
@@ -274,25 +428,117 @@ mod tests {
         assert_eq!(judged(|trial, _| trial.scrub = Some(scrub)).state, State::Invalid);
     }
 
+    /// A trial whose intervals of 100 ms moved so many bytes each.
+    fn with_series(bytes: impl Fn(u64) -> u64) -> Verdict {
+        judged(|trial, _| {
+            let point = |i| SeriesPoint {
+                start_ns: i * 100_000_000,
+                length_ns: 100_000_000,
+                bytes: bytes(i),
+                requests: 1,
+            };
+            trial.series = (0..50).map(point).collect();
+        })
+    }
+
+    #[track_caller]
+    fn is_suspect(verdict: &Verdict, why: &str) {
+        assert_eq!(verdict.state, State::Suspect, "{verdict:?}");
+        assert!(verdict.reasons.iter().any(|reason| reason.contains(why)), "{verdict:?}");
+    }
+
     #[test]
-    fn drift_and_too_few_requests_are_suspect() {
-        let drifting = judged(|trial, _| {
-            trial.series = (0..20)
-                .map(|i| crate::point::SeriesPoint {
-                    start_ns: i,
-                    length_ns: 1,
-                    bytes: 1000 - 30 * i,
-                    requests: 1,
-                })
-                .collect();
-        });
-        assert_eq!(drifting.state, State::Suspect, "{drifting:?}");
-        let few = judged(|trial, _| {
-            trial.directions[0].requests = 10;
-            trial.device =
-                Some(DeviceCounters { read_sectors: 1 << 20, ..DeviceCounters::default() });
-        });
-        assert_eq!(few.state, State::Suspect, "{few:?}");
+    fn a_rate_that_falls_at_once_is_throttled_and_does_not_drift() {
+        let verdict = with_series(|i| if i < 32 { 50_000_000 } else { 10_000_000 });
+        is_suspect(&verdict, "fell from 500 MB/s to 100 MB/s after 3.2 s: throttled");
+        assert!(!verdict.reasons.concat().contains("drift"), "{verdict:?}");
+        is_suspect(&with_series(|i| if i < 8 { 10_000 } else { 90_000 }), "rose from");
+    }
+
+    #[test]
+    fn a_rate_that_falls_steadily_drifts_and_is_not_throttled() {
+        let verdict = with_series(|i| 100_000 - 800 * i);
+        is_suspect(&verdict, "drifted by -");
+        assert!(!verdict.reasons.concat().contains("throttled"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_rate_that_stays_or_changes_little_is_valid() {
+        assert_eq!(with_series(|_| 5000).state, State::Valid);
+        assert_eq!(with_series(|i| 10_000 + 500 * (i % 3)).state, State::Valid);
+        assert_eq!(with_series(|i| if i < 20 { 10_000 } else { 9_000 }).state, State::Valid);
+    }
+
+    #[test]
+    fn a_percentile_takes_ten_requests_beyond_it() {
+        let few = |percentile, trials, asked, long_trial| {
+            judged(|trial, around| {
+                trial.directions[0].requests = 400;
+                trial.directions[0].bytes = 400 * 4096;
+                trial.device = None;
+                around.tail = Tail { percentile, trials, asked };
+                around.long_trial = long_trial;
+            })
+        };
+        is_suspect(&few(99.0, 1, false, true), "400 requests in a trial: too few");
+        assert_eq!(few(99.0, 3, false, true).state, State::Valid, "1000 in three trials");
+        assert_eq!(few(90.0, 1, true, true).state, State::Valid);
+        assert_eq!(few(99.0, 1, false, false).state, State::Valid, "a short trial");
+        is_suspect(&few(99.9, 3, true, false), "percentile 99.9, which takes 3334");
+    }
+
+    #[test]
+    fn what_the_device_did_for_others_is_told_from_what_was_asked_of_it() {
+        let counted = |read_mib: u64, written_mib: u64| DeviceCounters {
+            read_sectors: read_mib << 11,
+            write_sectors: written_mib << 11,
+            ..DeviceCounters::default()
+        };
+        let with = |read_mib, written_mib, caching: &str, pattern: &str| {
+            let mut point = point(&[100 << 20]);
+            point.key.caching = caching.into();
+            point.key.pattern = pattern.into();
+            let trial = &mut point.trials[0];
+            trial.directions[0].latency.record_n(1_000_000, 25_600);
+            trial.device = Some(counted(read_mib, written_mib));
+            let around = Circumstances { counted: true, ..Circumstances::default() };
+            judge(&point.key, &point.trials[0], &around)
+        };
+        assert_eq!(with(108, 1, "direct", "random").state, State::Valid);
+        is_suspect(&with(130, 0, "direct", "random"), "read 30 MiB and wrote 0 B");
+        is_suspect(&with(100, 12, "direct", "sequential"), "wrote 12 MiB");
+        assert_eq!(with(120, 0, "buffered", "sequential").state, State::Valid, "read ahead");
+        is_suspect(&with(200, 0, "buffered", "sequential"), "others used the device");
+        assert_eq!(with(900, 0, "buffered", "random").state, State::Valid, "read around");
+        is_suspect(&with(0, 90, "buffered", "random"), "wrote 90 MiB");
+    }
+
+    #[test]
+    fn other_programs_and_a_hypervisor_are_named() {
+        let load = |others_ms: u64, stolen_ms: u64, soaked| {
+            judged(|trial, _| {
+                trial.soaked = soaked;
+                trial.cpu.available_ns = 2_000_000_000;
+                trial.cpu.others_user_ns = Some(others_ms * 1_000_000);
+                trial.cpu.stolen_ns = Some(stolen_ms * 1_000_000);
+            })
+        };
+        is_suspect(&load(700, 0, false), "other programs used 35% of the machine's CPUs");
+        is_suspect(&load(0, 70, false), "took 3.5% of the CPU time");
+        assert_eq!(load(300, 30, false).state, State::Valid);
+        assert_eq!(load(900, 0, true).state, State::Valid, "the soaker is ours");
+    }
+
+    #[test]
+    fn trouble_with_the_clock_is_named_with_its_size() {
+        let with = |clocks| judged(|_, around| around.clocks = clocks);
+        let second = Disagreement { elapsed_ns: 1_000_000_000, ..Disagreement::default() };
+        assert_eq!(with(Disagreement { ours_ns: 900_000, ..second }).state, State::Valid);
+        let text = "off the system's by -1.5 ms in 1 s";
+        is_suspect(&with(Disagreement { ours_ns: -1_500_000, ..second }), text);
+        is_suspect(&with(Disagreement { asleep_ns: 3_000_000_000, ..second }), "suspended for 3 s");
+        is_suspect(&with(Disagreement { wall_ns: 3_600_000_000_000, ..second }), "set by +3600 s");
+        assert_eq!(with(Disagreement { wall_ns: -500_000_000, ..second }).state, State::Valid);
     }
 
     #[test]

@@ -50,6 +50,11 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) as u64
 }
 
+/// `CLOCK_BOOTTIME` in ns: `CLOCK_MONOTONIC` and the time asleep.
+pub fn boot_ns() -> u64 {
+    clock_ns(libc::CLOCK_BOOTTIME) as u64
+}
+
 /// The counter and the monotonic clock at the same moment: the tightest of several tries.
 pub fn tsc_and_monotonic() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);

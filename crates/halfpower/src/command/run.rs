@@ -17,6 +17,7 @@ use crate::lab::{Lab, Setting};
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, State, Trial, Verdict};
 use crate::units;
+use crate::verdict::Tail;
 
 /// Measures and prints.
 pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
@@ -55,7 +56,7 @@ pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
     };
     let checked = read_back(&lab, &job, &bench, &points);
     finish(keeper, &lab, &points)?;
-    print(args, sweep, &host, facts, &points);
+    print(args, &job, sweep, &host, facts, &points);
     checked?;
     exit_of(&lab, &points)
 }
@@ -78,6 +79,11 @@ fn setting<'a>(
         allow_holes: args.common.allow_holes || job.allocation.grows(),
         soaked: false,
         coverage: bench.coverage,
+        tail: Tail {
+            percentile: job.percentiles().last().copied().unwrap_or(99.0),
+            trials: job.trials,
+            asked: job.percentiles.is_some(),
+        },
     }
 }
 
@@ -284,15 +290,27 @@ fn exit_of(lab: &Lab, points: &[Point]) -> Outcome {
     }
 }
 
-fn print(args: &RunArgs, sweep: bool, host: &Host, facts: Vec<TargetFacts>, points: &[Point]) {
+fn print(
+    args: &RunArgs,
+    job: &Job,
+    sweep: bool,
+    host: &Host,
+    facts: Vec<TargetFacts>,
+    points: &[Point],
+) {
     let measured: Vec<&Point> = points.iter().filter(|point| !point.trials.is_empty()).collect();
     if !args.common.json {
         for point in measured {
-            console::data(&line(point, args.common.pap));
+            console::data(&line(point, args.common.pap, job.percentiles()));
         }
         return;
     }
-    let documents = || points.iter().map(PointDocument::from);
+    let documents = || {
+        points.iter().map(|point| match &job.percentiles {
+            Some(asked) => PointDocument::from(point).with_percentiles(point, asked),
+            None => PointDocument::from(point),
+        })
+    };
     let (halfpower, host, target) = (Program::this(), host.clone(), facts[0].clone());
     let text = if sweep {
         json::print(&SweepDocument { halfpower, host, target, points: documents().collect() })
@@ -305,10 +323,14 @@ fn print(args: &RunArgs, sweep: bool, host: &Host, facts: Vec<TargetFacts>, poin
 }
 
 /// The one line of a point.
-fn line(point: &Point, pap: Option<f64>) -> String {
+fn line(point: &Point, pap: Option<f64>, percentiles: &[f64]) -> String {
     let summary = point.summary();
-    let quantile =
-        |q| summary.latency.quantile(q).map_or_else(|| "-".into(), |ns| units::time(ns as f64));
+    let percentile = |p: &f64| {
+        let found = summary.latency.quantile(p / 100.0);
+        let time = found.map_or_else(|| "-".into(), |ns| units::time(ns as f64));
+        format!("p{p} {time}")
+    };
+    let percentiles: Vec<String> = percentiles.iter().map(percentile).collect();
     let rate = summary.bytes_per_s;
     let spread = 100.0 * rate.half_width_relative();
     let cpu = match (summary.cpu_lower_ns, summary.cpu_upper_ns) {
@@ -322,13 +344,12 @@ fn line(point: &Point, pap: Option<f64>) -> String {
         reasons => format!(" ({})", reasons.join("; ")),
     };
     format!(
-        "{}: {} +-{spread:.1}%{}, {} requests/s, p50 {}, p99 {}, CPU {cpu}/request, {}{reasons}",
+        "{}: {} +-{spread:.1}%{}, {} requests/s, {}, CPU {cpu}/request, {}{reasons}",
         point.key.describe(),
         units::rate(rate.value),
         share.unwrap_or_default(),
         units::count(summary.requests_per_s.value),
-        quantile(0.5),
-        quantile(0.99),
+        percentiles.join(", "),
         summary.verdict.state.word(),
     )
 }

@@ -33,6 +33,13 @@ impl Seen<'_> {
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
     }
+
+    /// Whether it is what a program gets that sets nothing.
+    fn is_out_of_box(&self) -> bool {
+        let key = &self.point.key;
+        let plain = key.caching == "buffered" && key.depth == 1 && !key.is_random();
+        plain && key.request_bytes == OUT_OF_BOX_BYTES
+    }
 }
 
 /// Against what an operation is judged.
@@ -352,24 +359,46 @@ impl<'a> Insight<'a> {
         Some(Binding { index, reason: ladder::Reason::NearMeasured { share: delivered / own } })
     }
 
+    /// Which of the numbers that everybody will quote measured the wrong thing: out of the box, or
+    /// all that the best and PAP could come from.
+    fn invalid_headline(&self) -> Option<String> {
+        for operation in ["read", "write"] {
+            let is_one = |seen: &&Seen<'_>| {
+                let key = &seen.point.key;
+                key.operation() == operation && !key.is_random() && !key.has_small_pages()
+            };
+            let sequential: Vec<&Seen<'_>> = self.seen.iter().filter(is_one).collect();
+            if !sequential.is_empty() && self.fastest(operation).is_none() {
+                return Some(format!("no sequential {operation} measured what was meant"));
+            }
+            let plain = sequential.iter().find(|seen| seen.is_out_of_box());
+            if plain.is_some_and(|seen| seen.summary.verdict.state == State::Invalid) {
+                return Some(format!("the out-of-box {operation} measured the wrong thing"));
+            }
+        }
+        self.fastest("read").is_none().then(|| "no read was measured".to_owned())
+    }
+
     fn judge(&self, evidence: &Evidence) -> Verdict {
         let mut verdict = Verdict::default();
         if self.seen.is_empty() {
             verdict.add(State::Invalid, "nothing was measured");
             return verdict;
         }
-        if evidence.facts.interrupted {
-            verdict.add(State::Suspect, "interrupted: these are partial results");
-        }
         let bad = |state| self.seen.iter().filter(move |s| s.summary.verdict.state == state);
         let invalid = bad(State::Invalid).count();
-        for seen in bad(State::Invalid) {
-            seen.summary.verdict.reasons.iter().for_each(|r| verdict.add(State::Suspect, r));
-        }
-        if self.fastest("read").is_none() || invalid * 2 > self.seen.len() {
+        if let Some(headline) = self.invalid_headline() {
+            verdict.add(State::Invalid, format!("the headline is invalid: {headline}"));
+        } else if invalid * 2 > self.seen.len() {
             let all = self.seen.len();
             let text = format!("{invalid} of {all} points measured the wrong thing");
             verdict.add(State::Invalid, text);
+        }
+        for seen in bad(State::Invalid) {
+            seen.summary.verdict.reasons.iter().for_each(|r| verdict.add(State::Suspect, r));
+        }
+        if evidence.facts.interrupted {
+            verdict.add(State::Suspect, "interrupted: these are partial results");
         }
         let wide: Vec<f64> = ["read", "write"]
             .iter()
@@ -538,6 +567,43 @@ pub(crate) mod tests {
         let insight = Insight::of(&evidence);
         assert!(insight.pap[0].source.contains("--pap"));
         assert!(insight.half_power.iter().all(|h| h.measured.is_none() && h.reason.is_some()));
+    }
+
+    #[test]
+    fn an_invalid_headline_makes_the_survey_invalid_and_is_said_first() {
+        for (operation, caching, why) in [
+            ("read", "buffered", "the out-of-box read measured the wrong thing"),
+            ("write", "buffered", "the out-of-box write measured the wrong thing"),
+        ] {
+            let mut evidence = evidence();
+            let mut all = evidence.points.iter_mut();
+            let plain = all.find(|point| {
+                let key = &point.key;
+                (key.operation(), key.caching.as_str()) == (operation, caching)
+                    && key.request_bytes == OUT_OF_BOX_BYTES
+            });
+            plain.unwrap().trials[0].verdict.add(State::Invalid, "4 MiB stayed in the cache");
+            let verdict = Insight::of(&evidence).verdict;
+            assert_eq!(verdict.state, State::Invalid, "{verdict:?}");
+            assert!(verdict.reasons[0].contains(why), "{verdict:?}");
+            assert!(verdict.reasons[1].contains("stayed in the cache"), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_point_elsewhere_makes_the_survey_suspect() {
+        let mut evidence = evidence();
+        evidence.points[0].trials[0].verdict.add(State::Invalid, "a hit");
+        assert_eq!(Insight::of(&evidence).verdict.state, State::Suspect);
+    }
+
+    #[test]
+    fn writes_that_all_measured_the_wrong_thing_make_the_survey_invalid() {
+        let mut evidence = evidence();
+        let writes = evidence.points.iter_mut().filter(|point| point.key.operation() == "write");
+        writes.for_each(|point| point.trials[0].verdict.add(State::Invalid, "wrong"));
+        let verdict = Insight::of(&evidence).verdict;
+        assert!(verdict.reasons[0].contains("no sequential write"), "{verdict:?}");
     }
 
     #[test]

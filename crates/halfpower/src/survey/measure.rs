@@ -16,6 +16,7 @@ use crate::survey::evidence::Facts;
 use crate::survey::grid::{self, Effort, Limits, Spot};
 use crate::survey::schedule::{self, Measured};
 use crate::units;
+use crate::verdict::Tail;
 
 /// Trials chosen at a time, in random order, once the first grid is done.
 const BATCH: usize = 12;
@@ -293,6 +294,7 @@ impl<'a> Survey<'a> {
             allow_holes: self.allow_holes,
             coverage: subject.coverage.filter(|_| read),
             soaked: soaked && self.soak,
+            tail: Tail { trials: self.effort.rounds, ..Tail::default() },
             ..Setting::new(target, workload)
         }
     }

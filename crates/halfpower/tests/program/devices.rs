@@ -18,6 +18,25 @@ fn a_device_is_read_without_permission() {
 }
 
 #[test]
+fn somebody_else_who_reads_the_device_is_noticed() {
+    let device = or_skip!(LoopDevice::new(32 * MIB));
+    let place = Place::new();
+    let line =
+        format!("run {} --rw randread --rate-iops 200 --runtime 1 --trials 1", device.path());
+    let alone = place.document(&line);
+    let reasons = |document: &serde_json::Value| document["verdict"]["reasons"].to_string();
+    assert!(!reasons(&alone).contains("others used the device"), "{}", reasons(&alone));
+    let elsewhere = Place::new();
+    let all_the_time = format!("run {} --bs 1m --runtime 60 --trials 1", device.path());
+    let mut other = elsewhere.start(&all_the_time);
+    other.until_it_says("1 trial");
+    let beside = place.document(&line);
+    drop(other);
+    assert_eq!(beside["verdict"]["state"], "suspect", "{}", beside["verdict"]);
+    assert!(reasons(&beside).contains("others used the device"), "{}", beside["verdict"]);
+}
+
+#[test]
 fn a_device_is_not_written_without_permission() {
     let device = or_skip!(LoopDevice::new(4 * MIB));
     let (place, path) = (Place::new(), device.path());

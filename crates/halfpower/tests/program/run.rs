@@ -195,6 +195,22 @@ fn random_arrivals_keep_their_rate_and_are_kept_with_the_results() {
     assert_eq!(document["workload"]["settings"]["rate_process"], "poisson");
 }
 
+#[test]
+fn the_percentiles_asked_for_are_printed_and_need_requests_beyond_them() {
+    let place = Place::new();
+    let line = "run --ioengine null --size 4m --percentile_list=50:99.9 --trials 1 --no-store";
+    let ended = place.does(line);
+    assert!(ended.stdout.contains("p50 ") && ended.stdout.contains("p99.9 "), "{ended}");
+    assert!(!ended.stdout.contains("p99 "), "{ended}");
+    let latency = place.document(line)["summary"]["latency_ns"].clone();
+    assert_eq!(latency["percentiles_ns"]["99.9"], latency["p99_9"], "{latency}");
+    assert_eq!(latency["percentiles_ns"]["50"], latency["p50"], "{latency}");
+    place.file("data", MIB);
+    let few = place.document("run data --bs 64k --size 1m --percentile 99.9 --no-store");
+    assert_eq!(few["verdict"]["state"], "suspect", "{}", few["verdict"]);
+    assert!(few["verdict"]["reasons"].to_string().contains("too few"), "{}", few["verdict"]);
+}
+
 // ---- whether the numbers fit each other
 
 #[test]
