@@ -142,11 +142,12 @@ impl Verdict {
         }
     }
 
-    /// Adds all doubts of another.
+    /// Adds all doubts of another, but of those that differ in their numbers only the first.
     pub fn merge(&mut self, other: &Verdict) {
+        let words = |reason: &str| reason.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         self.state = self.state.max(other.state);
         for reason in &other.reasons {
-            if !self.reasons.contains(reason) {
+            if self.reasons.iter().all(|known| words(known) != words(reason)) {
                 self.reasons.push(reason.clone());
             }
         }
@@ -422,6 +423,16 @@ pub(crate) mod tests {
         // 60,000 ns were lost beyond the charge, over 100 requests.
         assert_eq!(summary.cpu_upper_ns, Some(1600.0));
         assert!(point.disturbance().is_some());
+    }
+
+    #[test]
+    fn a_doubt_of_several_trials_is_said_once() {
+        let mut point = point(&[4096, 4096, 4096]);
+        for (trial, percent) in point.trials.iter_mut().zip([93.5, 91.0, 8.0]) {
+            trial.verdict.add(State::Suspect, format!("others used {percent}%"));
+        }
+        point.trials[2].verdict.add(State::Suspect, "drift");
+        assert_eq!(point.summary().verdict.reasons, ["others used 93.5%", "drift"]);
     }
 
     #[test]

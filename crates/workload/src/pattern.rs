@@ -84,14 +84,41 @@ mod tests {
 
     proptest! {
         #[test]
-        fn strided_requests_visit_each_block_once(blocks in 1_u64..64, step in 1_u64..16) {
-            let stride_bytes = step * 4096;
-            let pattern = Pattern::Strided { stride_bytes };
-            let mut offsets = Offsets::new(pattern, 4096, &plan(blocks * 4096));
-            let mut pass: Vec<u64> = (0..blocks).map(|_| offsets.next_offset()).collect();
-            pass.sort_unstable();
-            let all = (0..blocks).map(|block| (1 << 20) + block * 4096);
-            prop_assert!(pass.into_iter().eq(all));
+        fn every_pattern_visits_each_block_exactly_once_in_each_pass(
+            blocks in 1_u64..300, request_bytes in 1_u32..100_000, kind in 0..3, step in 1_u64..20,
+            start in 0_u64..300, seed: u64,
+        ) {
+            let request = u64::from(request_bytes);
+            let pattern = match kind {
+                0 => Pattern::Sequential,
+                1 => Pattern::Strided { stride_bytes: step * request },
+                _ => Pattern::Random,
+            };
+            let start_bytes = start % blocks * request;
+            let plan = WorkerPlan { start_bytes, seed, ..plan(blocks * request) };
+            let mut offsets = Offsets::new(pattern, request_bytes, &plan);
+            for _ in 0..3 {
+                let mut pass: Vec<u64> = (0..blocks).map(|_| offsets.next_offset()).collect();
+                pass.sort_unstable();
+                let all = (0..blocks).map(|block| (1 << 20) + block * request);
+                prop_assert!(pass.into_iter().eq(all));
+            }
+        }
+
+        #[test]
+        fn a_stride_between_blocks_stays_in_the_region_and_touches_no_byte_twice_in_a_pass(
+            blocks in 1_u64..100, request_bytes in 1_u32..5000, more in 0_u64..20_000,
+        ) {
+            let (request, region) = (u64::from(request_bytes), blocks * u64::from(request_bytes));
+            let pattern = Pattern::Strided { stride_bytes: request + more };
+            let mut offsets = Offsets::new(pattern, request_bytes, &plan(region));
+            let mut taken: Vec<u64> = (0..=blocks).map(|_| offsets.next_offset()).collect();
+            // A pass ends where it began.
+            let length = 1 + taken[1..].iter().position(|at| *at == taken[0]).unwrap();
+            taken.truncate(length);
+            taken.sort_unstable();
+            prop_assert!(taken.windows(2).all(|pair| pair[1] - pair[0] >= request));
+            prop_assert!(taken.iter().all(|at| at + request <= (1 << 20) + region));
         }
     }
 

@@ -256,6 +256,36 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn merged_series_hold_everything_in_the_interval_in_which_it_happened(
+            parts in proptest::collection::vec(
+                proptest::collection::vec((0_u64..200_000, 0_u64..1000, 0_u64..10), 0..50), 1..5,
+            ),
+            interval_ns in 1_u64..300,
+        ) {
+            let series = parts.iter().map(|events| {
+                let mut series = Series::new(interval_ns);
+                events.iter().for_each(|&(at, bytes, requests)| series.add(at, bytes, requests));
+                series
+            });
+            let merged = series.reduce(|mut sum, part| {
+                sum.merge(&part);
+                sum
+            });
+            let merged = merged.unwrap();
+            prop_assert!(merged.intervals.len() <= INTERVALS_MAX);
+            let mut expected = vec![Interval::default(); merged.intervals.len()];
+            for &(at, bytes, requests) in parts.iter().flatten() {
+                let interval = &mut expected[(at / merged.interval_ns) as usize];
+                interval.bytes += bytes;
+                interval.requests += requests;
+            }
+            prop_assert_eq!(merged.intervals, expected);
+        }
+    }
 
     #[test]
     fn a_long_series_doubles_its_interval_and_loses_nothing() {
