@@ -23,6 +23,8 @@ const PERCENTILES: [f64; 2] = [50.0, 99.0];
 const INTERVALS: u64 = 50;
 /// ... which are neither longer nor shorter than this (ns).
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 10_000_000..=100_000_000;
+/// Combinations of a sweep at the most: more than anybody has the time to measure.
+const COMBINATIONS_MAX: usize = 10_000;
 
 /// How a file's blocks come to be before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,56 +366,78 @@ fn hint(text: &str) -> Outcome<Hint> {
 /// CPUs from a list such as `0,2` or `0-3`.
 fn cpus(text: &str) -> Outcome<Vec<usize>> {
     let bad = || Failure::usage(format!("--cpus-allowed {text}: write CPUs as 0,2 or 0-3"));
+    let allowed = cpucost::affinity::allowed_cpus();
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let first: usize = first.trim().parse().map_err(|_| bad())?;
         let last: usize = last.trim().parse().map_err(|_| bad())?;
-        if last < first || last > 1 << 16 {
+        if last < first {
             return Err(bad());
+        }
+        // Before the range is spelt out: a short text can name more CPUs than memory holds.
+        if let Some(cpu) = (first..=last).find(|cpu| !allowed.contains(cpu)) {
+            return Err(Failure::usage(format!(
+                "--cpus-allowed: CPU {cpu} is not among the CPUs of this process ({allowed:?})"
+            )));
         }
         cpus.extend(first..=last);
     }
-    let allowed = cpucost::affinity::allowed_cpus();
-    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        Some(cpu) => Err(Failure::usage(format!(
-            "--cpus-allowed: CPU {cpu} is not among the CPUs of this process ({allowed:?})"
-        ))),
-        None => Ok(cpus),
-    }
+    Ok(cpus)
 }
 
 fn axes(args: &RunArgs, sweep: bool) -> Outcome<Vec<Axes>> {
     let number = |text: &str| {
         text.trim().parse::<u64>().map_err(|_| format!("'{text}' is not a whole number"))
     };
-    let numbers = |flag: &str, text: &str| {
-        list(flag, text, sweep, |t| units::parse_list(t, number, units::doubled))
+    let numbers =
+        |flag: &str, text: &str| list(flag, text, sweep, |t| units::parse_list(t, number));
+    let narrow_all = |flag: &str, values: Vec<u64>| -> Outcome<Vec<u32>> {
+        values.into_iter().map(|value| narrow(flag, value)).collect()
     };
-    let sizes = |t: &str| units::parse_list(t, units::parse_size, units::doubled);
     let words = |t: &str| Ok::<_, String>(t.split(',').map(str::to_owned).collect::<Vec<_>>());
-    let mut all: Vec<Axes> = Vec::new();
+    let mixes = numbers("--rwmixread", &args.rwmixread)?;
+    let mut directions = Vec::new();
     for rw in list("--rw", &args.rw, sweep, words)? {
-        for mix in numbers("--rwmixread", &args.rwmixread)? {
-            let (pattern, read_percent) = direction(&rw, mix, args.stride)?;
-            for engine in list("--ioengine", &args.ioengine, sweep, words)? {
-                let personality = personality(&engine)?;
-                for threads in numbers("--numjobs", &args.numjobs)? {
-                    for depth in numbers("--iodepth", &args.iodepth)? {
-                        for request in list("--bs", &args.bs, sweep, sizes)? {
-                            let axes = Axes {
-                                pattern,
-                                read_percent,
-                                request_bytes: narrow("--bs", request)?,
-                                depth: narrow("--iodepth", depth)?,
-                                threads: narrow("--numjobs", threads)?,
-                                personality,
-                            };
-                            if !all.contains(&axes) {
-                                all.push(axes);
-                            }
-                        }
-                    }
+        for mix in &mixes {
+            directions.push(direction(&rw, *mix, args.stride)?);
+        }
+    }
+    let engines = list("--ioengine", &args.ioengine, sweep, words)?;
+    let engines: Vec<_> = engines.iter().map(|name| personality(name)).collect::<Outcome<_>>()?;
+    let threads = narrow_all("--numjobs", numbers("--numjobs", &args.numjobs)?)?;
+    let depths = narrow_all("--iodepth", numbers("--iodepth", &args.iodepth)?)?;
+    let sizes = list("--bs", &args.bs, sweep, |t| units::parse_list(t, units::parse_size))?;
+    let sizes = narrow_all("--bs", sizes)?;
+    product(&distinct(directions), &distinct(engines), &threads, &depths, &sizes)
+}
+
+/// Every combination, in the order of the axes.
+fn product(
+    directions: &[(Pattern, u8)],
+    engines: &[Option<Personality>],
+    threads: &[u32],
+    depths: &[u32],
+    sizes: &[u32],
+) -> Outcome<Vec<Axes>> {
+    let lengths = [directions.len(), engines.len(), threads.len(), depths.len(), sizes.len()];
+    let count = lengths.into_iter().fold(1, usize::saturating_mul);
+    if count > COMBINATIONS_MAX {
+        return Err(too_many(count));
+    }
+    let mut all = Vec::with_capacity(count);
+    for &(pattern, read_percent) in directions {
+        for &personality in engines {
+            for &threads in threads {
+                for &depth in depths {
+                    all.extend(sizes.iter().map(|&request_bytes| Axes {
+                        pattern,
+                        read_percent,
+                        request_bytes,
+                        depth,
+                        threads,
+                        personality,
+                    }));
                 }
             }
         }
@@ -421,19 +445,39 @@ fn axes(args: &RunArgs, sweep: bool) -> Outcome<Vec<Axes>> {
     Ok(all)
 }
 
-fn list<T>(
+fn too_many(count: usize) -> Failure {
+    Failure::usage(format!(
+        "{count} combinations are more than {COMBINATIONS_MAX}; shorten the lists"
+    ))
+}
+
+/// What was named twice is measured once.
+fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+fn list<T: PartialEq>(
     flag: &str,
     text: &str,
     sweep: bool,
     parse: impl Fn(&str) -> Result<Vec<T>, String>,
 ) -> Outcome<Vec<T>> {
     let values = parse(text).map_err(|error| Failure::usage(format!("{flag} {text}: {error}")))?;
+    if values.len() > COMBINATIONS_MAX {
+        return Err(too_many(values.len()));
+    }
     if values.len() != 1 && !sweep {
         return Err(Failure::usage(format!(
             "{flag} {text}: run measures one workload; use halfpower sweep for lists"
         )));
     }
-    Ok(values)
+    Ok(distinct(values))
 }
 
 fn narrow(flag: &str, value: u64) -> Outcome<u32> {
@@ -564,6 +608,23 @@ mod tests {
         assert_eq!(asked("run ."), [50.0, 99.0]);
         assert_eq!(asked("run . --percentile 99.99,50"), [50.0, 99.99]);
         assert_eq!(asked("run . --percentile_list=90:99.9:90"), [90.0, 99.9]);
+    }
+
+    #[test]
+    fn a_list_of_cpus_is_checked_before_it_is_spelt_out() {
+        let endless = "run . --cpus-allowed 0-18446744073709551614";
+        assert!(job(endless).unwrap_err().message.contains("not among the CPUs"));
+    }
+
+    #[test]
+    fn more_combinations_than_anybody_can_measure_are_refused() {
+        let axis = (1..=101).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        let line = format!("sweep . --bs {axis} --iodepth {axis}");
+        assert!(job(&line).unwrap_err().message.contains("10201 combinations"));
+        let line = format!("sweep . --bs {}", "512,".repeat(20_000) + "512");
+        assert!(job(&line).unwrap_err().message.contains("20001 combinations"));
+        let doubled = job("sweep . --rw read,read --rwmixread 1,2 --iodepth 4,4").unwrap();
+        assert_eq!(doubled.axes.len(), 1);
     }
 
     #[test]

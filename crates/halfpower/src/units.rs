@@ -4,46 +4,46 @@
 //! bare time is seconds. People are shown both MiB/s and MB/s where a rate may be compared with
 //! an advertised one.
 
+/// Sizes and times from here on are refused: they fit neither a file nor the database.
+const LIMIT: u128 = 9_000_000_000_000_000_000;
+
 /// Reads a size such as `4k`, `64KiB`, `1.5g`, `512`, `10MB` (bytes).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
-    let factor: f64 = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "k" | "ki" | "kib" => 1024.0,
-        "m" | "mi" | "mib" => 1024.0 * 1024.0,
-        "g" | "gi" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        "t" | "ti" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        "tb" => 1e12,
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "ki" | "kib" => 1 << 10,
+        "m" | "mi" | "mib" => 1 << 20,
+        "g" | "gi" | "gib" => 1 << 30,
+        "t" | "ti" | "tib" => 1 << 40,
+        "p" | "pi" | "pib" => 1 << 50,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        "pb" => 1_000_000_000_000_000,
         _ => return Err(format!("'{text}' is not a size; write 4k, 64KiB, 1m, 1.5g or 10MB")),
     };
-    let bytes = number * factor;
-    if bytes.fract() != 0.0 {
-        return Err(format!("'{text}' is not a whole number of bytes"));
-    }
-    if bytes >= 9.0e18 {
-        return Err(format!("'{text}' is too large"));
-    }
-    Ok(bytes as u64)
+    let (bytes, rest) = number.times(factor).ok_or_else(|| format!("'{text}' is too large"))?;
+    if rest > 0 { Err(format!("'{text}' is not a whole number of bytes")) } else { Ok(bytes) }
 }
 
-/// Reads a time such as `10`, `500ms`, `2m`, `1h` (ns); a bare number is seconds.
+/// Reads a time such as `10`, `500ms`, `2m`, `1h` (ns), rounded to whole nanoseconds; a bare
+/// number is seconds.
 pub fn parse_duration(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
-    let factor: f64 = match unit.to_ascii_lowercase().as_str() {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "" | "s" | "sec" => 1e9,
-        "m" | "min" => 60e9,
-        "h" => 3600e9,
-        "d" => 86_400e9,
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "" | "s" | "sec" => 1_000_000_000,
+        "m" | "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
         _ => return Err(format!("'{text}' is not a time; write 10 (seconds), 500ms, 2m or 1h")),
     };
-    let ns = number * factor;
-    if ns >= 9.0e18 { Err(format!("'{text}' is too long")) } else { Ok(ns as u64) }
+    let (ns, rest) = number.times(factor).ok_or_else(|| format!("'{text}' is too long"))?;
+    Ok(ns + u64::from(rest >= number.parts - rest))
 }
 
 /// Reads a rate such as `600M`, `3.5GB/s`, `250MiB/s` [bytes per second].
@@ -55,40 +55,70 @@ pub fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-fn split(text: &str) -> Result<(f64, &str), String> {
+/// A number as it was typed, without loss: `count` parts, of which `parts` make one.
+struct Decimal {
+    count: u128,
+    parts: u128,
+}
+
+impl Decimal {
+    /// Reads digits with at most one point among them.
+    fn parse(text: &str) -> Option<Decimal> {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let digits = format!("{whole}{}", fraction.trim_end_matches('0'));
+        let decimals = digits.len() - whole.len();
+        let count = if digits.is_empty() && !fraction.is_empty() { "0" } else { &digits };
+        let parts = 10_u128.checked_pow(u32::try_from(decimals).ok()?)?;
+        Some(Decimal { count: count.parse().ok()?, parts })
+    }
+
+    /// The product with `factor` below [`LIMIT`], and how many parts are left over.
+    fn times(&self, factor: u64) -> Option<(u64, u128)> {
+        let product = self.count.checked_mul(u128::from(factor))?;
+        let whole = Some(product / self.parts).filter(|whole| *whole < LIMIT)?;
+        Some((whole as u64, product % self.parts))
+    }
+}
+
+fn split(text: &str) -> Result<(Decimal, &str), String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 =
-        text[..end].parse().map_err(|_| format!("'{text}' does not begin with a number"))?;
+    let number = match text[..end].bytes().filter(u8::is_ascii_digit).count() {
+        0 => return Err(format!("'{text}' does not begin with a number")),
+        _ => Decimal::parse(&text[..end]),
+    };
+    let number =
+        number.ok_or_else(|| format!("'{text}' is no number, or one of too many digits"))?;
     Ok((number, text[end..].trim()))
 }
 
 /// Reads a list of values: `4k,64k,1m`, and `1..32` for 1, 2, 4 ... 32.
-pub fn parse_list<T>(
+pub fn parse_list(
     text: &str,
-    parse: impl Fn(&str) -> Result<T, String>,
-    double: impl Fn(&T, &T) -> Option<T>,
-) -> Result<Vec<T>, String> {
+    parse: impl Fn(&str) -> Result<u64, String>,
+) -> Result<Vec<u64>, String> {
     let mut values = Vec::new();
     for part in text.split(',') {
-        match part.split_once("..") {
-            None => values.push(parse(part)?),
-            Some((first, last)) => {
-                let (mut value, last) = (parse(first)?, parse(last)?);
-                while let Some(next) = double(&value, &last) {
-                    values.push(value);
-                    value = next;
-                }
-                values.push(value);
-            }
+        let Some((first, last)) = part.split_once("..") else {
+            values.push(parse(part)?);
+            continue;
+        };
+        let (mut value, last) = (parse(first)?, parse(last)?);
+        if value == 0 || value > last {
+            return Err(format!("'{part}' does not rise by doubling; write 1..32 or a list"));
         }
+        while let Some(next) = doubled(value, last) {
+            values.push(value);
+            value = next;
+        }
+        values.push(value);
     }
     Ok(values)
 }
 
 /// The next doubling of `value`, if it is not beyond `last`.
-pub fn doubled(value: &u64, last: &u64) -> Option<u64> {
-    (*value > 0 && value * 2 <= *last).then(|| value * 2)
+fn doubled(value: u64, last: u64) -> Option<u64> {
+    value.checked_mul(2).filter(|next| *next <= last)
 }
 
 /// A size for people: `4 KiB`, `1 MiB`, `1.5 GiB`.
@@ -170,8 +200,37 @@ mod tests {
 
     #[test]
     fn nonsense_sizes_are_refused_with_an_example() {
-        for text in ["", "k", "4x", "-1k", "0.3", "1e9g", "99999999t"] {
+        for text in ["", ".", "k", "4x", "-1k", "0.3", "1.2.3", "1e9g", "99999999t"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_digit_of_a_number_is_lost() {
+        assert_eq!(parse_size("9007199254740993"), Ok(9_007_199_254_740_993));
+        assert_eq!(parse_size("1.001GB"), Ok(1_001_000_000));
+        assert_eq!(parse_size("1.500000000000000000000000000000000000000000k"), Ok(1536));
+        assert_eq!(parse_size("00000000000000000000000000000000000000000000004k"), Ok(4096));
+        assert_eq!(parse_size(".5k"), Ok(512));
+        assert_eq!((parse_size("0.0"), parse_size("0.")), (Ok(0), Ok(0)));
+        for thousandths in 0..10_000_u64 {
+            let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+            assert_eq!(parse_size(&format!("{text}KB")), Ok(thousandths));
+            assert_eq!(parse_duration(&format!("{text}us")), Ok(thousandths));
+        }
+    }
+
+    #[test]
+    fn times_are_rounded_to_the_nearest_nanosecond() {
+        let times =
+            ["0.4ns", "0.5ns", "1.49ns", "0.0000000016"].map(|t| parse_duration(t).unwrap());
+        assert_eq!(times, [0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn sizes_that_are_printed_are_read_back() {
+        for bytes in [0, 1, 1023, 1536, 10 << 20, 3 << 29, 1 << 50, 7 << 50] {
+            assert_eq!(parse_size(&size(bytes)), Ok(bytes));
         }
     }
 
@@ -185,12 +244,21 @@ mod tests {
 
     #[test]
     fn lists_take_commas_and_doubling_ranges() {
-        let list = |text| parse_list(text, parse_size, doubled);
+        let list = |text| parse_list(text, parse_size);
         assert_eq!(list("4k,64k"), Ok(vec![4096, 65536]));
         assert_eq!(list("1..8"), Ok(vec![1, 2, 4, 8]));
         assert_eq!(list("1,4..16"), Ok(vec![1, 4, 8, 16]));
-        assert_eq!(list("0..8"), Ok(vec![0]));
-        assert!(list("4k,,8k").is_err());
+        assert_eq!(list("8..8"), Ok(vec![8]));
+        for text in ["4k,,8k", "0..8", "8..1", "1..", "..", "1..2..4"] {
+            assert!(list(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_to_the_largest_number_ends() {
+        let number = |text: &str| text.parse().map_err(|_| String::new());
+        let all = parse_list("1..18446744073709551615", number).unwrap();
+        assert_eq!((all.len(), all.last()), (64, Some(&(1 << 63))));
     }
 
     #[test]
@@ -210,7 +278,7 @@ mod tests {
         #[test]
         fn no_text_makes_the_parsers_panic(text in ".{0,20}") {
             let _ = (parse_size(&text), parse_duration(&text), parse_rate(&text));
-            let _ = parse_list(&text, parse_size, doubled);
+            let _ = parse_list(&text, parse_size);
         }
 
         #[test]

@@ -98,14 +98,15 @@ fn print_plan(job: &Job) -> Outcome {
         let workload = job.workload(axes, preparation.region_bytes, job.direct.unwrap_or(true));
         let trials = u64::from(job.trials) * if job.soaker { 2 } else { 1 };
         match workload.limit_ns {
-            Some(ns) => seconds += (trials * (ns + workload.warm_up_ns)) as f64 / 1e9,
+            Some(ns) => seconds += trials as f64 * (ns + workload.warm_up_ns) as f64 / 1e9,
             None => endless = true,
         }
         let share = f64::from(100 - axes.read_percent) / 100.0;
         if share > 0.0 && workload.limit_bytes.is_none() {
             at_least = "at least ";
         }
-        writes += (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64 * trials;
+        let written = (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64;
+        writes = writes.saturating_add(written.saturating_mul(trials));
         console::data(&format!(
             "{} {} x depth {} x {} threads, {trials} trials",
             workload.rw(),
@@ -181,9 +182,10 @@ fn measure(
     for point in &points {
         keeper.add_point(&point.key)?;
     }
-    let rounds = job.trials * if job.soaker { 2 } else { 1 };
+    let rounds = job.trials.saturating_mul(if job.soaker { 2 } else { 1 });
     let each_ns = settings[0].workload.limit_ns.unwrap_or(0) + settings[0].workload.warm_up_ns;
-    let total_ns = each_ns * u64::from(rounds) * settings.len() as u64;
+    let trials = u64::from(rounds).saturating_mul(settings.len() as u64);
+    let total_ns = each_ns.saturating_mul(trials);
     let mut progress = lab.console.progress(total_ns);
     let mut stream = Stream::new(job.base.seed);
     for round in 0..rounds {
@@ -246,7 +248,7 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<(
         );
         return Ok(());
     }
-    let rounds = job.trials * if job.soaker { 2 } else { 1 };
+    let rounds = job.trials.saturating_mul(if job.soaker { 2 } else { 1 });
     // Only a trial that was not cut by time has sealed every block anew.
     let whole_round = workload.limit_ns.is_none() && job.axes.len() == 1;
     workload.sealed_with = whole_round.then(|| seed_of(job, rounds - 1));
