@@ -102,13 +102,13 @@ impl Topology {
 }
 
 /// Parses the kernel's list format, `0-3,8`. `None` if malformed or absurdly long.
-fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
+pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     const MOST_CPUS: usize = 8192;
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        if last >= MOST_CPUS {
+        if last >= MOST_CPUS || cpus.len() >= MOST_CPUS {
             return None;
         }
         cpus.extend(first..=last);
@@ -160,6 +160,11 @@ mod tests {
         let mut cpus: Vec<usize> = Topology::read().cores.concat();
         cpus.sort_unstable();
         assert_eq!(cpus, allowed_cpus());
+    }
+
+    #[test]
+    fn a_list_that_names_all_cpus_again_and_again_is_refused() {
+        assert_eq!(parse_cpu_list(&"0-8191,".repeat(3)), None);
     }
 
     proptest! {

@@ -29,6 +29,9 @@ mod isolation;
 
 pub mod soaker;
 
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use host::HostMeter;
 pub use meter::{CpuMeter, CpuSample, CpuUsage};
 pub use soaker::{Declined, Soaker, SoakerReading};

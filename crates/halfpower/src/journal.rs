@@ -97,11 +97,16 @@ impl Recorded {
 pub fn entries() -> Vec<(PathBuf, Entry)> {
     let files = folder().and_then(|folder| fs::read_dir(folder).ok());
     let read = |path: PathBuf| {
-        let entry = serde_json::from_str(&fs::read_to_string(&path).ok()?).ok()?;
+        let entry = parse(&fs::read(&path).ok()?)?;
         Some((path, entry))
     };
     let json = |path: &PathBuf| path.extension().is_some_and(|e| e == "json");
     files.into_iter().flatten().flatten().map(|e| e.path()).filter(json).filter_map(read).collect()
+}
+
+/// An entry as it is on disk.
+pub fn parse(json: &[u8]) -> Option<Entry> {
+    serde_json::from_slice(json).ok()
 }
 
 /// What has become of an entry.

@@ -392,10 +392,10 @@ impl From<&Trial> for TrialDocument {
             device: trial.device.map(|device| DeviceDocument {
                 reads: device.reads,
                 read_merges: device.read_merges,
-                read_bytes: device.read_sectors * 512,
+                read_bytes: device.read_sectors.saturating_mul(512),
                 writes: device.writes,
                 write_merges: device.write_merges,
-                write_bytes: device.write_sectors * 512,
+                write_bytes: device.write_sectors.saturating_mul(512),
             }),
             resident_bytes: trial.scrub.and_then(|scrub| {
                 let (before, after) = (scrub.resident_before_bytes?, scrub.resident_after_bytes?);
@@ -467,8 +467,9 @@ fn by_operation(point: &Point) -> ByOperationDocument {
     let trials = point.unsoaked();
     let elapsed_s: f64 = trials.iter().map(|t| t.elapsed_ns as f64 / 1e9).sum();
     let of = |op: Op| {
-        let bytes: u64 = trials.iter().map(|t| t.directions[op as usize].bytes).sum();
-        let requests: u64 = trials.iter().map(|t| t.directions[op as usize].requests).sum();
+        let directions = || trials.iter().map(|t| &t.directions[op as usize]);
+        let bytes = directions().map(|d| d.bytes).fold(0, u64::saturating_add);
+        let requests = directions().map(|d| d.requests).fold(0, u64::saturating_add);
         OperationDocument {
             bytes,
             requests,
@@ -483,4 +484,30 @@ fn by_operation(point: &Point) -> ByOperationDocument {
 /// A document as the program prints it.
 pub fn print(document: &impl Serialize) -> String {
     serde_json::to_string_pretty(document).expect("our documents have string keys only")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::tests::point;
+    use ioengine::target::DeviceCounters;
+
+    #[test]
+    fn the_largest_numbers_that_a_database_holds_are_printed() {
+        let most = i64::MAX as u64;
+        let mut point = point(&[most, most, most]);
+        point.key.read_percent = 50;
+        for trial in &mut point.trials {
+            trial.directions[1].requests = most;
+            trial.device = Some(DeviceCounters {
+                read_sectors: most,
+                write_sectors: most,
+                ..DeviceCounters::default()
+            });
+        }
+        let document = PointDocument::from(&point);
+        assert_eq!(document.trials[0].device.as_ref().unwrap().read_bytes, u64::MAX);
+        let writes = document.summary.by_operation.unwrap().write;
+        assert_eq!(writes.requests, u64::MAX);
+    }
 }

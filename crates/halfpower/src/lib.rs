@@ -26,6 +26,8 @@ mod bench;
 mod survey;
 mod selftest;
 mod command;
+#[doc(hidden)]
+pub mod fuzz;
 
 use std::process::ExitCode;
 

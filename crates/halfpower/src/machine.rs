@@ -120,7 +120,7 @@ impl Host {
             cpu: field("/proc/cpuinfo", "model name", ':').unwrap_or_default(),
             cpus: cpucost::affinity::allowed_cpus().len() as u32,
             governor: read(governor),
-            memory_bytes: kib.unwrap_or(0) * 1024,
+            memory_bytes: kib.unwrap_or(0).saturating_mul(1024),
             clock: Monotonic::new().source().to_owned(),
             huge_pages: huge.map(|list| list.split(['[', ']']).nth(1).unwrap_or("").to_owned()),
             boot_id: boot_id(),

@@ -226,12 +226,12 @@ pub struct Trial {
 impl Trial {
     /// Bytes moved both ways.
     pub fn bytes(&self) -> u64 {
-        self.directions.iter().map(|d| d.bytes).sum()
+        self.directions.iter().map(|d| d.bytes).fold(0, u64::saturating_add)
     }
 
     /// Requests completed both ways.
     pub fn requests(&self) -> u64 {
-        self.directions.iter().map(|d| d.requests).sum()
+        self.directions.iter().map(|d| d.requests).fold(0, u64::saturating_add)
     }
 
     /// Bytes per second.

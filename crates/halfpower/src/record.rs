@@ -320,7 +320,7 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
 
 fn histogram_of(row: &TrialRow, rows: &[LatencyRow], operation: Operation) -> Histogram {
     let mine = || rows.iter().filter(|bucket| bucket.operation == operation);
-    let count: u64 = mine().map(|bucket| bucket.count).sum();
+    let count = mine().map(|bucket| bucket.count).fold(0, u64::saturating_add);
     let exact = (count == row.requests && count > 0).then(|| Exact {
         overflow: 0,
         min_ns: row.latency_min_ns,
@@ -355,5 +355,15 @@ mod tests {
         assert_eq!((back.soaker_ns, back.soaked), (Some(77), true));
         assert_eq!(back.verdict, trial.verdict);
         assert_eq!(back.series, trial.series);
+    }
+
+    #[test]
+    fn buckets_that_count_more_than_a_number_holds_are_read_without_overflow() {
+        let mut trial = point(&[4096]).trials.remove(0);
+        trial.directions[0].latency.record_n(12_345, 1);
+        let (row, latency, _) = trial_rows(&trial);
+        let full = LatencyRow { count: u64::MAX, ..latency[0].clone() };
+        let back = trial_of(&row, &[full.clone(), full], &[]);
+        assert_eq!(back.latency().count(), 0, "it contradicts its own minimum and maximum");
     }
 }

@@ -140,7 +140,7 @@ impl SlotBuffers {
 }
 
 /// `AnonHugePages` of the mapping that holds `address` (bytes).
-fn huge_bytes_at(smaps: &str, address: u64) -> u64 {
+pub(crate) fn huge_bytes_at(smaps: &str, address: u64) -> u64 {
     let mut inside = false;
     for line in smaps.lines() {
         let first = line.split_whitespace().next().unwrap_or("");
@@ -149,7 +149,7 @@ fn huge_bytes_at(smaps: &str, address: u64) -> u64 {
             inside = (bound(low)..bound(high)).contains(&address);
         } else if inside && first == "AnonHugePages:" {
             let kib = line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
-            return kib.unwrap_or(0) * 1024;
+            return kib.unwrap_or(0).saturating_mul(1024);
         }
     }
     0
@@ -213,5 +213,7 @@ mod tests {
                      200000-600000 rw-p 0 00:00 0\nRss: 4096 kB\nAnonHugePages:  4096 kB\n";
         assert_eq!(huge_bytes_at(smaps, 0x20_0000), 4096 * 1024);
         assert_eq!(huge_bytes_at(smaps, 0x1000), 0);
+        let absurd = "1000-2000 rw-p\nAnonHugePages: 18446744073709551615 kB\n";
+        assert_eq!(huge_bytes_at(absurd, 0x1000), u64::MAX);
     }
 }

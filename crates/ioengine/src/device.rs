@@ -122,13 +122,13 @@ impl Device {
             rotational: number("queue/rotational").map(|n| n == 1),
             scheduler: text("queue/scheduler").map(|list| in_brackets(&list)),
             write_cache: text("queue/write_cache"),
-            size_bytes: size.map(|sectors| sectors * 512),
+            size_bytes: size.map(|sectors| sectors.saturating_mul(512)),
             logical_block_bytes: number("queue/logical_block_size"),
             physical_block_bytes: number("queue/physical_block_size"),
-            max_request_bytes: number("queue/max_sectors_kb").map(|kib| kib * 1024),
+            max_request_bytes: number("queue/max_sectors_kb").map(|kib| kib.saturating_mul(1024)),
             max_segments: number("queue/max_segments"),
             queue_requests: number("queue/nr_requests"),
-            read_ahead_bytes: number("queue/read_ahead_kb").map(|kib| kib * 1024),
+            read_ahead_bytes: number("queue/read_ahead_kb").map(|kib| kib.saturating_mul(1024)),
         }
     }
 
@@ -165,12 +165,12 @@ fn file_name(path: &Path) -> String {
 }
 
 /// The chosen one of a list such as "none [mq-deadline] kyber".
-fn in_brackets(list: &str) -> String {
+pub(crate) fn in_brackets(list: &str) -> String {
     let chosen = list.split(['[', ']']).nth(1);
     chosen.unwrap_or(list).to_owned()
 }
 
-fn parse_counters(stat: &str) -> Option<DeviceCounters> {
+pub(crate) fn parse_counters(stat: &str) -> Option<DeviceCounters> {
     let numbers: Vec<u64> =
         stat.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let [reads, read_merges, read_sectors, _, writes, write_merges, write_sectors, ..] =

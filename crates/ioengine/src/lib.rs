@@ -30,6 +30,8 @@ pub mod target;
 pub mod host;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+#[doc(hidden)]
+pub mod fuzz;
 
 pub use buffer::BufferPages;
 pub use clock::{Clock, Monotonic};

@@ -40,7 +40,7 @@ pub fn of(path: &Path, device: (u32, u32)) -> Option<Mount> {
     deepest.or_else(by_path).cloned()
 }
 
-fn parse(mountinfo: &str) -> Vec<Mount> {
+pub(crate) fn parse(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(parse_line).collect()
 }
 
@@ -72,6 +72,7 @@ fn unescape(text: &str) -> String {
     let mut at = 0;
     while at < bytes.len() {
         let octal = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
+        let octal = octal.filter(|digits| digits.iter().all(u8::is_ascii_digit));
         let code = octal.and_then(|digits| std::str::from_utf8(digits).ok());
         match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) => {
@@ -118,6 +119,12 @@ mod tests {
         assert_eq!(mounts[0].mount_point, PathBuf::from("/mnt/my disk"));
         assert_eq!(mounts[0].file_system, "ext4");
         assert_eq!(mounts[0].options, "rw,noatime,errors=x");
+    }
+
+    #[test]
+    fn only_three_digits_behind_a_backslash_are_an_escape() {
+        assert_eq!(unescape(r"a\+12\400\08\0"), r"a\+12\400\08\0");
+        assert_eq!(unescape(r"\134\040"), r"\ ");
     }
 
     #[test]

@@ -112,6 +112,7 @@ mod tests {
     fn a_manifest_belongs_to_the_crate_of_its_folder() {
         assert_eq!(crate_of_manifest("crates/report/Cargo.toml"), Some("report"));
         assert_eq!(crate_of_manifest("Cargo.toml"), None);
+        assert_eq!(crate_of_manifest("fuzz/Cargo.toml"), None);
         assert_eq!(crate_of_manifest("crates/a/fuzz/Cargo.toml"), None);
     }
 }

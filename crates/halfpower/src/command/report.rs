@@ -1,5 +1,7 @@
 //! `halfpower report`: the page of a stored survey, written again by today's analysis.
 
+use std::path::Path;
+
 use results::{RunKind, Store};
 
 use crate::cli::ReportArgs;
@@ -13,15 +15,31 @@ use crate::survey::view;
 
 /// Reads the survey back and writes its page.
 pub fn execute(args: &ReportArgs) -> Outcome {
-    let store = Store::open_read_only(&args.db)?;
-    let row = if args.run == "latest" {
+    let evidence = evidence(&args.db, &args.run)?;
+    let insight = Insight::of(&evidence);
+    if insight.seen.is_empty() {
+        let run = &args.run;
+        return Err(Failure::failed(format!("survey {run} has no finished trial to show")));
+    }
+    write_page(&args.html, &view::html(&evidence, &insight))?;
+    console::data(&args.html.display().to_string());
+    Ok(Exit::Ok)
+}
+
+/// A stored survey: its number, the beginning of its uuid, or latest.
+///
+/// # Errors
+/// No such survey; a database that cannot be read.
+pub fn evidence(db: &Path, run: &str) -> Outcome<Evidence> {
+    let store = Store::open_read_only(db)?;
+    let row = if run == "latest" {
         let surveys = store.runs()?.into_iter().find(|run| run.kind == RunKind::Survey);
         surveys.ok_or_else(|| {
-            let db = args.db.display();
+            let db = db.display();
             Failure::failed(format!("{db} holds no survey; make one with halfpower survey"))
         })?
     } else {
-        store.run(&args.run)?
+        store.run(run)?
     };
     if row.kind != RunKind::Survey {
         return Err(Failure::usage(format!(
@@ -29,7 +47,7 @@ pub fn execute(args: &ReportArgs) -> Outcome {
             row.id, row.kind
         )));
     }
-    let evidence = Evidence {
+    Ok(Evidence {
         host: serde_json::from_str(&row.host_json).unwrap_or_default(),
         target: serde_json::from_str(&row.target_json).unwrap_or_default(),
         points: keeper::load(&store, row.id)?,
@@ -39,12 +57,5 @@ pub fn execute(args: &ReportArgs) -> Outcome {
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default(),
         started_unix_ns: row.started_unix_ns,
-    };
-    let insight = Insight::of(&evidence);
-    if insight.seen.is_empty() {
-        return Err(Failure::failed(format!("survey {} has no finished trial to show", row.id)));
-    }
-    write_page(&args.html, &view::html(&evidence, &insight))?;
-    console::data(&args.html.display().to_string());
-    Ok(Exit::Ok)
+    })
 }

@@ -192,7 +192,10 @@ impl<'a> Insight<'a> {
         let top = self.fastest(operation)?.rate();
         let near = self.sequential(operation).filter(|seen| seen.rate() >= top * NEAR_BEST);
         near.min_by(|a, b| {
-            let in_flight = |s: &Seen<'_>| s.point.key.request_bytes * u64::from(s.point.key.depth);
+            let in_flight = |s: &Seen<'_>| {
+                let key = &s.point.key;
+                key.request_bytes.saturating_mul(u64::from(key.depth))
+            };
             let cost = |s: &Seen<'_>| s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
             in_flight(a).cmp(&in_flight(b)).then(cost(a).total_cmp(&cost(b)))
         })

@@ -185,9 +185,9 @@ fn cost_models(insight: &Insight<'_>) -> Vec<CostModelView> {
 }
 
 fn cumulative(histogram: &Histogram) -> Vec<(f64, f64)> {
-    let (mut below, total) = (0, histogram.count().max(1) as f64);
+    let (mut below, total) = (0_u64, histogram.count().max(1) as f64);
     let step = |bucket: analysis::histogram::Bucket| {
-        below += bucket.count;
+        below = below.saturating_add(bucket.count);
         (bucket.high_ns as f64, below as f64 / total)
     };
     histogram.buckets().map(step).collect()
@@ -223,7 +223,7 @@ fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
         // The last interval is not a whole one.
         let whole = trial.series.len().saturating_sub(1);
         let samples = trial.series[..whole].iter().map(|point| {
-            let end = (point.start_ns + point.length_ns) as f64 / 1e9;
+            let end = point.start_ns.saturating_add(point.length_ns) as f64 / 1e9;
             (end, point.bytes as f64 * 1e9 / point.length_ns.max(1) as f64)
         });
         Some(TimeSeriesView { name: name(seen), samples: samples.collect() })
@@ -300,6 +300,7 @@ fn rows(prefix: &str, value: &serde_json::Value) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::point::SeriesPoint;
     use crate::survey::insight::tests::evidence;
 
     #[test]
@@ -308,6 +309,22 @@ mod tests {
         let html = html(&evidence, &Insight::of(&evidence));
         assert!(html.contains("Out of the box") && html.contains("<svg"));
         assert!(html.contains("preallocate") || html.contains("Preallocate"));
+    }
+
+    #[test]
+    fn a_survey_of_absurd_numbers_still_has_its_page() {
+        let mut evidence = evidence();
+        for point in &mut evidence.points {
+            point.key.request_bytes = u64::MAX;
+            for trial in &mut point.trials {
+                trial.directions[0].latency.record_n(1, u64::MAX);
+                trial.directions[0].latency.record_n(1000, u64::MAX);
+                let length_ns = i64::MAX as u64;
+                let interval = SeriesPoint { start_ns: u64::MAX, length_ns, bytes: 1, requests: 1 };
+                trial.series = vec![interval; 2];
+            }
+        }
+        assert!(html(&evidence, &Insight::of(&evidence)).contains("<svg"));
     }
 
     #[test]

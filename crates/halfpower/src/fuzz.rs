@@ -1,0 +1,164 @@
+//! Every parser of outside input, each behind one function of bytes that panics when a promise is
+//! broken: for the fuzz targets in `fuzz/` and the test `mutations`, and for nobody else.
+//!
+//! No target changes anything outside the process, except `database`, which writes a file of its
+//! own into the temporary folder and removes it.
+
+mod bytes;
+mod stored;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use analysis::histogram::{BUCKETS, Exact, Histogram, bucket_bounds};
+use clap::Parser;
+use ioengine::HostTarget;
+use workload::plan::{self, WorkerPlan};
+
+use crate::cli::{self, Cli, Verb};
+use crate::date;
+use crate::job::Job;
+use crate::journal;
+use crate::units;
+
+use bytes::Bytes;
+
+/// A fuzz target: any bytes may come, and it panics only where the program is wrong.
+pub type Target = fn(&[u8]);
+
+/// All targets by name; the folders of `fuzz/` bear the same names.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("units", numbers),
+    ("command_line", command_line),
+    ("journal", journal_entry),
+    ("histogram", histogram),
+    ("survey", stored::survey),
+    ("database", stored::database),
+    ("host_texts", host_texts),
+];
+
+/// Runs one of [`TARGETS`].
+///
+/// # Panics
+/// If a promise is broken, or there is no target of that name.
+pub fn run(name: &str, data: &[u8]) {
+    let found = TARGETS.iter().find(|(known, _)| *known == name);
+    found.expect("the name is one of the table").1(data);
+}
+
+/// Sizes, times, rates, lists and dates.
+fn numbers(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let first = data.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    assert!(date::utc(first as i64).len() >= "1970-01-01 00:00".len());
+    if let Ok(bytes) = units::parse_size(&text) {
+        assert_eq!(units::parse_size(&format!("{bytes}")), Ok(bytes));
+        check_printed(&units::size(bytes), bytes, units::parse_size);
+        check_monotone(&text, bytes, units::parse_size);
+    }
+    if let Ok(ns) = units::parse_duration(&text) {
+        assert_eq!(units::parse_duration(&format!("{ns}ns")), Ok(ns));
+        check_printed(&units::time(ns as f64), ns, units::parse_duration);
+        check_monotone(&text, ns, units::parse_duration);
+    }
+    if let Ok(rate) = units::parse_rate(&text) {
+        assert!(rate.is_finite() && rate > 0.0);
+    }
+    if let Ok(values) = units::parse_list(&text, units::parse_size) {
+        assert!(!values.is_empty() && values.len() <= 64 * data.len().max(1));
+    }
+}
+
+/// What is printed of a value and is read back differs by its three digits only.
+fn check_printed(printed: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
+    if let Ok(back) = parse(printed) {
+        let off = back.abs_diff(value) as f64;
+        assert!(off <= 0.0051 * value as f64, "{value} is printed as {printed}, read as {back}");
+    }
+}
+
+/// A digit before the rest of the text makes the number larger, never smaller.
+fn check_monotone(text: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
+    if let Ok(larger) = parse(&format!("9{}", text.trim_start())) {
+        assert!(larger >= value, "{text}: {value}, with a 9 before it: {larger}");
+    }
+}
+
+/// A whole command line, its words one a line, up to workloads that fit their target or not.
+fn command_line(data: &[u8]) {
+    let words = data.split(|byte| *byte == b'\n').map(|word| OsString::from_vec(word.to_vec()));
+    let words = cli::normalise(std::iter::once(OsString::from("halfpower")).chain(words));
+    assert_eq!(cli::normalise(words.iter().cloned()), words, "normalised twice");
+    let verb = match Cli::try_parse_from(words) {
+        Ok(cli) => cli.verb,
+        Err(error) => {
+            assert!(!error.render().to_string().is_empty());
+            return;
+        }
+    };
+    let resolved = match verb {
+        Verb::Run(args) => Job::resolve(&args, false),
+        Verb::Sweep(args) => Job::resolve(&args, true),
+        _ => return,
+    };
+    let job = match resolved {
+        Ok(job) => job,
+        Err(failure) => {
+            assert!(failure.message.contains([';', ':']), "no remedy: {failure}");
+            return;
+        }
+    };
+    let region_bytes = job.size.unwrap_or(1 << 30);
+    let target = HostTarget::null(region_bytes.saturating_add(job.base.region_offset));
+    for axes in job.axes.iter().take(16) {
+        let workload = job.workload(axes, region_bytes, true);
+        if let Ok(plan) = plan::resolve(&workload, &target) {
+            assert_eq!(plan.workers.len(), axes.threads as usize);
+            let end = job.base.region_offset + region_bytes;
+            let within = |w: &WorkerPlan| w.region_offset + w.region_bytes <= end;
+            assert!(plan.workers.iter().all(within), "a worker leaves the region: {workload:?}");
+        }
+    }
+}
+
+/// An entry of the journal.
+fn journal_entry(data: &[u8]) {
+    let Some(entry) = journal::parse(data) else { return };
+    let text = serde_json::to_vec(&entry).expect("an entry that was read can be written");
+    assert_eq!(journal::parse(&text), Some(entry));
+}
+
+/// A histogram from stored buckets: what is accepted keeps its promises and is stored alike.
+fn histogram(data: &[u8]) {
+    let mut bytes = Bytes(data);
+    let exact = bytes.flag().then(|| Exact {
+        overflow: bytes.number(),
+        min_ns: bytes.number(),
+        max_ns: bytes.number(),
+        sum_ns: u128::from(bytes.number()) << (bytes.byte() % 65),
+    });
+    let mut buckets = Vec::new();
+    while !bytes.is_empty() {
+        let low_ns = match bytes.flag() {
+            true => bytes.number(),
+            false => bucket_bounds(bytes.number() as usize % BUCKETS).map_or(0, |(low, _)| low),
+        };
+        buckets.push((low_ns, bytes.number()));
+    }
+    let Ok(read) = Histogram::from_buckets(buckets, exact) else { return };
+    let stored = read.buckets().map(|bucket| (bucket.low_ns, bucket.count));
+    assert_eq!(Histogram::from_buckets(stored, read.exact()), Ok(read.clone()));
+    let quantiles = [0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0].map(|q| read.quantile(q));
+    assert!(quantiles.is_sorted(), "{quantiles:?} of {read:?}");
+    assert!(quantiles.iter().flatten().all(|ns| (read.min()..=read.max()).contains(&Some(*ns))));
+    let mut twice = read.clone();
+    twice.merge(&read);
+    assert_eq!((twice.min(), twice.max()), (read.min(), read.max()));
+}
+
+/// Texts of the kernel about mounts, memory, devices and CPUs.
+fn host_texts(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    ioengine::fuzz::texts(&text);
+    cpucost::fuzz::texts(&text);
+}

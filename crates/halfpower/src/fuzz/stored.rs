@@ -1,0 +1,205 @@
+//! Fuzz targets of what a database gives back: a survey with any numbers in it, analysed and shown,
+//! and the file itself, damaged or made up.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use analysis::histogram::Histogram;
+use results::{LatencyRow, NewRun, Operation, RunKind, Seed, SeriesRow, Store};
+
+use crate::command::report;
+use crate::json::{self, PointDocument};
+use crate::machine::Host;
+use crate::point::{Direction, Point, PointKey, State, Trial, Verdict};
+use crate::record;
+use crate::survey::document::{self, WroteDocument};
+use crate::survey::evidence::Evidence;
+use crate::survey::findings;
+use crate::survey::insight::Insight;
+use crate::survey::view;
+
+use super::bytes::Bytes;
+
+/// A stored survey with any numbers and texts, analysed and shown.
+pub fn survey(data: &[u8]) {
+    let mut bytes = Bytes(data);
+    let facts = bytes.text(512);
+    let target = bytes.text(512);
+    let evidence = Evidence {
+        host: Host::default(),
+        target: serde_json::from_str(&target).unwrap_or_default(),
+        facts: serde_json::from_str(&facts).unwrap_or_default(),
+        started_unix_ns: bytes.number() as i64,
+        points: std::iter::from_fn(|| (!bytes.is_empty()).then(|| point(&mut bytes)))
+            .take(24)
+            .collect(),
+    };
+    show(&evidence);
+}
+
+/// Everything that is made of evidence: none of it may panic, nor draw what is no number.
+fn show(evidence: &Evidence) {
+    let insight = Insight::of(evidence);
+    let html = view::html(evidence, &insight);
+    for wrong in ["=\"NaN", "=\"inf", " NaN ", ",NaN", ",inf"] {
+        assert!(!html.contains(wrong), "the page has {wrong}");
+    }
+    let _ = findings::text(evidence, &insight);
+    let _ = json::print(&document::of(evidence, &insight, WroteDocument::default()));
+    for point in &evidence.points {
+        let _ = json::print(&PointDocument::from(point));
+    }
+}
+
+fn point(bytes: &mut Bytes<'_>) -> Point {
+    let operation = bytes.byte();
+    let key = PointKey {
+        rw: "read".to_owned(),
+        pattern: ["sequential", "random", "x"][usize::from(bytes.byte() % 3)].to_owned(),
+        request_bytes: [4096, 64 << 10, 1 << 20, bytes.number()][usize::from(bytes.byte() % 4)],
+        depth: [1, 8, bytes.number() as u32][usize::from(bytes.byte() % 3)],
+        threads: 1 + u32::from(bytes.byte()),
+        ioengine: "sync".to_owned(),
+        caching: ["buffered", "direct", "<&"][usize::from(bytes.byte() % 3)].to_owned(),
+        size_bytes: bytes.number(),
+        read_percent: [0, 100, u32::from(operation)][usize::from(operation % 3)],
+        rate_requests_per_s: bytes.flag().then(|| f64::from_bits(bytes.number())),
+        seed: bytes.number(),
+        workload_json: ["{}", "{\"buffer_pages\":\"4k\"}"][usize::from(bytes.flag())].to_owned(),
+    };
+    let trials = 1 + bytes.byte() % 5;
+    Point { key, trials: (0..trials).map(|ordinal| trial(bytes, ordinal)).collect() }
+}
+
+/// A trial as it comes from its rows, which hold any numbers of 63 bits.
+fn trial(bytes: &mut Bytes<'_>, ordinal: u8) -> Trial {
+    let mut trial = Trial { ordinal: u32::from(ordinal), ..Trial::default() };
+    trial.elapsed_ns = bytes.number();
+    trial.soaked = bytes.flag();
+    trial.soaker_ns = bytes.flag().then(|| bytes.number());
+    trial.cpu.process_ns = bytes.number();
+    for direction in &mut trial.directions {
+        *direction = Direction {
+            bytes: bytes.number(),
+            requests: bytes.number(),
+            latency: Histogram::new(),
+        };
+    }
+    if bytes.flag() {
+        trial.verdict = Verdict { state: State::Invalid, reasons: vec!["holes".to_owned()] };
+    }
+    let (mut row, _, _) = record::trial_rows(&trial);
+    row.device_reads = bytes.flag().then(|| bytes.number());
+    row.device_read_sectors = Some(bytes.number());
+    row.latency_min_ns = bytes.number();
+    row.latency_max_ns = bytes.number();
+    row.latency_mean_ns = bytes.number();
+    let latency: Vec<LatencyRow> = (0..bytes.byte() % 4)
+        .map(|_| LatencyRow {
+            operation: if bytes.flag() { Operation::Read } else { Operation::Write },
+            low_ns: bytes.number(),
+            high_ns: bytes.number(),
+            count: bytes.number(),
+        })
+        .collect();
+    let series: Vec<SeriesRow> = (0..u32::from(bytes.byte() % 4))
+        .map(|ordinal| SeriesRow {
+            ordinal,
+            start_ns: bytes.number(),
+            length_ns: bytes.number(),
+            bytes: bytes.number(),
+            requests: bytes.number(),
+        })
+        .collect();
+    record::trial_of(&row, &latency, &series)
+}
+
+/// A database: any bytes (after a first byte that is odd), or a good one with some bytes replaced,
+/// each by three bytes of place and one of value.
+pub fn database(data: &[u8]) {
+    let Some((kind, rest)) = data.split_first() else { return };
+    let mut file = Vec::new();
+    if kind % 2 == 1 {
+        file.extend_from_slice(rest);
+    } else {
+        file.extend_from_slice(good_database());
+        for change in rest.chunks_exact(4) {
+            let place = usize::from(change[0]) << 16 | usize::from(change[1]) << 8;
+            let length = file.len();
+            file[(place | usize::from(change[2])) % length] = change[3];
+        }
+    }
+    let path = own_file();
+    fs::write(&path, &file).expect("the temporary folder can be written");
+    if let Ok(evidence) = report::evidence(&path, "latest") {
+        show(&evidence);
+    }
+    if kind & 2 != 0 {
+        let _ = Store::open(&path).and_then(|mut store| {
+            store.mark_interrupted_runs(|_, _| false)?;
+            add_a_run(&mut store, "another")
+        });
+    }
+    remove(&path);
+}
+
+/// Removes a database with everything that SQLite may have put beside it.
+fn remove(path: &Path) {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let _ = fs::remove_file(name);
+    }
+}
+
+/// A path in the temporary folder that nobody else uses.
+fn own_file() -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("halfpower-fuzz-{}-{count}.db", std::process::id()))
+}
+
+/// A database with one survey of three points, as bytes: the same in each process.
+fn good_database() -> &'static [u8] {
+    static FILE: OnceLock<Vec<u8>> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let path = own_file();
+        let made = Store::open(&path).and_then(|mut store| {
+            add_a_run(&mut store, "first")?;
+            store.close()
+        });
+        let file = made.map(|()| fs::read(&path));
+        remove(&path);
+        file.expect("an empty place takes a database").expect("it was just written")
+    })
+}
+
+fn add_a_run(store: &mut Store, uuid: &str) -> Result<(), results::Error> {
+    let run = store.begin_run(&NewRun {
+        uuid: uuid.to_owned(),
+        kind: RunKind::Survey,
+        command_line: "halfpower survey".to_owned(),
+        label: None,
+        started_unix_ns: 1,
+        version: "0".to_owned(),
+        schema: 1,
+        seed: Seed(1),
+        pid: 1,
+        boot_id: "0".to_owned(),
+        host_json: "{}".to_owned(),
+        target_json: "{}".to_owned(),
+        settings_json: "{}".to_owned(),
+    })?;
+    for ordinal in 0..3_u8 {
+        let numbers: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(ordinal + 1) % 64).collect();
+        let point = point(&mut Bytes(&numbers));
+        let id = store.add_point(run, &record::point_row(&point.key, u32::from(ordinal)))?;
+        for trial in &point.trials {
+            let (row, latency, series) = record::trial_rows(trial);
+            store.add_trial(id, &row, &latency, &series)?;
+        }
+    }
+    Ok(())
+}

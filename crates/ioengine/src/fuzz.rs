@@ -1,0 +1,17 @@
+//! The parsers of the kernel's texts behind one function, for the fuzz targets of the program: they
+//! must take any text without panic.
+
+use crate::{buffer, device, mount};
+
+/// Reads `text` as mountinfo, as counters of a device and as smaps.
+pub fn texts(text: &str) {
+    for mount in mount::parse(text) {
+        assert!(!mount.options.starts_with(','));
+    }
+    let _ = device::parse_counters(text);
+    assert!(text.contains(&device::in_brackets(text)));
+    for line in text.lines() {
+        let address = line.split('-').next().and_then(|low| u64::from_str_radix(low, 16).ok());
+        let _ = buffer::huge_bytes_at(text, address.unwrap_or(0));
+    }
+}
