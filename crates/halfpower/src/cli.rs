@@ -120,6 +120,7 @@ pub struct CommonArgs {
   halfpower run --ioengine delay --truth fixed=1ms --iodepth 4
   halfpower run /dev/nvme1n1 --rw randread --bs 4k --iodepth 64 --numjobs 4
   halfpower sweep . --bs 4k,64k,1m --iodepth 1..32
+  halfpower sweep plan.toml --runtime 5                  flags as TOML: bs = [\"4k\", \"64k\"]
 
 A directory gets a test file, which is removed afterwards. Reading needs no permission; writing
 to an existing file needs --overwrite, to a device --destroy-data-on.")]
@@ -266,6 +267,9 @@ pub struct RunArgs {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub norandommap: Option<String>,
+    /// The flags that came from a plan file, to be kept with the results.
+    #[arg(skip)]
+    pub planned: Vec<String>,
 }
 
 /// Flags of `survey`.

@@ -9,6 +9,7 @@ mod stored;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 use analysis::histogram::{BUCKETS, Exact, Histogram, bucket_bounds};
 use clap::Parser;
@@ -19,6 +20,7 @@ use crate::cli::{self, Cli, Verb};
 use crate::date;
 use crate::job::Job;
 use crate::journal;
+use crate::plan_file::PlanFile;
 use crate::units;
 
 use bytes::Bytes;
@@ -30,6 +32,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("units", numbers),
     ("command_line", command_line),
+    ("plan_file", plan_file),
     ("journal", journal_entry),
     ("histogram", histogram),
     ("survey", stored::survey),
@@ -118,6 +121,29 @@ fn command_line(data: &[u8]) {
             let within = |w: &WorkerPlan| w.region_offset + w.region_bytes <= end;
             assert!(plan.workers.iter().all(within), "a worker leaves the region: {workload:?}");
         }
+    }
+}
+
+/// A plan file: what is accepted can be typed, and consents to nothing.
+fn plan_file(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let plan = match PlanFile::parse(Path::new("plan.toml"), &text) {
+        Ok(plan) => plan,
+        Err(failure) => {
+            let line = failure.message.strip_prefix("plan.toml:").and_then(|m| m.split_once(':'));
+            let line: usize = line.and_then(|(line, _)| line.parse().ok()).unwrap_or(0);
+            assert!((1..=text.lines().count().max(1)).contains(&line), "{failure}");
+            return;
+        }
+    };
+    let words = ["halfpower", "sweep"].into_iter().chain(plan.words());
+    let cli = Cli::try_parse_from(words).expect("each flag was accepted by itself");
+    let Verb::Sweep(args) = cli.verb else { unreachable!("sweep was typed") };
+    assert!(args.common.overwrite.is_empty() && args.common.destroy_data_on.is_empty());
+    assert!(args.targets.is_empty(), "a value became a target");
+    if let Err(failure) = Job::resolve(&args, true) {
+        let message = failure.message.clone();
+        assert!(plan.place(failure).message.ends_with(&message));
     }
 }
 

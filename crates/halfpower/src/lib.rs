@@ -11,6 +11,7 @@ mod failure;
 mod interrupt;
 mod console;
 mod cli;
+mod plan_file;
 mod machine;
 mod journal;
 mod guard;
@@ -38,7 +39,8 @@ use failure::{Exit, Failure, Outcome};
 
 /// The program, from its command line to its exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(cli::normalise(std::env::args_os())) {
+    let words = cli::normalise(std::env::args_os());
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {
             // clap prints help to stdout and errors to stderr, each with its exit code.
@@ -46,7 +48,9 @@ pub fn main() -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
-    match execute(&cli.verb) {
+    let outcome = plan_file::expand(cli, &words)
+        .and_then(|(cli, plan)| execute(&cli.verb).map_err(|failure| plan.place(failure)));
+    match outcome {
         Ok(_) if console::lost_data() => {
             console::error("the results could not be written to stdout; free space there");
             Exit::Failed.into()

@@ -166,7 +166,11 @@ fn begin(
         seed: args.common.seed,
         host,
         target_json: serde_json::to_string(&facts[0]).unwrap_or_default(),
-        settings_json: serde_json::json!({ "pap_bytes_per_s": args.common.pap }).to_string(),
+        settings_json: serde_json::json!({
+            "pap_bytes_per_s": args.common.pap,
+            "plan_file": args.planned,
+        })
+        .to_string(),
     })
 }
 

@@ -96,3 +96,55 @@ fn a_plan_fails_where_the_run_would() {
     place.cannot("run . --size 1000000g --plan").with_code(1).says("not enough", "--size");
     place.cannot("run data --size 1g --plan").with_code(2).says("fewer than", "smaller --size");
 }
+
+#[test]
+fn a_plan_file_gives_the_flags_and_typed_ones_win() {
+    let place = Place::new();
+    let text = "ioengine = 'null'\nbs = ['4k', 65536]\niodepth = '1..2'\nruntime = 0.02\n\
+                trials = 1\ntime_based = true\n";
+    std::fs::write(place.path("plan.toml"), text).unwrap();
+    let document = place.document("sweep plan.toml");
+    assert_eq!(axis(&document, "request_bytes"), [4096, 65536, 4096, 65536]);
+    assert!(place.stored_run().settings_json.contains("--bs=4k,65536"), "the plan is not kept");
+    let document = place.document("sweep --bs 8k plan.toml --iodepth=4 --no-store");
+    assert_eq!(axis(&document, "request_bytes"), [8192]);
+    assert_eq!(axis(&document, "depth"), [4]);
+}
+
+#[test]
+fn a_plan_file_names_targets_unless_they_are_typed() {
+    let place = Place::new();
+    place.file("data", MIB);
+    place.file("other", MIB);
+    std::fs::write(place.path("plan.toml"), "target = 'data'\nplan = true\n").unwrap();
+    assert!(place.does("sweep plan.toml").stdout.contains("read the file data"));
+    assert!(!place.does("sweep other plan.toml").stdout.contains("read the file data"));
+    assert!(!place.does("sweep plan.toml --filename=other").stdout.contains("the file data"));
+}
+
+#[test]
+fn a_wrong_plan_file_is_refused_with_the_line() {
+    let place = Place::new();
+    for (text, code, cause, remedy) in [
+        ("\niodept = 4", 2, "plan.toml:2: 'iodept' is no flag", "mean iodepth"),
+        ("rw = 'write'\noverwrite = ['data']", 3, "plan.toml:2: overwrite is", "--overwrite"),
+        ("\n\nbs = '4x'\n", 2, "plan.toml:3: --bs 4x", "4k"),
+        ("runtime = 0\n", 2, "plan.toml:1: --runtime 0", "500ms"),
+        ("seed = 'x'\n", 2, "plan.toml:1: invalid value 'x'", "--help"),
+        ("bs = [4k]", 2, "plan.toml:1: ", "\"64k\""),
+    ] {
+        std::fs::write(place.path("plan.toml"), text).unwrap();
+        place.cannot("sweep . plan.toml").with_code(code).says(cause, remedy);
+    }
+    place.cannot("run plan.toml --size 1g").with_code(2).says("fewer than", "smaller --size");
+    place.cannot("sweep plan.toml missing.toml").with_code(2).says("plan.toml:1", "\"64k\"");
+    assert_eq!(place.listing(), ["plan.toml"]);
+}
+
+#[test]
+fn the_example_of_a_plan_file_is_understood() {
+    let place = Place::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sweep.toml");
+    let plan = place.does(&format!("sweep {example} --plan")).stdout;
+    assert_eq!(plan.matches("3 trials").count(), 9, "{plan}");
+}
