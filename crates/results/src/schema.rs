@@ -84,6 +84,16 @@ pub(crate) fn version(
     })
 }
 
+/// Refuses a database in which something else bears the name of a table: a view need never end.
+pub(crate) fn check_tables(connection: &Connection, path: &Path) -> Result<(), Error> {
+    const SQL: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' \
+                       AND name IN ('run', 'point', 'trial', 'latency', 'series')";
+    let tables: i64 = connection
+        .query_row(SQL, [], |row| row.get(0))
+        .map_err(|error| Error::from_sqlite(path, error))?;
+    if tables == 5 { Ok(()) } else { Err(Error::Corrupt { path: path.to_path_buf() }) }
+}
+
 /// Brings an open database to the last of `migrations`, whole or not at all. Two processes may
 /// do this at once: the second finds nothing left to do.
 pub(crate) fn migrate(

@@ -59,6 +59,7 @@ impl Store {
         // A new database gets its first tables before write-ahead mode, so that the
         // application id is in the header of the file itself and never only in its log.
         schema::migrate(&mut connection, &path, MIGRATIONS)?;
+        schema::check_tables(&connection, &path)?;
         // Where shared memory is missing (some network file systems) SQLite keeps its rollback
         // journal instead: readers and the writer then wait for each other, and a power failure
         // may undo the last commit (SQLite's FULL does not synchronise the folder there).
@@ -88,6 +89,7 @@ impl Store {
             let needed = schema::SCHEMA_VERSION;
             return Err(Error::OlderSchema { path, found: found as i64, needed });
         }
+        schema::check_tables(&connection, &path)?;
         Ok(Self { connection, path, writable: false })
     }
 
@@ -280,6 +282,10 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
         .map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+    // What SQLite advises for files that others may have made or damaged
+    // (<https://www.sqlite.org/security.html>).
+    connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
+    connection.pragma_update(None, "cell_size_check", true).map_err(failed)?;
     Ok(connection)
 }
 
@@ -388,6 +394,19 @@ pub(crate) mod tests {
         fs::copy(path, &copy).unwrap();
         fs::copy(log_of(path), log_of(&copy)).unwrap();
         (folder, copy)
+    }
+
+    #[test]
+    fn a_database_whose_runs_are_an_endless_view_is_refused() {
+        let (_folder, path) = a_place();
+        Store::open(&path).unwrap().close().unwrap();
+        let connection = Connection::open(&path).unwrap();
+        let endless = "DROP TABLE run; CREATE VIEW run AS WITH RECURSIVE n(id) AS \
+                       (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT * FROM n";
+        connection.execute_batch(&format!("PRAGMA foreign_keys = OFF; {endless}")).unwrap();
+        drop(connection);
+        assert!(matches!(Store::open_read_only(&path).unwrap_err(), Error::Corrupt { .. }));
+        assert!(matches!(Store::open(&path).unwrap_err(), Error::Corrupt { .. }));
     }
 
     #[test]
