@@ -107,6 +107,7 @@ fn command_line(data: &[u8]) {
     let job = match resolved {
         Ok(job) => job,
         Err(failure) => {
+            // A list of the words that fit, behind a colon, is a remedy too.
             assert!(failure.message.contains([';', ':']), "no remedy: {failure}");
             return;
         }

@@ -481,15 +481,17 @@ fn list<T: PartialEq>(
 }
 
 fn narrow(flag: &str, value: u64) -> Outcome<u32> {
-    if value == 0 {
-        let remedy = match flag {
-            "--bs" => "a request size such as 64k",
-            "--iodepth" => "a depth of 1 or more",
-            _ => "1 or more threads",
-        };
-        return Err(Failure::usage(format!("{flag} 0 measures nothing; use {remedy}")));
-    }
-    u32::try_from(value).map_err(|_| Failure::usage(format!("{flag} {value} is too large")))
+    let problem = match u32::try_from(value) {
+        Ok(0) => "measures nothing",
+        Ok(value) => return Ok(value),
+        Err(_) => "is too large",
+    };
+    let remedy = match flag {
+        "--bs" => "a request size such as 64k",
+        "--iodepth" => "a depth of 1 or more",
+        _ => "1 or more threads",
+    };
+    Err(Failure::usage(format!("{flag} {value} {problem}; use {remedy}")))
 }
 
 fn personality(text: &str) -> Outcome<Option<Personality>> {
@@ -608,6 +610,14 @@ mod tests {
         assert_eq!(asked("run ."), [50.0, 99.0]);
         assert_eq!(asked("run . --percentile 99.99,50"), [50.0, 99.99]);
         assert_eq!(asked("run . --percentile_list=90:99.9:90"), [90.0, 99.9]);
+    }
+
+    #[test]
+    fn numbers_beyond_32_bits_are_refused_with_a_remedy() {
+        for flag in ["--bs 1t", "--iodepth 4294967296", "--numjobs 4294967296"] {
+            let failure = job(&format!("run . {flag}")).unwrap_err();
+            assert!(failure.message.contains("is too large; use "), "{failure}");
+        }
     }
 
     #[test]
