@@ -5,11 +5,13 @@
 //! `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A file is removed only if
 //! device and inode are those that were recorded.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::machine;
 
@@ -17,6 +19,7 @@ use crate::machine;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Absolute path.
+    #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
     pub path: PathBuf,
     /// Device number of its file system, and its inode, once it exists.
     pub identity: Option<(u64, u64)>,
@@ -24,6 +27,27 @@ pub struct Entry {
     pub pid: u32,
     /// The boot in which that process ran.
     pub boot_id: String,
+}
+
+/// A path as JSON: text where it is some, else its bytes.
+fn write_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    match path.to_str() {
+        Some(text) => text.serialize(serializer),
+        None => path.as_os_str().as_bytes().serialize(serializer),
+    }
+}
+
+fn read_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(PathBuf),
+        Bytes(Vec<u8>),
+    }
+    Ok(match Written::deserialize(deserializer)? {
+        Written::Text(path) => path,
+        Written::Bytes(bytes) => OsString::from_vec(bytes).into(),
+    })
 }
 
 /// An entry that is on disk.
@@ -151,6 +175,15 @@ mod tests {
         assert_eq!(state_of(&entry(&path, other)), Stray::Gone);
         assert_eq!(state_of(&entry(&path, None)), Stray::Gone);
         assert_eq!(state_of(&entry(&folder.path().join("none"), same)), Stray::Gone);
+    }
+
+    #[test]
+    fn a_path_that_is_no_text_is_recorded_too() {
+        for bytes in [&b"/data/x"[..], b"/data/\xff/x"] {
+            let path = PathBuf::from(OsString::from_vec(bytes.to_vec()));
+            let made = entry(&path, Some((1, 2)));
+            assert_eq!(parse(&serde_json::to_vec(&made).unwrap()), Some(made));
+        }
     }
 
     #[test]
