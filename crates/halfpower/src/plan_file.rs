@@ -163,8 +163,10 @@ fn at(path: &Path, line: usize, message: impl AsRef<str>) -> Failure {
     Failure::usage(format!("{}:{line}: {}", path.display(), message.as_ref()))
 }
 
+/// The line of an offset; of the end of the text, the last one.
 fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+    let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
+    line.min(text.lines().count().max(1))
 }
 
 /// What a value would be typed as, each of a list by itself.
@@ -256,6 +258,7 @@ mod tests {
             ("soaker = 1", "plan.toml:1: soaker: write true or false"),
             ("sync = true\nwrite_through = true", "plan.toml:2: write_through sets"),
             ("bs = '4k'\nbs = ", "plan.toml:2: "),
+            ("\nlabel = '''\nx\n", "plan.toml:3: "),
             ("[global]\nbs = '4k'", "plan.toml:1: global: no value"),
         ] {
             let failure = parse(text).unwrap_err();
