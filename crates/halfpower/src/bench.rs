@@ -9,7 +9,7 @@ use ioengine::{Caching, HostTarget, Target, TargetKind};
 use workload::{Workload, plan};
 
 use crate::failure::{Failure, Outcome};
-use crate::guard::{self, Claim, Consent};
+use crate::guard::{self, Consent, Permit};
 use crate::job::{self, Allocation, Job};
 use crate::lab::Lab;
 use crate::machine::TargetFacts;
@@ -32,8 +32,8 @@ pub struct Bench {
     pub coverage: Option<Coverage>,
     /// Dropped last: removes the test files.
     _scratches: Vec<Scratch>,
-    /// Devices that nobody else may take while they are written.
-    _claims: Vec<Claim>,
+    /// What may be written; nobody else may take a device among them.
+    _permits: Vec<Permit>,
 }
 
 /// What making a target ready would do.
@@ -175,14 +175,14 @@ pub fn caching(path: &Path, direct: Option<bool>, write_through: bool) -> Cachin
 }
 
 /// Opens one existing file or device and checks the permission to write.
-fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Claim>)> {
+fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
     let mode = caching(path, job.direct, job.write_through);
     let target = HostTarget::open(path, job.writes(), mode)?;
-    let claim = match job.writes() {
+    let permit = match job.writes() {
         true => guard::check_writable(&target, path, &job.consent)?,
         false => None,
     };
-    Ok((target, claim))
+    Ok((target, permit))
 }
 
 /// One caching mode holds for all targets of a run.
@@ -231,11 +231,11 @@ impl Bench {
                 region_bytes,
                 coverage: None,
                 _scratches: Vec::new(),
-                _claims: Vec::new(),
+                _permits: Vec::new(),
             });
         }
         let region_bytes = preparation(job)?.region_bytes;
-        let (mut targets, mut scratches, mut claims) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut targets, mut scratches, mut permits) = (Vec::new(), Vec::new(), Vec::new());
         for path in &job.targets {
             if path.is_dir() {
                 let scratch = lay_out(path, job, region_bytes + job.base.region_offset, lab)?;
@@ -243,16 +243,16 @@ impl Bench {
                 targets.push(scratch.open(job.writes(), mode)?);
                 scratches.push(scratch);
             } else {
-                let (target, claim) = open(path, job)?;
+                let (target, permit) = open(path, job)?;
                 targets.push(target);
-                claims.extend(claim);
+                permits.extend(permit);
             }
         }
         check_alike(&targets)?;
         let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
         let targets: Vec<HostTarget> = targets.into_iter().map(suffering).collect();
         let coverage = coverage_of(&targets, job.base.region_offset, region_bytes);
-        Ok(Bench { targets, region_bytes, coverage, _scratches: scratches, _claims: claims })
+        Ok(Bench { targets, region_bytes, coverage, _scratches: scratches, _permits: permits })
     }
 
     /// The targets as the load generator wants them.

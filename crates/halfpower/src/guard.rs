@@ -1,16 +1,19 @@
 //! What may be written: nothing that exists, unless it is named.
 //!
-//! A regular file needs `--overwrite` with its exact path; a block device needs
-//! `--destroy-data-on` with its by-id name, its serial, or (for a device that has neither) its
-//! kernel path, and is refused all the same while it, a partition or a holder of it is in use.
-//! Checks are made on the open descriptor.
+//! A regular file needs `--overwrite` with its own path, no link, and is refused all the same
+//! while it has other names (hard links), is swap or is the image of a loop device. A block device
+//! needs `--destroy-data-on` with its by-id name, its serial, or (for a device that has neither)
+//! its kernel path, and is refused all the same while it is in use ([`ioengine::usage`]). What is
+//! checked is the open descriptor, never a name that may lead elsewhere a moment later; a target
+//! that is opened again is held against the [`Permit`].
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ioengine::device::Device;
-use ioengine::{HostTarget, Target, TargetKind, mount};
+use ioengine::kernel::{Backing, Kernel};
+use ioengine::{HostTarget, Target, TargetKind, usage};
 
 use crate::failure::{Failure, Outcome};
 
@@ -23,38 +26,109 @@ pub struct Consent {
     pub destroy_data_on: Vec<String>,
 }
 
-/// A device that nobody else may mount or take while it is written: a descriptor opened O_EXCL.
-pub type Claim = fs::File;
+/// Permission to write one file or device, whatever its name leads to by now. Nobody else may
+/// mount or take a device for as long as it is held.
+#[derive(Debug)]
+pub struct Permit {
+    may_write: Backing,
+    _claim: Option<fs::File>,
+}
 
-/// Refuses to write to an open target that the user did not allow. What it gives back keeps a
-/// device from being taken by others; hold it for as long as there are writes.
+impl Permit {
+    /// Refuses a target that was opened again and is not what the permission is for.
+    pub fn check(&self, target: &HostTarget) -> Outcome<()> {
+        if backing_of(target) == Some(self.may_write) {
+            return Ok(());
+        }
+        Err(Failure::refused(format!(
+            "{} changed while it was opened; use a directory that nobody else can write",
+            target.path().display()
+        )))
+    }
+}
+
+/// Refuses to write to an open target that the user did not allow; None where there is nothing
+/// to protect. Hold the permit for as long as there are writes.
 pub fn check_writable(
     target: &HostTarget,
     named: &Path,
     consent: &Consent,
-) -> Outcome<Option<Claim>> {
-    match target.kind() {
-        TargetKind::File => check_file(target, named, consent).map(|()| None),
-        TargetKind::BlockDevice => check_device(target, consent).map(Some),
-        _ => Ok(None),
-    }
+) -> Outcome<Option<Permit>> {
+    let Some(may_write) = backing_of(target) else { return Ok(None) };
+    let claim = match target.kind() {
+        TargetKind::BlockDevice => Some(check_device(target, named, consent)?),
+        _ => {
+            check_file(target, named, consent)?;
+            None
+        }
+    };
+    Ok(Some(Permit { may_write, _claim: claim }))
+}
+
+/// What an open target is, by its descriptor.
+fn backing_of(target: &HostTarget) -> Option<Backing> {
+    target.file()?.metadata().ok().map(|metadata| Backing::of(&metadata))
+}
+
+/// What a path itself is, no link followed; None for a link.
+fn itself(path: &Path) -> Option<Backing> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    metadata.is_file().then(|| Backing::of(&metadata))
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
 }
 
 fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<()> {
-    let same = |allowed: &&PathBuf| {
-        allowed.as_path() == named || allowed.canonicalize().is_ok_and(|a| a == target.path())
+    let path = named.display();
+    let metadata = target.file().and_then(|file| file.metadata().ok());
+    let Some(metadata) = metadata else {
+        return Err(Failure::refused(format!("{path} cannot be looked at; name another file")));
     };
-    if consent.overwrite.iter().any(|allowed| same(&allowed)) {
+    let file = Backing::of(&metadata);
+    if is_link(named) {
+        let real = target.path().display();
+        return Err(Failure::refused(format!(
+            "{path} is a symbolic link; name the file itself, {real}, as the target, and say \
+             --overwrite={real} to lose its content"
+        )));
+    }
+    if metadata.nlink() > 1 {
+        return Err(Failure::refused(format!(
+            "{path} has {} names (hard links), and what is written would change under all of \
+             them; copy it and name the copy, or remove the other names",
+            metadata.nlink()
+        )));
+    }
+    if let Some(why) = usage::of_file(&Kernel::of_host(), file) {
+        return Err(Failure::refused(format!(
+            "{path} {why}: writing would destroy data in use; detach it (losetup, swapon --show) \
+             first"
+        )));
+    }
+    // The path of the consent is looked at after the target was opened: if either was exchanged
+    // in between, the two are not the same file.
+    if consent.overwrite.iter().any(|allowed| itself(allowed) == Some(file)) {
         return Ok(());
     }
-    let path = named.display();
+    let leads_to_it = |allowed: &&PathBuf| {
+        is_link(allowed) && fs::metadata(allowed).is_ok_and(|found| Backing::of(&found) == file)
+    };
+    if let Some(link) = consent.overwrite.iter().find(leads_to_it) {
+        return Err(Failure::refused(format!(
+            "--overwrite={} is a symbolic link; say --overwrite={path} to lose the content of the \
+             file itself",
+            link.display()
+        )));
+    }
     Err(Failure::refused(format!(
         "{path} exists and would be overwritten; say --overwrite={path} to lose its content, or \
          name a directory to use a test file there"
     )))
 }
 
-fn check_device(target: &HostTarget, consent: &Consent) -> Outcome<Claim> {
+fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<fs::File> {
     let shown = target.path().display();
     // By the descriptor: a name (a link, a node made elsewhere) proves nothing.
     let Some(device) = target.block_device() else {
@@ -62,16 +136,21 @@ fn check_device(target: &HostTarget, consent: &Consent) -> Outcome<Claim> {
             "the system does not tell whether {shown} is in use; name it as in lsblk"
         )));
     };
-    if let Some(why) = in_use(device.folder()) {
+    if let Some(why) = usage::of_device(&Kernel::of_host(), device) {
         return Err(Failure::refused(format!(
-            "{shown} is {why}: writing would destroy data in use; unmount or detach it first"
+            "{shown} {why}: writing would destroy data in use; unmount or detach it first"
         )));
     }
     let names = names_of(target, device);
+    let name = names.first().cloned().unwrap_or_default();
     if !consent.destroy_data_on.iter().any(|given| names.contains(given)) {
-        let name = names.first().cloned().unwrap_or_default();
+        let alias = named != target.path() || target.path() != real_path(device);
+        let what =
+            if alias { format!(" ({})", real_path(device).display()) } else { String::new() };
         return Err(Failure::refused(format!(
-            "all data on {shown} would be destroyed; say --destroy-data-on={name} if that is meant"
+            "all data on {}{what} would be destroyed; say --destroy-data-on={name} if that is \
+             meant",
+            named.display()
         )));
     }
     claim(target)
@@ -79,28 +158,22 @@ fn check_device(target: &HostTarget, consent: &Consent) -> Outcome<Claim> {
 
 /// Opens a device once more, for itself alone: the kernel refuses where it is mounted in another
 /// namespace or held by a volume, and keeps others from taking it.
-fn claim(target: &HostTarget) -> Outcome<Claim> {
+fn claim(target: &HostTarget) -> Outcome<fs::File> {
+    let path = target.path().display();
     let open = fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(target.path());
-    let refused = |error: std::io::Error| {
+    let claim = open.map_err(|error| {
         let cause = ioengine::error::cause(&error);
-        let path = target.path().display();
         Failure::refused(format!(
-            "{path} cannot be claimed ({cause}): something holds it; find \
-                                  it with lsblk and detach it first"
+            "{path} cannot be claimed ({cause}): something holds it; find it with lsblk and \
+             detach it first"
         ))
-    };
-    let claim = open.map_err(refused)?;
-    let same = claim.metadata().is_ok_and(|now| now.rdev() == number_of(target));
-    if same {
+    })?;
+    let claimed = claim.metadata().ok().map(|metadata| Backing::of(&metadata));
+    if claimed == backing_of(target) {
         Ok(claim)
     } else {
-        Err(Failure::refused(format!("{} changed while it was opened", target.path().display())))
+        Err(Failure::refused(format!("{path} changed while it was opened")))
     }
-}
-
-/// The device number of an open block device.
-fn number_of(target: &HostTarget) -> u64 {
-    target.file().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.rdev())
 }
 
 /// The names by which a device may be given up: by-id links, serial; the kernel path only where
@@ -108,86 +181,94 @@ fn number_of(target: &HostTarget) -> u64 {
 fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten() {
-        let number = fs::metadata(entry.path()).map(|metadata| metadata.rdev());
-        if number.is_ok_and(|number| number == number_of(target)) {
+        let found = fs::metadata(entry.path()).ok().map(|metadata| Backing::of(&metadata));
+        if found.is_some() && found == backing_of(target) {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
     names.extend(device.info().serial);
     if names.is_empty() {
-        names.push(format!("/dev/{}", name_of(device.folder())));
+        names.push(real_path(device).display().to_string());
     }
     names
 }
 
-fn name_of(folder: &Path) -> String {
-    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Why a device, one of its partitions or one of its holders is in use.
-fn in_use(folder: &Path) -> Option<String> {
-    let mut below = vec![name_of(folder)];
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.path().join("partition").exists() {
-            below.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    below.iter().find_map(|name| device_in_use(name))
-}
-
-fn device_in_use(name: &str) -> Option<String> {
-    let device = format!("/dev/{name}");
-    let number = fs::read_to_string(format!("/sys/class/block/{name}/dev")).unwrap_or_default();
-    let is_it = |mount: &mount::Mount| {
-        let (major, minor) = mount.device;
-        number.trim() == format!("{major}:{minor}") || same_device(&mount.source, &device)
-    };
-    if let Some(mount) = mount::all().iter().find(|mount| is_it(mount)) {
-        return Some(format!("mounted at {}", mount.mount_point.display()));
-    }
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let swap = |line: &str| same_device(line.split_whitespace().next().unwrap_or(""), &device);
-    if swaps.lines().skip(1).any(swap) {
-        return Some("in use as swap".to_owned());
-    }
-    let holders = fs::read_dir(format!("/sys/class/block/{name}/holders")).ok()?;
-    let holder = holders.flatten().next()?;
-    Some(format!("held by {}", holder.file_name().to_string_lossy()))
-}
-
-fn same_device(one: &str, other: &str) -> bool {
-    let number = |path: &str| fs::metadata(path).ok().map(|metadata| metadata.rdev());
-    one.starts_with('/') && number(one).is_some_and(|n| n != 0 && Some(n) == number(other))
+/// The kernel path of a device, whatever it was named.
+fn real_path(device: &Device) -> PathBuf {
+    Path::new("/dev").join(device.name())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Exit;
     use ioengine::Caching;
+    use std::os::unix::fs::symlink;
 
     fn open(path: &Path) -> HostTarget {
         HostTarget::open(path, true, Caching::Buffered).unwrap()
     }
 
-    #[test]
-    fn an_existing_file_needs_its_exact_name() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let target = open(file.path());
-        let check = |overwrite: Vec<PathBuf>| {
-            let consent = Consent { overwrite, ..Consent::default() };
-            check_writable(&target, file.path(), &consent)
-        };
-        assert_eq!(check(vec![]).unwrap_err().exit, crate::failure::Exit::Refused);
-        assert!(check(vec![file.path().parent().unwrap().into()]).is_err());
-        assert!(check(vec![file.path().into()]).is_ok());
+    fn check(target: &HostTarget, named: &Path, overwrite: &[&Path]) -> Outcome<Option<Permit>> {
+        let overwrite = overwrite.iter().map(PathBuf::from).collect();
+        check_writable(target, named, &Consent { overwrite, ..Consent::default() })
+    }
+
+    #[track_caller]
+    fn refused(outcome: Outcome<Option<Permit>>, words: &str) {
+        let failure = outcome.expect_err("this was allowed");
+        assert_eq!(failure.exit, Exit::Refused);
+        assert!(failure.message.contains(words), "{failure}");
+    }
+
+    /// A folder with a file.
+    fn folder_with(name: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs::write(&path, "precious").unwrap();
+        (folder, path)
     }
 
     #[test]
-    fn the_device_of_the_root_file_system_is_in_use() {
-        let root = mount::of(Path::new("/"), (0, 0)).unwrap();
-        let Ok(number) = fs::metadata(&root.source).map(|metadata| metadata.rdev()) else { return };
-        let (major, minor) = (libc::major(number), libc::minor(number));
-        let Some(device) = Device::of((major, minor)) else { return };
-        assert!(in_use(device.folder()).is_some_and(|why| why.contains("mounted")), "{device:?}");
+    fn an_existing_file_needs_its_exact_name() {
+        let (folder, file) = folder_with("file");
+        let target = open(&file);
+        refused(check(&target, &file, &[]), "--overwrite=");
+        refused(check(&target, &file, &[folder.path()]), "--overwrite=");
+        assert!(check(&target, &file, &[&folder.path().join("./file")]).is_ok());
+        assert!(check(&target, &file, &[&file]).is_ok());
+    }
+
+    #[test]
+    fn a_link_is_neither_a_target_nor_a_consent() {
+        let (folder, file) = folder_with("file");
+        let link = folder.path().join("link");
+        symlink(&file, &link).unwrap();
+        let real = format!("--overwrite={}", file.canonicalize().unwrap().display());
+        refused(check(&open(&link), &link, &[&link]), &real);
+        refused(check(&open(&link), &link, &[&file]), &real);
+        refused(check(&open(&file), &file, &[&link]), "is a symbolic link; say --overwrite=");
+    }
+
+    #[test]
+    fn a_file_of_several_names_is_refused_even_if_all_are_given() {
+        let (folder, file) = folder_with("file");
+        let other = folder.path().join("other");
+        fs::hard_link(&file, &other).unwrap();
+        refused(check(&open(&file), &file, &[&file, &other]), "2 names");
+        fs::remove_file(&other).unwrap();
+        assert!(check(&open(&file), &file, &[&file]).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_was_exchanged_after_it_was_opened_is_refused() {
+        let (folder, file) = folder_with("file");
+        let target = open(&file);
+        let permit = check(&target, &file, &[&file]).unwrap().unwrap();
+        fs::rename(&file, folder.path().join("aside")).unwrap();
+        fs::write(&file, "another").unwrap();
+        refused(check(&target, &file, &[&file]), "would be overwritten");
+        assert!(permit.check(&target).is_ok());
+        assert_eq!(permit.check(&open(&file)).unwrap_err().exit, Exit::Refused);
     }
 }

@@ -85,7 +85,7 @@ pub struct AdvertisedRate {
 }
 
 /// A block device found in sysfs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Folder of the disk or partition itself.
     folder: PathBuf,
@@ -100,7 +100,8 @@ impl Device {
         Device::at(fs::canonicalize(link).ok()?)
     }
 
-    fn at(folder: PathBuf) -> Option<Device> {
+    /// The device of a folder, all links in its path followed.
+    pub(crate) fn at(folder: PathBuf) -> Option<Device> {
         let partition = folder.join("partition").exists();
         let disk = if partition { folder.parent()?.to_path_buf() } else { folder.clone() };
         Some(Device { folder, disk })
@@ -144,6 +145,38 @@ impl Device {
         &self.folder
     }
 
+    /// Kernel name of the disk or partition itself ("sda", "sda1", "dm-0").
+    pub fn name(&self) -> String {
+        file_name(&self.folder)
+    }
+
+    /// One line of text that its folder holds under a path.
+    pub fn text(&self, path: &str) -> Option<String> {
+        read(&self.folder.join(path))
+    }
+
+    /// The whole disk, if this is a partition.
+    pub fn whole(&self) -> Option<Device> {
+        (self.folder != self.disk).then(|| Device { folder: self.disk.clone(), ..self.clone() })
+    }
+
+    /// Its partitions, by name.
+    pub fn partitions(&self) -> Vec<Device> {
+        let mut found = devices_in(&self.folder);
+        found.retain(|device| device.folder.join("partition").exists());
+        found
+    }
+
+    /// The volumes that hold it (device mapper, MD), by name.
+    pub fn holders(&self) -> Vec<Device> {
+        devices_in(&self.folder.join("holders"))
+    }
+
+    /// The devices that this volume holds, by name.
+    pub fn slaves(&self) -> Vec<Device> {
+        devices_in(&self.folder.join("slaves"))
+    }
+
     /// Its counters now.
     pub fn counters(&self) -> Option<DeviceCounters> {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
@@ -153,6 +186,16 @@ impl Device {
     pub fn advertised(&self) -> Vec<AdvertisedRate> {
         self.disk.ancestors().filter_map(link_rate).collect()
     }
+}
+
+/// The block devices that a folder of sysfs holds or links to, by name.
+fn devices_in(folder: &Path) -> Vec<Device> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter_map(|entry| fs::canonicalize(entry.path()).ok());
+    let devices = folders.filter(|folder| folder.join("dev").exists());
+    let mut devices: Vec<Device> = devices.filter_map(Device::at).collect();
+    devices.sort_by_key(Device::name);
+    devices
 }
 
 fn read(path: &Path) -> Option<String> {

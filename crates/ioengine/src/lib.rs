@@ -26,6 +26,10 @@ pub mod fault;
 pub mod engine;
 pub mod device;
 pub mod mount;
+pub mod kernel;
+#[cfg(test)]
+mod made_up;
+pub mod usage;
 pub mod target;
 pub mod host;
 #[cfg(any(test, feature = "conformance"))]

@@ -66,7 +66,7 @@ fn parse_line(line: &str) -> Option<Mount> {
 }
 
 /// Undoes the kernel's octal escapes (`\040` is a blank).
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
     let mut at = 0;

@@ -12,7 +12,7 @@ use crate::bench;
 use crate::cli::SurveyArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::guard::{self, Claim};
+use crate::guard::{self, Permit};
 use crate::interrupt::Interrupt;
 use crate::job;
 use crate::json;
@@ -68,6 +68,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     }
     check_page(&args.html)?;
     check_size(&place, size, args)?;
+    let (write, not_written, permit) = may_write(&place, args)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     Keeper::check(db)?;
     let lab = Lab::new(console, Interrupt::install());
@@ -77,10 +78,11 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let (scratch, laid_out) = lay_out(&lab, &place, size, args, &effort)?.unzip();
     let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
     let path = scratch.as_ref().map_or(args.target.as_path(), Scratch::path);
-    let (write, not_written, _claim) = may_write(&place, args)?;
     let subject = Subject::open(path, write, size)?;
     for target in [Some(&subject.buffered), subject.direct.as_ref()].into_iter().flatten() {
+        // Opened again, so checked again.
         scratch.as_ref().map_or(Ok(()), |scratch| scratch.check(target))?;
+        permit.as_ref().map_or(Ok(()), |permit| permit.check(target))?;
     }
     let host = Host::read();
     let target = TargetFacts { name: name_of(&args.target), ..facts_of(&subject) };
@@ -216,7 +218,7 @@ fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) ->
             ));
         }
         Place::Existing(path) => {
-            let (write, why, _) = may_write(place, args)?;
+            let (write, why, _permit) = may_write(place, args)?;
             let subject = Subject::open(path, write, size)?;
             let verb = if write { "read and overwrite" } else { "only read" };
             let kind = subject.main().kind().name();
@@ -292,13 +294,13 @@ fn lay_out(
 }
 
 /// Whether writes are measured, and if not why.
-fn may_write(place: &Place, args: &SurveyArgs) -> Outcome<(bool, Option<String>, Option<Claim>)> {
+fn may_write(place: &Place, args: &SurveyArgs) -> Outcome<(bool, Option<String>, Option<Permit>)> {
     let Place::Existing(path) = place else { return Ok((true, None, None)) };
     let consent = job::consent(&args.common);
     let buffered = ioengine::HostTarget::open(path, false, ioengine::Caching::Buffered)?;
     let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
     match guard::check_writable(&buffered, path, &consent) {
-        Ok(claim) => Ok((true, None, claim)),
+        Ok(permit) => Ok((true, None, permit)),
         Err(failure) if asked => Err(failure),
         Err(_) if buffered.kind() == TargetKind::BlockDevice => {
             let why = "a device is only read unless --destroy-data-on names it";

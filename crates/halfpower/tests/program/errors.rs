@@ -137,8 +137,26 @@ fn a_link_to_a_file_does_not_stand_for_the_permission() {
     let place = Place::new();
     place.file("data", MIB);
     std::os::unix::fs::symlink("data", place.path("link")).unwrap();
-    let ended = place.cannot("run link --rw write --size 64k");
-    ended.with_code(3).says("link exists", "--overwrite=link");
+    let real = format!("--overwrite={}", place.path("data").canonicalize().unwrap().display());
+    for consent in ["", "--overwrite=link", "--overwrite=data"] {
+        let ended = place.cannot(&format!("run link --rw write --size 64k {consent}"));
+        ended.with_code(3).says("link is a symbolic link", &real);
+    }
+    let ended = place.cannot("run data --rw write --size 64k --overwrite=link");
+    ended.with_code(3).says("--overwrite=link is a symbolic link", "--overwrite=data");
+    place.does("run link --rw read --size 64k --trials 1 --no-store");
+}
+
+#[test]
+fn a_file_of_several_names_is_not_written_even_with_permission() {
+    let place = Place::new();
+    place.file("data", MIB);
+    fs::hard_link(place.path("data"), place.path("twin")).unwrap();
+    for line in ["run data --overwrite=data", "run twin --overwrite=data --overwrite=twin"] {
+        let ended = place.cannot(&format!("{line} --rw write --size 64k"));
+        ended.with_code(3).says("2 names", "copy it");
+    }
+    place.does("run data --rw read --size 64k --trials 1 --no-store");
 }
 
 // ---- what a personality or a mode cannot do

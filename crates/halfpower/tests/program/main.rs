@@ -14,6 +14,7 @@ mod command_line;
 mod database;
 mod devices;
 mod errors;
+mod in_use;
 mod interrupt;
 mod json;
 mod run;

@@ -41,8 +41,38 @@ impl LoopDevice {
         let folder = temporary_folder();
         let image = folder.path().join("image");
         fs::write(&image, noise(bytes)).map_err(|error| error.to_string())?;
-        let path = system(&["losetup", "--find", "--show", &image.display().to_string()])?;
-        Ok(LoopDevice { path, image, _folder: folder })
+        Ok(LoopDevice { path: attach(&image)?, image, _folder: folder })
+    }
+
+    /// A device of this size, empty.
+    pub fn blank(bytes: u64) -> Result<LoopDevice, String> {
+        fixture::root()?;
+        let folder = temporary_folder();
+        let image = folder.path().join("image");
+        File::create(&image).unwrap().set_len(bytes).unwrap();
+        Ok(LoopDevice { path: attach(&image)?, image, _folder: folder })
+    }
+
+    /// A device whose image is a file or device that exists.
+    pub fn of(image: &Path) -> Result<LoopDevice, String> {
+        fixture::root()?;
+        let path = attach(image)?;
+        Ok(LoopDevice { path, image: image.to_path_buf(), _folder: temporary_folder() })
+    }
+
+    /// The file that it is.
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
+    /// Cuts a partition out of it, for its path. It goes with the device.
+    pub fn partition(&self, number: u32, from_mib: u64, mib: u64) -> Result<String, String> {
+        let sectors = |mib: u64| (mib * 2048).to_string();
+        let number = number.to_string();
+        system(&["addpart", &self.path, &number, &sectors(from_mib), &sectors(mib)])?;
+        let path = format!("{}p{number}", self.path);
+        soon(|| fs::exists(&path).unwrap());
+        Ok(path)
     }
 
     /// Its kernel path.
@@ -64,15 +94,21 @@ impl LoopDevice {
     }
 }
 
+fn attach(image: &Path) -> Result<String, String> {
+    // With partitions, which not every kernel offers unasked.
+    system(&["losetup", "--find", "--partscan", "--show", &image.display().to_string()])
+}
+
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let attached = self.path.replacen("/dev/", "/sys/block/", 1) + "/loop/backing_file";
-        let gone_soon = soon(|| {
-            // While the device is still held this only marks it; so ask until it is gone.
-            let _ = system(&["losetup", "--detach", &self.path]);
-            !fs::exists(&attached).unwrap_or(true)
-        });
-        if !gone_soon {
+        let backing = self.path.replacen("/dev/", "/sys/block/", 1) + "/loop/backing_file";
+        let backing = || fs::read_to_string(&backing).unwrap_or_default();
+        let own = backing();
+        // While the device is still held this only marks it, and the kernel detaches it when it is
+        // free. Never asked twice: the number may be another test's by then.
+        if !soon(|| system(&["losetup", "--detach", &self.path]).is_ok())
+            || !soon(|| backing() != own)
+        {
             eprintln!("{} is still attached", self.path);
         }
     }
@@ -90,9 +126,55 @@ fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     })
 }
 
+/// Runs a command that makes a file system, swap space or the like.
+pub fn make(command: &[&str]) -> Result<(), String> {
+    system(command).map(|_| ())
+}
+
+fn mount(device: &str) -> Result<Mounted, String> {
+    let folder = temporary_folder();
+    system(&["mount", device, &folder.path().display().to_string()])?;
+    Ok(Mounted(folder))
+}
+
+/// Where a device is mounted; dropping it unmounts it.
+pub struct Mounted(TempDir);
+
+impl Mounted {
+    /// Mounts a device that holds a file system.
+    pub fn device(device: &str) -> Result<Mounted, String> {
+        mount(device)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+/// Swap space in use; dropping it gives it back.
+pub struct Swap(String);
+
+impl Swap {
+    /// Makes swap space of a device or file and uses it.
+    pub fn on(path: &str) -> Result<Swap, String> {
+        fixture::root()?;
+        system(&["mkswap", path])?;
+        system(&["swapon", path])?;
+        Ok(Swap(path.to_owned()))
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        if let Err(error) = system(&["swapoff", &self.0]) {
+            eprintln!("{error}");
+        }
+    }
+}
+
 /// A small ext4 on a loop device, mounted; dropping it unmounts it.
 pub struct Volume {
-    folder: TempDir,
+    folder: Mounted,
     pub device: LoopDevice,
 }
 
@@ -101,15 +183,20 @@ impl Volume {
     pub fn new(bytes: u64) -> Result<Volume, String> {
         let device = LoopDevice::new(bytes)?;
         // Without blocks for root alone, so that full is full.
-        let make = ["mkfs.ext4", "-q", "-F", "-m", "0", device.path()];
-        system(&make)?;
-        let folder = temporary_folder();
-        system(&["mount", device.path(), &folder.path().display().to_string()])?;
+        make(&["mkfs.ext4", "-q", "-F", "-m", "0", device.path()])?;
+        let folder = mount(device.path())?;
+        Ok(Volume { folder, device })
+    }
+
+    /// A file system that a command makes on a device, whose path is added to it.
+    pub fn on(device: LoopDevice, command: &[&str]) -> Result<Volume, String> {
+        make(&[command, &[device.path()]].concat())?;
+        let folder = mount(device.path())?;
         Ok(Volume { folder, device })
     }
 
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.folder.folder()
     }
 
     pub fn is_read_only_now(&self) -> Result<(), String> {
@@ -130,7 +217,7 @@ impl Volume {
     }
 }
 
-impl Drop for Volume {
+impl Drop for Mounted {
     fn drop(&mut self) {
         let folder = self.folder().display().to_string();
         if !soon(|| system(&["umount", &folder]).is_ok())

@@ -1,0 +1,179 @@
+//! What the kernel tells of block devices, mounts and swap in `/sys` and `/proc`.
+//!
+//! All of it is found below one root, `/` or, in tests, a made-up tree, so that volumes which this
+//! machine does not have can be walked all the same. Read-only; what cannot be read is absent.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::device::Device;
+use crate::mount::{self, Mount};
+use crate::sys;
+
+/// The kernel, seen through its files.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    root: PathBuf,
+}
+
+/// An attached loop device.
+#[derive(Clone, Debug)]
+pub struct LoopDevice {
+    /// Itself.
+    pub device: Device,
+    /// The file or device behind it, as it was named when it was attached.
+    pub backing: PathBuf,
+    /// What that is.
+    pub identity: Option<Backing>,
+}
+
+/// A file, or a device, whatever its names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// A regular file, by the device number of its file system and its inode.
+    File(u64, u64),
+    /// A block device, by its own number.
+    Device(u64),
+}
+
+impl Backing {
+    /// What an open or named file is.
+    pub fn of(metadata: &fs::Metadata) -> Backing {
+        match metadata.file_type().is_block_device() {
+            true => Backing::Device(metadata.rdev()),
+            false => Backing::File(metadata.dev(), metadata.ino()),
+        }
+    }
+}
+
+/// A mounted btrfs with its devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Btrfs {
+    /// Its uuid.
+    pub uuid: String,
+    /// Its label, where it has one.
+    pub label: Option<String>,
+    /// Kernel names of its devices.
+    pub members: Vec<String>,
+}
+
+impl Kernel {
+    /// This machine's.
+    pub fn of_host() -> Kernel {
+        Kernel::below(Path::new("/"))
+    }
+
+    /// One whose files lie below another root.
+    pub fn below(root: &Path) -> Kernel {
+        Kernel { root: root.to_path_buf() }
+    }
+
+    /// Where an absolute path of the machine is found.
+    pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
+        let absolute = absolute.as_ref();
+        self.root.join(absolute.strip_prefix("/").unwrap_or(absolute))
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap_or_default()
+    }
+
+    /// The device of a device number.
+    pub fn numbered(&self, (major, minor): (u32, u32)) -> Option<Device> {
+        let link = self.path(format!("/sys/dev/block/{major}:{minor}"));
+        Device::at(fs::canonicalize(link).ok()?)
+    }
+
+    /// The device of a kernel name.
+    pub fn named(&self, name: &str) -> Option<Device> {
+        let link = self.path(format!("/sys/class/block/{name}"));
+        Device::at(fs::canonicalize(link).ok()?)
+    }
+
+    /// The device that a path names, be it by a link or a node of another name.
+    pub fn at(&self, path: &Path) -> Option<Device> {
+        if !path.is_absolute() {
+            return None;
+        }
+        let found = fs::metadata(self.path(path)).ok();
+        if let Some(Backing::Device(number)) = found.as_ref().map(Backing::of) {
+            return self.numbered((libc::major(number), libc::minor(number)));
+        }
+        // A node that is not there, as in another mount namespace: by its name.
+        let name = path.strip_prefix("/dev").ok()?.to_str()?;
+        match name.strip_prefix("mapper/") {
+            None => self.named(name),
+            Some(mapped) => {
+                self.all().into_iter().find(|d| volume_name(d).as_deref() == Some(mapped))
+            }
+        }
+    }
+
+    /// All whole disks and volumes, by name.
+    pub fn all(&self) -> Vec<Device> {
+        let entries = fs::read_dir(self.path("/sys/block")).into_iter().flatten().flatten();
+        let folders = entries.filter_map(|entry| fs::canonicalize(entry.path()).ok());
+        let mut devices: Vec<Device> = folders.filter_map(Device::at).collect();
+        devices.sort_by_key(Device::name);
+        devices
+    }
+
+    /// The mounts of this process's namespace, in the order of mounting.
+    pub fn mounts(&self) -> Vec<Mount> {
+        mount::parse(&self.read("/proc/self/mountinfo"))
+    }
+
+    /// The files and devices in use as swap.
+    pub fn swaps(&self) -> Vec<PathBuf> {
+        let first = |line: &str| line.split_whitespace().next().map(mount::unescape);
+        let text = self.read("/proc/swaps");
+        text.lines().skip(1).filter_map(first).map(PathBuf::from).collect()
+    }
+
+    /// The loop devices that are attached.
+    pub fn loops(&self) -> Vec<LoopDevice> {
+        let attached = |device: Device| {
+            let backing = PathBuf::from(device.text("loop/backing_file")?);
+            // The kernel knows what is behind it even where the name leads elsewhere by now, but
+            // tells only whoever may read the device.
+            let node = File::open(self.path(format!("/dev/{}", device.name())));
+            let told = node.ok().and_then(|node| sys::loop_backing(&node).ok());
+            let identity = match told {
+                Some((dev, inode, 0)) => Some(Backing::File(dev, inode)),
+                Some((_, _, number)) => Some(Backing::Device(number)),
+                None => self.backing_at(&backing),
+            };
+            Some(LoopDevice { device, backing, identity })
+        };
+        self.all().into_iter().filter_map(attached).collect()
+    }
+
+    /// What a path leads to.
+    pub fn backing_at(&self, path: &Path) -> Option<Backing> {
+        if let Some((major, minor)) = self.at(path).as_ref().and_then(Device::number) {
+            return Some(Backing::Device(libc::makedev(major, minor)));
+        }
+        fs::metadata(self.path(path)).ok().map(|metadata| Backing::of(&metadata))
+    }
+
+    /// The mounted file systems of the one kind that may span several devices.
+    pub fn btrfs(&self) -> Vec<Btrfs> {
+        let systems = fs::read_dir(self.path("/sys/fs/btrfs")).into_iter().flatten().flatten();
+        let read = |entry: fs::DirEntry| {
+            let names = fs::read_dir(entry.path().join("devices")).ok()?;
+            let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+            let mut members: Vec<String> = names.flatten().map(name).collect();
+            members.sort();
+            let label = fs::read_to_string(entry.path().join("label")).unwrap_or_default();
+            let label = Some(label.trim().to_owned()).filter(|label| !label.is_empty());
+            Some(Btrfs { uuid: name(entry), label, members })
+        };
+        systems.filter_map(read).collect()
+    }
+}
+
+/// The name of a device-mapper volume ("vg-root").
+pub fn volume_name(device: &Device) -> Option<String> {
+    device.text("dm/name")
+}

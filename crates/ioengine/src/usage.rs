@@ -1,0 +1,250 @@
+//! Why a block device or a file is in use, so that writing to it would destroy somebody's data.
+//!
+//! A device shares its bytes with its partitions, with the disk it is a part of, with the volumes
+//! that hold any of them, with loop devices attached to any of them, and (if it is a loop device
+//! itself) with what it is attached to. Any of these that is mounted, swap, a member of a mounted
+//! btrfs or held by a volume makes it in use. What another mount namespace does is not seen here:
+//! an exclusive claim (O_EXCL) finds that out.
+
+use std::path::Path;
+
+use crate::device::Device;
+use crate::kernel::{Backing, Kernel, LoopDevice, volume_name};
+
+/// Volumes on volumes are followed so far; deeper is not built, and a ring would be a bug.
+const LEVELS_MAX: usize = 16;
+
+/// Why a device is in use, to be read after its name: "is mounted at /data".
+pub fn of_device(kernel: &Kernel, device: &Device) -> Option<String> {
+    within(kernel, device, &mut Vec::new())
+}
+
+/// Why a regular file is in use, to be read after its name.
+pub fn of_file(kernel: &Kernel, file: Backing) -> Option<String> {
+    if is_swap(kernel, file) {
+        return Some("is in use as swap".to_owned());
+    }
+    let loops = kernel.loops();
+    let image = loops.iter().find(|attached| attached.identity == Some(file))?;
+    Some(format!("is the image of the loop device {}", image.device.name()))
+}
+
+fn is_swap(kernel: &Kernel, wanted: Backing) -> bool {
+    kernel.swaps().iter().any(|path| kernel.backing_at(path) == Some(wanted))
+}
+
+/// As [`of_device`]; `visited` holds the devices from which the question came.
+fn within(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
+    if visited.len() >= LEVELS_MAX || visited.contains(device) {
+        return None;
+    }
+    visited.push(device.clone());
+    let found = alone(kernel, device, visited)
+        .or_else(|| {
+            let partitions = device.partitions();
+            partitions.iter().find_map(|part| relative("partition", kernel, part, visited))
+        })
+        .or_else(|| relative("disk", kernel, &device.whole()?, visited))
+        .or_else(|| beneath(kernel, device, visited));
+    visited.pop();
+    found
+}
+
+fn relative(
+    what: &str,
+    kernel: &Kernel,
+    device: &Device,
+    visited: &mut Vec<Device>,
+) -> Option<String> {
+    let why = alone(kernel, device, visited)?;
+    Some(format!("is not free: its {what} {} {why}", device.name()))
+}
+
+/// Why one device is in use, its partitions and its disk left aside.
+fn alone(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
+    let is_it = |path: &Path| kernel.at(path).as_ref() == Some(device);
+    let mounts = kernel.mounts();
+    let mounted = mounts
+        .iter()
+        .find(|mount| Some(mount.device) == device.number() || is_it(Path::new(&mount.source)));
+    if let Some(mount) = mounted {
+        return Some(format!("is mounted at {}", mount.mount_point.display()));
+    }
+    if kernel.swaps().iter().any(|path| is_it(path)) {
+        return Some("is in use as swap".to_owned());
+    }
+    let name = device.name();
+    if let Some(btrfs) = kernel.btrfs().into_iter().find(|b| b.members.contains(&name)) {
+        let shown = btrfs.label.unwrap_or(btrfs.uuid);
+        return Some(format!("belongs to the mounted btrfs {shown}"));
+    }
+    if let Some(holder) = device.holders().iter().find(|holder| !visited.contains(holder)) {
+        return Some(with_its_use("is held by", holder, kernel, visited));
+    }
+    let loops = kernel.loops();
+    let on_it = loops.iter().find(|l| is_attached_to(l, device) && !visited.contains(&l.device))?;
+    Some(with_its_use("is the image of the loop device", &on_it.device, kernel, visited))
+}
+
+/// What holds a device, and what that serves in turn.
+fn with_its_use(how: &str, by: &Device, kernel: &Kernel, visited: &mut Vec<Device>) -> String {
+    let alias = volume_name(by).map(|name| format!(" ({name})")).unwrap_or_default();
+    let serves = within(kernel, by, visited).map(|why| format!(", which {why}"));
+    format!("{how} {}{alias}{}", by.name(), serves.unwrap_or_default())
+}
+
+/// Why what a loop device is attached to is in use.
+fn beneath(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
+    let loops = kernel.loops();
+    let disk = device.whole().unwrap_or_else(|| device.clone());
+    let own = loops.iter().find(|attached| attached.device == disk)?;
+    let identity = own.identity?;
+    let twin = loops.iter().find(|other| {
+        other.identity == Some(identity) && other.device != disk && !visited.contains(&other.device)
+    });
+    if let Some(twin) = twin {
+        return Some(format!("shares its image with the loop device {}", twin.device.name()));
+    }
+    let number = match identity {
+        Backing::Device(number) => number,
+        Backing::File(..) => {
+            let swap = is_swap(kernel, identity);
+            return swap.then(|| "has an image that is in use as swap".to_owned());
+        }
+    };
+    let lower = kernel.numbered((libc::major(number), libc::minor(number)))?;
+    visited.push(disk);
+    let why = within(kernel, &lower, visited);
+    visited.pop();
+    Some(format!("is not free: {} beneath it {}", lower.name(), why?))
+}
+
+fn is_attached_to(attached: &LoopDevice, device: &Device) -> bool {
+    let number = device.number();
+    let is = |n: u64| Some((libc::major(n), libc::minor(n))) == number;
+    matches!(attached.identity, Some(Backing::Device(n)) if is(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::MadeUp;
+
+    fn why(tree: &MadeUp, name: &str) -> Option<String> {
+        let kernel = tree.kernel();
+        of_device(&kernel, &kernel.named(name).unwrap())
+    }
+
+    #[track_caller]
+    fn says(tree: &MadeUp, name: &str, words: &[&str]) {
+        let why = why(tree, name).unwrap_or_else(|| panic!("{name} is taken for free"));
+        assert!(words.iter().all(|word| why.contains(word)), "{name} {why}");
+    }
+
+    #[test]
+    fn a_disk_that_nobody_uses_is_free() {
+        let tree = MadeUp::with_volumes();
+        for name in ["sda1", "sdb1", "dm-0"] {
+            assert_eq!(why(&tree, name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_member_of_an_array_and_its_disk_are_held_through_all_levels() {
+        let tree = MadeUp::with_volumes();
+        says(&tree, "sda2", &["is held by md0", "which is held by dm-0 (vg-data)"]);
+        says(&tree, "sda", &["its partition sda2 is held by md0"]);
+        says(&tree, "md0", &["is held by dm-0 (vg-data)"]);
+        tree.mount("253:0", "/data", "/dev/mapper/vg-data");
+        says(&tree, "sdb2", &["md0", "vg-data", "mounted at /data"]);
+        says(&tree, "dm-0", &["is mounted at /data"]);
+        assert_eq!(why(&tree, "sdb1"), None, "a neighbour's use is not its own");
+    }
+
+    #[test]
+    fn a_partition_of_a_disk_that_is_used_whole_is_in_use() {
+        let tree = MadeUp::with_volumes();
+        tree.block("virtual/block/dm-1", "253:1", 100);
+        tree.holds("dm-1", "sdb");
+        says(&tree, "sdb1", &["its disk sdb is held by dm-1"]);
+        tree.mount("8:0", "/whole", "/dev/sda");
+        says(&tree, "sda1", &["its disk sda is mounted at /whole"]);
+    }
+
+    #[test]
+    fn a_mounted_partition_makes_the_disk_busy_by_number_and_by_source() {
+        let tree = MadeUp::with_volumes();
+        tree.mount("8:1", "/boot", "none");
+        says(&tree, "sda", &["its partition sda1 is mounted at /boot"]);
+        // btrfs and others: an anonymous number, the device only as the source.
+        tree.mount("0:42", "/pool", "/dev/sdb1");
+        says(&tree, "sdb", &["its partition sdb1 is mounted at /pool"]);
+    }
+
+    #[test]
+    fn swap_is_seen_on_a_partition_and_on_a_volume_by_its_other_name() {
+        let tree = MadeUp::with_volumes();
+        tree.swap("/dev/sda1");
+        says(&tree, "sda", &["sda1 is in use as swap"]);
+        says(&tree, "sda1", &["is in use as swap"]);
+        tree.swap("/dev/mapper/vg-data");
+        says(&tree, "dm-0", &["is in use as swap"]);
+        says(&tree, "sdb2", &["vg-data", "in use as swap"]);
+    }
+
+    #[test]
+    fn the_second_device_of_a_mounted_btrfs_is_in_use() {
+        let tree = MadeUp::with_volumes();
+        tree.mount("0:42", "/pool", "/dev/sda1");
+        tree.folder("/sys/fs/btrfs/1234-5678/devices/sda1");
+        tree.folder("/sys/fs/btrfs/1234-5678/devices/sdb1");
+        tree.file("/sys/fs/btrfs/1234-5678/label", "pool\n");
+        says(&tree, "sdb1", &["belongs to the mounted btrfs pool"]);
+        says(&tree, "sdb", &["its partition sdb1 belongs to the mounted btrfs"]);
+    }
+
+    #[test]
+    fn a_device_behind_a_loop_device_is_in_use_both_ways() {
+        let tree = MadeUp::with_volumes();
+        tree.block("virtual/block/loop0", "7:0", 50);
+        tree.file("/sys/class/block/loop0/loop/backing_file", "/dev/sdb1\n");
+        says(&tree, "sdb1", &["is the image of the loop device loop0"]);
+        says(&tree, "sdb", &["its partition sdb1 is the image of"]);
+        assert_eq!(why(&tree, "loop0"), None, "being attached is no use of it");
+        tree.mount("8:17", "/under", "/dev/sdb1");
+        says(&tree, "loop0", &["sdb1 beneath it is mounted at /under"]);
+    }
+
+    #[test]
+    fn an_image_attached_twice_is_shared() {
+        let tree = MadeUp::new();
+        tree.file("/home/image", "x");
+        for minor in [0, 1] {
+            tree.block(&format!("virtual/block/loop{minor}"), &format!("7:{minor}"), 1);
+            tree.file(&format!("/sys/class/block/loop{minor}/loop/backing_file"), "/home/image\n");
+        }
+        says(&tree, "loop0", &["shares its image with the loop device loop1"]);
+        let kernel = tree.kernel();
+        let image = kernel.backing_at(Path::new("/home/image")).unwrap();
+        assert!(of_file(&kernel, image).unwrap().contains("the image of the loop device loop0"));
+    }
+
+    #[test]
+    fn a_swap_file_is_in_use_and_another_file_is_not() {
+        let tree = MadeUp::new();
+        tree.file("/swap file", "x");
+        tree.file("/other", "x");
+        tree.swap("/swap\\040file");
+        let kernel = tree.kernel();
+        let of = |path| of_file(&kernel, kernel.backing_at(Path::new(path)).unwrap());
+        assert_eq!(of("/swap file").as_deref(), Some("is in use as swap"));
+        assert_eq!(of("/other"), None);
+    }
+
+    #[test]
+    fn a_ring_of_holders_ends() {
+        let tree = MadeUp::with_volumes();
+        tree.holds("md0", "dm-0");
+        says(&tree, "sda2", &["is held by md0"]);
+    }
+}
