@@ -51,6 +51,7 @@ impl Keeper {
         if path.exists() {
             return Keeper::open(Some(path)).map(drop);
         }
+        Store::check_beside(path)?;
         let probe = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
         let removed = probe.and_then(|_| std::fs::remove_file(path));
         removed.map_err(|error| {

@@ -15,6 +15,7 @@ mod plan_file;
 mod machine;
 mod journal;
 mod guard;
+mod page;
 mod point;
 mod record;
 mod verdict;

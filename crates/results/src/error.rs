@@ -68,6 +68,19 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// A file lies beside where SQLite would put its log, and is not SQLite's; it was not touched.
+    #[error(
+        "{} would be removed by opening a database {}: move it away, or choose another path for \
+         the database",
+        beside.display(), path.display()
+    )]
+    InTheWay {
+        /// The path that was given.
+        path: PathBuf,
+        /// The file that lies there.
+        beside: PathBuf,
+    },
+
     /// A newer program wrote the database; it was not touched.
     #[error(
         "{} was written by a newer halfpower (schema {found}, this one knows {supported}): \

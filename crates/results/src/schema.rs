@@ -9,7 +9,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -29,6 +29,14 @@ pub(crate) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"HPWR");
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: u64 = 100;
+
+/// The files that SQLite keeps beside a database, with the magic numbers that they may begin with:
+/// rollback journal, write-ahead log and its index, from the document named above.
+const LOGS: [(&str, &[&[u8]]); 3] = [
+    ("-journal", &[b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"]),
+    ("-wal", &[b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"]),
+    ("-shm", &[&3_007_000_u32.to_ne_bytes()]),
+];
 
 /// What stands at a path where a database is wanted.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,6 +68,37 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
         Ok(Found::Database)
     } else {
         Err(Error::NotHalfpower { path: path.to_path_buf() })
+    }
+}
+
+/// Refuses what SQLite would remove on opening the database: files with the names of its log that
+/// are not its log, or that belong to a database which is not there any more.
+pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    for (suffix, magic) in LOGS {
+        let mut name = real.clone().into_os_string();
+        name.push(suffix);
+        let beside = PathBuf::from(name);
+        if fs::symlink_metadata(&beside).is_err() {
+            continue;
+        }
+        // The database is made before its log, so looking for it now leaves no gap.
+        let is_log = real.exists() && begins_like(&beside, magic);
+        if !is_log {
+            return Err(Error::InTheWay { path: path.to_path_buf(), beside });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is empty, or begins with one of the magic numbers or with zeros: SQLite writes
+/// the header of a log last. A file that has gone meanwhile is nobody's.
+fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));
+    match read {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        Ok(_) => head.iter().all(|byte| *byte == 0) || magic.iter().any(|m| head.starts_with(m)),
     }
 }
 

@@ -47,6 +47,7 @@ impl Store {
     /// another program or was written by a newer halfpower; such files are left as they are.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = absolute(path.as_ref())?;
+        schema::check_beside(&path)?;
         if schema::recognise(&path)? == Found::Nothing {
             check_folder(&path)?;
         }
@@ -66,6 +67,14 @@ impl Store {
         enter_write_ahead_mode(&connection).map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         Ok(Self { connection, path, writable: true })
+    }
+
+    /// Refuses a path where making a database would remove a file that is not its own.
+    ///
+    /// # Errors
+    /// [`Error::InTheWay`].
+    pub fn check_beside(path: impl AsRef<Path>) -> Result<(), Error> {
+        schema::check_beside(&absolute(path.as_ref())?)
     }
 
     /// Opens an existing database for reading only; writing calls fail with
@@ -361,6 +370,26 @@ pub(crate) mod tests {
             let (histogram, series) = (a_histogram(BUCKETS), a_series(INTERVALS));
             store.add_trial(point, &a_trial(ordinal), &histogram, &series).unwrap();
         }
+    }
+
+    #[test]
+    fn files_with_the_names_of_a_log_are_not_removed() {
+        let (place, path) = a_place();
+        for there in [false, true] {
+            if there {
+                Store::open(&path).unwrap().close().unwrap();
+            }
+            for suffix in ["-journal", "-wal", "-shm"] {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                let beside = place.path().join(format!("{name}{suffix}"));
+                fs::write(&beside, "dear diary").unwrap();
+                let refused = Store::open(&path).unwrap_err();
+                assert!(matches!(refused, Error::InTheWay { .. }), "{refused}");
+                assert_eq!(fs::read(&beside).unwrap(), b"dear diary");
+                fs::remove_file(&beside).unwrap();
+            }
+        }
+        Store::open(&path).unwrap();
     }
 
     /// How many trials a store has; each must be whole and the database sound.

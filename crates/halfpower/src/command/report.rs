@@ -5,10 +5,10 @@ use std::path::Path;
 use results::{RunKind, Store};
 
 use crate::cli::ReportArgs;
-use crate::command::survey::write_page;
 use crate::console;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::keeper;
+use crate::page;
 use crate::survey::evidence::Evidence;
 use crate::survey::insight::Insight;
 use crate::survey::view;
@@ -21,7 +21,7 @@ pub fn execute(args: &ReportArgs) -> Outcome {
         let run = &args.run;
         return Err(Failure::failed(format!("survey {run} has no finished trial to show")));
     }
-    write_page(&args.html, &view::html(&evidence, &insight))?;
+    page::write(&args.html, &view::html(&evidence, &insight))?;
     console::data(&args.html.display().to_string());
     Ok(Exit::Ok)
 }

@@ -1,7 +1,6 @@
 //! `halfpower survey`: the main job. Checks everything that can be wrong, lays out the test file,
 //! has the spots measured, and turns the evidence into words, a page and database rows.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ioengine::clock::unix_ns;
@@ -19,6 +18,7 @@ use crate::json;
 use crate::keeper::{Keeper, RunFacts};
 use crate::lab::Lab;
 use crate::machine::{Host, TargetFacts};
+use crate::page;
 use crate::point::State;
 use crate::scratch::{self, LaidOut, Scratch};
 use crate::survey::document::{self, WroteDocument};
@@ -31,9 +31,6 @@ use crate::survey::memory;
 use crate::survey::view;
 use crate::units;
 
-/// Every page begins with it: a file without it is not ours to overwrite.
-const PAGE_MARK: &str = "<!DOCTYPE html>";
-const PAGE_NAME: &str = "halfpower";
 /// The rate of writes where nothing has been written yet, for bounding the first ones
 /// [bytes per second].
 const SLOW_DISK: f64 = 100e6;
@@ -66,7 +63,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     if args.common.plan {
         return plan(args, &place, size, &effort);
     }
-    check_page(&args.html)?;
+    page::check(&args.html)?;
     check_size(&place, size, args)?;
     let (write, not_written, permit) = may_write(&place, args)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
@@ -131,7 +128,7 @@ fn conclude(args: &SurveyArgs, console: &Console, keeper: Keeper, evidence: &Evi
     let page = if insight.seen.is_empty() {
         Ok(())
     } else {
-        write_page(&args.html, &view::html(evidence, &insight))
+        page::write(&args.html, &view::html(evidence, &insight))
     };
     let wrote = WroteDocument {
         db: (!args.common.no_store && kept.is_ok()).then(|| args.common.db.display().to_string()),
@@ -175,36 +172,6 @@ fn size_of(place: &Place, args: &SurveyArgs, effort: &Effort) -> Outcome<Option<
     let free = ioengine::host::free_bytes_at(folder)?;
     let size: u64 = most.min(free / 10).min(args.max_write / 2);
     Ok(Some((size >> 20 << 20).max(1 << 20)))
-}
-
-fn check_page(path: &Path) -> Outcome<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        let folder = folder.display();
-        return Err(Failure::usage(format!("--html: {folder} does not exist; create it first")));
-    }
-    let Ok(old) = fs::read(path) else { return Ok(()) };
-    let head = String::from_utf8_lossy(&old[..old.len().min(4096)]).into_owned();
-    if old.is_empty() || (head.contains(PAGE_MARK) && head.contains(PAGE_NAME)) {
-        return Ok(());
-    }
-    let path = path.display();
-    Err(Failure::refused(format!("{path} exists and is no page of halfpower; give another --html")))
-}
-
-/// Writes the page beside its place and renames it, so that there is never half a page.
-pub fn write_page(path: &Path, html: &str) -> Outcome<()> {
-    check_page(path)?;
-    let half = path.with_extension("html.part");
-    let written = fs::write(&half, html).and_then(|()| fs::rename(&half, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&half);
-        let cause = ioengine::error::cause(&error);
-        Failure::failed(format!(
-            "writing {}: {cause}; give another place with --html",
-            path.display()
-        ))
-    })
 }
 
 fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) -> Outcome {

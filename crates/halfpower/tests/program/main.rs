@@ -11,6 +11,7 @@ mod volume;
 
 mod campaign;
 mod command_line;
+mod consent;
 mod database;
 mod devices;
 mod errors;

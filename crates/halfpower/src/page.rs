@@ -1,0 +1,127 @@
+//! The file of the page: never written over anything but an older page, and never half.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Outcome};
+
+/// Every page begins with the first and says the second in its head; a file without them is not
+/// ours to replace.
+const BEGINNING: &str = "<!DOCTYPE html>";
+const GENERATOR: &str = r#"<meta name="generator" content="halfpower"/>"#;
+/// Where the head of a page is looked for (bytes).
+const HEAD_BYTES: u64 = 4096;
+
+/// Refuses a place where the page could not go, or where something else lies.
+pub fn check(path: &Path) -> Outcome<()> {
+    place_of(path).map(drop)
+}
+
+/// The file that the page goes to: itself, or what a link leads to.
+fn place_of(path: &Path) -> Outcome<PathBuf> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return Err(Failure::usage(format!("--html: {folder} does not exist; create it first")));
+    }
+    let shown = path.display();
+    let looked = fs::symlink_metadata(path);
+    if looked.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(path.to_path_buf());
+    }
+    let unreadable = |error: std::io::Error| {
+        let cause = ioengine::error::cause(&error);
+        Failure::refused(format!(
+            "{shown} exists and cannot be looked at ({cause}); give another --html"
+        ))
+    };
+    let real = path.canonicalize().map_err(unreadable)?;
+    let metadata = fs::metadata(&real).map_err(unreadable)?;
+    let is_page = metadata.is_file()
+        && head_of(&real).map_err(unreadable)?.is_some_and(|head| is_ours(&head));
+    if is_page || (metadata.is_file() && metadata.len() == 0) {
+        return Ok(real);
+    }
+    Err(Failure::refused(format!(
+        "{shown} exists and is no page of halfpower; give another --html"
+    )))
+}
+
+/// The beginning of a file, None where it is not text.
+fn head_of(path: &Path) -> std::io::Result<Option<String>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
+    let whole = head.utf8_chunks().next().map(|chunk| chunk.valid().to_owned());
+    Ok(whole)
+}
+
+fn is_ours(head: &str) -> bool {
+    head.starts_with(BEGINNING) && head.contains(GENERATOR)
+}
+
+/// Writes the page beside its place, in a file of its own, and renames it, so that there is never
+/// half a page and nothing else is written over.
+pub fn write(path: &Path, html: &str) -> Outcome<()> {
+    let place = place_of(path)?;
+    let half = place.with_file_name(format!("halfpower-{}.part", uuid::Uuid::new_v4()));
+    let made = OpenOptions::new().write(true).create_new(true).open(&half);
+    let written = made.and_then(|mut file| {
+        let written = file.write_all(html.as_bytes()).and_then(|()| fs::rename(&half, &place));
+        written.inspect_err(|_| {
+            let _ = fs::remove_file(&half);
+        })
+    });
+    written.map_err(|error| {
+        let cause = ioengine::error::cause(&error);
+        let path = path.display();
+        Failure::failed(format!("writing {path}: {cause}; give another place with --html"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+    use std::os::unix::fs::symlink;
+
+    fn page() -> String {
+        format!("{BEGINNING}\n<html><head>{GENERATOR}</head></html>")
+    }
+
+    #[test]
+    fn a_page_replaces_a_page_and_an_empty_file_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["new", "old", "empty"] {
+            fs::write(at("old"), page()).unwrap();
+            fs::write(at("empty"), "").unwrap();
+            write(&at(name), &page()).unwrap();
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), page());
+        }
+        let diary = format!("{BEGINNING}<title>my halfpower diary</title>");
+        for content in [diary.as_bytes(), b"\xff\xfe", &page().as_bytes()[1..], b"text"] {
+            fs::write(at("precious"), content).unwrap();
+            assert_eq!(write(&at("precious"), &page()).unwrap_err().exit, Exit::Refused);
+            assert_eq!(fs::read(at("precious")).unwrap(), content);
+        }
+        assert_eq!(write(folder.path(), &page()).unwrap_err().exit, Exit::Refused);
+        assert!(check(&at("none/page.html")).is_err());
+    }
+
+    #[test]
+    fn a_link_to_a_page_stays_a_link_and_one_to_something_else_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("page"), page()).unwrap();
+        fs::write(at("precious"), "text").unwrap();
+        for (link, to) in [("to page", "page"), ("to precious", "precious"), ("to none", "none")] {
+            symlink(to, at(link)).unwrap();
+        }
+        write(&at("to page"), &format!("{} ", page())).unwrap();
+        assert!(at("to page").is_symlink());
+        assert!(fs::read_to_string(at("page")).unwrap().ends_with(' '));
+        assert!(write(&at("to precious"), &page()).is_err());
+        assert!(write(&at("to none"), &page()).is_err() && at("to none").is_symlink());
+    }
+}

@@ -1,0 +1,392 @@
+//! The promise of the whole program: no sequence of flags without `--destroy-data-on` or
+//! `--overwrite` changes a byte of a file or device that halfpower did not make.
+//!
+//! Every verb that the help names is run with many combinations of flags, wrong permissions among
+//! them, on a place full of precious things. After each line no file may have changed its size, its
+//! links or the time of its content; after each verb no checksum of a file or device may differ. A
+//! new verb without a case fails the test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::fixture::{KIB, MIB, Place, Running, noise, or_skip, root, whole};
+use crate::volume::{LoopDevice, Volume, make};
+
+/// Lines for each verb that measures.
+const LINES: usize = 400;
+
+/// Choices that are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % count
+    }
+
+    fn one_of<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// What must not change of a file, but for its content.
+#[derive(Debug, PartialEq, Eq)]
+struct Shape {
+    inode: u64,
+    bytes: u64,
+    links: u64,
+    mode: u32,
+    changed: (i64, i64),
+    leads_to: Option<PathBuf>,
+}
+
+fn shape_of(path: &Path) -> Shape {
+    let metadata = fs::symlink_metadata(path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+    Shape {
+        inode: metadata.ino(),
+        bytes: metadata.len(),
+        links: metadata.nlink(),
+        mode: metadata.mode(),
+        changed: (metadata.mtime(), metadata.mtime_nsec()),
+        leads_to: fs::read_link(path).ok(),
+    }
+}
+
+fn checksum(content: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A place full of things that nobody allowed to change.
+struct Treasure {
+    place: Place,
+    volume: Volume,
+    device: LoopDevice,
+    parts: [String; 2],
+    shapes: BTreeMap<PathBuf, Shape>,
+    contents: BTreeMap<PathBuf, u64>,
+    on_device: u64,
+}
+
+impl Treasure {
+    fn new() -> Result<Treasure, String> {
+        root()?;
+        let place = Place::new();
+        place.file("plain", 2 * MIB);
+        place.file("one", 256 * KIB);
+        place.file("readonly", 256 * KIB);
+        place.file_of_holes("sparse", MIB);
+        place.file("empty", 0);
+        let at = |name: &str| place.path(name);
+        fs::hard_link(at("one"), at("two")).unwrap();
+        fs::set_permissions(at("readonly"), fs::Permissions::from_mode(0o444)).unwrap();
+        for (link, to) in [("link", "plain"), ("dangling", "nothing"), ("folder_link", "folder")] {
+            symlink(to, at(link)).unwrap();
+        }
+        fs::create_dir(at("folder")).unwrap();
+        let diary = "<!DOCTYPE html><title>halfpower and I</title>";
+        for (name, text) in [
+            ("folder/inner", "inner"),
+            ("precious.txt", "dear diary"),
+            ("precious.html", diary),
+            ("halfpower.html.part", "half a diary"),
+            ("page.html.part", "half a diary"),
+            ("page.part", "half a diary"),
+            ("new.db-journal", "a journal of another kind"),
+            ("newer.db-wal", "a journal of another kind"),
+            ("halfpower-mine.test", "not a test file of halfpower's"),
+        ] {
+            fs::write(at(name), text).unwrap();
+        }
+        fs::write(at("foreign.db"), [b"SQLite format 3\0".as_slice(), &[0; 4096]].concat())
+            .unwrap();
+        let volume = Volume::new(24 * MIB)?;
+        fs::write(volume.folder().join("mounted"), noise(MIB)).unwrap();
+        let device = LoopDevice::new(24 * MIB)?;
+        let parts = [device.partition(1, 1, 8)?, device.partition(2, 10, 8)?];
+        make(&["mkfs.ext4", "-q", "-F", &parts[0]])?;
+        let on_device = checksum(&device.content());
+        let mut treasure = Treasure {
+            place,
+            volume,
+            device,
+            parts,
+            shapes: BTreeMap::new(),
+            contents: BTreeMap::new(),
+            on_device,
+        };
+        treasure.forge_journal();
+        treasure.remember();
+        Ok(treasure)
+    }
+
+    /// Entries that claim to be of test files and are not.
+    fn forge_journal(&self) {
+        let at = |name: &str| self.place.path(name);
+        for (number, name) in ["plain", "halfpower-mine.test", "link", "folder"].iter().enumerate()
+        {
+            let path = at(name);
+            let (wrong, none) = (format!("[1,{}]", u64::MAX >> 2), "null".to_owned());
+            let right = format!("[{},{}]", shape_of(&path).inode, shape_of(&path).inode);
+            let identities = if number == 1 { vec![wrong, none] } else { vec![wrong, none, right] };
+            for (kind, identity) in identities.iter().enumerate() {
+                let entry = format!(
+                    r#"{{"path":{path:?},"identity":{identity},"pid":1,"boot_id":"another"}}"#
+                );
+                self.place.forge_journal_entry(&format!("{number}-{kind}"), &entry);
+            }
+        }
+    }
+
+    fn remember(&mut self) {
+        let mut folders = vec![self.place.path(""), self.volume.folder().to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() && !path.is_symlink() {
+                    folders.push(path);
+                    continue;
+                }
+                if !path.is_symlink() {
+                    self.contents.insert(path.clone(), checksum(&fs::read(&path).unwrap()));
+                }
+                self.shapes.insert(path.clone(), shape_of(&path));
+            }
+        }
+    }
+
+    /// A look that costs nothing.
+    #[track_caller]
+    fn looks_as_before(&self, line: &str) {
+        for (path, shape) in &self.shapes {
+            assert_eq!(&shape_of(path), shape, "{} changed by halfpower {line}", path.display());
+        }
+    }
+
+    #[track_caller]
+    fn is_as_before(&self, verb: &str) {
+        self.looks_as_before(verb);
+        for (path, before) in &self.contents {
+            let now = checksum(&fs::read(path).unwrap());
+            assert_eq!(now, *before, "{} changed by halfpower {verb}", path.display());
+        }
+        let now = checksum(&self.device.content());
+        assert_eq!(now, self.on_device, "the device was written by halfpower {verb}");
+    }
+
+    /// Everything that could be named as a target.
+    fn targets(&self) -> Vec<String> {
+        let folder = self.volume.folder().display();
+        let names = "plain one two link dangling sparse empty readonly precious.txt ./plain \
+                     folder_link/inner folder_link folder . /dev halfpower-mine.test nothing";
+        let mut targets: Vec<String> = names.split_whitespace().map(str::to_owned).collect();
+        targets.push(self.place.path("plain").display().to_string());
+        targets.push(format!("{folder}/mounted"));
+        targets.push(folder.to_string());
+        // More often, for there are few of them.
+        for _ in 0..3 {
+            targets.extend(self.parts.clone());
+            targets.push(self.device.path().to_owned());
+        }
+        for device in [&self.device, &self.volume.device] {
+            targets.push(device.path().to_owned());
+            targets.push(device.image().display().to_string());
+        }
+        targets
+    }
+
+    /// Permissions, none of which is for the target; for what may never be written, its own too.
+    fn wrong_consent(&self, target: &str, dice: &mut Dice) -> String {
+        let never = ["one", "two", "link"].contains(&target)
+            || target == self.volume.device.path()
+            || [&self.device, &self.volume.device].iter().any(|d| Path::new(target) == d.image());
+        let shorter = &target[..target.len() - 1];
+        let base = Path::new(target).file_name().map(|n| n.to_string_lossy().into_owned());
+        let base = base.unwrap_or_default();
+        let other_device = match target == self.parts[1] {
+            true => self.parts[0].clone(),
+            false => self.parts[1].clone(),
+        };
+        match dice.below(if never { 14 } else { 12 }) {
+            0 => "--overwrite=precious.txt".to_owned().replace(target, "folder/inner"),
+            1 => "--overwrite=. --overwrite=/ --overwrite=..".to_owned(),
+            2 => format!("--overwrite={}", target.to_uppercase()),
+            3 => format!("--overwrite={shorter} --destroy-data-on={shorter}"),
+            4 => "--overwrite=link --overwrite=dangling".to_owned(),
+            5 => format!("--overwrite={target}/ --overwrite={target}*"),
+            6 => format!("--destroy-data-on=/ --destroy-data-on={base}"),
+            7 => format!("--destroy-data-on={other_device}"),
+            8 => format!("--destroy-data-on={base} --destroy-data-on=/dev//{base}"),
+            9 => format!("--destroy-data-on={}", self.place.path("").display()),
+            10 => format!("--destroy-data-on={}", target.to_uppercase()),
+            11 => String::new(),
+            _ => format!("--overwrite={target} --destroy-data-on={target}"),
+        }
+    }
+
+    /// A line of `run` or `sweep`.
+    fn workload(&self, verb: &str, dice: &mut Dice) -> String {
+        let targets = self.targets();
+        let target = &targets[dice.below(targets.len())];
+        let mut words = vec![verb.to_owned(), target.clone()];
+        if dice.below(8) == 0 {
+            let more = &targets[dice.below(targets.len())];
+            // What is allowed for one of two could be meant for the other; so nothing is.
+            words.push(more.clone());
+        } else {
+            words.push(self.wrong_consent(target, dice));
+        }
+        let rw = ["read", "write", "randwrite", "rw", "randrw", "randread", "write", "write"];
+        let rw = dice.one_of(&rw);
+        words.push(format!("--rw {rw}"));
+        if rw.ends_with("write") {
+            let allocations = ["truncate", "extend", "preallocated", "preallocated"];
+            let allocation = dice.one_of(&allocations);
+            words.push(format!("--allocation {allocation}"));
+        }
+        let engines = [
+            "",
+            "",
+            "--ioengine sync",
+            "--ioengine threads",
+            "--ioengine libaio --iodepth 4 --direct=1",
+            "--ioengine io_uring --iodepth 4",
+            "--ioengine null",
+        ];
+        let sizes = ["64k", "8k", "2m", "64k --offset 4k", "64k --time-based --runtime 0.02"];
+        let others = ["", "", "", "--plan", "--json", "--invalidate=0", "--stride 64k"];
+        words.push(format!("--size {}", dice.one_of(&sizes)));
+        // One in six goes to a database that cannot be one; the others must not stop there.
+        let files = ["precious.txt", "new.db", "newer.db", "foreign.db", "link", "dangling"];
+        let db = dice.below(6) == 0;
+        words.push(if db { format!("--db {}", dice.one_of(&files)) } else { "--no-store".into() });
+        let verify = if rw.ends_with("rw") { "--zero-buffers" } else { "--verify" };
+        let axes: [&[&str]; 6] = [
+            &["", "", verify],
+            &["--direct=0", "--direct=1", ""],
+            &["", "--write-through", "--placement shared --numjobs 2"],
+            &engines,
+            &["--bs 4k", "--bs 64k", "--bs 512", "--bs 8k"],
+            &others,
+        ];
+        words.extend(axes.iter().map(|axis| dice.one_of(axis).to_owned()));
+        words.push("--trials 1 --allow-holes".to_owned());
+        words.join(" ")
+    }
+
+    /// A line of `survey` that ends soon: with a wrong permission, or as a plan.
+    fn survey(&self, dice: &mut Dice) -> String {
+        let targets = self.targets();
+        let target = &targets[dice.below(targets.len())];
+        let pages =
+            ["precious.html", "precious.txt", "link", "dangling", "plain", "folder", "x.html"];
+        let (page, consent) = (dice.one_of(&pages), self.wrong_consent(target, dice));
+        let asks = consent.contains("--overwrite") || consent.contains("--destroy");
+        let file = !Path::new(target).is_dir() && !self.place.path(target).is_dir();
+        let db = dice.one_of(&["--no-store", "--db precious.txt", "--db new.db"]);
+        let plan = if asks && file && dice.below(2) == 0 { "" } else { "--plan" };
+        format!("survey {target} {consent} --html {page} {db} {plan} --quick --size 1m")
+    }
+}
+
+/// The verbs that the help names.
+fn verbs(place: &Place) -> Vec<String> {
+    let help = place.does("--help").stdout;
+    let commands = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let listed = commands.lines().filter_map(|line| line.split_whitespace().next());
+    listed.map(str::to_owned).chain(["generate".to_owned()]).collect()
+}
+
+/// The lines to try for a verb.
+fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
+    let files = ["precious.txt", "foreign.db", "plain", "link", "dangling", "new.db", "folder"];
+    match verb {
+        "run" => (0..LINES).map(|_| treasure.workload("run", dice)).collect(),
+        "sweep" => (0..LINES / 2).map(|_| treasure.workload("sweep", dice)).collect(),
+        "survey" => (0..LINES / 2).map(|_| treasure.survey(dice)).collect(),
+        "report" => {
+            let pages =
+                ["precious.html", "precious.txt", "link", "dangling", "folder", "page.html"];
+            let all = pages.iter().flat_map(|page| files.map(|db| (page, db)));
+            all.map(|(page, db)| format!("report --html {page} --db {db}")).collect()
+        }
+        "runs" => files.iter().map(|db| format!("runs list --db {db}")).collect(),
+        "clean" => vec!["clean --plan".to_owned(), "clean".to_owned(), "clean".to_owned()],
+        "target" => {
+            let named = treasure.targets().into_iter();
+            named.flat_map(|t| [format!("target {t}"), format!("target {t} --json")]).collect()
+        }
+        "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
+        "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),
+        "help" => vec!["help".to_owned(), "help run".to_owned()],
+        other => panic!("{other} is a new verb: say here which of its lines could do harm"),
+    }
+}
+
+#[test]
+fn without_permission_nothing_that_exists_is_changed_by_any_verb() {
+    let treasure = or_skip!(Treasure::new());
+    let mut dice = Dice(0x5afe);
+    for verb in verbs(&treasure.place) {
+        for line in lines_for(&verb, &treasure, &mut dice) {
+            let ended = treasure.place.halfpower(&line);
+            let code = ended.status.code();
+            assert!(code.is_some_and(|code| code <= 5), "neither done nor refused: {ended}");
+            treasure.looks_as_before(&line);
+        }
+        treasure.is_as_before(&verb);
+    }
+    let made = |name: &String| !treasure.shapes.contains_key(&treasure.place.path(name));
+    let mut new: Vec<String> = treasure.place.listing().into_iter().filter(made).collect();
+    new.retain(|name| name != "folder");
+    assert!(new.iter().all(|name| name == "halfpower.db"), "left behind: {new:?}");
+}
+
+#[test]
+fn a_survey_of_what_exists_only_reads_it() {
+    let treasure = or_skip!(Treasure::new());
+    let targets =
+        ["plain".to_owned(), treasure.parts[0].clone(), treasure.volume.device.path().into()];
+    let start = |target: &String| {
+        treasure.place.start(&format!("survey {target} --budget 5 --html new.html"))
+    };
+    let running: Vec<Running> = targets.iter().map(start).collect();
+    for survey in running {
+        let ended = survey.ended();
+        assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
+    }
+    treasure.is_as_before("survey");
+    // Now that there is something to report, every page could be written.
+    for page in ["precious.html", "precious.txt", "link", "dangling", "folder", "plain"] {
+        let ended = treasure.place.halfpower(&format!("report --html {page}"));
+        ended.with_code(3).says(page, "give another --html");
+    }
+    treasure.place.does("report --html page.html");
+    treasure.is_as_before("report");
+}
+
+#[test]
+fn with_permission_the_thing_that_was_named_is_written_and_nothing_else() {
+    let mut treasure = or_skip!(Treasure::new());
+    let blank = or_skip!(LoopDevice::blank(4 * MIB));
+    let path = blank.path().to_owned();
+    let write = "--rw write --bs 64k --size 256k --trials 1 --no-store --json";
+    for line in [
+        format!("run {path} {write} --destroy-data-on={path}"),
+        format!("run plain {write} --overwrite=plain"),
+        format!("run folder {write}"),
+    ] {
+        let document = treasure.place.does(&line).json();
+        assert_eq!(whole(&document["trials"][0]["bytes"]), 256 * KIB, "{line}");
+    }
+    assert!(blank.content()[..256 << 10] != [0; 256 << 10], "the blank device was not written");
+    let plain = treasure.place.path("plain");
+    treasure.shapes.remove(&plain).unwrap();
+    let before = treasure.contents.remove(&plain).unwrap();
+    assert_ne!(checksum(&fs::read(&plain).unwrap()), before, "the named file was not written");
+    treasure.is_as_before("run with permission");
+}
