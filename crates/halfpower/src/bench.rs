@@ -41,6 +41,8 @@ pub struct Bench {
 pub struct Preparation {
     /// One sentence for each target.
     pub lines: Vec<String>,
+    /// What is on the devices among them and goes, one sentence for each.
+    pub destroys: Vec<String>,
     /// Bytes written before anything is measured.
     pub write_bytes: u64,
     /// Smallest region among the targets (bytes).
@@ -102,12 +104,13 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
             }
             bytes - job.base.region_offset
         } else {
-            let (target, _) = open(path, job)?;
+            let (target, permit) = open(path, job)?;
             check_growth(&target, job)?;
             check_fit(job, &target, region(&target, job))?;
             let verb = if job.writes() { "write to" } else { "read" };
             let (kind, name) = (target.kind().name(), path.display());
             found.lines.push(format!("{verb} the {kind} {name}"));
+            found.destroys.extend(permit.and_then(|permit| permit.destroys));
             region(&target, job)
         };
         found.region_bytes = found.region_bytes.min(bytes);

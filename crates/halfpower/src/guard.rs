@@ -8,6 +8,7 @@
 //! that is opened again is held against the [`Permit`].
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ use ioengine::kernel::{Backing, Kernel};
 use ioengine::{HostTarget, Target, TargetKind, usage};
 
 use crate::failure::{Failure, Outcome};
+use crate::signature;
 
 /// What the user allowed on the command line.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,8 @@ pub struct Consent {
 /// mount or take a device for as long as it is held.
 #[derive(Debug)]
 pub struct Permit {
+    /// What is on the device and goes, for a person to read.
+    pub destroys: Option<String>,
     may_write: Backing,
     _claim: Option<fs::File>,
 }
@@ -62,7 +66,26 @@ pub fn check_writable(
             None
         }
     };
-    Ok(Some(Permit { may_write, _claim: claim }))
+    let destroys =
+        claim.as_ref().map(|_| format!("all data on {}; {}", shown(target), holds(target)));
+    Ok(Some(Permit { destroys, may_write, _claim: claim }))
+}
+
+fn shown(target: &HostTarget) -> String {
+    target.path().display().to_string()
+}
+
+/// What is on an open device, in a sentence.
+pub fn holds(target: &HostTarget) -> String {
+    // The target may be open for direct I/O, which reads aligned blocks only; this is the same
+    // device, whatever its name leads to by now.
+    let again = target.file().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let file = fs::File::open(again.unwrap_or_else(|| shown(target)));
+    match file.and_then(|file| signature::describe(&file, target.size_bytes())) {
+        Ok(Some(what)) => format!("it holds {what}"),
+        Ok(None) => "nothing on it is recognised".to_owned(),
+        Err(error) => format!("what it holds cannot be read ({})", ioengine::error::cause(&error)),
+    }
 }
 
 /// What an open target is, by its descriptor.
@@ -148,9 +171,10 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
         let what =
             if alias { format!(" ({})", real_path(device).display()) } else { String::new() };
         return Err(Failure::refused(format!(
-            "all data on {}{what} would be destroyed; say --destroy-data-on={name} if that is \
+            "all data on {}{what} would be destroyed: {}; say --destroy-data-on={name} if that is \
              meant",
-            named.display()
+            named.display(),
+            holds(target)
         )));
     }
     claim(target)

@@ -14,6 +14,7 @@ mod cli;
 mod plan_file;
 mod machine;
 mod journal;
+mod signature;
 mod guard;
 mod page;
 mod point;

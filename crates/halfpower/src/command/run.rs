@@ -27,9 +27,10 @@ pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
         return print_plan(&job);
     }
     // What can be wrong is found out before anything is created.
-    bench::preparation(&job)?;
+    let preparation = bench::preparation(&job)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     Keeper::check(db)?;
+    preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
     let lab = Lab::new(console, Interrupt::install());
     let bench = Bench::ready(&job, &lab)?;
     let mut keeper = Keeper::open(db)?;
@@ -89,9 +90,8 @@ fn setting<'a>(
 
 fn print_plan(job: &Job) -> Outcome {
     let preparation = bench::preparation(job)?;
-    for line in &preparation.lines {
-        console::data(line);
-    }
+    preparation.lines.iter().for_each(|line| console::data(line));
+    preparation.destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
     let (mut seconds, mut endless, mut writes) = (0.0, false, preparation.write_bytes);
     let mut at_least = "";
     for axes in &job.axes {

@@ -71,6 +71,9 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let lab = Lab::new(console, Interrupt::install());
     let start_ns = lab.clock.now_ns();
     let started_unix_ns = unix_ns();
+    if let Some(what) = permit.as_ref().and_then(|permit| permit.destroys.as_ref()) {
+        console.warn(format!("destroying {what}"));
+    }
     announce(&console, args, &place, size, &effort);
     let (scratch, laid_out) = lay_out(&lab, &place, size, args, &effort)?.unzip();
     let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
@@ -185,11 +188,13 @@ fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) ->
             ));
         }
         Place::Existing(path) => {
-            let (write, why, _permit) = may_write(place, args)?;
+            let (write, why, permit) = may_write(place, args)?;
             let subject = Subject::open(path, write, size)?;
             let verb = if write { "read and overwrite" } else { "only read" };
             let kind = subject.main().kind().name();
             console::data(&format!("{verb} the {kind} {}", path.display()));
+            let destroys = permit.and_then(|permit| permit.destroys);
+            destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
             why.iter().for_each(|why| console::data(why));
         }
     }

@@ -2,7 +2,7 @@
 //! in use is never written.
 
 use crate::fixture::{MIB, Place, noise, or_skip, whole};
-use crate::volume::{LoopDevice, Volume};
+use crate::volume::{LoopDevice, Volume, make};
 
 #[test]
 fn a_device_is_read_without_permission() {
@@ -164,5 +164,45 @@ fn a_request_that_fails_ends_the_run_with_its_offset_and_cause() {
         let ended = ended.says("reading at offset 2097152", "; ");
         assert_eq!(ended.stdout, "", "{ended}");
         assert_eq!(place.stored_run().state, results::RunState::Failed);
+    }
+}
+
+#[test]
+fn what_is_on_a_device_is_said_before_it_goes() {
+    let device = or_skip!(LoopDevice::blank(32 * MIB));
+    let (place, path) = (Place::new(), device.path());
+    let line = format!("run {path} --rw write --bs 64k --size 1m --trials 1 --no-store");
+    let consent = format!("--destroy-data-on={path}");
+    let says = |what: &str| {
+        place.cannot(&line).with_code(3).says(what, &consent);
+        let plan = place.does(&format!("{line} {consent} --plan"));
+        assert!(plan.stdout.contains(what), "{plan}");
+    };
+    says("nothing on it is recognised");
+    for (make_it, what) in [
+        (["mkfs.ext4", "-q", "-F", "-Lroot"].as_slice(), "it holds ext4 'root'"),
+        (&["mkfs.ext3", "-q", "-F"], "it holds ext3"),
+        (&["mkfs.ext2", "-q", "-F"], "it holds ext2"),
+        (&["mkswap", "-f", "-Lspace"], "it holds swap 'space'"),
+    ] {
+        or_skip!(make(&[make_it, &[path]].concat()));
+        says(what);
+    }
+    let done = place.does(&format!("{line} {consent} --quiet"));
+    let first = done.stderr.lines().next().unwrap();
+    assert!(first.contains(&format!("destroying all data on {path}; it holds swap")), "{done}");
+}
+
+#[test]
+fn large_file_systems_are_recognised_too() {
+    let device = or_skip!(LoopDevice::blank(320 * MIB));
+    let place = Place::new();
+    for (make_it, what) in [
+        (["mkfs.xfs", "-q", "-f", "-Ldata"], "it holds xfs 'data'"),
+        (["mkfs.btrfs", "-q", "-f", "-Lpool"], "it holds btrfs 'pool'"),
+    ] {
+        or_skip!(make(&[&make_it, [device.path()].as_slice()].concat()));
+        let ended = place.cannot(&format!("run {} --rw write --size 1m", device.path()));
+        ended.with_code(3).says(what, "--destroy-data-on");
     }
 }
