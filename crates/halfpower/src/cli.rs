@@ -59,6 +59,8 @@ pub enum Verb {
     Mount(MountArgs),
     /// Remove test files that an interrupted run left behind
     Clean(CleanArgs),
+    /// Put back settings of devices that a killed run left changed
+    Restore(RestoreArgs),
     /// Print a manual page, shell completions or the JSON Schema
     #[command(hide = true)]
     Generate(GenerateArgs),
@@ -256,6 +258,9 @@ pub struct RunArgs {
     /// Alternate trials with an idle-priority soaker: the upper bound of the CPU cost
     #[arg(long, help_heading = "Workload")]
     pub soaker: bool,
+    /// See HostArgs.
+    #[command(flatten)]
+    pub host: HostArgs,
     /// See CommonArgs.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -270,6 +275,30 @@ pub struct RunArgs {
     /// The flags that came from a plan file, to be kept with the results.
     #[arg(skip)]
     pub planned: Vec<String>,
+}
+
+/// Settings of the block device beneath the target, changed for the run and put back (root).
+#[derive(Args, Debug, Clone)]
+pub struct HostArgs {
+    /// I/O scheduler of the device during the run, put back afterwards (root)
+    #[arg(long, value_name = "NAME", help_heading = "Host")]
+    pub scheduler: Option<String>,
+    /// Read-ahead window of the device during the run (root)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Host")]
+    pub read_ahead: Option<u64>,
+    /// What the kernel believes of the device's write cache: with through it sends no flushes.
+    /// The drive's own setting is not touched, so data may be lost at a power failure (root)
+    #[arg(long, value_name = "back|through", value_parser = ["back", "through"],
+          help_heading = "Host")]
+    pub kernel_write_cache: Option<String>,
+    /// Requests that the device's queue holds during the run (root)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..),
+          help_heading = "Host")]
+    pub nr_requests: Option<u32>,
+    /// Merging of requests: 0 all, 1 simple merges only, 2 none (root)
+    #[arg(long, value_name = "0|1|2", value_parser = clap::value_parser!(u8).range(0..=2),
+          help_heading = "Host")]
+    pub nomerges: Option<u8>,
 }
 
 /// Flags of `survey`.
@@ -434,6 +463,20 @@ pub struct MountArgs {
 #[derive(Args, Debug, Clone)]
 pub struct CleanArgs {
     /// Say what would be removed and remove nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
+/// Flags of `restore`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower restore --plan     what a killed run left changed
+  halfpower restore            put it back (root)
+
+A run puts back what --scheduler, --read-ahead and the other flags under Host changed, however it
+ends; only a kill leaves it to this verb. A value that somebody else has set since stays.")]
+pub struct RestoreArgs {
+    /// Say what would be put back and put nothing back
     #[arg(long)]
     pub plan: bool,
 }

@@ -7,6 +7,7 @@ pub mod engines;
 pub mod generate;
 pub mod mount;
 pub mod report;
+pub mod restore;
 pub mod run;
 pub mod runs;
 pub mod selftest;

@@ -9,9 +9,10 @@ use ioengine::{BufferPages, Personality};
 use workload::spec::Content;
 use workload::{Arrival, Pattern, Placement, Steady, Workload};
 
-use crate::cli::{CommonArgs, RunArgs};
+use crate::cli::{CommonArgs, HostArgs, RunArgs};
 use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
+use crate::settings::{self, HostSetting};
 use crate::units;
 
 /// Length of a trial where neither size nor time is given (ns).
@@ -94,6 +95,8 @@ pub struct Job {
     pub percentiles: Option<Vec<f64>>,
     /// What may be written.
     pub consent: Consent,
+    /// Settings of the device beneath, for the length of the run.
+    pub host: Vec<HostSetting>,
     /// Everything that does not depend on axes or target.
     pub base: Workload,
     /// Stop after the region.
@@ -110,7 +113,8 @@ impl Job {
         targets.extend(args.filename.clone());
         let axes = axes(args, sweep)?;
         check_imagined(args, &axes)?;
-        if targets.is_empty() && !touches_nothing(&axes) {
+        let nothing = touches_nothing(&axes);
+        if targets.is_empty() && !nothing {
             return Err(Failure::usage(
                 "no target; name a file, a block device or a directory (. for this one), or use \
                  --ioengine null",
@@ -152,6 +156,7 @@ impl Job {
             faults: args.inject.clone().unwrap_or_default(),
             percentiles: args.percentile.as_deref().map(percentiles).transpose()?,
             consent: consent(&args.common),
+            host: host(&args.host, nothing)?,
             base: base(args, limit_ns)?,
             stop_at_size,
         })
@@ -238,6 +243,30 @@ fn check_verify(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
         ));
     }
     Ok(())
+}
+
+/// The settings of the device beneath, those first that move others.
+fn host(args: &HostArgs, null: bool) -> Outcome<Vec<HostSetting>> {
+    if args.read_ahead.is_some_and(|bytes| !bytes.is_multiple_of(4096)) {
+        return Err(Failure::usage("--read-ahead: the kernel counts it in pages; use 128k or 4m"));
+    }
+    let read_ahead_kb = args.read_ahead.map(|bytes| (bytes / 1024).to_string());
+    let write_cache = args.kernel_write_cache.as_ref().map(|word| format!("write {word}"));
+    let wanted = [
+        (settings::SCHEDULER, args.scheduler.clone()),
+        (settings::WRITE_CACHE, write_cache),
+        (settings::NR_REQUESTS, args.nr_requests.map(|n| n.to_string())),
+        (settings::NOMERGES, args.nomerges.map(|n| n.to_string())),
+        (settings::READ_AHEAD, read_ahead_kb),
+    ];
+    let setting = |(name, value): (_, Option<_>)| Some(HostSetting { name, value: value? });
+    let wanted: Vec<HostSetting> = wanted.into_iter().filter_map(setting).collect();
+    if null && !wanted.is_empty() {
+        return Err(Failure::usage(
+            "--ioengine null touches no device; drop the flags under Host (halfpower run --help)",
+        ));
+    }
+    Ok(wanted)
 }
 
 /// Refuses simulated systems, which are to come.

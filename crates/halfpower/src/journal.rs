@@ -1,9 +1,12 @@
-//! The journal of what halfpower changed on the host: test files, for now.
+//! The journal of what halfpower changed on the host: test files here, settings of block devices
+//! in `settings`.
 //!
 //! An entry is written before the change and removed after it is undone, so that
-//! `halfpower clean` finds what a killed run left behind. An entry is one small JSON file in
-//! `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A file is removed only if
-//! device and inode are those that were recorded.
+//! `halfpower clean` and `halfpower restore` find what a killed run left behind. An entry is one
+//! small JSON file in `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A file is
+//! removed only if device and inode are those that were recorded.
+
+pub mod settings;
 
 use std::ffi::OsString;
 use std::fs;

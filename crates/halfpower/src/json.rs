@@ -11,6 +11,7 @@ use ioengine::Op;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::journal::settings::Change;
 use crate::keeper::JSON_SCHEMA;
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, PointKey, Trial, Verdict};
@@ -43,6 +44,9 @@ pub struct RunDocument {
     /// All targets, where there were several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetFacts>,
+    /// What was changed on the host for the run, and put back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_settings: Vec<HostSettingDocument>,
     /// The point.
     #[serde(flatten)]
     pub point: PointDocument,
@@ -57,8 +61,24 @@ pub struct SweepDocument {
     pub host: Host,
     /// The (first) target.
     pub target: TargetFacts,
+    /// What was changed on the host for the run, and put back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_settings: Vec<HostSettingDocument>,
     /// In the order of the axes.
     pub points: Vec<PointDocument>,
+}
+
+/// A setting of the block device beneath, changed for the length of a run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HostSettingDocument {
+    /// Its name below the device's `queue` folder in sysfs.
+    pub name: String,
+    /// Its file.
+    pub path: String,
+    /// The value before and after the run.
+    pub old: String,
+    /// The value during the run.
+    pub new: String,
 }
 
 /// One workload, its trials and what they say.
@@ -321,6 +341,18 @@ pub struct VerdictDocument {
 impl From<&Verdict> for VerdictDocument {
     fn from(verdict: &Verdict) -> Self {
         VerdictDocument { state: verdict.state.word().to_owned(), reasons: verdict.reasons.clone() }
+    }
+}
+
+impl HostSettingDocument {
+    /// A change that was asked for.
+    pub fn of(change: &Change) -> HostSettingDocument {
+        HostSettingDocument {
+            name: change.name.clone(),
+            path: change.path.display().to_string(),
+            old: change.old.clone(),
+            new: change.wanted.clone().unwrap_or_default(),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod cli;
 mod plan_file;
 mod machine;
 mod journal;
+mod settings;
 mod signature;
 mod guard;
 mod page;
@@ -77,6 +78,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Assist(args) => command::assist::execute(args),
         Verb::Mount(args) => command::mount::execute(args),
         Verb::Clean(args) => command::clean::execute(args),
+        Verb::Restore(args) => command::restore::execute(args),
         Verb::Generate(args) => command::generate::execute(args),
     }
 }

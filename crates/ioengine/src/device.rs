@@ -177,6 +177,11 @@ impl Device {
         devices_in(&self.folder.join("slaves"))
     }
 
+    /// The folder in sysfs of the whole disk: its own, or that of the disk it is a partition of.
+    pub fn disk(&self) -> &Path {
+        &self.disk
+    }
+
     /// Its counters now.
     pub fn counters(&self) -> Option<DeviceCounters> {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)

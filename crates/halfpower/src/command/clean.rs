@@ -6,6 +6,7 @@ use crate::cli::CleanArgs;
 use crate::console;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::journal::{self, Stray};
+use crate::settings;
 
 /// Removes what the journal names and nobody uses.
 pub fn execute(args: &CleanArgs) -> Outcome {
@@ -28,7 +29,11 @@ pub fn execute(args: &CleanArgs) -> Outcome {
             }
         }
     }
-    if removed == 0 && !args.plan {
+    let changed = settings::left_behind();
+    for device in &changed {
+        console::data(&format!("settings of {device} are still changed; say halfpower restore"));
+    }
+    if removed == 0 && changed.is_empty() && !args.plan {
         console::data("nothing to clean");
     }
     Ok(Exit::Ok)

@@ -11,43 +11,63 @@ use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::job::Job;
-use crate::json::{self, PointDocument, Program, RunDocument, SweepDocument};
+use crate::journal::settings::Change;
+use crate::json::{self, HostSettingDocument, PointDocument, Program, RunDocument, SweepDocument};
 use crate::keeper::{Keeper, RunFacts};
 use crate::lab::{Lab, Setting};
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, State, Trial, Verdict};
+use crate::settings::{self, Changed};
 use crate::units;
 use crate::verdict::Tail;
 
-/// Measures and prints.
+/// Measures and prints, with the host's settings as wanted.
 pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
     let console = Console::new(args.common.quiet);
     let job = Job::resolve(args, sweep)?;
     if args.common.plan {
         return print_plan(&job);
     }
+    settings::warn_of_left_behind(&console);
     // What can be wrong is found out before anything is created.
     let preparation = bench::preparation(&job)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     Keeper::check(db)?;
     preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
     let lab = Lab::new(console, Interrupt::install());
-    let bench = Bench::ready(&job, &lab)?;
+    let changed = Changed::apply(&job.targets, &job.host)?;
+    let made: Vec<Change> = changed.iter().flat_map(Changed::made).cloned().collect();
+    let ended = measure_and_print(args, sweep, &job, &lab, &made);
+    match (changed.is_none_or(Changed::restore), ended) {
+        (false, Ok(_)) => Ok(Exit::Failed),
+        (_, ended) => ended,
+    }
+}
+
+fn measure_and_print(
+    args: &RunArgs,
+    sweep: bool,
+    job: &Job,
+    lab: &Lab,
+    made: &[Change],
+) -> Outcome {
+    let db = (!args.common.no_store).then_some(args.common.db.as_path());
+    let bench = Bench::ready(job, lab)?;
     let mut keeper = Keeper::open(db)?;
     let host = Host::read();
     let facts = bench.facts();
     let settings: Vec<Setting<'_>> =
-        job.axes.iter().map(|axes| setting(&job, axes, &bench, args)).collect();
+        job.axes.iter().map(|axes| setting(job, axes, &bench, args)).collect();
     // A workload that does not fit is an error before anything is kept or measured.
     for setting in &settings {
         workload::plan::resolve(&setting.workload, setting.targets[0])?;
     }
-    announce(&console, &job, &settings, &facts);
+    announce(&lab.console, job, &settings, &facts, made);
     if job.soaker {
         lab.prepare_soaker().map_err(Failure::failed)?;
     }
-    begin(&mut keeper, args, sweep, &host, &facts)?;
-    let measured = measure(&lab, &job, settings, &mut keeper);
+    begin(&mut keeper, args, sweep, (&host, made), &facts)?;
+    let measured = measure(lab, job, settings, &mut keeper);
     let points = match measured {
         Ok(points) => points,
         Err(failure) => {
@@ -55,11 +75,11 @@ pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
             return Err(failure);
         }
     };
-    let checked = read_back(&lab, &job, &bench, &points);
-    finish(keeper, &lab, &points)?;
-    print(args, &job, sweep, &host, facts, &points);
+    let checked = read_back(lab, job, &bench, &points);
+    finish(keeper, lab, &points)?;
+    print(args, job, sweep, (&host, made), facts, &points);
     checked?;
-    exit_of(&lab, &points)
+    exit_of(lab, &points)
 }
 
 /// Everything that one combination needs.
@@ -90,7 +110,10 @@ fn setting<'a>(
 
 fn print_plan(job: &Job) -> Outcome {
     let preparation = bench::preparation(job)?;
-    preparation.lines.iter().for_each(|line| console::data(line));
+    let changes = settings::plan(&job.targets, &job.host)?;
+    for line in preparation.lines.iter().chain(&changes) {
+        console::data(line);
+    }
     preparation.destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
     let (mut seconds, mut endless, mut writes) = (0.0, false, preparation.write_bytes);
     let mut at_least = "";
@@ -125,7 +148,13 @@ fn print_plan(job: &Job) -> Outcome {
 }
 
 /// The first line: what is about to be measured, with every default spelt out.
-fn announce(console: &Console, job: &Job, settings: &[Setting<'_>], facts: &[TargetFacts]) {
+fn announce(
+    console: &Console,
+    job: &Job,
+    settings: &[Setting<'_>],
+    facts: &[TargetFacts],
+    made: &[Change],
+) {
     let names: Vec<&str> = facts.iter().map(|fact| fact.name.as_str()).collect();
     let first = &settings[0];
     let caching = first.targets[0].caching();
@@ -146,8 +175,13 @@ fn announce(console: &Console, job: &Job, settings: &[Setting<'_>], facts: &[Tar
     };
     let place = facts[0].place();
     let plural = if job.trials == 1 { "trial" } else { "trials" };
+    let word = |change: &Change| {
+        let wanted = change.wanted.as_deref().unwrap_or_default();
+        format!(", {} {wanted} (was {})", change.name, change.old)
+    };
+    let changes: String = made.iter().map(word).collect();
     console.say(format!(
-        "{what}{why} on {} ({place}), {} {plural} of {length}",
+        "{what}{why} on {} ({place}), {} {plural} of {length}{changes}",
         names.join(", "),
         job.trials
     ));
@@ -157,9 +191,10 @@ fn begin(
     keeper: &mut Keeper,
     args: &RunArgs,
     sweep: bool,
-    host: &Host,
+    (host, made): (&Host, &[Change]),
     facts: &[TargetFacts],
 ) -> Outcome<()> {
+    let host_settings = documents(made);
     keeper.begin(&RunFacts {
         kind: if sweep { RunKind::Sweep } else { RunKind::Run },
         label: args.common.label.clone(),
@@ -169,9 +204,14 @@ fn begin(
         settings_json: serde_json::json!({
             "pap_bytes_per_s": args.common.pap,
             "plan_file": args.planned,
+            "host_settings": host_settings,
         })
         .to_string(),
     })
+}
+
+fn documents(made: &[Change]) -> Vec<HostSettingDocument> {
+    made.iter().map(HostSettingDocument::of).collect()
 }
 
 /// All trials of all combinations: round by round, each round in an order of its own.
@@ -300,7 +340,7 @@ fn print(
     args: &RunArgs,
     job: &Job,
     sweep: bool,
-    host: &Host,
+    (host, made): (&Host, &[Change]),
     facts: Vec<TargetFacts>,
     points: &[Point],
 ) {
@@ -311,19 +351,19 @@ fn print(
         }
         return;
     }
-    let documents = || {
-        points.iter().map(|point| match &job.percentiles {
-            Some(asked) => PointDocument::from(point).with_percentiles(point, asked),
-            None => PointDocument::from(point),
-        })
-    };
+    let mut points = points.iter().map(|point| match &job.percentiles {
+        Some(asked) => PointDocument::from(point).with_percentiles(point, asked),
+        None => PointDocument::from(point),
+    });
     let (halfpower, host, target) = (Program::this(), host.clone(), facts[0].clone());
+    let host_settings = documents(made);
     let text = if sweep {
-        json::print(&SweepDocument { halfpower, host, target, points: documents().collect() })
+        let points = points.collect();
+        json::print(&SweepDocument { halfpower, host, target, host_settings, points })
     } else {
         let targets = if facts.len() > 1 { facts } else { Vec::new() };
-        let Some(point) = documents().next() else { return };
-        json::print(&RunDocument { halfpower, host, target, targets, point })
+        let Some(point) = points.next() else { return };
+        json::print(&RunDocument { halfpower, host, target, targets, host_settings, point })
     };
     console::data(&text);
 }

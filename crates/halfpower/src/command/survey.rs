@@ -21,6 +21,7 @@ use crate::machine::{Host, TargetFacts};
 use crate::page;
 use crate::point::State;
 use crate::scratch::{self, LaidOut, Scratch};
+use crate::settings;
 use crate::survey::document::{self, WroteDocument};
 use crate::survey::evidence::{Evidence, Facts};
 use crate::survey::findings;
@@ -63,6 +64,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     if args.common.plan {
         return plan(args, &place, size, &effort);
     }
+    settings::warn_of_left_behind(&console);
     page::check(&args.html)?;
     check_size(&place, size, args)?;
     let (write, not_written, permit) = may_write(&place, args)?;

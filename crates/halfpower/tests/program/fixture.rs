@@ -155,7 +155,12 @@ impl Place {
         snapshot
     }
 
-    /// The test files that the journal knows.
+    /// Where the program keeps its state.
+    pub fn state(&self) -> &Path {
+        self.state.path()
+    }
+
+    /// The test files and settings that the journal knows.
     pub fn journal(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.state.path().join("halfpower/journal")) else {
             return Vec::new();

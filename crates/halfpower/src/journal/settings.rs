@@ -1,0 +1,184 @@
+//! Journal entries of host settings: what one run changed on one block device.
+//!
+//! An entry is durable before the first change and removed after the last one is undone. Its
+//! owner holds a lock on its file for as long as it lives, so that a dead owner is known as dead
+//! in every PID namespace. There is one entry for each device.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::folder;
+
+/// Every entry's file name begins with it.
+const PREFIX: &str = "settings-";
+
+/// Settings of one device that one run changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The device.
+    pub device: Identity,
+    /// In the order in which they were made.
+    pub changes: Vec<Change>,
+    /// The process that made them.
+    pub pid: u32,
+    /// The boot in which it ran.
+    pub boot_id: String,
+}
+
+/// What tells one block device from another that has taken its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Kernel name of the whole disk ("nvme0n1", "loop0").
+    pub name: String,
+    /// Device number, as major:minor.
+    pub number: String,
+    /// Serial number, where there is one.
+    pub serial: Option<String>,
+    /// The kernel's running number of devices that appeared, from Linux 5.15 on.
+    pub diskseq: Option<String>,
+}
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Its name below the device's `queue` folder ("scheduler").
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// The value to put back.
+    pub old: String,
+    /// The value that was set. None: it was not asked for, but the kernel may move it.
+    pub wanted: Option<String>,
+    /// The change along with which the kernel may move it.
+    pub moved_by: Option<String>,
+}
+
+/// An entry on disk, locked by this process.
+#[derive(Debug)]
+pub struct Recorded {
+    file: PathBuf,
+    _lock: File,
+}
+
+/// An entry found on disk.
+#[derive(Debug)]
+pub struct Found {
+    /// What it says.
+    pub entry: Entry,
+    /// None while its owner lives; else holding it keeps others away.
+    recorded: Option<Recorded>,
+}
+
+fn file_of(folder: &Path, device: &str) -> PathBuf {
+    folder.join(format!("{PREFIX}{device}.json"))
+}
+
+impl Recorded {
+    /// Makes an entry durable, in place of an earlier one of the same device.
+    ///
+    /// # Errors
+    /// There is no state folder, or it cannot be written.
+    pub fn write(entry: &Entry) -> io::Result<Recorded> {
+        let none = || io::Error::other("neither XDG_STATE_HOME nor HOME names a folder");
+        let folder = folder().ok_or_else(none)?;
+        fs::create_dir_all(&folder)?;
+        let file = file_of(&folder, &entry.device.name);
+        // Locked, whole and durable before it gets its name: nobody ever sees it otherwise.
+        let half = file.with_extension("tmp");
+        let mut options = OpenOptions::new();
+        let mut lock = options.write(true).create(true).truncate(true).mode(0o600).open(&half)?;
+        lock.lock()?;
+        lock.write_all(serde_json::to_string(entry)?.as_bytes())?;
+        lock.sync_all()?;
+        fs::rename(&half, &file)?;
+        File::open(&folder)?.sync_all()?;
+        Ok(Recorded { file, _lock: lock })
+    }
+
+    /// Forgets the entry: there is nothing left to undo.
+    pub fn undone(self) {
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+impl Found {
+    fn at(file: &Path) -> Option<Found> {
+        let open = File::open(file).ok()?;
+        let entry = serde_json::from_reader(&open).ok()?;
+        let recorded = match open.try_lock() {
+            Err(TryLockError::WouldBlock) => None,
+            _ => Some(Recorded { file: file.to_path_buf(), _lock: open }),
+        };
+        Some(Found { entry, recorded })
+    }
+
+    /// The entry of a dead owner, for the caller to settle; None while the owner lives.
+    pub fn of_dead_owner(self) -> Option<(Entry, Recorded)> {
+        Some((self.entry, self.recorded?))
+    }
+
+    /// Whether the owner lives.
+    pub fn is_in_use(&self) -> bool {
+        self.recorded.is_none()
+    }
+}
+
+/// The entry of a device.
+pub fn of(device: &str) -> Option<Found> {
+    Found::at(&file_of(&folder()?, device))
+}
+
+/// All entries on disk, in the order of their devices' names.
+pub fn all() -> Vec<Found> {
+    let files = folder().and_then(|folder| fs::read_dir(folder).ok());
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.starts_with(PREFIX) && name.ends_with(".json")
+    };
+    let mut files: Vec<PathBuf> =
+        files.into_iter().flatten().flatten().map(|entry| entry.path()).filter(ours).collect();
+    files.sort();
+    files.iter().filter_map(|file| Found::at(file)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        let device = Identity {
+            name: "loop9".into(),
+            number: "7:9".into(),
+            serial: None,
+            diskseq: Some("12".into()),
+        };
+        Entry { device, changes: Vec::new(), pid: 1, boot_id: "a boot".into() }
+    }
+
+    #[test]
+    fn an_entry_is_in_use_as_long_as_its_lock_is_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = file_of(folder.path(), "loop9");
+        fs::write(&file, serde_json::to_string(&entry()).unwrap()).unwrap();
+        let lock = File::open(&file).unwrap();
+        lock.lock().unwrap();
+        assert!(Found::at(&file).unwrap().is_in_use());
+        drop(lock);
+        let (found, recorded) = Found::at(&file).unwrap().of_dead_owner().unwrap();
+        assert_eq!(found, entry());
+        recorded.undone();
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn an_entry_of_a_test_file_is_none_of_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = file_of(folder.path(), "x");
+        fs::write(&file, r#"{"path":"/x","identity":null,"pid":1,"boot_id":"b"}"#).unwrap();
+        assert!(Found::at(&file).is_none());
+    }
+}
