@@ -1,8 +1,13 @@
-//! The CPU time charged to this process.
+//! The CPU time charged to this process, or to a command that it ran.
 //!
 //! The sum comes from `CLOCK_PROCESS_CPUTIME_ID`, which the scheduler keeps to the nanosecond.
 //! The division into user and system comes from getrusage(2), which many kernels only sample at
 //! the timer tick; so its ratio is applied to the exact sum. Children are not included.
+//! A command's time comes from wait4(2), with that of all descendants that were waited for.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
 
 use crate::sys;
 
@@ -38,8 +43,24 @@ impl ProcessTime {
     }
 }
 
+/// Waits for a command to end: how it ended, and the CPU time of it and of all descendants that
+/// were waited for. What it left running, or disowned, is not in it.
+///
+/// # Errors
+/// It was waited for already.
+pub fn wait_for(child: Child) -> io::Result<(ExitStatus, ProcessTime)> {
+    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    // As Child::wait does, so that a command which reads its input to the end can end.
+    drop(child);
+    let (status, user_ns, system_ns) = sys::wait_for(pid)?;
+    let time = ProcessTime { total_ns: user_ns + system_ns, user_ns, system_ns };
+    Ok((ExitStatus::from_raw(status), time))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -56,6 +77,27 @@ mod tests {
         assert!(calls > 0);
         assert!(after.user_ns > before.user_ns);
         assert_eq!(after.user_ns + after.system_ns, after.total_ns);
+    }
+
+    fn shell(script: &str) -> (ExitStatus, ProcessTime) {
+        wait_for(Command::new("sh").args(["-c", script]).spawn().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_command_is_charged_for_the_descendants_it_waited_for() {
+        let spin = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+        let (status, own) = shell(spin);
+        assert!(status.success() && own.user_ns > 10_000_000, "{own:?}");
+        let (_, waited) = shell(&format!("sh -c '{spin}'; true"));
+        assert!(waited.total_ns > own.total_ns / 3, "{waited:?} of {own:?}");
+        let (_, left) = shell(&format!("sh -c '{spin}' & exit 0"));
+        assert!(left.total_ns < own.total_ns / 3, "{left:?} of {own:?}");
+    }
+
+    #[test]
+    fn how_a_command_ended_is_told() {
+        assert_eq!(shell("exit 7").0.code(), Some(7));
+        assert_eq!(shell("kill -9 $$").0.signal(), Some(9));
     }
 
     proptest! {

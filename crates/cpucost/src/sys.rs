@@ -48,8 +48,11 @@ pub(crate) fn rusage_self_ns() -> (u64, u64) {
     // SAFETY: `usage` is a rusage to write to. The call cannot fail with RUSAGE_SELF; if it did,
     // the zeroes would stand.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
     (ns(usage.ru_utime), ns(usage.ru_stime))
+}
+
+fn ns(time: libc::timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
 }
 
 /// Ticks per second in which `/proc/stat` counts (USER_HZ).
@@ -393,6 +396,22 @@ pub(crate) fn child_runs(pid: i32) -> bool {
     let rc = unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, options) };
     // SAFETY: waitid filled `info`, or left si_pid at zero because nothing has ended.
     rc == 0 && unsafe { info.si_pid() } == 0
+}
+
+/// Waits for a child to end and reaps it: its status, and its user and system time with that of
+/// the descendants that were waited for, in ns at microsecond resolution. wait4(2).
+pub(crate) fn wait_for(pid: i32) -> io::Result<(libc::c_int, u64, u64)> {
+    let mut status = 0;
+    // SAFETY: rusage is plain integers, for which zero is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live values that the kernel may write to.
+        match check(unsafe { libc::wait4(pid, &mut status, 0, &mut usage) }) {
+            Ok(_) => return Ok((status, ns(usage.ru_utime), ns(usage.ru_stime))),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Ends children with SIGKILL and reaps them.

@@ -47,6 +47,8 @@ pub enum Verb {
     Run(RunArgs),
     /// Measure the product of lists of request sizes, depths, threads ...
     Sweep(RunArgs),
+    /// Run any command and bound the CPU that it cost, from below and from above
+    Soak(SoakArgs),
     /// Which personalities this host offers, and why one is missing
     Engines(EnginesArgs),
     /// Write the page of a stored survey again
@@ -337,6 +339,39 @@ pub struct SurveyArgs {
     /// See CommonArgs.
     #[command(flatten)]
     pub common: CommonArgs,
+}
+
+/// Flags of `soak`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower soak -- dd if=big.dat of=/dev/null bs=1M
+  halfpower soak --settle 5 -- make          a steadier background
+  halfpower soak --json -- sort big.txt > cost.json
+
+The lower bound is what the system charges to the command and the children it waited for. The upper
+bound is what idle-priority spinners lose meanwhile, less what they lose when nothing is run: it
+holds kernel threads, interrupts and whatever was left to other processes too. The report goes to
+stderr and the command's output through unchanged; with --json the document is on stdout and the
+command's output on stderr. Ends as the command does; 127 not found, 126 not executable.")]
+pub struct SoakArgs {
+    /// Print one JSON document; the command's output goes to stderr
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing but the report, warnings and errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+    /// How long the background is watched before and after
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1")]
+    pub settle: u64,
+    /// No soaker: the lower bound only, on an undisturbed machine
+    #[arg(long)]
+    pub unsoaked: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// Flags of `engines`.

@@ -11,4 +11,5 @@ pub mod restore;
 pub mod run;
 pub mod runs;
 pub mod selftest;
+pub mod soak;
 pub mod survey;

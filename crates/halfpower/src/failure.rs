@@ -2,7 +2,7 @@
 //!
 //! Exit codes are part of the contract: 1 run failed, 2 usage, 3 refused for safety, 4 data
 //! verification failed, 5 completed but the result is invalid, 6 regression found, 130
-//! interrupted.
+//! interrupted. `soak` ends as the command did that it ran.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -13,24 +13,35 @@ use ioengine::ErrorKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// All went well.
-    Ok = 0,
+    Ok,
     /// The run failed.
-    Failed = 1,
+    Failed,
     /// The command line asks for what cannot be.
-    Usage = 2,
+    Usage,
     /// Refused, because it could destroy data.
-    Refused = 3,
+    Refused,
     /// Data read back is not what was written.
-    VerificationFailed = 4,
+    VerificationFailed,
     /// Completed, but the wrong thing was measured.
-    Invalid = 5,
+    Invalid,
     /// Stopped by the user; partial results are kept.
-    Interrupted = 130,
+    Interrupted,
+    /// That of a command which was run and failed, or 126 or 127 for one that could not be.
+    Command(u8),
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
+        ExitCode::from(match exit {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Refused => 3,
+            Exit::VerificationFailed => 4,
+            Exit::Invalid => 5,
+            Exit::Interrupted => 130,
+            Exit::Command(code) => code,
+        })
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// The order to stop.
@@ -26,6 +26,17 @@ impl Interrupt {
         }
         // A file-size limit is then an error of the write (EFBIG), with a remedy, and not the end.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+        interrupt
+    }
+
+    /// Catches what a terminal sends to a command and to this program alike: the command decides
+    /// what it means, and this program outlives it to report.
+    pub fn beside_a_command() -> Interrupt {
+        let interrupt = Interrupt::default();
+        for signal in [SIGINT, SIGQUIT] {
+            // Failure leaves the system's default: the program ends with the command.
+            let _ = flag::register(signal, Arc::clone(&interrupt.0));
+        }
         interrupt
     }
 

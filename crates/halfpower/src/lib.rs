@@ -24,6 +24,7 @@ mod verdict;
 mod keeper;
 mod json;
 mod lab;
+mod soak;
 mod scratch;
 mod job;
 mod bench;
@@ -71,6 +72,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Survey(args) => command::survey::execute(args),
         Verb::Run(args) => command::run::execute(args, false),
         Verb::Sweep(args) => command::run::execute(args, true),
+        Verb::Soak(args) => command::soak::execute(args),
         Verb::Engines(args) => command::engines::execute(args),
         Verb::Report(args) => command::report::execute(args),
         Verb::Runs(args) => command::runs::execute(args),

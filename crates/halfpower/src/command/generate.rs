@@ -17,6 +17,7 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema-sweep" => schema::<json::SweepDocument>(),
         "schema-survey" => schema::<crate::survey::document::SurveyDocument>(),
         "schema-selftest" => schema::<crate::command::selftest::SelftestDocument>(),
+        "schema-soak" => schema::<crate::soak::SoakDocument>(),
         shell => completions(shell)?,
     };
     console::data(text.trim_end());
@@ -45,7 +46,7 @@ fn completions(shell: &str) -> Outcome<String> {
     let shell: Shell = shell.parse().map_err(|_| {
         Failure::usage(format!(
             "generate {shell}: man, schema-run, schema-sweep, schema-survey, schema-selftest, \
-             bash, zsh, fish or elvish"
+             schema-soak, bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
@@ -64,12 +65,14 @@ mod tests {
             (include_str!("../../../../docs/schema/sweep.schema.json"), "sweep"),
             (include_str!("../../../../docs/schema/survey.schema.json"), "survey"),
             (include_str!("../../../../docs/schema/selftest.schema.json"), "selftest"),
+            (include_str!("../../../../docs/schema/soak.schema.json"), "soak"),
         ];
         for (text, name) in published {
             let now = match name {
                 "run" => schema::<json::RunDocument>(),
                 "sweep" => schema::<json::SweepDocument>(),
                 "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
+                "soak" => schema::<crate::soak::SoakDocument>(),
                 _ => schema::<crate::survey::document::SurveyDocument>(),
             };
             assert!(

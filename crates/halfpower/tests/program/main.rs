@@ -20,5 +20,6 @@ mod in_use;
 mod interrupt;
 mod json;
 mod run;
+mod soak;
 mod survey;
 mod sweep;

@@ -1,0 +1,159 @@
+//! `soak`: a command runs as if alone, ends as it would, and its cost is bounded from both sides.
+//!
+//! Other work runs on the machine, so costs are compared by wide ratios and may fail twice.
+
+use std::os::unix::process::CommandExt;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+use crate::fixture::{Place, or_skip, pause, real, whole};
+use crate::json::Schema;
+
+/// A second of computing, as far as the machine lets it.
+const BUSY: &str = "timeout 1 sh -c 'while :; do :; done'; true";
+
+/// So often a quiet moment is looked for.
+const MOMENTS: u32 = 12;
+
+/// Soaks a shell script until the soaker is to be had.
+fn soaked(script: &str) -> Result<Value, String> {
+    let place = Place::new();
+    loop {
+        let mut command = place.command("soak --settle 0.5 --json --");
+        command.args(["sh", "-c", script]);
+        let ended = place.start_command(command, "soak").ended().with_code(0);
+        let document = ended.json();
+        match document["declined"]["reason"].as_str() {
+            None => return Ok(document),
+            Some(reason) if reason.contains("another soaker") => pause(100),
+            Some(reason) => return Err(reason.to_owned()),
+        }
+    }
+}
+
+/// Fails only if every attempt in a quiet moment fails; skips where there is no soaker, or other
+/// programs never leave idle time that could be lost.
+fn in_some_attempt(script: &str, check: impl Fn(&Value) -> bool) -> Result<(), String> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = Vec::new();
+    for _ in 0..MOMENTS {
+        let document = soaked(script)?;
+        let background = &document["background_cpus"];
+        let used = real(&background["before"]).max(real(&background["after"]));
+        if used > 0.6 * real(&document["cpus"]) {
+            continue;
+        }
+        if check(&document) {
+            return Ok(());
+        }
+        seen.push(document);
+        assert!(seen.len() < 3, "{seen:#?}");
+    }
+    Err("other programs keep the machine busy".to_owned())
+}
+
+fn bounds(document: &Value) -> (f64, f64) {
+    (real(&document["cpu_ns"]["lower"]), real(&document["cpu_ns"]["upper"]))
+}
+
+#[test]
+fn a_busy_loop_lies_between_its_bounds() {
+    or_skip!(in_some_attempt(BUSY, |document| {
+        let (lower, upper) = bounds(document);
+        let elapsed = real(&document["elapsed_ns"]);
+        lower > 0.3 * elapsed && lower <= 1.05 * elapsed && upper >= lower && upper < 1.8 * lower
+    }));
+}
+
+#[test]
+fn a_sleeping_command_costs_next_to_nothing() {
+    or_skip!(in_some_attempt("sleep 1", |document| {
+        let (lower, upper) = bounds(document);
+        let elapsed = real(&document["elapsed_ns"]);
+        lower < 0.05 * elapsed && upper < 0.3 * elapsed
+    }));
+}
+
+#[test]
+fn work_left_to_a_process_of_its_own_is_in_the_upper_bound_only() {
+    let script = format!("(setsid sh -c \"{BUSY}\" &) ; sleep 1.2");
+    or_skip!(in_some_attempt(&script, |document| {
+        let (lower, upper) = bounds(document);
+        lower < 0.1 * real(&document["elapsed_ns"]) && upper > 4.0 * lower && upper > 0.25e9
+    }));
+}
+
+#[test]
+fn the_document_fits_its_schema_with_and_without_a_soaker() {
+    let schema = Schema::of("soak");
+    let place = Place::new();
+    let unsoaked = place.does("soak --unsoaked --json -- true").json();
+    schema.fits(&unsoaked);
+    assert!(unsoaked["cpu_ns"]["upper"].is_null() && unsoaked["declined"]["reason"].is_string());
+    let soaked = or_skip!(soaked("exit 0"));
+    schema.fits(&soaked);
+    assert!(soaked["cpu_ns"]["upper"].is_number() && soaked["declined"].is_null());
+    assert_eq!(soaked["per_cpu"].as_array().unwrap().len() as u64, whole(&soaked["cpus"]));
+    assert_eq!(soaked["command"][0], "sh");
+}
+
+#[test]
+fn the_output_of_the_command_goes_through_untouched() {
+    let place = Place::new();
+    let ended = place.does("soak --unsoaked -- printf a\\nb");
+    assert_eq!(ended.stdout, "a\nb");
+    assert!(ended.stderr.contains("CPU lower bound"), "{ended}");
+    let ended = place.does("soak --unsoaked --json -- echo hello");
+    assert!(ended.stderr.contains("hello") && !ended.stdout.contains("\nhello"), "{ended}");
+    assert_eq!(ended.json()["exit_code"], 0);
+    assert_eq!(place.listing(), [""; 0]);
+}
+
+#[test]
+fn it_ends_as_the_command_does() {
+    let place = Place::new();
+    for (script, code) in [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill $$", 143)] {
+        let mut command = place.command("soak --unsoaked --");
+        command.args(["sh", "-c", script]);
+        let ended = place.start_command(command, script).ended().with_code(code);
+        assert!(ended.stderr.contains("CPU lower bound"), "{ended}");
+    }
+    place.file("data", 10);
+    place.halfpower("soak --unsoaked -- no-such-program").with_code(127).says("not found", "PATH");
+    place.halfpower("soak --unsoaked -- ./data").with_code(126).says("permission", "chmod");
+    place.halfpower("soak").with_code(2);
+    place.halfpower("soak --settle 0 -- true").with_code(2).says("--settle 0", "at least");
+}
+
+#[test]
+fn an_interrupt_of_both_ends_the_command_and_is_reported() {
+    let place = Place::new();
+    let mut command = place.command("soak --unsoaked -- sh -c");
+    command.arg("echo begun >&2; exec sleep 60").process_group(0);
+    let mut running = place.start_command(command, "soak");
+    running.until_it_says("begun");
+    let group = format!("kill -INT -{}", running.child.id());
+    std::process::Command::new("sh").args(["-c", &group]).status().unwrap();
+    let ended = running.ended().with_code(130);
+    assert!(ended.stderr.contains("ended by signal 2"), "{ended}");
+    assert!(ended.stderr.contains("CPU lower bound"), "{ended}");
+}
+
+#[test]
+fn the_command_is_not_moved_with_the_spinners() {
+    let document = or_skip!(soaked(
+        "case $(cat /proc/self/cgroup) in *halfpower-soaker*) exit 1;; esac; \
+         test \"$(sed -n 's/^policy[^0-9]*//p' /proc/self/sched)\" != 5"
+    ));
+    assert_eq!(document["exit_code"], 0);
+}
+
+#[test]
+fn a_plan_runs_nothing() {
+    let place = Place::new();
+    let ended = place.does("soak --plan -- touch made");
+    assert!(ended.stdout.contains("run touch made; nothing was done"), "{ended}");
+    assert_eq!(place.listing(), [""; 0]);
+}
