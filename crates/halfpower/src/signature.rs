@@ -2,8 +2,8 @@
 //! the magic numbers of their formats.
 //!
 //! Pure but for reading a sample of both ends. Finding nothing does not mean that nothing is there,
-//! so it decides nothing: it is said to whoever decides. Any bytes are bytes that a device may hold,
-//! so nothing here may fail on them.
+//! so it decides nothing: it is said to whoever decides. A device may hold any bytes, so nothing
+//! here may fail on them.
 
 use std::fmt;
 use std::fs::File;
@@ -286,6 +286,9 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Write;
 
+    /// Bytes at positions; a negative one counts from the end.
+    type Bytes<'a> = &'a [(i64, &'a [u8])];
+
     const BYTES: u64 = 4 << 20;
 
     /// An image with bytes at offsets; negative ones count from the end.
@@ -314,7 +317,7 @@ mod tests {
         let md = b"\xfc\x4e\x2b\xa9\x01\0\0\0".as_slice();
         let uuid = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81".as_slice();
         let ext = (1080, b"\x53\xef".as_slice());
-        let cases: [(&[(i64, &[u8])], &str); 26] = [
+        let cases: [(Bytes<'_>, &str); 26] = [
             (&[(512, b"EFI PART"), (450, b"\xee"), ends], "a GPT partition table"),
             (&[(4096, b"EFI PART")], "a GPT partition table"),
             (&[(-512, b"EFI PART")], "the backup of a GPT partition table"),

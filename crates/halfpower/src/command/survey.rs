@@ -81,11 +81,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
     let path = scratch.as_ref().map_or(args.target.as_path(), Scratch::path);
     let subject = Subject::open(path, write, size)?;
-    for target in [Some(&subject.buffered), subject.direct.as_ref()].into_iter().flatten() {
-        // Opened again, so checked again.
-        scratch.as_ref().map_or(Ok(()), |scratch| scratch.check(target))?;
-        permit.as_ref().map_or(Ok(()), |permit| permit.check(target))?;
-    }
+    check_again(&subject, scratch.as_ref(), permit.as_ref())?;
     let host = Host::read();
     let target = TargetFacts { name: name_of(&args.target), ..facts_of(&subject) };
     let mut keeper = Keeper::open(db)?;
@@ -120,6 +116,19 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     facts.interrupted = lab.interrupt.is_set();
     let evidence = Evidence { host, target, points, facts, started_unix_ns };
     conclude(args, &console, keeper, &evidence)
+}
+
+/// What was checked has been opened again, so it is checked again.
+fn check_again(
+    subject: &Subject,
+    scratch: Option<&Scratch>,
+    permit: Option<&Permit>,
+) -> Outcome<()> {
+    for target in [Some(&subject.buffered), subject.direct.as_ref()].into_iter().flatten() {
+        scratch.map_or(Ok(()), |scratch| scratch.check(target))?;
+        permit.map_or(Ok(()), |permit| permit.check(target))?;
+    }
+    Ok(())
 }
 
 /// Analysis, database, page and words.
