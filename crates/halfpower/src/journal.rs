@@ -4,14 +4,16 @@
 //! An entry is written before the change and removed after it is undone, so that
 //! `halfpower clean` and `halfpower restore` find what a killed run left behind. An entry is one
 //! small JSON file in `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A file is
-//! removed only if device and inode are those that were recorded.
+//! removed only if its inode is the one that was recorded, and its owner is gone: an owner holds a
+//! lock (flock) on its test file for life, which is seen from every namespace of processes, unlike
+//! its number.
 
 pub mod settings;
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -30,6 +32,10 @@ pub struct Entry {
     pub pid: u32,
     /// The boot in which that process ran.
     pub boot_id: String,
+    /// Whether that process holds a lock on the file for as long as it lives: not every file
+    /// system offers locks.
+    #[serde(default)]
+    pub locked: bool,
 }
 
 /// A path as JSON: text where it is some, else its bytes.
@@ -86,6 +92,7 @@ impl Recorded {
             identity: None,
             pid: std::process::id(),
             boot_id: machine::boot_id(),
+            locked: false,
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let file = folder().and_then(|folder| {
@@ -97,9 +104,10 @@ impl Recorded {
         recorded
     }
 
-    /// Notes which file it became.
-    pub fn made(&mut self, metadata: &fs::Metadata) {
+    /// Notes which file it became, and whether this process holds a lock on it.
+    pub fn made(&mut self, metadata: &fs::Metadata, locked: bool) {
         self.entry.identity = Some((metadata.dev(), metadata.ino()));
+        self.entry.locked = locked;
         self.write();
     }
 
@@ -138,7 +146,7 @@ pub fn parse(json: &[u8]) -> Option<Entry> {
 
 /// What has become of an entry.
 pub fn state_of(entry: &Entry) -> Stray {
-    if machine::is_alive(entry.pid, &entry.boot_id) {
+    if !entry.locked && machine::is_alive(entry.pid, &entry.boot_id) {
         return Stray::InUse;
     }
     let ours = |path: &Path| {
@@ -152,10 +160,19 @@ pub fn state_of(entry: &Entry) -> Stray {
             // Killed between making the file and noting its inode: only an empty one is ours
             // beyond doubt.
             None if now.len() > 0 => Stray::Gone,
+            _ if is_held(&entry.path) => Stray::InUse,
             _ => Stray::Removable,
         },
         _ => Stray::Gone,
     }
+}
+
+/// Whether somebody holds the lock on a file. Without locks there, or without the right to look,
+/// nobody is seen to.
+fn is_held(path: &Path) -> bool {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
 #[cfg(test)]
@@ -163,7 +180,8 @@ mod tests {
     use super::*;
 
     fn entry(path: &Path, identity: Option<(u64, u64)>) -> Entry {
-        Entry { path: path.to_path_buf(), identity, pid: 1, boot_id: "an earlier boot".into() }
+        let (path, boot_id) = (path.to_path_buf(), "an earlier boot".into());
+        Entry { path, identity, pid: 1, boot_id, locked: false }
     }
 
     #[test]
@@ -197,6 +215,29 @@ mod tests {
         let metadata = fs::metadata(&path).unwrap();
         let same = Some((metadata.dev(), metadata.ino()));
         assert_eq!(state_of(&entry(&path, same)), Stray::Gone);
+    }
+
+    #[test]
+    fn a_lock_keeps_a_file_whoever_holds_it_and_no_longer_than_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("halfpower-3.test");
+        let file = fs::File::create_new(&path).unwrap();
+        let metadata = file.metadata().unwrap();
+        let mut locked = entry(&path, Some((metadata.dev(), metadata.ino())));
+        locked.locked = true;
+        file.lock().unwrap();
+        assert_eq!(state_of(&locked), Stray::InUse);
+        drop(file);
+        assert_eq!(state_of(&locked), Stray::Removable);
+        // The number of its owner is another process's by now.
+        (locked.pid, locked.boot_id) = (std::process::id(), machine::boot_id());
+        assert_eq!(state_of(&locked), Stray::Removable);
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_version_is_read() {
+        let text = r#"{"path":"/x","identity":null,"pid":1,"boot_id":"b"}"#;
+        assert!(!serde_json::from_str::<Entry>(text).unwrap().locked);
     }
 
     #[test]

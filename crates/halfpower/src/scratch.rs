@@ -4,7 +4,7 @@
 //! noted in the journal before it is made, and goes when its guard is dropped: at the end, after
 //! an error, at Ctrl-C.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -42,6 +42,8 @@ pub struct Scratch {
     path: PathBuf,
     identity: (u64, u64),
     journal: Recorded,
+    /// Open, and locked, for as long as this process needs it.
+    _held: File,
 }
 
 impl Scratch {
@@ -55,14 +57,15 @@ impl Scratch {
         let path = folder.join(format!("halfpower-{}.test", uuid::Uuid::new_v4()));
         let journal = Recorded::about_to_make(&path);
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let looked = made.and_then(|file| file.metadata());
-        let metadata = looked.map_err(|error| {
+        let looked = made.and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+        let (file, metadata) = looked.map_err(|error| {
             journal.undone();
             cannot_make(&folder, error)
         })?;
         let identity = (metadata.dev(), metadata.ino());
-        let mut scratch = Scratch { path, identity, journal };
-        scratch.journal.made(&metadata);
+        let locked = file.try_lock().is_ok();
+        let mut scratch = Scratch { path, identity, journal, _held: file };
+        scratch.journal.made(&metadata, locked);
         Ok(scratch)
     }
 

@@ -110,7 +110,10 @@ impl Place {
         // The build may lie where only its owner may look.
         let (folder, bin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let program = bin.path().join("halfpower");
-        fs::copy(env!("CARGO_BIN_EXE_halfpower"), &program).unwrap();
+        // Copied by another process: a program that is open for writing here, or in a child that
+        // another test is just starting, cannot be run.
+        let copy = Command::new("cp").arg(env!("CARGO_BIN_EXE_halfpower")).arg(&program).status();
+        assert!(copy.unwrap().success());
         fs::set_permissions(bin.path(), Permissions::from_mode(0o755)).unwrap();
         let state = tempfile::tempdir().unwrap();
         for path in [folder.path(), state.path()] {

@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use results::{RunState, Store};
 use serde_json::Value;
 
-use crate::fixture::{Ended, Place, list, pause, whole};
+use crate::fixture::{Ended, Place, list, or_skip, pause, root, whole};
 
 /// After an interrupted run: no stray, and a database, if it came to one, that opens and says so.
 #[track_caller]
@@ -130,7 +130,7 @@ fn a_second_interrupt_ends_the_program_at_once() {
     let mut child = command.spawn().unwrap();
     let kill = |child: &std::process::Child| {
         let line = format!("kill -INT {}", child.id());
-        assert!(std::process::Command::new("sh").args(["-c", &line]).status().unwrap().success());
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     };
     crate::fixture::wait_until("everything is measured", || {
         let store = Store::open_read_only(place.path("halfpower.db"));
@@ -182,6 +182,34 @@ fn what_a_killed_run_left_is_removed_by_clean_and_its_trials_are_kept() {
     place.does("run --ioengine null --runtime 0.02 --trials 1");
     let states: Vec<RunState> = place.store().runs().unwrap().iter().map(|run| run.state).collect();
     assert_eq!(states, [RunState::Finished, RunState::Interrupted]);
+}
+
+#[test]
+fn clean_in_another_namespace_of_processes_leaves_a_file_in_use() {
+    or_skip!(root());
+    let place = Place::new();
+    let clean = || {
+        let clean = place.command("clean");
+        let mut elsewhere = Command::new("unshare");
+        elsewhere.args(["--pid", "--fork", "--mount-proc"]).arg(clean.get_program()).arg("clean");
+        for (name, value) in clean.get_envs() {
+            value.iter().for_each(|value| _ = elsewhere.env(name, value));
+        }
+        place.start_command(elsewhere, "clean (in another namespace)").ended()
+    };
+    let nothing = clean();
+    or_skip!(nothing.status.success().then_some(()).ok_or(nothing.stderr));
+    let mut running = place.start("run . --size 1m --time-based --runtime 60");
+    running.until_it_says("3 trials of 60 s");
+    let stray = place.strays();
+    let ended = clean().with_code(0);
+    assert!(ended.stdout.contains("in use"), "{ended}");
+    assert_eq!(place.strays(), stray);
+    running.signal("KILL");
+    running.ended();
+    let ended = clean().with_code(0);
+    assert!(ended.stdout.contains("removed"), "{ended}");
+    place.is_tidy();
 }
 
 #[test]
