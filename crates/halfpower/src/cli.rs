@@ -29,6 +29,7 @@ const STYLES: Styles = Styles::styled()
   halfpower survey /data --quick       the same for /data in about 20 s
   halfpower run /data --rw randread --bs 4k --iodepth 32
   halfpower engines                    what this kernel offers
+  halfpower target /data               what lies beneath /data, and whether it is safe to write
 
 Exit codes: 0 ok, 1 run failed, 2 usage, 3 refused for safety, 4 data verification failed,
 5 completed but the result is invalid, 6 regression found, 130 interrupted.")]
@@ -51,6 +52,8 @@ pub enum Verb {
     Soak(SoakArgs),
     /// Which personalities this host offers, and why one is missing
     Engines(EnginesArgs),
+    /// What a target is, layer by layer, and whether writing to it is safe
+    Target(TargetArgs),
     /// Write the page of a stored survey again
     Report(ReportArgs),
     /// List stored runs
@@ -106,6 +109,10 @@ pub struct CommonArgs {
           help_heading = "Safety", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = parse_bool, default_value = "false")]
     pub allow_holes: bool,
+    /// Bytes that may be written to the drive in its life as rated, such as 600TB: --plan says
+    /// which share of them goes
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Safety")]
+    pub endurance: Option<u64>,
     /// Allow writing to this existing file (exact path; repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Safety")]
     pub overwrite: Vec<PathBuf>,
@@ -380,6 +387,27 @@ pub struct EnginesArgs {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
+/// Flags of `target`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower target .              from the file system down to the bus
+  halfpower target /dev/nvme0n1
+  halfpower target big.dat --json")]
+pub struct TargetArgs {
+    /// File, block device or directory
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
 }
 
 /// Flags of `report`.
@@ -397,6 +425,9 @@ pub struct ReportArgs {
     /// Where the page goes
     #[arg(long, value_name = "FILE", default_value = "halfpower.html")]
     pub html: PathBuf,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
 }
 
 /// Flags of `runs`.
@@ -418,6 +449,9 @@ pub enum RunsVerb {
         /// Print one JSON document instead of text
         #[arg(long)]
         json: bool,
+        /// Print what would be done and do nothing
+        #[arg(long)]
+        plan: bool,
     },
 }
 
@@ -521,6 +555,9 @@ pub struct RestoreArgs {
 pub struct GenerateArgs {
     /// What to print: man, schema, or completions for bash, zsh, fish, elvish
     pub what: String,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
 }
 
 /// Reads 0, 1, false, true, no, yes.

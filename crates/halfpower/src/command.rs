@@ -4,6 +4,7 @@
 pub mod assist;
 pub mod clean;
 pub mod engines;
+pub mod target;
 pub mod generate;
 pub mod mount;
 pub mod report;

@@ -61,6 +61,11 @@ pub fn data(text: &str) {
     }
 }
 
+/// The plan of a verb that only prints.
+pub fn plan_to_print() {
+    data("prints only; nothing is touched");
+}
+
 /// Whether data was lost on its way to stdout (a full disk, for one).
 pub fn lost_data() -> bool {
     LOST.load(Ordering::Relaxed)

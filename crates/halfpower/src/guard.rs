@@ -28,6 +28,17 @@ pub struct Consent {
     pub destroy_data_on: Vec<String>,
 }
 
+impl Consent {
+    /// As it is typed.
+    fn flag(&self) -> String {
+        match (self.destroy_data_on.first(), self.overwrite.first()) {
+            (Some(name), _) => format!("--destroy-data-on={name}"),
+            (None, Some(path)) => format!("--overwrite={}", path.display()),
+            (None, None) => String::new(),
+        }
+    }
+}
+
 /// Permission to write one file or device, whatever its name leads to by now. Nobody else may
 /// mount or take a device for as long as it is held.
 #[derive(Debug)]
@@ -69,6 +80,24 @@ pub fn check_writable(
     let destroys =
         claim.as_ref().map(|_| format!("all data on {}; {}", shown(target), holds(target)));
     Ok(Some(Permit { destroys, may_write, _claim: claim }))
+}
+
+/// The flag with which a target may be written, None where nothing allows it, and why.
+pub fn advice(target: &HostTarget, named: &Path) -> (Option<String>, String) {
+    let why = match check_writable(target, named, &Consent::default()) {
+        Ok(_) => return (None, "there is nothing to write to".to_owned()),
+        Err(failure) => failure.message,
+    };
+    let device = target.block_device().filter(|_| target.kind() == TargetKind::BlockDevice);
+    let name = device.and_then(|device| names_of(target, device).into_iter().next());
+    let consent = Consent {
+        overwrite: vec![named.to_path_buf()],
+        destroy_data_on: name.iter().cloned().collect(),
+    };
+    match check_writable(target, named, &consent) {
+        Ok(_) => (Some(consent.flag()), why),
+        Err(failure) => (None, failure.message),
+    }
 }
 
 fn shown(target: &HostTarget) -> String {
@@ -205,6 +234,7 @@ fn claim(target: &HostTarget) -> Outcome<fs::File> {
 fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten() {
+        // By number: what a link is called proves nothing.
         let found = fs::metadata(entry.path()).ok().map(|metadata| Backing::of(&metadata));
         if found.is_some() && found == backing_of(target) {
             names.push(entry.file_name().to_string_lossy().into_owned());

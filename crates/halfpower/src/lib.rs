@@ -74,6 +74,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Sweep(args) => command::run::execute(args, true),
         Verb::Soak(args) => command::soak::execute(args),
         Verb::Engines(args) => command::engines::execute(args),
+        Verb::Target(args) => command::target::execute(args),
         Verb::Report(args) => command::report::execute(args),
         Verb::Runs(args) => command::runs::execute(args),
         Verb::Selftest(args) => command::selftest::execute(args),

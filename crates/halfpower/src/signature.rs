@@ -1,9 +1,9 @@
 //! What lies on a device: partition tables, file systems, swap, members of volumes, recognised by
 //! the magic numbers of their formats.
 //!
-//! Pure but for reading a sample of both ends. Finding nothing does not mean that nothing is there,
-//! so it decides nothing: it is said to whoever decides. A device may hold any bytes, so nothing
-//! here may fail on them.
+//! Pure but for reading a sample of both ends. Finding nothing does not mean that nothing is
+//! there, so it decides nothing: it is said to whoever decides. A device may hold any bytes at all,
+//! so nothing here may fail on them.
 
 use std::fmt;
 use std::fs::File;
@@ -286,13 +286,12 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Write;
 
-    /// Bytes at positions; a negative one counts from the end.
-    type Bytes<'a> = &'a [(i64, &'a [u8])];
-
     const BYTES: u64 = 4 << 20;
 
-    /// An image with bytes at offsets; negative ones count from the end.
-    fn image(pieces: &[(i64, &[u8])]) -> Vec<u8> {
+    /// Bytes at offsets; negative ones count from the end.
+    type Pieces<'a> = &'a [(i64, &'a [u8])];
+
+    fn image(pieces: Pieces) -> Vec<u8> {
         let mut content = vec![0; BYTES as usize];
         for (offset, bytes) in pieces {
             let at = offset.rem_euclid(BYTES as i64) as usize;
@@ -317,7 +316,7 @@ mod tests {
         let md = b"\xfc\x4e\x2b\xa9\x01\0\0\0".as_slice();
         let uuid = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81".as_slice();
         let ext = (1080, b"\x53\xef".as_slice());
-        let cases: [(Bytes<'_>, &str); 26] = [
+        let cases: [(Pieces, &str); 26] = [
             (&[(512, b"EFI PART"), (450, b"\xee"), ends], "a GPT partition table"),
             (&[(4096, b"EFI PART")], "a GPT partition table"),
             (&[(-512, b"EFI PART")], "the backup of a GPT partition table"),

@@ -133,6 +133,28 @@ pub fn size(bytes: u64) -> String {
     format!("{} {}", three_digits(value), units[unit])
 }
 
+/// A size as drives are sold: `600 TB`, `1.5 PB`.
+pub fn decimal_size(bytes: u64) -> String {
+    let units = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB")];
+    let value = bytes as f64;
+    match units.iter().find(|(factor, _)| value >= *factor * 0.9995) {
+        Some((factor, unit)) => format!("{} {unit}", three_digits(value / factor)),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// Which share of a drive's rated endurance some writes are: `, 0.002% of the rated 600 TB`;
+/// nothing where it is not known.
+pub fn share_of_endurance(bytes: u64, rated: Option<u64>) -> String {
+    let Some(rated) = rated.filter(|rated| *rated > 0) else { return String::new() };
+    let percent = 100.0 * bytes as f64 / rated as f64;
+    // One significant digit below a tenth of a percent; a trillionth is nothing.
+    let tiny = (1e-10..0.1).contains(&percent);
+    let decimals = if tiny { -percent.log10().floor() } else { 1.0 };
+    let decimals = decimals as usize;
+    format!(", {percent:.decimals$}% of the rated {}", decimal_size(rated))
+}
+
 /// A rate in both families: `1234 MiB/s (1294 MB/s)`.
 pub fn rate(bytes_per_s: f64) -> String {
     let mib = bytes_per_s / 1048576.0;
@@ -272,6 +294,16 @@ mod tests {
         assert_eq!(count(950.0), "950");
         assert_eq!(count(76_500.0), "76.5k");
         assert_eq!(count(4_560_000.0), "4.56M");
+    }
+
+    #[test]
+    fn writes_are_a_share_of_the_rated_endurance() {
+        let share = |bytes, rated| share_of_endurance(bytes, Some(rated));
+        assert_eq!(share(12 << 30, 600_000_000_000_000), ", 0.002% of the rated 600 TB");
+        assert_eq!(share(6_000_000_000, 1_200_000_000_000), ", 0.5% of the rated 1.2 TB");
+        assert_eq!(share(0, 1_500_000_000_000_000), ", 0.0% of the rated 1.5 PB");
+        assert_eq!(share_of_endurance(1, None), "");
+        assert_eq!(share(1, 0), "");
     }
 
     proptest! {

@@ -187,6 +187,19 @@ impl Device {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
     }
 
+    /// What its disk hangs on, nearest first: the name, subsystem ("pci", "scsi") and, where it is
+    /// a link that tells, the rate of each.
+    pub fn buses(&self) -> Vec<(String, String, Option<AdvertisedRate>)> {
+        let on_a_bus = |folder: &Path| {
+            let subsystem = fs::canonicalize(folder.join("subsystem")).ok();
+            let rate = link_rate(folder);
+            let known = subsystem.is_some() || rate.is_some();
+            let subsystem = subsystem.as_deref().map(file_name).unwrap_or_default();
+            known.then(|| (file_name(folder), subsystem, rate))
+        };
+        self.disk.ancestors().skip(1).filter_map(on_a_bus).collect()
+    }
+
     /// The links on the way to it whose rate the system tells, nearest first.
     pub fn advertised(&self) -> Vec<AdvertisedRate> {
         self.disk.ancestors().filter_map(link_rate).collect()

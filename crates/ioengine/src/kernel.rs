@@ -119,6 +119,19 @@ impl Kernel {
         devices
     }
 
+    /// The names of a device below /dev/disk/by-id, which stay with it.
+    pub fn by_id(&self, device: &Device) -> Vec<String> {
+        let entries = fs::read_dir(self.path("/dev/disk/by-id")).into_iter().flatten().flatten();
+        let leads_to_it = |entry: &fs::DirEntry| {
+            let to = fs::read_link(entry.path()).unwrap_or_default();
+            to.file_name().is_some_and(|name| name.to_string_lossy() == device.name())
+        };
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        let mut names: Vec<String> = entries.filter(leads_to_it).map(name).collect();
+        names.sort();
+        names
+    }
+
     /// The mounts of this process's namespace, in the order of mounting.
     pub fn mounts(&self) -> Vec<Mount> {
         mount::parse(&self.read("/proc/self/mountinfo"))

@@ -30,6 +30,7 @@ pub mod kernel;
 #[cfg(test)]
 mod made_up;
 pub mod usage;
+pub mod stack;
 pub mod target;
 pub mod host;
 #[cfg(any(test, feature = "conformance"))]

@@ -31,8 +31,12 @@ pub fn all() -> Vec<Mount> {
 
 /// The mount that holds a path whose files carry the device number `device`.
 pub fn of(path: &Path, device: (u32, u32)) -> Option<Mount> {
+    among(&all(), path, device)
+}
+
+/// As [`of`], among given mounts.
+pub(crate) fn among(mounts: &[Mount], path: &Path, device: (u32, u32)) -> Option<Mount> {
     let holds = |mount: &Mount| path.starts_with(&mount.mount_point);
-    let mounts = all();
     let same_device = mounts.iter().filter(|m| m.device == device && holds(m));
     let deepest = same_device.max_by_key(|m| m.mount_point.as_os_str().len());
     let by_path =

@@ -15,7 +15,10 @@ pub fn execute(args: &CleanArgs) -> Outcome {
         let path = entry.path.display();
         match journal::state_of(&entry) {
             Stray::InUse => console::data(&format!("in use   {path}")),
-            Stray::Removable if args.plan => console::data(&format!("remove   {path}")),
+            Stray::Removable if args.plan => {
+                console::data(&format!("remove   {path}"));
+                removed += 1;
+            }
             Stray::Gone if args.plan => {}
             Stray::Removable => {
                 fs::remove_file(&entry.path)
@@ -33,7 +36,7 @@ pub fn execute(args: &CleanArgs) -> Outcome {
     for device in &changed {
         console::data(&format!("settings of {device} are still changed; say halfpower restore"));
     }
-    if removed == 0 && changed.is_empty() && !args.plan {
+    if removed == 0 && changed.is_empty() {
         console::data("nothing to clean");
     }
     Ok(Exit::Ok)

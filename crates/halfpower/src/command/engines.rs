@@ -25,6 +25,10 @@ struct EngineDocument {
 
 /// Prints the personalities.
 pub fn execute(args: &EnginesArgs) -> Outcome {
+    if args.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
     let best = Personality::best(true).name();
     let engines = Personality::ALL.map(|personality| {
         let found = personality.availability();

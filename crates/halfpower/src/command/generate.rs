@@ -5,12 +5,17 @@ use clap_complete::Shell;
 use schemars::generate::SchemaSettings;
 
 use crate::cli::{Cli, GenerateArgs};
+use crate::command::target::TargetDocument;
 use crate::console;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::json;
 
 /// Prints what was asked for.
 pub fn execute(args: &GenerateArgs) -> Outcome {
+    if args.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
     let text = match args.what.as_str() {
         "man" => manual()?,
         "schema" | "schema-run" => schema::<json::RunDocument>(),
@@ -18,6 +23,7 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema-survey" => schema::<crate::survey::document::SurveyDocument>(),
         "schema-selftest" => schema::<crate::command::selftest::SelftestDocument>(),
         "schema-soak" => schema::<crate::soak::SoakDocument>(),
+        "schema-target" => schema::<TargetDocument>(),
         shell => completions(shell)?,
     };
     console::data(text.trim_end());
@@ -46,7 +52,7 @@ fn completions(shell: &str) -> Outcome<String> {
     let shell: Shell = shell.parse().map_err(|_| {
         Failure::usage(format!(
             "generate {shell}: man, schema-run, schema-sweep, schema-survey, schema-selftest, \
-             schema-soak, bash, zsh, fish or elvish"
+             schema-soak, schema-target, bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
@@ -66,6 +72,7 @@ mod tests {
             (include_str!("../../../../docs/schema/survey.schema.json"), "survey"),
             (include_str!("../../../../docs/schema/selftest.schema.json"), "selftest"),
             (include_str!("../../../../docs/schema/soak.schema.json"), "soak"),
+            (include_str!("../../../../docs/schema/target.schema.json"), "target"),
         ];
         for (text, name) in published {
             let now = match name {
@@ -73,6 +80,7 @@ mod tests {
                 "sweep" => schema::<json::SweepDocument>(),
                 "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
                 "soak" => schema::<crate::soak::SoakDocument>(),
+                "target" => schema::<TargetDocument>(),
                 _ => schema::<crate::survey::document::SurveyDocument>(),
             };
             assert!(

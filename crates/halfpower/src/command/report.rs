@@ -21,6 +21,12 @@ pub fn execute(args: &ReportArgs) -> Outcome {
         let run = &args.run;
         return Err(Failure::failed(format!("survey {run} has no finished trial to show")));
     }
+    if args.plan {
+        page::check(&args.html)?;
+        let (page, run) = (args.html.display(), &args.run);
+        console::data(&format!("write the page {page} of survey {run}; nothing was done"));
+        return Ok(Exit::Ok);
+    }
     page::write(&args.html, &view::html(&evidence, &insight))?;
     console::data(&args.html.display().to_string());
     Ok(Exit::Ok)

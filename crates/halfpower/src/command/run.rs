@@ -26,7 +26,7 @@ pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
     let console = Console::new(args.common.quiet);
     let job = Job::resolve(args, sweep)?;
     if args.common.plan {
-        return print_plan(&job);
+        return print_plan(&job, args.common.endurance);
     }
     settings::warn_of_left_behind(&console);
     // What can be wrong is found out before anything is created.
@@ -108,7 +108,7 @@ fn setting<'a>(
     }
 }
 
-fn print_plan(job: &Job) -> Outcome {
+fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
     let preparation = bench::preparation(job)?;
     let changes = settings::plan(&job.targets, &job.host)?;
     for line in preparation.lines.iter().chain(&changes) {
@@ -138,7 +138,8 @@ fn print_plan(job: &Job) -> Outcome {
             axes.threads
         ));
     }
-    console::data(&format!("writes {at_least}{} in all", units::size(writes)));
+    let share = units::share_of_endurance(writes, endurance);
+    console::data(&format!("writes {at_least}{} in all{share}", units::size(writes)));
     let time = match endless {
         true => "as long as it takes to move those bytes".to_owned(),
         false => format!("{seconds} s of measuring"),

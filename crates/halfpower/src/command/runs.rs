@@ -39,7 +39,11 @@ impl From<RunRow> for RunDocument {
 
 /// Lists stored runs.
 pub fn execute(args: &RunsArgs) -> Outcome {
-    let RunsVerb::List { db, json } = &args.verb;
+    let RunsVerb::List { db, json, plan } = &args.verb;
+    if *plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
     let rows = Store::open_read_only(db)?.runs()?;
     if *json {
         let documents: Vec<RunDocument> = rows.into_iter().map(RunDocument::from).collect();

@@ -118,7 +118,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     conclude(args, &console, keeper, &evidence)
 }
 
-/// What was checked has been opened again, so it is checked again.
+/// What was opened again may be something else by now, so it is checked again.
 fn check_again(
     subject: &Subject,
     scratch: Option<&Scratch>,
@@ -222,7 +222,8 @@ fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) ->
         units::time(effort.budget_ns as f64)
     ));
     let (html, db) = (args.html.display(), args.common.db.display());
-    console::data(&format!("write at most {} in all", units::size(args.max_write)));
+    let share = units::share_of_endurance(args.max_write, args.common.endurance);
+    console::data(&format!("write at most {} in all{share}", units::size(args.max_write)));
     console::data(&format!("write the page {html} and the database {db}; nothing was done"));
     Ok(Exit::Ok)
 }

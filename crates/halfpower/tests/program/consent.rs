@@ -365,6 +365,9 @@ fn a_survey_of_what_exists_only_reads_it() {
         let ended = treasure.place.halfpower(&format!("report --html {page}"));
         ended.with_code(3).says(page, "give another --html");
     }
+    let plan = treasure.place.does("report --html page.html --plan");
+    assert!(plan.stdout.contains("write the page page.html"), "{plan}");
+    assert!(!treasure.place.path("page.html").exists());
     treasure.place.does("report --html page.html");
     treasure.is_as_before("report");
 }

@@ -23,3 +23,4 @@ mod run;
 mod soak;
 mod survey;
 mod sweep;
+mod target;

@@ -1,0 +1,181 @@
+//! `halfpower target`: what a target is, layer by layer down to the bus, what it holds, and whether
+//! writing to it is safe. Reads only.
+
+use std::path::Path;
+
+use ioengine::kernel::Kernel;
+use ioengine::stack::{self, Layer, Value};
+use ioengine::{Caching, ErrorKind, HostTarget, Target, TargetKind, usage};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::bench;
+use crate::cli::TargetArgs;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Outcome};
+use crate::guard::{self, Consent};
+use crate::json::{self, Program};
+use crate::machine;
+use crate::units;
+
+/// All that is known of a target.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TargetDocument {
+    halfpower: Program,
+    /// As it was named.
+    target: String,
+    /// Itself first, then what it lies on, in the order of the data's way.
+    layers: Vec<LayerDocument>,
+    /// What a file or device holds, as far as it is recognised.
+    content: Option<String>,
+    /// Bytes that may still be written on its file system.
+    free_bytes: Option<u64>,
+    writing: Writing,
+    /// What this user may not see, and root would.
+    missing: Vec<String>,
+}
+
+/// One layer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LayerDocument {
+    /// file, directory, file system, partition, volume, device or bus.
+    kind: &'static str,
+    name: String,
+    /// How many branchings (an array, a btrfs of several devices) lie above it.
+    depth: usize,
+    /// What is known of it; each name ends in its unit.
+    facts: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Whether writing is safe.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Writing {
+    /// freely, with (a flag), or refused.
+    allowed: &'static str,
+    /// The flag with which it is allowed, and which gives up what is there.
+    flag: Option<String>,
+    /// Why.
+    why: String,
+}
+
+/// Prints the layers and the answer.
+pub fn execute(args: &TargetArgs) -> Outcome {
+    bench::check_path(&args.target, &Consent::default())?;
+    if args.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
+    let path = args.target.as_path();
+    let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let layers = stack::of(&Kernel::of_host(), &full);
+    let (opened, missing) = open(path)?;
+    let document = TargetDocument {
+        halfpower: Program::this(),
+        target: path.display().to_string(),
+        content: opened.as_ref().map(guard::holds),
+        free_bytes: free_bytes(path, opened.as_ref()),
+        writing: writing(path, opened.as_ref()),
+        missing,
+        layers: layers.iter().map(LayerDocument::from).collect(),
+    };
+    if args.json {
+        console::data(&json::print(&document));
+    } else {
+        layers.iter().for_each(|layer| console::data(&line(layer)));
+        print_rest(&document);
+    }
+    for missing in document.missing.iter().filter(|_| !machine::is_root()) {
+        Console::new(false).say(format!("root would also be told {missing}"));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Opens what is no directory; what this user may not read is told as far as it goes.
+fn open(path: &Path) -> Outcome<(Option<HostTarget>, Vec<String>)> {
+    if path.is_dir() {
+        return Ok((None, Vec::new()));
+    }
+    match HostTarget::open(path, false, Caching::Buffered) {
+        Ok(target) => Ok((Some(target), Vec::new())),
+        Err(error) if error.kind() == ErrorKind::NotWritable => {
+            Ok((None, vec!["what it holds, and who holds it elsewhere".to_owned()]))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn print_rest(document: &TargetDocument) {
+    let say = |name: &str, text: &str| console::data(&format!("{name:<12} {text}"));
+    document.content.iter().for_each(|content| say("content", content));
+    document.free_bytes.iter().for_each(|bytes| say("free", &units::size(*bytes)));
+    let Writing { allowed, flag, why } = &document.writing;
+    let flag = flag.as_ref().map(|flag| format!(" {flag}")).unwrap_or_default();
+    say("writing", &format!("{allowed}{flag}: {why}"));
+}
+
+fn free_bytes(path: &Path, opened: Option<&HostTarget>) -> Option<u64> {
+    if path.is_dir() {
+        return ioengine::host::free_bytes_at(path).ok();
+    }
+    opened.filter(|target| target.kind() == TargetKind::File)?.free_bytes()
+}
+
+fn writing(path: &Path, opened: Option<&HostTarget>) -> Writing {
+    if path.is_dir() {
+        let why = "a test file is laid out here and removed afterwards".to_owned();
+        return Writing { allowed: "freely", flag: None, why };
+    }
+    let Some(target) = opened else {
+        let kernel = Kernel::of_host();
+        let device = kernel.at(path);
+        let used = device.and_then(|device| usage::of_device(&kernel, &device));
+        let used = used.map(|why| format!("{} {why}", path.display()));
+        let why = used.unwrap_or_else(|| "this user may not open it; run as root".to_owned());
+        return Writing { allowed: "refused", flag: None, why };
+    };
+    match guard::advice(target, path) {
+        (Some(flag), why) => {
+            // The remedy is the flag.
+            let why = why.split("; say ").next().unwrap_or_default().to_owned();
+            Writing { allowed: "with", flag: Some(flag), why }
+        }
+        (None, why) => Writing { allowed: "refused", flag: None, why },
+    }
+}
+
+/// One layer in one line.
+fn line(layer: &Layer) -> String {
+    let fact = |(name, value): &(&str, Value)| {
+        let name = name.trim_end_matches("_bytes_per_s").trim_end_matches("_bytes");
+        let value = match value {
+            Value::Text(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Bytes(bytes) => units::size(*bytes),
+            Value::BytesPerS(rate) => units::rate(*rate),
+        };
+        format!("{} {value}", name.replace('_', " "))
+    };
+    let facts: Vec<String> = layer.facts.iter().map(fact).collect();
+    let colon = if facts.is_empty() { "" } else { ": " };
+    let (indent, kind) = ("  ".repeat(layer.depth), layer.kind.name());
+    format!("{kind:<12} {indent}{}{colon}{}", layer.name, facts.join(", "))
+}
+
+impl From<&Layer> for LayerDocument {
+    fn from(layer: &Layer) -> LayerDocument {
+        let fact = |(name, value): &(&'static str, Value)| {
+            let value = match value {
+                Value::Text(text) => text.as_str().into(),
+                Value::Number(number) | Value::Bytes(number) => (*number).into(),
+                Value::BytesPerS(rate) => (*rate).into(),
+            };
+            ((*name).to_owned(), value)
+        };
+        LayerDocument {
+            kind: layer.kind.name(),
+            name: layer.name.clone(),
+            depth: layer.depth,
+            facts: layer.facts.iter().map(fact).collect(),
+        }
+    }
+}

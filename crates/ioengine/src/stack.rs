@@ -1,0 +1,374 @@
+//! The layers beneath a file or device, from the file system down to the bus.
+//!
+//! A file lies on a file system, which lies on a partition, a volume or several devices; a loop
+//! device lies on a file again, and so on. The walk reads `/sys` and `/proc` through [`Kernel`] and
+//! asks no device anything. Layers that branch (an array, a btrfs) give each branch in turn, one
+//! step deeper than themselves.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::device::Device;
+use crate::kernel::{Backing, Kernel, volume_name};
+use crate::mount::{self, Mount};
+
+/// Deeper than any real stack; a ring ends here.
+const DEPTH_MAX: usize = 16;
+
+/// What a layer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A mounted file system.
+    FileSystem,
+    /// A part of a disk.
+    Partition,
+    /// A device that lies on others: device mapper, MD, loop.
+    Volume,
+    /// A disk, or whatever else moves the data itself.
+    Device,
+    /// What the device hangs on.
+    Bus,
+}
+
+impl Kind {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::File => "file",
+            Kind::Directory => "directory",
+            Kind::FileSystem => "file system",
+            Kind::Partition => "partition",
+            Kind::Volume => "volume",
+            Kind::Device => "device",
+            Kind::Bus => "bus",
+        }
+    }
+}
+
+/// A value with its unit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Words.
+    Text(String),
+    /// A count.
+    Number(u64),
+    /// A size (bytes).
+    Bytes(u64),
+    /// A rate (bytes per second).
+    BytesPerS(f64),
+}
+
+/// One layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    /// What it is.
+    pub kind: Kind,
+    /// What it is called.
+    pub name: String,
+    /// How many branchings lie above it.
+    pub depth: usize,
+    /// What is known of it; names carry their units.
+    pub facts: Vec<(&'static str, Value)>,
+}
+
+impl Layer {
+    fn new(kind: Kind, name: impl Into<String>, depth: usize) -> Layer {
+        Layer { kind, name: name.into(), depth, facts: Vec::new() }
+    }
+
+    fn text(mut self, name: &'static str, value: Option<impl Into<String>>) -> Layer {
+        self.facts.extend(value.map(|value| (name, Value::Text(value.into()))));
+        self
+    }
+
+    fn number(mut self, name: &'static str, value: Option<u64>) -> Layer {
+        self.facts.extend(value.map(|value| (name, Value::Number(value))));
+        self
+    }
+
+    fn bytes(mut self, name: &'static str, value: Option<u64>) -> Layer {
+        self.facts.extend(value.map(|value| (name, Value::Bytes(value))));
+        self
+    }
+}
+
+/// The layers of a path, itself first.
+pub fn of(kernel: &Kernel, path: &Path) -> Vec<Layer> {
+    let mut walk = Walk { kernel, mounts: kernel.mounts(), seen: Vec::new(), layers: Vec::new() };
+    walk.path(path, 0);
+    walk.layers
+}
+
+struct Walk<'a> {
+    kernel: &'a Kernel,
+    mounts: Vec<Mount>,
+    seen: Vec<Device>,
+    layers: Vec<Layer>,
+}
+
+impl Walk<'_> {
+    fn path(&mut self, path: &Path, depth: usize) {
+        if let Some(device) = self.kernel.at(path) {
+            return self.device(&device, depth);
+        }
+        let Ok(metadata) = fs::metadata(self.kernel.path(path)) else { return };
+        let kind = if metadata.is_dir() { Kind::Directory } else { Kind::File };
+        let bytes = metadata.is_file().then_some(metadata.len());
+        let name = path.display().to_string();
+        self.layers.push(Layer::new(kind, name, depth).bytes("size_bytes", bytes));
+        let number = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+        if let Some(mount) = mount::among(&self.mounts, path, number) {
+            self.file_system(&mount, depth);
+        }
+    }
+
+    fn file_system(&mut self, mount: &Mount, depth: usize) {
+        let layer = Layer::new(Kind::FileSystem, &mount.file_system, depth)
+            .text("mounted_at", mount.mount_point.to_str())
+            .text("options", Some(&mount.options))
+            .text("source", Some(&mount.source));
+        self.layers.push(layer);
+        let source = self.kernel.at(Path::new(&mount.source));
+        let members = source.as_ref().map(|source| self.btrfs_members(source)).unwrap_or_default();
+        if members.len() > 1 {
+            return members.iter().for_each(|member| self.device(member, depth + 1));
+        }
+        if let Some(device) = self.kernel.numbered(mount.device).or(source) {
+            self.device(&device, depth);
+        }
+    }
+
+    /// All devices of the btrfs that a device belongs to.
+    fn btrfs_members(&self, device: &Device) -> Vec<Device> {
+        let name = device.name();
+        let all = self.kernel.btrfs();
+        let members = all.into_iter().map(|btrfs| btrfs.members);
+        let members = members.into_iter().find(|members| members.contains(&name));
+        members.into_iter().flatten().filter_map(|name| self.kernel.named(&name)).collect()
+    }
+
+    fn device(&mut self, device: &Device, depth: usize) {
+        // One disk under two partitions of an array is told once for each, a ring never.
+        if depth > DEPTH_MAX || self.seen.contains(device) {
+            return;
+        }
+        self.seen.push(device.clone());
+        if let Some(disk) = device.whole() {
+            let layer = Layer::new(Kind::Partition, device.name(), depth)
+                .text("label", part_name(device))
+                .text("by_id", joined(&self.kernel.by_id(device)))
+                .bytes("size_bytes", device.info().size_bytes);
+            self.layers.push(layer);
+            self.device(&disk, depth);
+        } else if device.text("loop/backing_file").is_some() {
+            self.loop_device(device, depth);
+        } else if device.slaves().is_empty() {
+            self.disk(device, depth);
+        } else {
+            self.volume(device, depth);
+        }
+        self.seen.pop();
+    }
+
+    /// Device mapper and MD.
+    fn volume(&mut self, device: &Device, depth: usize) {
+        let slaves = device.slaves();
+        let names: Vec<String> = slaves.iter().map(Device::name).collect();
+        // "LVM-...", "CRYPT-LUKS2-...", "mpath-...": who made it.
+        let made_by =
+            device.text("dm/uuid").map(|uuid| match uuid.split('-').collect::<Vec<_>>()[..] {
+                ["CRYPT", kind, ..] => format!("crypt ({kind})"),
+                [first, ..] => first.to_owned(),
+                [] => String::new(),
+            });
+        let layer = Layer::new(Kind::Volume, device.name(), depth)
+            .text("volume", volume_name(device))
+            .text("type", made_by)
+            .text("level", device.text("md/level"))
+            .text("members", joined(&names))
+            .text("by_id", joined(&self.kernel.by_id(device)))
+            .bytes("size_bytes", device.info().size_bytes);
+        self.layers.push(layer);
+        let below = if slaves.len() > 1 { depth + 1 } else { depth };
+        slaves.iter().for_each(|slave| self.device(slave, below));
+    }
+
+    fn loop_device(&mut self, device: &Device, depth: usize) {
+        let Some(backing) = device.text("loop/backing_file") else { return };
+        let info = device.info();
+        let layer = Layer::new(Kind::Volume, device.name(), depth)
+            .text("type", Some("loop"))
+            .text("image", Some(&backing))
+            .bytes("size_bytes", info.size_bytes)
+            .bytes("logical_block_bytes", info.logical_block_bytes);
+        self.layers.push(layer);
+        match self.kernel.backing_at(Path::new(&backing)) {
+            Some(Backing::Device(number)) => {
+                let number = (libc::major(number), libc::minor(number));
+                self.kernel.numbered(number).iter().for_each(|lower| self.device(lower, depth));
+            }
+            _ if depth < DEPTH_MAX => self.path(Path::new(&backing), depth),
+            _ => {}
+        }
+    }
+
+    fn disk(&mut self, device: &Device, depth: usize) {
+        let info = device.info();
+        let kind = info.rotational.map(|rotates| if rotates { "rotating" } else { "not rotating" });
+        let layer = Layer::new(Kind::Device, &info.name, depth)
+            .text("model", info.model)
+            .text("serial", info.serial)
+            .text("firmware", info.firmware)
+            .text("by_id", joined(&self.kernel.by_id(device)))
+            .bytes("size_bytes", info.size_bytes)
+            .text("media", kind)
+            .bytes("logical_block_bytes", info.logical_block_bytes)
+            .bytes("physical_block_bytes", info.physical_block_bytes)
+            .text("scheduler", info.scheduler)
+            .text("write_cache", info.write_cache)
+            .bytes("max_request_bytes", info.max_request_bytes)
+            .number("max_segments", info.max_segments)
+            .number("queue_requests", info.queue_requests)
+            .bytes("read_ahead_bytes", info.read_ahead_bytes);
+        self.layers.push(layer);
+        for (name, subsystem, rate) in device.buses() {
+            let subsystem = Some(subsystem).filter(|subsystem| !subsystem.is_empty());
+            let mut layer = Layer::new(Kind::Bus, name, depth).text("subsystem", subsystem);
+            if let Some(rate) = rate {
+                layer = layer.text("link", Some(rate.component));
+                layer.facts.push(("advertised_bytes_per_s", Value::BytesPerS(rate.bytes_per_s)));
+            }
+            self.layers.push(layer);
+        }
+    }
+}
+
+fn joined(names: &[String]) -> Option<String> {
+    (!names.is_empty()).then(|| names.join(" "))
+}
+
+/// The name that a partition table gives a partition.
+fn part_name(device: &Device) -> Option<String> {
+    let uevent = fs::read_to_string(device.folder().join("uevent")).ok()?;
+    uevent.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::MadeUp;
+
+    /// Kinds and names, indented by depth.
+    fn outline(layers: &[Layer]) -> Vec<String> {
+        let line = |l: &Layer| format!("{}{} {}", " ".repeat(l.depth), l.kind.name(), l.name);
+        layers.iter().map(line).collect()
+    }
+
+    fn text(layer: &Layer, name: &str) -> String {
+        let fact = layer.facts.iter().find(|(fact, _)| *fact == name);
+        format!("{:?}", fact.unwrap_or_else(|| panic!("{layer:?} has no {name}")).1)
+    }
+
+    #[test]
+    fn a_file_on_lvm_on_an_array_of_two_partitions_is_told_down_to_both_buses() {
+        let tree = MadeUp::with_volumes();
+        tree.file("/data/file", "12345");
+        tree.mount("253:0", "/data", "/dev/mapper/vg-data");
+        for letter in ["a", "b"] {
+            tree.file(&format!("/sys/class/block/sd{letter}/device/model"), "Disk\n");
+        }
+        let ata = "/sys/devices/pci0000:00/0000:00:17.0/ata1";
+        tree.file(&format!("{ata}/link1/ata_link/link1/sata_spd"), "6.0 Gbps\n");
+        let layers = of(&tree.kernel(), Path::new("/data/file"));
+        let expected = [
+            "file /data/file",
+            "file system ext4",
+            "volume dm-0",
+            "volume md0",
+            " partition sda2",
+            " device sda",
+            " bus ata1",
+            " partition sdb2",
+            " device sdb",
+            " bus ata1",
+        ];
+        assert_eq!(outline(&layers), expected);
+        assert!(text(&layers[1], "mounted_at").contains("/data"));
+        assert!(text(&layers[2], "volume").contains("vg-data"));
+        assert!(text(&layers[2], "type").contains("LVM"));
+        assert!(text(&layers[3], "level").contains("raid1"));
+        assert!(text(&layers[3], "members").contains("sda2 sdb2"));
+        assert!(text(&layers[5], "model").contains("Disk"));
+        assert_eq!(text(&layers[6], "advertised_bytes_per_s"), "BytesPerS(600000000.0)");
+    }
+
+    #[test]
+    fn an_nvme_drive_hangs_on_its_pcie_link_and_keeps_its_name() {
+        let tree = MadeUp::new();
+        let slot = "pci0000:00/0000:00:1d.0/0000:03:00.0";
+        tree.block(&format!("{slot}/nvme/nvme0/nvme0n1"), "259:0", 1000);
+        tree.link(&format!("/sys/devices/{slot}/nvme/nvme0/subsystem"), "/sys/class/nvme");
+        tree.folder("/sys/class/nvme");
+        tree.file(&format!("/sys/devices/{slot}/current_link_speed"), "16.0 GT/s PCIe\n");
+        tree.file(&format!("/sys/devices/{slot}/current_link_width"), "4\n");
+        tree.file(&format!("/sys/devices/{slot}/nvme/nvme0/nvme0n1/device/serial"), "S1\n");
+        tree.link("/dev/disk/by-id/nvme-Fast_S1", "/dev/nvme0n1");
+        let layers = of(&tree.kernel(), Path::new("/dev/nvme0n1"));
+        let expected = ["device nvme0n1", "bus nvme0", "bus 0000:03:00.0"];
+        assert_eq!(outline(&layers), expected);
+        assert!(text(&layers[0], "by_id").contains("nvme-Fast_S1"));
+        assert!(text(&layers[0], "serial").contains("S1"));
+        assert!(text(&layers[2], "link").contains("16 GT/s x4"));
+    }
+
+    #[test]
+    fn a_loop_device_lies_on_a_file_that_lies_on_a_disk() {
+        let tree = MadeUp::with_volumes();
+        tree.file("/home/image", "x");
+        tree.mount("8:1", "/home", "/dev/sda1");
+        tree.block("virtual/block/loop0", "7:0", 1);
+        tree.file("/sys/class/block/loop0/loop/backing_file", "/home/image\n");
+        let layers = of(&tree.kernel(), Path::new("/dev/loop0"));
+        let expected = [
+            "volume loop0",
+            "file /home/image",
+            "file system ext4",
+            "partition sda1",
+            "device sda",
+        ];
+        assert_eq!(outline(&layers), expected);
+    }
+
+    #[test]
+    fn a_loop_device_on_itself_ends() {
+        let tree = MadeUp::new();
+        tree.file("/loop/image", "x");
+        tree.block("virtual/block/loop0", "7:0", 1);
+        tree.file("/sys/class/block/loop0/loop/backing_file", "/loop/image\n");
+        tree.mount("7:0", "/loop", "/dev/loop0");
+        let layers = of(&tree.kernel(), Path::new("/loop/image"));
+        let expected = ["file /loop/image", "file system ext4", "volume loop0"];
+        assert!(outline(&layers).starts_with(&expected.map(str::to_owned)));
+        assert!(layers.len() < 10, "{}", layers.len());
+    }
+
+    #[test]
+    fn a_btrfs_of_two_devices_has_two_branches() {
+        let tree = MadeUp::with_volumes();
+        tree.file("/pool/file", "x");
+        tree.mount("0:42", "/pool", "/dev/sda1");
+        tree.folder("/sys/fs/btrfs/1234-5678/devices/sda1");
+        tree.folder("/sys/fs/btrfs/1234-5678/devices/sdb1");
+        let layers = of(&tree.kernel(), Path::new("/pool/file"));
+        let partitions = layers.iter().filter(|layer| layer.kind == Kind::Partition);
+        assert_eq!(
+            partitions.map(|l| (&*l.name, l.depth)).collect::<Vec<_>>(),
+            [("sda1", 1), ("sdb1", 1)]
+        );
+    }
+}
