@@ -256,6 +256,8 @@ impl Treasure {
             "--ioengine libaio --iodepth 4 --direct=1",
             "--ioengine io_uring --iodepth 4",
             "--ioengine null",
+            "--ioengine sync --inject write-misdirect:64k@1",
+            "--ioengine delay --truth fixed=1ms",
         ];
         let sizes = ["64k", "8k", "2m", "64k --offset 4k", "64k --time-based --runtime 0.02"];
         let others = ["", "", "", "--plan", "--json", "--invalidate=0", "--stride 64k"];
@@ -315,6 +317,14 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
             all.map(|(page, db)| format!("report --html {page} --db {db}")).collect()
         }
         "runs" => files.iter().map(|db| format!("runs list --db {db}")).collect(),
+        "mount" => {
+            // It ends at once: there is no standard input.
+            let named = treasure.targets().into_iter();
+            named.map(|t| format!("mount truth:fixed=1ms {t} --size 1m --until-eof")).collect()
+        }
+        "selftest" => vec!["selftest --device delay --only latency".to_owned()],
+        "soak" => vec!["soak --unsoaked -- true".to_owned(), "soak -- false".to_owned()],
+        "restore" => vec!["restore --plan".to_owned(), "restore".to_owned()],
         "clean" => vec!["clean --plan".to_owned(), "clean".to_owned(), "clean".to_owned()],
         "target" => {
             let named = treasure.targets().into_iter();

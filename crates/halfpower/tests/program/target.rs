@@ -100,6 +100,9 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "survey" | "sweep" | "run" | "target" => format!("{verb} data --plan"),
             "engines" | "clean" => format!("{verb} --plan"),
             "runs" => "runs list --plan".to_owned(),
+            "mount" => "mount truth:fixed=1ms . --plan".to_owned(),
+            "selftest" | "restore" => format!("{verb} --plan"),
+            "soak" => "soak --plan -- true".to_owned(),
             // It needs a survey to plan for.
             "report" | "help" => continue,
             other => panic!("{other} is a new verb: give it --plan, and a line here"),
