@@ -2,7 +2,8 @@
 //!
 //! Without a database (`--no-store`) every call does nothing, so that callers need not ask.
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use ioengine::clock::unix_ns;
 use results::{NewRun, PointId, RunEnd, RunId, RunKind, RunState, Seed, Store};
@@ -45,9 +46,19 @@ impl Keeper {
     /// before minutes are spent.
     ///
     /// # Errors
-    /// When there is a file that is none of ours, or none could be made.
-    pub fn check(path: Option<&Path>) -> Outcome<()> {
+    /// When there is a file that is none of ours, or one of the targets, or none could be made.
+    pub fn check(path: Option<&Path>, targets: &[PathBuf]) -> Outcome<()> {
         let Some(path) = path else { return Ok(()) };
+        let identity =
+            |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+        let mine = identity(path);
+        if mine.is_some() && targets.iter().any(|target| identity(target) == mine) {
+            return Err(Failure::refused(format!(
+                "{} is the target and the database at once; name another file with --db, or use \
+                 --no-store",
+                path.display()
+            )));
+        }
         if path.exists() {
             return Keeper::open(Some(path)).map(drop);
         }

@@ -167,7 +167,7 @@ impl Lab {
     ) -> Outcome<Trial> {
         let mut scrubbed: Option<Scrub> = None;
         for target in &setting.targets {
-            if setting.truncate {
+            if setting.truncate && target.kind().is_storage() {
                 target.truncate(0)?;
             }
             if setting.scrub && target.kind().is_storage() {

@@ -32,7 +32,7 @@ pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
     // What can be wrong is found out before anything is created.
     let preparation = bench::preparation(&job)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
-    Keeper::check(db)?;
+    Keeper::check(db, &job.targets)?;
     preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
     let lab = Lab::new(console, Interrupt::install());
     let changed = Changed::apply(&job.targets, &job.host)?;

@@ -69,7 +69,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     check_size(&place, size, args)?;
     let (write, not_written, permit) = may_write(&place, args)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
-    Keeper::check(db)?;
+    Keeper::check(db, std::slice::from_ref(&args.target))?;
     let lab = Lab::new(console, Interrupt::install());
     let start_ns = lab.clock.now_ns();
     let started_unix_ns = unix_ns();

@@ -171,3 +171,11 @@ fn a_failed_run_is_stored_as_failed() {
     place.halfpower(&format!("run data --rw read {same}")).with_code(4);
     assert_eq!(place.stored_run().state, RunState::Failed);
 }
+
+#[test]
+fn a_database_is_not_its_own_target() {
+    let place = Place::new();
+    place.does("run --ioengine null --runtime 0.05 --trials 1");
+    let line = "run halfpower.db --rw write --overwrite=halfpower.db --size 4k --direct=0";
+    place.cannot(line).with_code(3).says("target and the database at once", "--db");
+}
