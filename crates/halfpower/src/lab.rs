@@ -16,8 +16,10 @@ use crate::point::{PointKey, State, Trial};
 use crate::record;
 use crate::verdict::{self, Circumstances, Tail};
 
-/// How long the background is watched before soaked trials.
+/// How long the background is watched before soaked trials ...
 const BACKGROUND: Duration = Duration::from_millis(300);
+/// ... and for how long it is then believed (ns).
+const BACKGROUND_HOLDS_NS: u64 = 2_000_000_000;
 /// Trials from this length on are judged for drift and sample counts (ns).
 const LONG_TRIAL_NS: u64 = 1_000_000_000;
 
@@ -40,6 +42,18 @@ pub struct Lab {
 struct ReadySoaker {
     soaker: Soaker,
     background_share: f64,
+    background_at_ns: u64,
+}
+
+impl ReadySoaker {
+    /// Watches the background, which may have changed since it was last watched.
+    fn watch_background(&mut self, clock: &Monotonic) -> Result<(), cpucost::Declined> {
+        let (sleep, now) = (|duration| clock.sleep(duration), || clock.now_ns());
+        let background = self.soaker.background(BACKGROUND, &sleep, &now)?;
+        self.background_share = background.lost_ns as f64 / background.elapsed_ns.max(1) as f64;
+        self.background_at_ns = clock.now_ns();
+        Ok(())
+    }
 }
 
 /// What to measure, and what to do around it.
@@ -150,9 +164,9 @@ impl Lab {
         let now = || self.clock.now_ns();
         let mut soaker = Soaker::start()?;
         soaker.calibrate(&sleep, &now)?;
-        let background = soaker.background(BACKGROUND, &sleep, &now)?;
-        let background_share = background.lost_ns as f64 / background.elapsed_ns.max(1) as f64;
-        Ok(ReadySoaker { soaker, background_share })
+        let mut ready = ReadySoaker { soaker, background_share: 0.0, background_at_ns: 0 };
+        ready.watch_background(&self.clock)?;
+        Ok(ready)
     }
 
     /// Makes one trial.
@@ -215,10 +229,15 @@ impl Lab {
         control: &mut Control<'_>,
     ) -> Outcome<(workload::Sample, Result<Option<u64>, String>)> {
         let mut ready = self.soaker.borrow_mut();
-        let Some(ReadySoaker { soaker, background_share }) = ready.as_mut() else {
+        let Some(ready) = ready.as_mut() else {
             let sample = workload::run(targets, planned, self.clock, &self.meter, control)?;
             return Ok((sample, Ok(None)));
         };
+        if self.clock.now_ns() > ready.background_at_ns + BACKGROUND_HOLDS_NS {
+            // What cannot be watched now keeps its last value; the reading itself tells why.
+            let _ = ready.watch_background(&self.clock);
+        }
+        let ReadySoaker { soaker, background_share, .. } = ready;
         let meter = SoakedMeter {
             inner: &self.meter,
             soaker: RefCell::new(soaker),

@@ -332,15 +332,16 @@ impl Point {
 
     /// The upper bound of the CPU cost of a request (ns): what the system charged in the unsoaked
     /// trials, plus what the machine lost beyond its charge in the soaked ones (kernel threads,
-    /// interrupts). A soaker changes the run, so its own trials bound only the part that nothing
-    /// else can see.
+    /// interrupts), at the upper end of its interval. A soaker changes the run, so its own trials
+    /// bound only the part that nothing else can see.
     pub fn cpu_upper_ns(&self) -> Option<f64> {
         let uncharged: Vec<f64> = self
             .trials
             .iter()
             .filter_map(|t| t.per_request(t.soaker_ns?.saturating_sub(t.cpu.process_ns)))
             .collect();
-        Some(self.cpu_lower_ns()? + median(&uncharged)?)
+        let uncharged = median_interval(&uncharged, CONFIDENCE, self.key.seed)?;
+        Some(self.cpu_lower_ns()? + uncharged.high)
     }
 
     /// What the soaker changed: rate and charged CPU of the soaked trials as shares of those of

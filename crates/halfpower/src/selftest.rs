@@ -5,6 +5,7 @@
 //! with it, and subtracted where a time is compared; it is printed, so that nothing hides in it.
 
 pub mod devices;
+pub mod throttled;
 pub mod apparatus;
 pub mod quantities;
 

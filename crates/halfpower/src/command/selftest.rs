@@ -38,8 +38,9 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     if args.plan {
         console::data(
             "serve files of known truth (FUSE, content in memory) in the folder for temporary \
-             files, one after the other, measure them for about a minute, and take them away; \
-             nothing else is touched, nothing was done",
+             files, and as root a loop device on an image of holes there, one after the other, \
+             measure them for about a minute, and take them away; nothing else is touched, \
+             nothing was done",
         );
         return Ok(Exit::Ok);
     }

@@ -3,7 +3,7 @@
 use analysis::changepoint::throttle;
 use analysis::lsq;
 use ioengine::engine::DelayDevice;
-use ioengine::{HostTarget, Personality};
+use ioengine::{Caching, HostTarget, Personality};
 use workload::Pattern;
 
 use crate::failure::Outcome;
@@ -11,6 +11,7 @@ use crate::point::{Point, Trial};
 use crate::selftest::Quantity;
 use crate::selftest::apparatus::{Apparatus, DEEP, DEVICE_BYTES, Probe, middle};
 use crate::selftest::devices::{self, Assistant, Device};
+use crate::selftest::throttled::Throttled;
 
 const KIB: u32 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -20,6 +21,8 @@ const ZERO: &str = "";
 const RATE_TOLERANCE: f64 = 0.01;
 /// Largest relative error of anything else.
 const TOLERANCE: f64 = 0.05;
+/// The same for a rate that is kept in slices of 0.1 s, over some seconds.
+const SLICE_TOLERANCE: f64 = 0.02;
 /// Largest distance of the bounds of the CPU cost.
 const BOUNDS_TOLERANCE: f64 = 0.15;
 
@@ -27,13 +30,14 @@ const BOUNDS_TOLERANCE: f64 = 0.15;
 pub type Group = fn(&Apparatus<'_>) -> Outcome<Vec<Quantity>>;
 
 /// All groups, each with what is being done for the progress line.
-pub const GROUPS: [(&str, Group); 7] = [
+pub const GROUPS: [(&str, Group); 8] = [
     ("latency", latency),
     ("saturated throughput", throughput),
     ("fixed and marginal cost", cost_of_size),
     ("half-power depth", half_power_depth),
     ("burst credit and write buffer", reserves),
     ("cache size", cache),
+    ("throttled block device", throttled),
     ("CPU per request", cpu),
 ];
 
@@ -172,10 +176,27 @@ fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![Quantity::value("cache size", "MiB", (48.0, measured), TOLERANCE)])
 }
 
+/// A block device whose rate the kernel enforces, in slices of a tenth of a second.
+fn throttled(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
+    let (name, unit) = ("throttled block device", "MB/s");
+    let device = match Throttled::new(DEVICE_BYTES, 50_000_000) {
+        Ok(device) => device,
+        Err(why) => return Ok(vec![Quantity::skipped(name, unit, 50.0, why)]),
+    };
+    let target = HostTarget::open(device.path(), false, Caching::Direct)?;
+    let probe = Probe { warm_up_ns: 1_000_000_000, ..Probe::reads(64 * KIB, 8, 6000) };
+    let trial = with.trial_on(&target, Personality::best(true), probe)?;
+    let measured = trial.bytes_per_s() / 1e6;
+    Ok(vec![Quantity::value(name, unit, (50.0, measured), SLICE_TOLERANCE)])
+}
+
 /// CPU that the spinning device burns for each request in the thread that submits it, and in a
 /// process of its own (us).
 const CHARGED_US: u64 = 100;
 const UNCHARGED_US: u64 = 6;
+
+/// Trials with the soaker, and as many without.
+const CPU_ROUNDS: u32 = 7;
 
 /// A device of known CPU cost, part of it charged to nobody of ours, between the two bounds.
 fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
@@ -188,9 +209,9 @@ fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (_second, idle) = spinning_device(0, 0)?;
     let mut point = Point { key: crate::point::PointKey::default(), trials: Vec::new() };
     let mut paths = Vec::new();
-    for round in 0..10 {
+    for round in 0..2 * CPU_ROUNDS {
         let soaked = round % 2 == 1;
-        let probe = Probe { soaked, ..Probe::reads(4 * KIB, 1, 1000) };
+        let probe = Probe { soaked, ..Probe::reads(4 * KIB, 1, 700) };
         point.trials.push(with.trial_on(&spinning, Personality::Delay, probe)?);
         if !soaked {
             let path = with.trial_on(

@@ -54,14 +54,20 @@ pub struct Delay {
     clock: Monotonic,
     buffers: SlotBuffers,
     due: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Requests that the assistant has not been told of.
+    untold: usize,
 }
+
+/// The assistant is told of so many requests at once: waking it costs some microseconds, which
+/// must not be a part of every request.
+const TELL: usize = 16;
 
 impl Delay {
     /// An engine on the device.
     pub fn new(device: &DelayDevice, spec: &EngineSpec) -> Result<Self, Error> {
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
         let due = BinaryHeap::with_capacity(spec.depth as usize);
-        Ok(Delay { device: device.clone(), clock: Monotonic::new(), buffers, due })
+        Ok(Delay { device: device.clone(), clock: Monotonic::new(), buffers, due, untold: 0 })
     }
 
     fn admit(&mut self, batch: &[Request]) -> Result<(), Error> {
@@ -80,19 +86,31 @@ impl Delay {
         self.work(batch.len())
     }
 
+    /// Tells the assistant of so many requests.
+    fn tell(&mut self, requests: usize) -> Result<(), Error> {
+        self.untold -= requests;
+        let Some(mut pipe) = self.device.assistant.as_deref() else { return Ok(()) };
+        pipe.write_all(&[0_u8; TELL][..requests])
+            .map_err(|e| Error::io("telling the assistant of the device", e))
+    }
+
     /// What the device costs in CPU: here, and in the assistant.
     fn work(&mut self, requests: usize) -> Result<(), Error> {
-        if let Some(mut pipe) = self.device.assistant.as_deref() {
-            let bytes = [0_u8; 256];
-            for sent in (0..requests).step_by(bytes.len()) {
-                pipe.write_all(&bytes[..bytes.len().min(requests - sent)])
-                    .map_err(|e| Error::io("telling the assistant of the device", e))?;
-            }
+        self.untold += requests;
+        while self.untold >= TELL {
+            self.tell(TELL)?;
         }
         if self.device.truth.cpu_ns > 0 {
             burn_cpu(self.device.truth.cpu_ns * requests as u64);
         }
         Ok(())
+    }
+}
+
+impl Drop for Delay {
+    fn drop(&mut self) {
+        // An assistant that has gone needs to know nothing.
+        let _ = self.tell(self.untold);
     }
 }
 

@@ -1,0 +1,147 @@
+//! A real block device with a rate that the kernel enforces: a loop device under cgroup block
+//! throttling.
+//!
+//! Needs root, loop devices and a block controller (cgroup v1 `blkio`, or v2 `io`). This process
+//! joins a control group of its own for the measurement and leaves it again; group, device and
+//! image go when the value is dropped.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where the controllers are mounted, with the file that takes the limit.
+const CONTROLLERS: [(&str, &str); 2] =
+    [("/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"), ("/sys/fs/cgroup", "io.max")];
+
+/// See the module.
+pub struct Throttled {
+    device: Loop,
+    _group: Group,
+}
+
+impl Throttled {
+    /// A device of so many bytes that is read at so many bytes per second, from this process.
+    ///
+    /// # Errors
+    /// Why there can be none here, with what would help.
+    pub fn new(bytes: u64, bytes_per_s: u64) -> Result<Throttled, String> {
+        let device = Loop::new(bytes)?;
+        let group = Group::new(&device, bytes_per_s)?;
+        Ok(Throttled { device, _group: group })
+    }
+
+    /// The device.
+    pub fn path(&self) -> &Path {
+        &self.device.path
+    }
+}
+
+/// A loop device on an image of holes.
+struct Loop {
+    path: PathBuf,
+    image: PathBuf,
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{program} cannot be started: {error}; install util-linux"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = said.lines().next().unwrap_or("failed").trim().to_owned();
+    Err(format!("{line}; run as root where the kernel has loop devices"))
+}
+
+impl Loop {
+    fn new(bytes: u64) -> Result<Loop, String> {
+        let image = std::env::temp_dir().join(format!("halfpower-{}.image", uuid::Uuid::new_v4()));
+        let made = File::create_new(&image).and_then(|file| file.set_len(bytes));
+        made.map_err(|error| format!("making {}: {error}; set TMPDIR", image.display()))?;
+        let named = image.display().to_string();
+        match run("losetup", &["--find", "--show", &named]) {
+            Ok(path) => Ok(Loop { path: PathBuf::from(path), image }),
+            Err(why) => {
+                let _ = fs::remove_file(&image);
+                Err(why)
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // Only while it is still ours: numbers are given again.
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let backing = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+        if backing.is_ok_and(|backing| Path::new(backing.trim()) == self.image) {
+            let _ = run("losetup", &["--detach", &self.path.display().to_string()]);
+        }
+        let _ = fs::remove_file(&self.image);
+    }
+}
+
+/// A control group that this process is in.
+struct Group {
+    folder: PathBuf,
+    /// Where this process was before: the file of processes of its old group.
+    home: PathBuf,
+}
+
+impl Group {
+    fn new(device: &Loop, bytes_per_s: u64) -> Result<Group, String> {
+        let number = fs::metadata(&device.path).map(|m| m.rdev()).map_err(|e| e.to_string())?;
+        let (major, minor) = (libc::major(number), libc::minor(number));
+        let mut why = "no block controller is mounted (cgroup blkio or io)".to_owned();
+        for (root, limit) in CONTROLLERS {
+            if !Path::new(root).join("cgroup.procs").exists() {
+                continue;
+            }
+            let rule = match limit {
+                "io.max" => format!("{major}:{minor} rbps={bytes_per_s}"),
+                _ => format!("{major}:{minor} {bytes_per_s}"),
+            };
+            match Group::join(Path::new(root), limit, &rule) {
+                Ok(group) => return Ok(group),
+                Err(error) => why = format!("{root}: {error}"),
+            }
+        }
+        Err(format!("{why}; run as root with that controller"))
+    }
+
+    fn join(root: &Path, limit: &str, rule: &str) -> std::io::Result<Group> {
+        let home = home_below(root, limit == "io.max")?;
+        let folder = root.join(format!("halfpower-{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        let group = Group { folder, home };
+        fs::write(group.folder.join(limit), rule)?;
+        fs::write(group.folder.join("cgroup.procs"), "0")?;
+        Ok(group)
+    }
+}
+
+/// The file of processes of the group that this process is in.
+fn home_below(root: &Path, unified: bool) -> std::io::Result<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup")?;
+    let wanted = if unified { "" } else { "blkio" };
+    let mut lines = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        Some((parts.next()?, parts.next()?))
+    });
+    let mine = lines.find(|(names, _)| names.split(',').any(|name| name == wanted));
+    let path = mine.map_or("/", |(_, path)| path).trim_start_matches('/');
+    Ok(root.join(path).join("cgroup.procs"))
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Back where we were; where that is gone, to the root.
+        let root = self.folder.parent().unwrap_or(Path::new("/")).join("cgroup.procs");
+        let _ = fs::write(&self.home, "0").or_else(|_| fs::write(root, "0"));
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
