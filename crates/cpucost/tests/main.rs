@@ -15,6 +15,7 @@ use std::{env, fs};
 
 use cpucost::affinity::{allowed_cpus, pin_current_thread};
 use cpucost::procstat::ProcStat;
+use cpucost::rusage::ProcessTime;
 use cpucost::{CpuMeter, HostMeter, Soaker, SoakerReading};
 
 const ROLE: &str = "CPUCOST_TEST_ROLE";
@@ -52,11 +53,17 @@ fn role_of_a_helper_process() {
             clock::sleep(Duration::from_secs(1));
         }
     }
-    let cpu = role.strip_prefix("busy ").and_then(|cpu| cpu.parse().ok()).unwrap();
-    pin_current_thread(&[cpu]).unwrap();
+    let (cpu, duty) = role.strip_prefix("busy ").unwrap().split_once(' ').unwrap();
+    pin_current_thread(&[cpu.parse().unwrap()]).unwrap();
+    let (duty, begun_ns): (f64, u64) = (duty.parse().unwrap(), clock::now_ns());
     let parent = std::os::unix::process::parent_id();
     while std::os::unix::process::parent_id() == parent {
-        std::hint::black_box((0..1_000_000u64).fold(1, |a, b| a ^ b));
+        // What it was kept from it makes up for, so that its share is what it was told.
+        let due_ns = (duty * (clock::now_ns() - begun_ns) as f64) as u64;
+        while duty >= 1.0 || ProcessTime::now().total_ns < due_ns {
+            std::hint::black_box((0..20_000u64).fold(1, |a, b| a ^ b));
+        }
+        clock::sleep(Duration::from_millis(5));
     }
 }
 
@@ -70,8 +77,30 @@ impl Helper {
     }
 
     fn busy(cpu: usize) -> Helper {
-        let role = format!("busy {cpu}");
+        Helper::with_duty(cpu, 1.0)
+    }
+
+    /// A loop that takes this share of a CPU.
+    fn with_duty(cpu: usize, duty: f64) -> Helper {
+        let role = format!("busy {cpu} {duty}");
         Helper::start(Command::new(env::current_exe().unwrap()), &role).unwrap()
+    }
+
+    /// The same in a session, and so an autogroup, of its own; `None` without setsid(1).
+    fn in_another_session(cpu: usize, duty: f64) -> Option<Helper> {
+        let mut command = Command::new("setsid");
+        command.arg(env::current_exe().unwrap());
+        Helper::start(command, &format!("busy {cpu} {duty}"))
+    }
+
+    /// CPU time that the system charged to its threads, at most a tick old.
+    fn charged_ns(&self) -> u64 {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
+        let charged_ns = |thread: fs::DirEntry| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).unwrap();
+            text.split(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        threads.map(|thread| charged_ns(thread.unwrap())).sum()
     }
 }
 
@@ -225,9 +254,7 @@ fn a_cpu_kept_busy_in_another_session_reads_busy() {
         return;
     }
     let cpu = allowed_cpus()[0];
-    let mut command = Command::new("setsid");
-    command.arg(env::current_exe().unwrap());
-    let Some(busy) = Helper::start(command, &format!("busy {cpu}")) else {
+    let Some(busy) = Helper::in_another_session(cpu, 1.0) else {
         println!("skipped: no setsid(1)");
         return;
     };
@@ -247,7 +274,7 @@ fn a_cpu_kept_busy_in_another_control_group_reads_busy() {
     };
     let cpu = allowed_cpus()[0];
     let busy = Helper::busy(cpu);
-    fs::write(group.0.join("cgroup.procs"), busy.0.id().to_string()).unwrap();
+    group.take(&busy);
     assert_that_a_busy_cpu_reads_busy(cpu);
     drop(busy);
 }
@@ -258,12 +285,17 @@ struct TestGroup(PathBuf);
 impl TestGroup {
     fn create() -> Option<TestGroup> {
         let name = format!("cpucost-test-{}", std::process::id());
-        let made = CPU_ROOTS
+        CPU_ROOTS
             .into_iter()
             .filter(|root| Path::new(root).join("cgroup.procs").exists())
             .map(|root| Path::new(root).join(&name))
-            .find(|path| fs::create_dir(path).is_ok())?;
-        Some(TestGroup(made))
+            .filter(|path| fs::create_dir(path).is_ok())
+            .map(TestGroup)
+            .find(|group| ["cpu.shares", "cpu.weight"].iter().any(|f| group.0.join(f).exists()))
+    }
+
+    fn take(&self, helper: &Helper) {
+        fs::write(self.0.join("cgroup.procs"), helper.0.id().to_string()).unwrap();
     }
 }
 
@@ -276,6 +308,154 @@ impl Drop for TestGroup {
             clock::sleep(Duration::from_millis(5));
         }
     }
+}
+
+// ---- how right the idle share is beside a load that is known
+
+/// Share of a CPU that the known load takes. A soaker that got a fair share beside it would call
+/// the CPU half idle.
+const DUTY: f64 = 0.7;
+/// The idle share is right to within this.
+const MOST_ERROR: f64 = 0.03;
+const ROUNDS: usize = 5;
+/// So many rounds are tried; those in which other programs took much count for nothing.
+const MOST_ROUNDS: usize = 10;
+const MOST_OTHERS: f64 = 0.15;
+const ROUND: Duration = Duration::from_millis(800);
+
+/// One CPU at one moment, as the system accounts for it.
+struct Account {
+    at_ns: u64,
+    idle_ns: u64,
+    load_ns: u64,
+}
+
+impl Account {
+    fn now(cpu: usize, load: &Helper) -> Account {
+        let idle_ns = ProcStat::read().unwrap().idle_ns(cpu).unwrap();
+        Account { at_ns: clock::now_ns(), idle_ns, load_ns: load.charged_ns() }
+    }
+
+    /// Shares of idle time and of the load since an earlier moment.
+    fn shares_since(&self, earlier: &Account) -> (f64, f64) {
+        let elapsed = (self.at_ns - earlier.at_ns) as f64;
+        let share = |now: u64, then: u64| (now - then) as f64 / elapsed;
+        (share(self.idle_ns, earlier.idle_ns), share(self.load_ns, earlier.load_ns))
+    }
+}
+
+/// The idle share of one soaked round by three accounts.
+struct Compared {
+    soaker: f64,
+    /// What the load was to take and others took leaves this.
+    by_load: f64,
+    /// What `/proc/stat` had in the round before without a soaker, less what others took more of in
+    /// the soaked one. `None` where others took much then.
+    by_stat: Option<f64>,
+}
+
+/// A round without soaker and one with; `None` where others took much.
+fn compare(soaker: &mut Soaker, cpu: usize, load: &Helper) -> Result<Option<Compared>, String> {
+    let begun = Account::now(cpu, load);
+    clock::sleep(ROUND);
+    let between = Account::now(cpu, load);
+    let reading = soak(soaker, ROUND.as_millis() as u64)?;
+    let (idle_soaked, load_soaked) = Account::now(cpu, load).shares_since(&between);
+    let (stated, load_alone) = between.shares_since(&begun);
+    if let Some(suspect) = reading.suspect {
+        return Err(suspect);
+    }
+    let soaked = reading.per_cpu.iter().find(|soaked| soaked.cpu == cpu).unwrap();
+    let others_alone = 1.0 - stated - load_alone;
+    let others_soaked = 1.0 - soaked.charged_share - idle_soaked - load_soaked;
+    println!(
+        "stated {stated:.3}, load {load_alone:.3} and {load_soaked:.3}, others {others_alone:.3} \
+         and {others_soaked:.3}, soaker {:.3}",
+        soaked.idle_share
+    );
+    let by_load = (1.0 - load_soaked.max(DUTY) - others_soaked).clamp(0.0, 1.0);
+    let by_stat = (stated - (others_soaked - others_alone)).clamp(0.0, 1.0);
+    let by_stat = (others_alone <= MOST_OTHERS).then_some(by_stat);
+    let compared = Compared { soaker: soaked.idle_share, by_load, by_stat };
+    Ok((others_soaked <= MOST_OTHERS).then_some(compared))
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The errors of the idle share, by the load's own time and by `/proc/stat`: medians over some
+/// rounds. `None`, with the reason printed, where that cannot be told.
+fn errors(place: &str, cpu: usize, load: &Helper) -> Option<Vec<f64>> {
+    let mut soaker = start_soaker()?;
+    let measured = calibrate(&mut soaker).and_then(|()| {
+        let mut rounds = Vec::new();
+        for _ in 0..MOST_ROUNDS {
+            rounds.extend(compare(&mut soaker, cpu, load)?);
+            if rounds.len() == ROUNDS {
+                return Ok(rounds);
+            }
+        }
+        Err("other programs leave too few quiet moments to compare in".to_owned())
+    });
+    let rounds = measured.map_err(|declined| println!("skipped: {declined}")).ok()?;
+    let idle = median(rounds.iter().map(|round| round.by_load));
+    let by_load = median(rounds.iter().map(|round| round.soaker - round.by_load));
+    let by_stat = rounds.iter().filter_map(|round| Some(round.soaker - round.by_stat?));
+    let by_stat = (by_stat.clone().count() == ROUNDS).then(|| median(by_stat));
+    let errors: Vec<f64> = [Some(by_load), by_stat].into_iter().flatten().collect();
+    let points: Vec<String> = errors.iter().map(|e| format!("{:+.1}", e * 100.0)).collect();
+    println!("| {place} | {:.1}% | {} |", idle * 100.0, points.join(" | "));
+    Some(errors)
+}
+
+/// What the soaker says must be what the system says. Fails if it is wrong twice and never right.
+fn assert_that_the_idle_share_is_right(place: &str, cpu: usize, load: &Helper) {
+    let mut wrong = Vec::new();
+    for _ in 0..ATTEMPTS {
+        match errors(place, cpu, load) {
+            Some(errors) if errors.iter().all(|error| error.abs() <= MOST_ERROR) => return,
+            Some(errors) => wrong.push(errors),
+            None if wrong.is_empty() => return,
+            None => {}
+        }
+    }
+    assert!(wrong.len() < 2, "{place}: {wrong:?}");
+}
+
+#[test]
+fn the_idle_share_beside_a_load_in_the_same_session_is_right() {
+    let _turn = one_at_a_time();
+    let cpu = allowed_cpus()[0];
+    let load = Helper::with_duty(cpu, DUTY);
+    assert_that_the_idle_share_is_right("the same session", cpu, &load);
+}
+
+#[test]
+fn the_idle_share_beside_a_load_in_another_session_is_right() {
+    let _turn = one_at_a_time();
+    let cpu = allowed_cpus()[0];
+    let Some(load) = Helper::in_another_session(cpu, DUTY) else {
+        println!("skipped: no setsid(1)");
+        return;
+    };
+    assert_that_the_idle_share_is_right("another session (autogroup)", cpu, &load);
+}
+
+#[test]
+fn the_idle_share_beside_a_load_in_another_control_group_is_right() {
+    let _turn = one_at_a_time();
+    let Some(group) = TestGroup::create() else {
+        println!("skipped: cannot make a control group that divides CPU time");
+        return;
+    };
+    let cpu = allowed_cpus()[0];
+    let load = Helper::with_duty(cpu, DUTY);
+    group.take(&load);
+    assert_that_the_idle_share_is_right("another control group", cpu, &load);
+    drop(load);
 }
 
 // ---- the second fault: calibration stretched by load

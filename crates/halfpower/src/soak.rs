@@ -20,6 +20,8 @@ use crate::units;
 /// Backgrounds before and after may differ by so much of a CPU; beyond it the upper bound is
 /// suspect. Some three times what a quiet machine of two CPUs showed from second to second.
 const MOST_DRIFT_CPUS: f64 = 0.1;
+/// Share of all CPUs that others may use; beyond it the soaker cannot lose what the command takes.
+const MOST_BACKGROUND: f64 = 0.5;
 /// Readings are up to two ticks of 10 ms coarse, which is a tenth of this (ns).
 const SHORT_NS: u64 = 200_000_000;
 /// How good the soaker's calibration is known to be: the part of the time of all CPUs by which the
@@ -208,7 +210,16 @@ impl Readings {
             ));
         }
         let lower = self.process.total_ns as f64;
-        if self.beyond_background_ns().is_some_and(|ns| ns < lower - TOLERANCE * self.whole_ns()) {
+        if before.min(after) > MOST_BACKGROUND * self.cpus.len() as f64 {
+            doubt(format!(
+                "others use {:.2} of {} CPUs: there is too little idle time to lose; stop them",
+                before.min(after),
+                self.cpus.len()
+            ));
+        } else if self
+            .beyond_background_ns()
+            .is_some_and(|ns| ns < lower - TOLERANCE * self.whole_ns())
+        {
             doubt("the soaker lost less than the system charged; repeat it".to_owned());
         }
         verdict
@@ -353,6 +364,13 @@ mod tests {
         assert_eq!((near.cpu_ns.upper, near.verdict.state.as_str()), (Some(300_000_000), "valid"));
         let far = document(&readings(0, 200_000_000, 0));
         assert_eq!(far.verdict.state, "suspect");
+    }
+
+    #[test]
+    fn a_machine_that_others_keep_busy_makes_the_upper_bound_suspect() {
+        let document = document(&readings(900_000_000, 950_000_000, 920_000_000));
+        assert_eq!(document.cpu_ns.upper, Some(300_000_000));
+        assert!(document.verdict.reasons[0].contains("others use 0.90 of 1 CPUs"), "{document:?}");
     }
 
     #[test]
