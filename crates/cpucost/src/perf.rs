@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn threads_are_counted_and_child_processes_are_not() {
         let Some(counter) = open_task_clock() else { return };
-        std::thread::spawn(|| burn_cpu_ns(30_000_000)).join().unwrap();
+        std::thread::spawn(|| burn_cpu_ns(120_000_000)).join().unwrap();
         let after_thread = read_scaled(&counter).unwrap().unwrap();
         assert!(after_thread > 10_000_000, "the thread's time is missing: {after_thread}");
 
