@@ -19,6 +19,7 @@ mod host_settings;
 mod in_use;
 mod interrupt;
 mod json;
+mod known_truth;
 mod run;
 mod soak;
 mod survey;

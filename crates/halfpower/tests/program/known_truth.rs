@@ -1,0 +1,159 @@
+//! Devices of known truth: in process, as a file over FUSE, as a block device on that file.
+//!
+//! Exactness is the business of `halfpower selftest` and of the unit tests in virtual time; here
+//! relations with wide margins, because the other tests run beside.
+
+use std::fs;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::fixture::{Place, Running, or_skip, wait_until};
+use crate::volume::LoopDevice;
+
+/// A served device; it ends with the test.
+struct Served {
+    place: Place,
+    server: Option<Running>,
+}
+
+impl Served {
+    fn new(truth: &str, flags: &str) -> Result<Served, String> {
+        let place = Place::new();
+        fs::create_dir(place.path("mounted")).unwrap();
+        let line = format!("mount truth:{truth} mounted --size 64m --until-eof {flags}");
+        let mut command = place.command(&line);
+        command.stdin(Stdio::piped());
+        let mut server = place.start_command(command, &line);
+        let device = place.path("mounted/device");
+        wait_until("the device is there", || {
+            device.exists() || server.child.try_wait().unwrap().is_some()
+        });
+        match device.exists() {
+            true => Ok(Served { place, server: Some(server) }),
+            false => Err(format!("cannot mount FUSE: {}", server.ended().stderr)),
+        }
+    }
+
+    fn ends(&mut self) {
+        let mut server = self.server.take().unwrap();
+        drop(server.child.stdin.take());
+        server.ended().with_code(0);
+        assert_eq!(fs::read_dir(self.place.path("mounted")).unwrap().count(), 0);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.server.is_some() && !std::thread::panicking() {
+            self.ends();
+        }
+    }
+}
+
+fn p50_ns(document: &Value) -> f64 {
+    document["summary"]["latency_ns"]["p50"].as_f64().unwrap()
+}
+
+fn requests_per_s(document: &Value) -> f64 {
+    document["summary"]["requests_per_s"]["median"].as_f64().unwrap()
+}
+
+#[test]
+fn a_device_in_process_serves_as_many_requests_as_its_truth_allows() {
+    let place = Place::new();
+    let line = "run --ioengine delay --truth fixed=4ms,parallel=4 --iodepth 16 --runtime 1";
+    let document = place.document(&format!("{line} --trials 1"));
+    // Four at a time, 4 ms each.
+    let rate = requests_per_s(&document);
+    assert!((700.0..=1010.0).contains(&rate), "{rate}");
+    assert!(p50_ns(&document) >= 15e6, "sixteen outstanding wait for four servers");
+    assert!(place.strays().is_empty() && !place.has_made_a_test_file());
+}
+
+#[test]
+fn a_device_that_runs_out_of_credit_is_said_to_be_throttled() {
+    let truth = "rate=200MB/s,credit=80m,sustained=40MB/s";
+    let line = format!("run --ioengine delay --truth {truth} --bs 64k --iodepth 8 --runtime 2");
+    let place = Place::new();
+    // 80 MiB at 160 MB/s more than lasts: the break comes after half a second.
+    let ended = place.does(&format!("{line} --trials 1"));
+    assert!(ended.stdout.contains("throttled, or out of burst credit"), "{ended}");
+}
+
+#[test]
+fn a_served_file_keeps_what_is_written_and_is_gone_at_the_end() {
+    let mut served = or_skip!(Served::new("fixed=100us,parallel=8", ""));
+    let line = "run mounted/device --overwrite=mounted/device --rw write --bs 64k --size 4m";
+    let ended = served.place.does(&format!("{line} --verify --trials 1 --no-store"));
+    ended.says("verified 4 MiB", "whole");
+    served.ends();
+}
+
+#[test]
+fn requests_to_a_served_file_take_their_time_and_several_at_once() {
+    let served = or_skip!(Served::new("fixed=4ms,parallel=8", ""));
+    let line = "run mounted/device --runtime 0.7 --trials 1 --no-store";
+    let alone = served.place.document(line);
+    assert!((4e6..8e6).contains(&p50_ns(&alone)), "{}", p50_ns(&alone));
+    let many = served.place.document(&format!("{line} --iodepth 8"));
+    let gain = requests_per_s(&many) / requests_per_s(&alone);
+    assert!((5.0..9.0).contains(&gain), "{gain}");
+}
+
+#[test]
+fn a_loop_device_on_a_served_file_is_a_block_device_of_known_truth() {
+    let served = or_skip!(Served::new("fixed=4ms,parallel=8", ""));
+    let device = or_skip!(LoopDevice::of(&served.place.path("mounted/device")));
+    let line = format!("run {} --runtime 0.7 --trials 1 --no-store", device.path());
+    let document = served.place.document(&line);
+    assert!((4e6..9e6).contains(&p50_ns(&document)), "{}", p50_ns(&document));
+    assert_eq!(document["target"]["kind"], "block device");
+}
+
+#[test]
+fn a_fault_of_a_served_device_reaches_the_run_with_its_place() {
+    let served = or_skip!(Served::new("fixed=50us", "--inject read-eio@20"));
+    let line = "run mounted/device --bs 4k --size 1m --trials 1 --no-store --ioengine sync";
+    let ended = served.place.halfpower(line).with_code(1);
+    ended.says("reading at offset 81920", "input/output error");
+}
+
+#[test]
+fn an_open_loop_shows_a_stall_in_the_latency_of_every_request_that_was_due() {
+    let device = "--ioengine delay --truth fixed=10us,parallel=64 --iodepth 512";
+    let stall = "--rate-iops 1000 --runtime 1 --inject hang:300ms@200";
+    let place = Place::new();
+    let closed = place.document(&format!(
+        "run --ioengine delay --truth fixed=900us --runtime 1 --trials 1 --inject hang:300ms@200"
+    ));
+    let open = place.document(&format!("run {device} {stall} --trials 1"));
+    let max = |document: &Value| document["trials"][0]["latency_ns"]["max"].as_f64().unwrap();
+    assert!(max(&closed) >= 300e6 && max(&open) >= 300e6);
+    assert_eq!(open["verdict"]["state"], "suspect", "the faults are said");
+}
+
+#[test]
+fn the_self_test_measures_beside_the_truth() {
+    let place = Place::new();
+    let ended = place.halfpower("selftest --device delay --only cache --json --quiet");
+    let quantity = &ended.json()["quantities"][0];
+    let of = |name: &str| quantity[name].as_f64().unwrap();
+    assert_eq!(quantity["unit"], "MiB");
+    assert!((of("measured") / of("truth") - 1.0).abs() < 0.25, "{quantity}");
+    assert!((of("measured") / of("truth") - 1.0 - of("error")).abs() < 1e-9, "{quantity}");
+    place.cannot("selftest --only nonsense").with_code(2).says("no such quantity", "latency");
+}
+
+#[test]
+fn a_wrong_truth_is_answered_with_the_right_words() {
+    let place = Place::new();
+    let wrong = place.halfpower("run --ioengine delay --truth speed=3").with_code(2);
+    wrong.says("'speed' is no property of a device", "fixed=TIME");
+    let wrong = place.halfpower("run . --inject eio").with_code(2);
+    wrong.says("'eio' is no fault", "KIND");
+    place.cannot("run . --truth fixed=1ms").with_code(2).says("--ioengine delay", "add that");
+    place.cannot("mount sim:any .").with_code(2).says("simulated systems", "not in this version");
+    place.file("precious", 10);
+    place.cannot("mount truth: .").with_code(1).says("mounting on .", "empty folder");
+}
