@@ -96,7 +96,7 @@ impl Files {
         let fault = device.faults.next(op);
         let mut at_ns = device.timing.admit(self.clock.now_ns(), op, offset, length);
         if let Fault::Hang(ns) = fault {
-            at_ns += ns;
+            at_ns = at_ns.saturating_add(ns);
         }
         let cpu_ns = device.timing.cpu_ns();
         if cpu_ns > 0 {

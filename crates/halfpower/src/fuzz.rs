@@ -13,7 +13,9 @@ use std::path::Path;
 
 use analysis::histogram::{BUCKETS, Exact, Histogram, bucket_bounds};
 use clap::Parser;
-use ioengine::HostTarget;
+use ioengine::fault::FaultCounter;
+use ioengine::truth::{Schedule, Truth};
+use ioengine::{HostTarget, Op};
 use workload::plan::{self, WorkerPlan};
 
 use crate::cli::{self, Cli, Verb};
@@ -21,7 +23,7 @@ use crate::date;
 use crate::job::Job;
 use crate::journal;
 use crate::plan_file::PlanFile;
-use crate::units;
+use crate::{truth, units};
 
 use bytes::Bytes;
 
@@ -31,6 +33,7 @@ pub type Target = fn(&[u8]);
 /// All targets by name; the folders of `fuzz/` bear the same names.
 pub const TARGETS: &[(&str, Target)] = &[
     ("units", numbers),
+    ("truth", known_truth),
     ("command_line", command_line),
     ("plan_file", plan_file),
     ("journal", journal_entry),
@@ -86,6 +89,28 @@ fn check_printed(printed: &str, value: u64, parse: fn(&str) -> Result<u64, Strin
 fn check_monotone(text: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
     if let Ok(larger) = parse(&format!("9{}", text.trim_start())) {
         assert!(larger >= value, "{text}: {value}, with a 9 before it: {larger}");
+    }
+}
+
+/// A device of known truth and its faults: whatever can be typed answers every request, not before
+/// it came.
+fn known_truth(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(truth) = truth::parse_truth(&text) {
+        assert!(!truth::describe(&truth).is_empty());
+        let mut schedule = Schedule::new(Truth { parallelism: truth.parallelism.min(64), ..truth });
+        for (number, byte) in data.iter().take(32).enumerate() {
+            let (now, op) = (number as u64 * 1000, [Op::Read, Op::Write][usize::from(byte & 1)]);
+            let at = schedule.admit(now, op, u64::from(*byte) << 16, 1 << (byte % 21));
+            assert!(at >= now);
+        }
+    }
+    if let Ok(plan) = truth::parse_faults(&text) {
+        let mut counter = FaultCounter::new(plan);
+        for byte in data.iter().take(32) {
+            let op = [Op::Read, Op::Write][usize::from(byte & 1)];
+            let _ = counter.next(op);
+        }
     }
 }
 

@@ -85,7 +85,7 @@ impl Truth {
 
     /// Time of one request on an idle device, without cache, buffer and credit (ns).
     pub fn service_ns(&self, length: u32) -> u64 {
-        self.fixed_ns + self.transfer_ns(length)
+        self.fixed_ns.saturating_add(self.transfer_ns(length))
     }
 
     /// Requests per second with `depth` outstanding, without cache, buffer and credit: the
@@ -165,7 +165,7 @@ impl Schedule {
         let begin = now_ns.max(self.servers[earliest]);
         let hit = self.truth.cache.filter(|_| self.cache.touch(offset, length) && op == Op::Read);
         let served = match hit {
-            Some(cache) => begin + cache.hit_ns,
+            Some(cache) => begin.saturating_add(cache.hit_ns),
             None => self.serve(begin, op, length),
         };
         let done = self.spend(begin, served, length);
@@ -175,12 +175,12 @@ impl Schedule {
 
     /// Server, buffer and bus.
     fn serve(&mut self, begin: u64, op: Op, length: u32) -> u64 {
-        let mut ready = begin + self.truth.fixed_ns;
+        let mut ready = begin.saturating_add(self.truth.fixed_ns);
         if let Some(buffer) = self.truth.buffer.filter(|_| op == Op::Write) {
             ready = self.buffer(ready, buffer, length);
         }
         let on_bus = ready.max(self.bus_free_ns);
-        let done = on_bus + self.truth.transfer_ns(length);
+        let done = on_bus.saturating_add(self.truth.transfer_ns(length));
         if self.truth.bytes_per_s.is_some() {
             self.bus_free_ns = done;
         }
@@ -195,7 +195,7 @@ impl Schedule {
         level.advance(from, -drain_bytes_per_s, f64::MAX);
         level.amount = level.amount.max(0.0);
         let excess = (level.amount + f64::from(length) - bytes as f64).max(0.0);
-        let room_at = from + (excess / drain_bytes_per_s * 1e9).round() as u64;
+        let room_at = from.saturating_add((excess / drain_bytes_per_s * 1e9).round() as u64);
         level.advance(room_at, -drain_bytes_per_s, f64::MAX);
         level.amount = level.amount.max(0.0) + f64::from(length);
         room_at
@@ -208,7 +208,7 @@ impl Schedule {
         self.tokens.advance(begin, rate, credit.bytes as f64);
         self.tokens.amount -= f64::from(length);
         let missing = (-self.tokens.amount).max(0.0);
-        served.max(self.tokens.at_ns + (missing / rate * 1e9).round() as u64)
+        served.max(self.tokens.at_ns.saturating_add((missing / rate * 1e9).round() as u64))
     }
 }
 

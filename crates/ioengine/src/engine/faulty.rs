@@ -103,7 +103,7 @@ impl<E: Engine> Faulty<E> {
         match marked.fault {
             Fault::Late(after) => self.held.push((completion, Hold::Passed(after))),
             Fault::Hang(ns) => {
-                self.held.push((completion, Hold::Until(self.clock.now_ns() + ns)));
+                self.held.push((completion, Hold::Until(self.clock.now_ns().saturating_add(ns))));
             }
             Fault::Never => self.held.push((completion, Hold::ForEver)),
             Fault::Twice => done.extend([completion; 2]),
