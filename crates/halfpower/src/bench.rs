@@ -180,7 +180,16 @@ pub fn caching(path: &Path, direct: Option<bool>, write_through: bool) -> Cachin
 /// Opens one existing file or device and checks the permission to write.
 fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
     let mode = caching(path, job.direct, job.write_through);
-    let target = HostTarget::open(path, job.writes(), mode)?;
+    let target = match HostTarget::open(path, job.writes(), mode) {
+        Err(error) if job.writes() => {
+            // Some systems do not even open a device in use for writing: say what it is used for.
+            if let Ok(readable) = HostTarget::open(path, false, Caching::Buffered) {
+                guard::check_writable(&readable, path, &job.consent)?;
+            }
+            return Err(error.into());
+        }
+        opened => opened?,
+    };
     let permit = match job.writes() {
         true => guard::check_writable(&target, path, &job.consent)?,
         false => None,
