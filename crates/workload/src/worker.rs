@@ -27,7 +27,7 @@ use crate::spec::{Content, Pattern, Workload};
 
 /// The longest wait in one step, so that an order to stop is seen (ns).
 const TICK_NS: u64 = 50_000_000;
-/// A device that completes nothing for so long while it is being drained hangs (ns).
+/// A device that completes nothing for so long, while nothing else would end the trial, hangs (ns).
 const HANG_NS: u64 = 60_000_000_000;
 /// How often one request is issued again after EAGAIN or EINTR.
 const RETRIES_MAX: u32 = 10_000;
@@ -251,10 +251,21 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             self.chunk.learn(self.done.len() >= self.batch.len());
         }
         self.reap()?;
-        if self.phase == Phase::Drain && self.now_ns - self.last_reap_ns > HANG_NS {
+        if self.now_ns.saturating_sub(self.last_reap_ns) > HANG_NS && self.waits_in_vain() {
             return Err(hangs(self.engine.in_flight()));
         }
         Ok(State::Running)
+    }
+
+    /// Whether a request is overdue and neither the end of the time nor an order to stop is left
+    /// to end the waiting.
+    #[cold]
+    fn waits_in_vain(&self) -> bool {
+        let time_will_end_it = self.phase != Phase::Drain && self.limit_ns != u64::MAX;
+        let overdue = |request: &Outstanding| {
+            request.busy && self.now_ns.saturating_sub(request.stamp_ns) > HANG_NS
+        };
+        !time_will_end_it && self.outstanding.iter().any(overdue)
     }
 
     /// Moves on to the phase that the time and the order to stop call for.
@@ -714,6 +725,24 @@ mod tests {
         );
     }
 
+    fn worker_on(
+        workload: &Workload,
+        service_ns: impl FnMut(u64) -> u64,
+    ) -> Worker<impl Engine, VirtualClock> {
+        let clock = VirtualClock::default();
+        let engine = OneServer {
+            clock: clock.clone(),
+            service_ns,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; workload.depth as usize],
+        };
+        let plan = plan_for(workload);
+        let mut worker = Worker::new(engine, clock, workload, &plan);
+        worker.start(0, 0, workload, &plan);
+        worker
+    }
+
     fn faulty_worker(
         depth: u32,
         fault_of: impl FnMut(u64, &Request) -> Fault + Send + 'static,
@@ -757,6 +786,26 @@ mod tests {
         let counted = sample.requests();
         assert!(counted >= 1000, "{counted}");
         assert_eq!(counted, sample.latency().count());
+    }
+
+    #[test]
+    fn a_device_that_never_answers_ends_a_run_with_or_without_a_limit_of_time() {
+        let never = |_| 1 << 60;
+        for limit_ns in [Some(1_000_000_000), None] {
+            let mut workload = workload(1, 0);
+            workload.limit_ns = limit_ns;
+            workload.limit_bytes = Some(1 << 20);
+            let error = end_of(worker_on(&workload, never)).unwrap_err();
+            assert!(error.contains("has not answered 1 requests for 60 s"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_slow_open_loop_is_not_taken_for_a_device_that_hangs() {
+        let mut workload = workload(4, 1_000_000_000_000);
+        workload.arrival = Arrival::Constant { requests_per_s: 0.01 };
+        let sample = end_of(worker_on(&workload, |_| 100_000)).unwrap();
+        assert_eq!(sample.requests(), 10);
     }
 
     #[test]
