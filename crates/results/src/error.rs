@@ -4,6 +4,7 @@
 //! that the user named. It does not retry: waiting for another writer has already happened
 //! inside SQLite when [`Error::Busy`] appears.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -145,6 +146,18 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The process may open no more files, and the database is three: its log and index lie
+    /// beside it while it is written.
+    #[error(
+        "cannot open the database {}: too many open files; raise the limit (ulimit -n), or use \
+         fewer threads and targets",
+        path.display()
+    )]
+    TooManyOpenFiles {
+        /// The database.
+        path: PathBuf,
+    },
+
     /// Another program kept the database locked for longer than the store waits.
     #[error(
         "the database {} is locked by another program: wait until it is done, or choose another \
@@ -241,7 +254,11 @@ impl Error {
         if failure.is_some_and(|failure| failure.extended_code == SQLITE_IOERR_SHMSIZE) {
             return Self::DiskFull { path };
         }
-        match failure.map(|failure| failure.code) {
+        let code = failure.map(|failure| failure.code);
+        if code == Some(ErrorCode::CannotOpen) && !can_open_more_files() {
+            return Self::TooManyOpenFiles { path };
+        }
+        match code {
             Some(ErrorCode::DiskFull) => Self::DiskFull { path },
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 Self::ReadOnly { path }
@@ -252,4 +269,11 @@ impl Error {
             _ => Self::Sqlite { path, source },
         }
     }
+}
+
+/// Whether this process may open as many files as a database needs. SQLite does not tell why it
+/// cannot open one.
+fn can_open_more_files() -> bool {
+    let opened: io::Result<Vec<File>> = (0..3).map(|_| File::open("/dev/null")).collect();
+    opened.is_ok()
 }
