@@ -24,9 +24,10 @@ pub const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 /// `PRAGMA application_id` of a halfpower database: "HPWR".
 pub(crate) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"HPWR");
 
-/// The magic string that starts a SQLite file, and the place of the application id, from
+/// The magic string that starts a SQLite file, and the places of page size and application id, from
 /// <https://www.sqlite.org/fileformat2.html#the_database_header>.
 const MAGIC: &[u8] = b"SQLite format 3\0";
+const PAGE_SIZE_AT: usize = 16;
 const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: u64 = 100;
 
@@ -64,11 +65,32 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     let file = File::open(path).map_err(unreadable)?;
     file.take(HEADER_BYTES).read_to_end(&mut header).map_err(unreadable)?;
     let application_id = header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4);
-    if header.starts_with(MAGIC) && application_id == Some(&APPLICATION_ID.to_be_bytes()) {
-        Ok(Found::Database)
-    } else {
-        Err(Error::NotHalfpower { path: path.to_path_buf() })
+    if !header.starts_with(MAGIC) || application_id != Some(&APPLICATION_ID.to_be_bytes()) {
+        return Err(Error::NotHalfpower { path: path.to_path_buf() });
     }
+    if is_cut_off(path, &header) {
+        return Err(Error::Corrupt { path: path.to_path_buf() });
+    }
+    Ok(Found::Database)
+}
+
+/// Whether a database ends in the midst of a page. SQLite would take the rest of that page for
+/// zeros and lose the rows in it without a word. With a log beside it, recovery may still write
+/// the page whole.
+fn is_cut_off(path: &Path, header: &[u8]) -> bool {
+    let Some(&[high, low]) = header.get(PAGE_SIZE_AT..PAGE_SIZE_AT + 2) else { return true };
+    let page_bytes = match u64::from(u16::from_be_bytes([high, low])) {
+        // What does not fit into two bytes is written so.
+        1 => 1 << 16,
+        bytes => bytes,
+    };
+    let has_log = ["-wal", "-journal"].iter().any(|suffix| {
+        let mut log = path.as_os_str().to_owned();
+        log.push(suffix);
+        Path::new(&log).exists()
+    });
+    let length = fs::metadata(path).map_or(0, |metadata| metadata.len());
+    !has_log && (page_bytes == 0 || !length.is_multiple_of(page_bytes))
 }
 
 /// Refuses what SQLite would remove on opening the database: files with the names of its log that
@@ -247,6 +269,21 @@ mod tests {
             let error = migrate(&mut connection, Path::new("test"), MIGRATIONS).unwrap_err();
             assert!(matches!(error, Error::NewerSchema { found, .. } if found == unknown));
         }
+    }
+
+    #[test]
+    fn a_database_that_ends_in_the_midst_of_a_page_is_damaged_unless_a_log_may_complete_it() {
+        let (_folder, path) = a_place();
+        migrate(&mut Connection::open(&path).unwrap(), &path, MIGRATIONS).unwrap();
+        let whole = fs::metadata(&path).unwrap().len();
+        for cut in [1, 1000, 4095] {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_len(whole - cut).unwrap();
+            assert!(matches!(recognise(&path).unwrap_err(), Error::Corrupt { .. }), "{cut}");
+        }
+        let log = format!("{}-wal", path.display());
+        fs::write(log, "").unwrap();
+        assert_eq!(recognise(&path).unwrap(), Found::Database);
     }
 
     #[test]
