@@ -4,10 +4,13 @@
 //! synchronisation: other programs can read beside the writer, and what a call has stored
 //! survives a crash of the program and of the machine. When the store is closed, the log is
 //! folded into the database and write-ahead mode is left, so that at rest a database is one
-//! plain file that can be copied, mailed, and read from a medium that cannot be written.
+//! plain file that can be copied, mailed, and read from a medium that cannot be written. On file
+//! systems with blocks below 4 KiB the rollback journal is used throughout (see below why); a
+//! reader and the writer then wait for each other.
 //!
 //! Every writing call is one transaction. Reading back is in `query.rs` and `export.rs`.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,6 +31,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often entering write-ahead mode is tried. With six processes that did nothing but open
 /// and close one database, one try in two thousand failed.
 const MODE_CHANGE_ATTEMPTS: u32 = 4;
+
+/// A page of memory, or less than one (bytes).
+const PAGE_BYTES: u64 = 4096;
 
 /// An open database of results. Dropping it closes it as [`Store::close`] does, without saying
 /// what failed.
@@ -64,7 +70,11 @@ impl Store {
         // Where shared memory is missing (some network file systems) SQLite keeps its rollback
         // journal instead: readers and the writer then wait for each other, and a power failure
         // may undo the last commit (SQLite's FULL does not synchronise the folder there).
-        enter_write_ahead_mode(&connection).map_err(failed)?;
+        if has_small_blocks(&path) {
+            set_journal_mode(&connection, "delete").map_err(failed)?;
+        } else {
+            enter_write_ahead_mode(&connection).map_err(failed)?;
+        }
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         Ok(Self { connection, path, writable: true })
     }
@@ -296,6 +306,13 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
     connection.pragma_update(None, "cell_size_check", true).map_err(failed)?;
     Ok(connection)
+}
+
+/// Whether the file system gives out blocks smaller than a page of memory. There SQLite's shared
+/// memory (the `-shm` file) can have a page of which only one block exists; when the disk is full,
+/// touching the rest of it kills the process (SIGBUS). The rollback journal needs no such file.
+fn has_small_blocks(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.blksize() < PAGE_BYTES)
 }
 
 /// Enters write-ahead mode. SQLite waits for other programs' locks only when it begins a
