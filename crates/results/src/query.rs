@@ -74,6 +74,18 @@ impl Store {
         })
     }
 
+    /// How many points and how many trials of a run are stored.
+    ///
+    /// # Errors
+    /// Lock, damage. An unknown run has none, which is no error.
+    pub fn counts(&self, run: RunId) -> Result<(u64, u64), Error> {
+        let counts = "SELECT count(DISTINCT point.id), count(trial.id) FROM point \
+                      LEFT JOIN trial ON trial.point_id = point.id WHERE point.run_id = ?";
+        self.connection()
+            .query_row(counts, [run], |row| Ok((row.get(0)?, row.get(1)?)))
+            .map_err(|error| self.error(error))
+    }
+
     /// The latency histogram of a trial: reads before writes, short before long.
     ///
     /// # Errors
@@ -121,6 +133,19 @@ mod tests {
     use crate::fixture::{a_histogram, a_point, a_run, a_series, a_trial, an_end};
     use crate::row::{Operation, RunKind, RunState, Verdict};
     use crate::store::tests::a_store_with_a_point;
+
+    #[test]
+    fn points_and_trials_of_a_run_are_counted() {
+        let (mut store, run, point) = a_store_with_a_point();
+        let other = store.begin_run(&a_run("other", 2)).unwrap();
+        assert_eq!(store.counts(other).unwrap(), (0, 0));
+        assert_eq!(store.counts(run).unwrap(), (1, 0));
+        for ordinal in 0..3 {
+            store.add_trial(point, &a_trial(ordinal), &a_histogram(2), &[]).unwrap();
+        }
+        store.add_point(run, &a_point(7)).unwrap();
+        assert_eq!(store.counts(run).unwrap(), (2, 3));
+    }
 
     fn a_store_with_runs(uuids: &[(&str, i64)]) -> Store {
         let mut store = Store::in_memory().unwrap();

@@ -18,11 +18,14 @@ struct RunDocument {
     started_unix_ns: i64,
     finished_unix_ns: Option<i64>,
     command_line: String,
+    points: u64,
+    trials: u64,
     verdict: Option<&'static str>,
+    verdict_reasons: Vec<String>,
 }
 
-impl From<RunRow> for RunDocument {
-    fn from(row: RunRow) -> Self {
+impl RunDocument {
+    fn new((points, trials): (u64, u64), row: RunRow) -> Self {
         RunDocument {
             id: row.id.0,
             uuid: row.uuid,
@@ -32,6 +35,9 @@ impl From<RunRow> for RunDocument {
             started_unix_ns: row.started_unix_ns,
             finished_unix_ns: row.finished_unix_ns,
             command_line: row.command_line,
+            points,
+            trials,
+            verdict_reasons: serde_json::from_str(&row.verdict_reasons_json).unwrap_or_default(),
             verdict: row.verdict.map(results::Verdict::as_str),
         }
     }
@@ -44,10 +50,12 @@ pub fn execute(args: &RunsArgs) -> Outcome {
         console::plan_to_print();
         return Ok(Exit::Ok);
     }
-    let rows = Store::open_read_only(db)?.runs()?;
+    let store = Store::open_read_only(db)?;
+    let rows = store.runs()?;
     if *json {
-        let documents: Vec<RunDocument> = rows.into_iter().map(RunDocument::from).collect();
-        console::data(&json::print(&documents));
+        let documents: Outcome<Vec<RunDocument>> =
+            rows.into_iter().map(|row| Ok(RunDocument::new(store.counts(row.id)?, row))).collect();
+        console::data(&json::print(&documents?));
         return Ok(Exit::Ok);
     }
     for row in rows {
