@@ -82,10 +82,14 @@ impl fmt::Display for Error {
         if let Some(source) = &self.source {
             write!(f, ": {}", cause(source))?;
         }
-        if let Some(remedy) = &self.remedy {
-            write!(f, "; {remedy}")?;
+        match (self.errno(), &self.remedy) {
+            // Whatever was attempted, only this helps.
+            (Some(libc::EMFILE | libc::ENFILE), _) => {
+                f.write_str("; raise the limit on open files (ulimit -n)")
+            }
+            (_, Some(remedy)) => write!(f, "; {remedy}"),
+            (_, None) => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -117,5 +121,13 @@ mod tests {
             "writing /data/x: no space left on device; free space or give a smaller --size"
         );
         assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
+
+    #[test]
+    fn too_many_open_files_has_one_remedy_whatever_was_attempted() {
+        let source = || io::Error::from_raw_os_error(libc::EMFILE);
+        for error in [Error::io("x", source()), Error::io("x", source()).with_remedy("pray")] {
+            assert!(error.to_string().ends_with("; raise the limit on open files (ulimit -n)"));
+        }
     }
 }
