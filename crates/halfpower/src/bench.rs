@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ioengine::engine::DelayDevice;
-use ioengine::host::{free_bytes_at, offers_direct};
+use ioengine::host::{address_space_left, free_bytes_at, offers_direct};
 use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target, TargetKind};
 use workload::{Workload, plan};
@@ -18,6 +18,10 @@ use crate::{truth, units};
 
 /// Size of a test file where none is given (bytes), bounded by a tenth of the free space.
 pub const TEST_FILE_BYTES: u64 = 1 << 30;
+/// What a thread maps besides its buffers, and the program besides its threads (bytes): stack,
+/// histograms and rounding to huge pages; the allocator's own mappings.
+const THREAD_BYTES: u64 = 6 << 20;
+const SPARE_MEMORY_BYTES: u64 = 64 << 20;
 /// Size of the null target where none is given (bytes).
 const NULL_BYTES: u64 = 1 << 30;
 
@@ -138,9 +142,30 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
         _ => job.direct.unwrap_or(true),
     };
     for axes in &job.axes {
-        plan::resolve(&job.workload(axes, region_bytes, direct), target)?;
+        let workload = job.workload(axes, region_bytes, direct);
+        plan::resolve(&workload, target)?;
+        check_memory(&workload, job.targets.len())?;
     }
     Ok(())
+}
+
+/// Refuses buffers beyond the limit on memory: an allocation that fails in the midst of it all
+/// would end the program without a word of its own.
+fn check_memory(workload: &Workload, targets: usize) -> Outcome<()> {
+    let Some(left) = address_space_left() else { return Ok(()) };
+    let slots = u64::from(workload.depth) * u64::from(workload.request_bytes);
+    let threads = u64::from(workload.threads) * targets.max(1) as u64;
+    let wanted = threads.saturating_mul(slots + THREAD_BYTES).saturating_add(SPARE_MEMORY_BYTES);
+    if wanted <= left {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{} threads with {} of buffers each do not fit into the {} of memory that the limit \
+         (ulimit -v) leaves; raise it, or use a smaller --bs, --iodepth or --numjobs",
+        threads,
+        units::size(slots),
+        units::size(left)
+    )))
 }
 
 /// Refuses to grow a file beyond the room there is, before it is cut.

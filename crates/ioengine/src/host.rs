@@ -192,6 +192,18 @@ pub fn file_size_limit() -> u64 {
     sys::file_size_limit()
 }
 
+/// The memory that this process may still map (bytes), None where nothing limits it.
+pub fn address_space_left() -> Option<u64> {
+    let limit = sys::address_space_limit();
+    if limit == u64::MAX {
+        return None;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+    let mapped_kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(limit.saturating_sub(mapped_kib << 10))
+}
+
 /// The block device beneath a path's file system, where the system tells.
 pub fn device_of(path: &Path) -> Option<Device> {
     let number = std::fs::metadata(path).ok()?.st_dev();

@@ -259,6 +259,14 @@ pub fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
+/// The limit on the memory that this process maps (bytes), u64::MAX where there is none.
+pub fn address_space_limit() -> u64 {
+    let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
+    // SAFETY: `limit` outlives the call; on failure it keeps its initial value.
+    unsafe { libc::getrlimit64(libc::RLIMIT_AS, &mut limit) };
+    limit.rlim_cur
+}
+
 /// Bytes that an unprivileged writer may still use on the file system of `file`.
 pub fn free_bytes(file: &File) -> io::Result<u64> {
     // SAFETY: an all-zero statvfs64 is a valid value of that plain C struct.
