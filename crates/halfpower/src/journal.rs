@@ -73,6 +73,8 @@ pub enum Stray {
     InUse,
     /// The file is there and is the one that was recorded.
     Removable,
+    /// The file system that it lies on is not there now, so that nobody knows.
+    Away,
     /// There is nothing to remove, or something else lies there now.
     Gone,
 }
@@ -163,6 +165,7 @@ pub fn state_of(entry: &Entry) -> Stray {
             _ if is_held(&entry.path) => Stray::InUse,
             _ => Stray::Removable,
         },
+        Err(_) if is_away(&entry.path, entry.identity) => Stray::Away,
         _ => Stray::Gone,
     }
 }
@@ -173,6 +176,17 @@ fn is_held(path: &Path) -> bool {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
     file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
+}
+
+/// Whether a file that is not found may still exist: it lay on a block device, and the folder
+/// where it should be lies on another one now, as after an unmount.
+pub fn is_away(path: &Path, identity: Option<(u64, u64)>) -> bool {
+    // Without a block device (major number 0) what is unmounted is mostly gone for good.
+    let Some((device, _)) = identity.filter(|(device, _)| libc::major(*device) != 0) else {
+        return false;
+    };
+    let folder = path.ancestors().skip(1).find_map(|folder| fs::metadata(folder).ok());
+    folder.is_some_and(|folder| folder.dev() != device)
 }
 
 #[cfg(test)]
@@ -205,6 +219,17 @@ mod tests {
             let made = entry(&path, Some((1, 2)));
             assert_eq!(parse(&serde_json::to_vec(&made).unwrap()), Some(made));
         }
+    }
+
+    #[test]
+    fn a_file_on_a_device_that_is_not_mounted_is_not_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sub/halfpower-3.test");
+        let here = fs::metadata(folder.path()).unwrap().dev();
+        let elsewhere = libc::makedev(250, 77);
+        assert_eq!(state_of(&entry(&path, Some((elsewhere, 5)))), Stray::Away);
+        assert_eq!(state_of(&entry(&path, Some((here, 5)))), Stray::Gone);
+        assert_eq!(state_of(&entry(&path, Some((libc::makedev(0, 77), 5)))), Stray::Gone);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ioengine::{Caching, Error, HostTarget, Personality, Target};
 use workload::{Pattern, Workload};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::journal::Recorded;
+use crate::journal::{self, Recorded};
 use crate::lab::{Lab, Setting};
 use crate::point::Trial;
 use crate::units;
@@ -194,10 +194,13 @@ fn layout(
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A file that is gone already is as good as removed; one that cannot be removed stays in
-        // the journal for `halfpower clean`.
-        let there = self.is_there();
-        if !there || fs::remove_file(&self.path).is_ok() {
+        // A file that is gone already is as good as removed; one that cannot be removed, or whose
+        // file system was taken away, stays in the journal for `halfpower clean`.
+        let removed = match self.is_there() {
+            true => fs::remove_file(&self.path).is_ok(),
+            false => !journal::is_away(&self.path, Some(self.identity)),
+        };
+        if removed {
             self.journal.undone();
         }
     }

@@ -10,22 +10,23 @@ use crate::settings;
 
 /// Removes what the journal names and nobody uses.
 pub fn execute(args: &CleanArgs) -> Outcome {
-    let mut removed = 0;
+    let mut told = 0;
     for (file, entry) in journal::entries() {
         let path = entry.path.display();
-        match journal::state_of(&entry) {
+        let state = journal::state_of(&entry);
+        told += u32::from(matches!(state, Stray::Removable | Stray::Away));
+        match state {
             Stray::InUse => console::data(&format!("in use   {path}")),
-            Stray::Removable if args.plan => {
-                console::data(&format!("remove   {path}"));
-                removed += 1;
+            Stray::Away => {
+                console::data(&format!("away     {path} (its file system is not mounted)"));
             }
+            Stray::Removable if args.plan => console::data(&format!("remove   {path}")),
             Stray::Gone if args.plan => {}
             Stray::Removable => {
                 fs::remove_file(&entry.path)
                     .map_err(|e| Failure::failed(format!("removing {path}: {e}")))?;
                 let _ = fs::remove_file(file);
                 console::data(&format!("removed  {path}"));
-                removed += 1;
             }
             Stray::Gone => {
                 let _ = fs::remove_file(file);
@@ -36,7 +37,7 @@ pub fn execute(args: &CleanArgs) -> Outcome {
     for device in &changed {
         console::data(&format!("settings of {device} are still changed; say halfpower restore"));
     }
-    if removed == 0 && changed.is_empty() {
+    if told == 0 && changed.is_empty() {
         console::data("nothing to clean");
     }
     Ok(Exit::Ok)
