@@ -68,7 +68,7 @@ fn measure_and_print(
     }
     begin(&mut keeper, args, sweep, (&host, made), &facts)?;
     let measured = measure(lab, job, settings, &mut keeper);
-    let points = match measured {
+    let mut points = match measured {
         Ok(points) => points,
         Err(failure) => {
             keeper.finish(RunState::Failed, None, None)?;
@@ -76,7 +76,15 @@ fn measure_and_print(
         }
     };
     let checked = read_back(lab, job, &bench, &points);
-    finish(keeper, lab, &points)?;
+    if let Err(failure) = &checked {
+        distrust(&mut points, &failure.message);
+    }
+    let state = match checked {
+        Err(_) => RunState::Failed,
+        Ok(()) if lab.interrupt.is_set() => RunState::Interrupted,
+        Ok(()) => RunState::Finished,
+    };
+    keeper.finish(state, None, Some(&verdict_of(&points)))?;
     print(args, job, sweep, (&host, made), facts, &points);
     checked?;
     exit_of(lab, &points)
@@ -316,9 +324,13 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<(
     Ok(())
 }
 
-fn finish(keeper: Keeper, lab: &Lab, points: &[Point]) -> Outcome<()> {
-    let state = if lab.interrupt.is_set() { RunState::Interrupted } else { RunState::Finished };
-    keeper.finish(state, None, Some(&verdict_of(points)))
+/// What was written could not be read back whole: every point that wrote says so, in the
+/// document and in the database.
+fn distrust(points: &mut [Point], why: &str) {
+    let wrote = points.iter_mut().filter(|point| point.key.read_percent < 100);
+    for trial in wrote.filter_map(|point| point.trials.last_mut()) {
+        trial.verdict.add(State::Invalid, why);
+    }
 }
 
 fn verdict_of(points: &[Point]) -> Verdict {
