@@ -102,6 +102,13 @@ fn failure_text(failure: Failure) -> String {
         libc::ENOSPC | libc::EDQUOT => "; free space, or use a smaller --size",
         libc::EFBIG => "; raise the file-size limit (ulimit -f), or use a smaller --size",
         libc::EIO => "; the device reports an I/O error: look at the kernel log (dmesg)",
+        libc::EAGAIN | libc::EINTR => {
+            "; issued again and again in vain: use a smaller --iodepth, or look at the kernel log \
+             (dmesg)"
+        }
+        libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ENXIO => {
+            "; the device went away: look at the kernel log (dmesg)"
+        }
         libc::EINVAL => "; the request does not suit the target: check --bs and --direct",
         _ => "",
     };
