@@ -100,6 +100,8 @@ const OTHERS_SHARE_MAX: f64 = 0.2;
 const STOLEN_SHARE_MAX: f64 = 0.02;
 /// Shorter trials hold too few ticks of the accounting of CPU time (ns).
 const LOAD_TRIAL_NS: u64 = 200_000_000;
+/// A pause from this length on is a stall (ns), if it is long for the device and the trial.
+const STALL_NS: u64 = 500_000_000;
 /// Requests up to this size fit into few memory segments whatever the pages (bytes).
 const SEGMENT_BYTES: u64 = 256 << 10;
 
@@ -134,6 +136,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     check_depth(key, trial, &mut verdict);
     check_rate(key, trial, &mut verdict);
     check_host_load(trial, &mut verdict);
+    check_stall(key, trial, &mut verdict);
     if around.long_trial {
         check_series(key, trial, &mut verdict);
     }
@@ -316,6 +319,22 @@ fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
              pages (madvise), or say --buffer-pages 4k if that is meant"
         );
         verdict.add(State::Suspect, text);
+    }
+}
+
+/// A device that stood still for a good part of a trial: its mean rate is one that nobody meets.
+fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
+    let (mut longest_ns, mut still_ns) = (0, 0);
+    for part in &trial.series {
+        still_ns = if part.requests == 0 { still_ns + part.length_ns } else { 0 };
+        longest_ns = longest_ns.max(still_ns);
+    }
+    // In an open loop there may have been nothing to do, and a slow device is not a stalled one.
+    let usual_ns = trial.latency().quantile(0.5).unwrap_or(0);
+    let long = longest_ns >= STALL_NS.max(10 * usual_ns) && longest_ns >= trial.elapsed_ns / 20;
+    if long && key.rate_requests_per_s.is_none() {
+        let (still, all) = (units::time(longest_ns as f64), units::time(trial.elapsed_ns as f64));
+        verdict.add(State::Suspect, format!("nothing completed for {still} of {all}"));
     }
 }
 
@@ -545,6 +564,28 @@ mod tests {
         is_suspect(&with(Disagreement { asleep_ns: 3_000_000_000, ..second }), "suspended for 3 s");
         is_suspect(&with(Disagreement { wall_ns: 3_600_000_000_000, ..second }), "set by +3600 s");
         assert_eq!(with(Disagreement { wall_ns: -500_000_000, ..second }).state, State::Valid);
+    }
+
+    #[test]
+    fn a_device_that_stood_still_is_suspect() {
+        let with_a_gap = |gap: usize| {
+            judged(|trial, _| {
+                let requests = |i: usize| if (1..=gap).contains(&i) { 0 } else { 100 };
+                trial.elapsed_ns = 9 * 100_000_000;
+                trial.series = (0..9)
+                    .map(|i| crate::point::SeriesPoint {
+                        start_ns: i as u64 * 100_000_000,
+                        length_ns: 100_000_000,
+                        bytes: requests(i) * 4096,
+                        requests: requests(i),
+                    })
+                    .collect();
+            })
+        };
+        assert_eq!(with_a_gap(4), Verdict::default());
+        let stalled = with_a_gap(6);
+        assert_eq!(stalled.state, State::Suspect);
+        assert!(stalled.reasons[0].contains("nothing completed for 600 ms"), "{stalled:?}");
     }
 
     #[test]
