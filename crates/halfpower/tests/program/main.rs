@@ -15,6 +15,7 @@ mod consent;
 mod database;
 mod devices;
 mod errors;
+mod faults;
 mod host_settings;
 mod in_use;
 mod interrupt;

@@ -31,7 +31,7 @@ fn system(line: &[&str]) -> Result<String, String> {
 pub struct LoopDevice {
     path: String,
     image: PathBuf,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 impl LoopDevice {
@@ -193,6 +193,17 @@ impl Volume {
         make(&[command, &[device.path()]].concat())?;
         let folder = mount(device.path())?;
         Ok(Volume { folder, device })
+    }
+
+    /// Mounts it again.
+    pub fn is_back(&self) -> Result<(), String> {
+        let folder = self.folder().display().to_string();
+        system(&["mount", self.device.path(), &folder]).map(|_| ())
+    }
+
+    /// Unmounts it under those who use it.
+    pub fn is_taken_away(&self) -> Result<(), String> {
+        system(&["umount", "--lazy", &self.folder().display().to_string()]).map(|_| ())
     }
 
     pub fn folder(&self) -> &Path {
