@@ -9,7 +9,7 @@
 
 mod statistics;
 
-mod host;
+pub mod host;
 mod tool;
 
 mod cases;

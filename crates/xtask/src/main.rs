@@ -9,6 +9,7 @@ mod repository;
 
 mod accuracy;
 mod bench;
+mod faults;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +27,8 @@ struct Arguments {
 enum Command {
     /// Check the rules of the house that the compiler does not check
     Tidy,
+    /// Try the real program against faults, and count what it loses or does not see
+    Faults(faults::Faults),
     /// Measure halfpower against its peers, by ratio
     #[command(subcommand)]
     Bench(bench::Command),
@@ -37,6 +40,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Tidy => tidy::run(),
+        Command::Faults(options) => faults::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Accuracy(options) => accuracy::run(&options),
     };

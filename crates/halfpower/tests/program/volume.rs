@@ -31,7 +31,7 @@ fn system(line: &[&str]) -> Result<String, String> {
 pub struct LoopDevice {
     path: String,
     image: PathBuf,
-    _folder: Option<TempDir>,
+    _folder: TempDir,
 }
 
 impl LoopDevice {

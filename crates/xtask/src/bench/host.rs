@@ -10,18 +10,24 @@ use std::process::Command;
 /// Bytes written between two looks at the stop flag.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// CPU model, kernel, file system, core and fio version on one line.
+/// CPU model, core, kernel, file system and fio version on one line.
 pub fn description(folder: &Path, core: usize) -> Result<String> {
+    let fio = first_line(Command::new("fio").arg("--version"))
+        .context("fio is needed: install the package `fio`")?;
+    Ok(format!("core {core} of {}, {fio}", machine(folder)))
+}
+
+/// CPU model, kernel and file system on one line.
+pub fn machine(folder: &Path) -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu_model(&cpuinfo).unwrap_or("unknown CPU");
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut findmnt = Command::new("findmnt");
     findmnt.args(["--noheadings", "--output", "FSTYPE,SOURCE", "--target"]).arg(folder);
     let mount = first_line(&mut findmnt).unwrap_or_else(|_| "unknown file system".to_string());
-    let fio = first_line(Command::new("fio").arg("--version"))
-        .context("fio is needed: install the package `fio`")?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let mount = mount.split_whitespace().collect::<Vec<_>>().join(" on ");
-    Ok(format!("{cpu}, core {core}, Linux {}, {mount}, {fio}", kernel.trim()))
+    format!("{cpus} x {cpu}, Linux {}, {mount}", kernel.trim())
 }
 
 fn cpu_model(cpuinfo: &str) -> Option<&str> {

@@ -1,0 +1,164 @@
+//! `cargo xtask faults`: the real program against faults of devices, kernel, users and itself.
+//!
+//! Each class of faults (`classes`) makes its fault several times, with injected faults, loop
+//! devices, files served over FUSE, signals, limits, and looks at how the program ends, what it
+//! says, what is stored and what is left behind. Everything is made in one temporary folder, with
+//! a state folder of its own for each try; devices and mounts are taken away again, also after
+//! Ctrl-C. The result is a table; the exit code is 1 if any fault went undetected or lost
+//! something. What needs root, loop devices or FUSE is skipped by name where they are missing.
+
+mod tally;
+
+mod running;
+
+mod place;
+
+mod device;
+
+mod classes;
+
+mod table;
+
+use crate::{bench, repository};
+use anyhow::{Context as _, Result};
+use classes::Class;
+use place::Context;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use table::{Outcome, Row};
+use tally::{Missing, Stopped};
+
+/// How to try.
+#[derive(clap::Args)]
+pub struct Faults {
+    /// Only classes whose word, or fault, has this in it; may be given more than once
+    #[arg(long)]
+    only: Vec<String>,
+    /// How often to kill, over all classes of kills [default: 200, with --quick 20]
+    #[arg(long)]
+    kills: Option<u32>,
+    /// Fewer tries: about two minutes instead of fifteen
+    #[arg(long)]
+    quick: bool,
+    /// Seed of the random moments
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where everything is made, in a folder of its own that is removed at the end (2 GiB free)
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Try this program instead of the release build
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// Put the table into docs/reliability.md
+    #[arg(long)]
+    write: bool,
+    /// Print the words of the classes and do nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// The exit code of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+const KILLS: u32 = 200;
+const KILLS_QUICK: u32 = 20;
+
+/// Tries and prints the table; 0 if nothing was lost and everything was detected, 1 if not, 130
+/// after Ctrl-C.
+pub fn run(options: &Faults) -> Result<ExitCode> {
+    let chosen = choose(&options.only)?;
+    if options.list {
+        chosen.iter().for_each(|class| println!("{:18} {}", class.word, class.fault));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let program = options.program.clone().map_or_else(repository::release_build, Ok)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    }
+    let folder = tempfile::Builder::new()
+        .prefix("halfpower-faults-")
+        .tempdir_in(&options.dir)
+        .with_context(|| format!("cannot make a folder in {}", options.dir.display()))?;
+    let kills = if options.quick { KILLS_QUICK } else { KILLS };
+    let context = Context {
+        program: program.canonicalize().context("the program is not there")?,
+        folder: folder.path().canonicalize().context("the folder vanished")?,
+        quick: options.quick,
+        kills: options.kills.unwrap_or(kills),
+        stop,
+        random: RefCell::new(fastrand::Rng::with_seed(options.seed)),
+    };
+    let machine = bench::host::machine(&context.folder);
+    let outcome = campaign(&context, &chosen);
+    folder.close().context("cannot remove what was made")?;
+    match outcome {
+        Err(error) if error.is::<Stopped>() => {
+            eprintln!("interrupted; everything made is removed");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(error) => Err(error),
+        Ok(rows) => report(options, &machine, &rows),
+    }
+}
+
+/// The classes that are wanted.
+fn choose(only: &[String]) -> Result<Vec<&'static Class>> {
+    let wanted = |class: &&Class| {
+        only.is_empty() || only.iter().any(|o| class.word.contains(o) || class.fault.contains(o))
+    };
+    let all = classes::ALL.iter().flat_map(|part| part.iter());
+    let chosen: Vec<&Class> = all.filter(wanted).collect();
+    anyhow::ensure!(!chosen.is_empty(), "no class has {only:?} in it; --list shows all");
+    Ok(chosen)
+}
+
+fn campaign(context: &Context, chosen: &[&'static Class]) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for class in chosen {
+        eprint!("{:18} ", class.word);
+        let outcome = match (class.run)(context) {
+            Ok(tally) => {
+                let (lost, undetected) = (tally.lost.len(), tally.undetected.len());
+                eprintln!("{:4} tries, {lost} lost, {undetected} undetected", tally.tries);
+                tally.lost.iter().for_each(|what| eprintln!("  lost: {what}"));
+                tally.undetected.iter().for_each(|what| eprintln!("  undetected: {what}"));
+                Outcome::Tried(tally)
+            }
+            Err(error) if error.is::<Missing>() => {
+                eprintln!("skipped: {error}");
+                Outcome::Skipped(error.to_string())
+            }
+            Err(error) => return Err(error.context(format!("class {}", class.word))),
+        };
+        rows.push((*class, outcome));
+    }
+    Ok(rows)
+}
+
+fn report(options: &Faults, machine: &str, rows: &[Row]) -> Result<ExitCode> {
+    let text = table::render(rows);
+    print!("{text}");
+    if options.write {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        let text = format!(
+            "`cargo xtask {}` on {}, {machine}:\n\n{text}",
+            words.join(" "),
+            today().context("the date is unknown")?
+        );
+        repository::write_section("docs/reliability.md", "campaign", &text)?;
+    }
+    let clean = |(_, outcome): &Row| match outcome {
+        Outcome::Tried(tally) => tally.is_clean(),
+        Outcome::Skipped(_) => true,
+    };
+    Ok(if rows.iter().all(clean) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The date, which only the system's own tool is asked for.
+fn today() -> Result<String> {
+    let output = Command::new("date").args(["--utc", "+%F"]).output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_string())
+}

@@ -1,0 +1,190 @@
+//! Devices that break, go away while they are measured, have less room than they promise, or are
+//! wanted by two at once.
+
+use super::Class;
+use super::transfers::depth;
+use crate::faults::device::{LoopDevice, Served, Volume};
+use crate::faults::place::{Context, ENGINES, MIB, Place, strays};
+use crate::faults::running::pause;
+use crate::faults::tally::{Check, Tally, ensure};
+use anyhow::Result;
+use std::fs::File;
+
+pub const CLASSES: &[Class] = &[
+    Class {
+        word: "broken",
+        fault: "a device whose second half breaks away while it is measured",
+        made: "the image under a loop device is truncated",
+        must: "exit 1 with offset and cause; the run is stored as failed",
+        run: broken,
+    },
+    Class {
+        word: "server-dies",
+        fault: "a device that goes away for good",
+        made: "the FUSE server is killed while its file is measured",
+        must: "exit 1 with offset and cause; the run is stored as failed",
+        run: server_dies,
+    },
+    Class {
+        word: "detached",
+        fault: "a device detached under the run",
+        made: "`losetup -d`: the kernel waits for the last user",
+        must: "the run completes as if alone",
+        run: detached,
+    },
+    Class {
+        word: "unmounted",
+        fault: "a file system unmounted under the run",
+        made: "`umount -l`; later the file system is mounted again",
+        must: "the run completes; `clean` then finds the test file that could not be removed",
+        run: unmounted,
+    },
+    Class {
+        word: "thin",
+        fault: "a device that promises more than it has",
+        made: "a loop device on a file of holes on a full ext4 is written",
+        must: "exit 1 with offset and cause; the run is stored as failed",
+        run: thin,
+    },
+    Class {
+        word: "two-at-once",
+        fault: "two runs that write the same device",
+        made: "a second `--destroy-data-on` run beside the first",
+        must: "the second is refused (exit 3), the first completes",
+        run: two_at_once,
+    },
+];
+
+fn broken(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        for rw in ["read", "randread"] {
+            let (place, device) = (context.place()?, LoopDevice::new(context, 8 * MIB)?);
+            let (path, depth) = (&device.path, depth(engine));
+            let line = format!(
+                "run {path} --rw {rw} --bs 64k --size 8m --time-based --runtime 20 --iodepth \
+                 {depth} --ioengine {engine} --trials 1 --quiet"
+            );
+            let mut running = place.start(&line)?;
+            place.measures(&mut running)?;
+            pause(100 + context.below(200));
+            device.breaks()?;
+            let ended = running.ended()?;
+            tally.detected(&line, ended.fails(1, &["ing at offset", "error", "; "]));
+            tally.told(&line, place.newest_is("failed"));
+        }
+    }
+    Ok(tally)
+}
+
+fn thin(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        for rw in ["write", "randwrite"] {
+            let (place, volume) = (context.place()?, Volume::new(context, 32 * MIB)?);
+            let image = volume.folder().join("image");
+            File::create(&image)?.set_len(64 * MIB)?;
+            let device = LoopDevice::on(image)?;
+            let (path, depth) = (&device.path, depth(engine));
+            let line = format!(
+                "run {path} --destroy-data-on={path} --rw {rw} --bs 64k --size 64m --iodepth \
+                 {depth} --ioengine {engine} --trials 1 --quiet"
+            );
+            tally.detected(&line, place.run(&line)?.fails(1, &["writing at offset", "; "]));
+            tally.told(&line, place.newest_is("failed"));
+            drop(device);
+        }
+    }
+    Ok(tally)
+}
+
+fn server_dies(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        for rw in ["randread", "randwrite"] {
+            let place = context.place()?;
+            let mut device = Served::new(context, &place, "fixed=200us,parallel=4", "--size 4m")?;
+            let (file, depth) = (device.file(), depth(engine));
+            let line = format!(
+                "run {file} --overwrite={file} --rw {rw} --bs 4k --time-based --runtime 20 \
+                 --iodepth {depth} --ioengine {engine} --trials 1 --allow-holes --quiet"
+            );
+            let mut running = place.start(&line)?;
+            place.measures(&mut running)?;
+            pause(100 + context.below(300));
+            device.dies();
+            tally.detected(&line, running.ended()?.fails(1, &["ing at offset", "; "]));
+            tally.told(&line, place.newest_is("failed"));
+        }
+    }
+    Ok(tally)
+}
+
+fn detached(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        let (place, device) = (context.place()?, LoopDevice::new(context, 8 * MIB)?);
+        let line = format!(
+            "run {} --rw randread --time-based --runtime 1 --ioengine {engine} --trials 1 -q",
+            device.path
+        );
+        let mut running = place.start(&line)?;
+        place.measures(&mut running)?;
+        device.detach()?;
+        tally.detected(&line, running.ended()?.ends_with(0));
+        tally.told(&line, place.newest_is("finished"));
+    }
+    Ok(tally)
+}
+
+fn unmounted(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        let (place, volume) = (context.place()?, Volume::new(context, 48 * MIB)?);
+        let folder = volume.folder();
+        let line = format!(
+            "run {} --size 4m --rw randrw --time-based --runtime 1 --ioengine {engine} --trials 1 \
+             -q",
+            folder.display()
+        );
+        let mut running = place.start(&line)?;
+        place.measures(&mut running)?;
+        pause(100);
+        volume.unmount_lazily()?;
+        tally.detected(&line, running.ended()?.ends_with(0));
+        // Its test file could not be removed, and `clean` cannot do it either before the file
+        // system is back.
+        tally.kept(&line, cleans(&place, "away"));
+        volume.mount()?;
+        tally.kept(&line, ensure(!strays(folder).is_empty(), || "there was no stray".to_string()));
+        tally.kept(&line, cleans(&place, "removed").and_then(|()| place.is_tidy()));
+        tally.kept(&line, ensure(strays(folder).is_empty(), || "the stray is there".to_string()));
+    }
+    Ok(tally)
+}
+
+/// `halfpower clean` says this of the one test file it knows.
+fn cleans(place: &Place<'_>, word: &str) -> Check {
+    let ended = place.run("clean").map_err(|error| error.to_string())?;
+    ended.ends_with(0)?;
+    ensure(ended.stdout.starts_with(word), || format!("not {word}: {}", ended.stdout))
+}
+
+fn two_at_once(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        let (first, second) = (context.place()?, context.place()?);
+        let device = LoopDevice::new(context, 8 * MIB)?;
+        let path = &device.path;
+        let line = format!(
+            "run {path} --destroy-data-on={path} --rw randwrite --time-based --runtime 1 \
+             --ioengine {engine} --trials 1 --quiet"
+        );
+        let mut running = first.start(&line)?;
+        first.measures(&mut running)?;
+        tally.detected(&line, second.run(&line)?.fails(3, &["cannot be claimed"]));
+        tally.kept(&line, ensure(!second.path("halfpower.db").exists(), || "a database".into()));
+        tally.kept(&line, running.ended()?.ends_with(0));
+    }
+    Ok(tally)
+}

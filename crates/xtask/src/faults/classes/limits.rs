@@ -1,0 +1,102 @@
+//! Limits on the process: memory, open files, file sizes, processes.
+
+use super::Class;
+use crate::faults::place::{Context, ENGINES, Place};
+use crate::faults::running::Ended;
+use crate::faults::tally::{Check, Tally, ensure};
+use anyhow::Result;
+
+pub const CLASSES: &[Class] = &[
+    Class {
+        word: "memory",
+        fault: "a limit on memory",
+        made: "`ulimit -v` below what the buffers need",
+        must: "fails with one clear line that names a remedy, nothing left behind",
+        run: memory,
+    },
+    Class {
+        word: "open-files",
+        fault: "a limit on open files",
+        made: "`ulimit -n`, from 4 up to enough",
+        must: "runs, or fails with one clear line that says so; nothing left behind",
+        run: open_files,
+    },
+    Class {
+        word: "file-size",
+        fault: "a limit on file sizes",
+        made: "`ulimit -f` below the test file, and below the database",
+        must: "fails with one clear line that names a remedy, nothing left behind",
+        run: file_size,
+    },
+];
+
+/// Fails in one clear line, with whatever code.
+fn fails_clearly(ended: &Ended, words: &[&str]) -> Check {
+    ended.fails(ended.code.filter(|code| *code != 0).unwrap_or(1), words)
+}
+
+fn limited(place: &Place<'_>, limit: &str, line: &str) -> Result<Ended> {
+    place.start_command(place.shell(limit, line, ""))?.ended()
+}
+
+fn memory(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        for (kib, flags) in
+            [(150_000, "--bs 256m --size 256m"), (400_000, "--bs 8m --numjobs 64 --size 512m")]
+        {
+            let place = context.place()?;
+            let line = format!("run . --rw read {flags} --ioengine {engine} --trials 1 --quiet");
+            let ended = limited(&place, &format!("ulimit -v {kib}"), &line)?;
+            let what = format!("ulimit -v {kib}: {line}");
+            tally.detected(&what, fails_clearly(&ended, &[";"]));
+            tally.kept(&what, place.is_tidy());
+        }
+    }
+    Ok(tally)
+}
+
+fn open_files(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for count in 4..if context.quick { 10 } else { 20 } {
+        for flags in ["--ioengine io_uring", "--ioengine threads --iodepth 4 --numjobs 2"] {
+            let place = context.place()?;
+            let line = format!("run . --rw randread --size 1m {flags} --trials 1 --quiet");
+            let ended = limited(&place, &format!("ulimit -n {count}"), &line)?;
+            let what = format!("ulimit -n {count}: {line}");
+            let told = match ended.code {
+                Some(0) => Ok(()),
+                _ => fails_clearly(&ended, &["too many open files", ";"]),
+            };
+            tally.detected(&what, told);
+            tally.kept(&what, place.is_tidy());
+            let log = place.path("halfpower.db-wal").exists();
+            tally.kept(&what, ensure(!log || ended.code != Some(0), || "a log".to_string()));
+        }
+    }
+    Ok(tally)
+}
+
+fn file_size(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for blocks in [8, 64, 1024, 4096] {
+        for (line, words) in [
+            ("run . --size 8m --trials 1 --quiet", "files may grow"),
+            (
+                "run . --size 8m --rw write --direct=0 --no-store --trials 1 --quiet",
+                "files may grow",
+            ),
+            (
+                "sweep --ioengine null --bs 4k,8k,16k --runtime 0.002 --trials 400 --quiet",
+                "halfpower.db",
+            ),
+        ] {
+            let place = context.place()?;
+            let ended = limited(&place, &format!("ulimit -f {blocks}"), line)?;
+            let what = format!("ulimit -f {blocks}: {line}");
+            tally.detected(&what, fails_clearly(&ended, &[words, ";"]));
+            tally.kept(&what, place.is_tidy());
+        }
+    }
+    Ok(tally)
+}

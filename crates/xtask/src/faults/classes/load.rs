@@ -1,0 +1,145 @@
+//! Extremes that a device or a user may ask for: very many outstanding requests, very long runs,
+//! a clock that stands elsewhere.
+
+use super::Class;
+use crate::faults::device::{Served, system};
+use crate::faults::place::{Context, KIB, MIB, Place};
+use crate::faults::tally::{Check, Tally, ensure};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::cell::Cell;
+
+pub const CLASSES: &[Class] = &[
+    Class {
+        word: "outstanding",
+        fault: "4,096 requests outstanding",
+        made: "`--iodepth 4096` on `delay`, on `null` and over FUSE",
+        must: "completes; rate x latency is what was in flight (Little's law)",
+        run: outstanding,
+    },
+    Class {
+        word: "requests",
+        fault: "a thousand million requests",
+        made: "`--ioengine null`, against ten million",
+        must: "completes; the peak of memory grows by 1 MiB at the most",
+        run: requests,
+    },
+    Class {
+        word: "clock",
+        fault: "a monotonic clock that stands elsewhere",
+        made: "`unshare --time`, offsets of a second to a hundred years",
+        must: "trials as long as asked for, latencies of the device",
+        run: clock,
+    },
+];
+
+fn outstanding(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let same = "--bs 4k --iodepth 4096 --time-based --runtime 1 --trials 1 --quiet --json";
+    for fixed_ms in [5, 20, 50] {
+        let place = context.place()?;
+        let line = format!("run --ioengine delay --truth fixed={fixed_ms}ms,parallel=4096 {same}");
+        let document = place.run(&line)?.document();
+        tally.detected(&line, document.and_then(|document| obeys_littles_law(&document)));
+    }
+    for rw in ["read", "randrw"] {
+        let place = context.place()?;
+        let line = format!("run --ioengine null --rw {rw} {same}");
+        let document = place.run(&line)?.document();
+        tally.detected(&line, document.and_then(|document| has_no_errors(&document)));
+    }
+    for engine in ["io_uring", "libaio"] {
+        let place = context.place()?;
+        let device = Served::new(context, &place, "fixed=100ms,parallel=4096", "--size 64m")?;
+        let line = format!(
+            "run {} --rw randread --ioengine {engine} --allow-holes --bs 4k --iodepth 4096 \
+             --time-based --runtime 3 --trials 1 --quiet --json",
+            device.file()
+        );
+        let document = place.run(&line)?.document();
+        tally.detected(&line, document.and_then(|document| obeys_littles_law(&document)));
+    }
+    Ok(tally)
+}
+
+fn has_no_errors(document: &Value) -> Check {
+    let trial = &document["trials"][0];
+    let good = trial["errors"].as_u64() == Some(0) && trial["requests"].as_u64() > Some(4096);
+    ensure(good, || format!("{} requests, {} errors", trial["requests"], trial["errors"]))
+}
+
+/// What was in flight on average, from rate and mean latency.
+fn obeys_littles_law(document: &Value) -> Check {
+    has_no_errors(document)?;
+    let trial = &document["trials"][0];
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let rate = number(&trial["requests"]) / number(&trial["elapsed_ns"]);
+    let in_flight = rate * number(&trial["latency_ns"]["mean"]);
+    // The first and the last 4096 requests find the device filling up and running empty.
+    ensure((3500.0..4200.0).contains(&in_flight), || format!("{in_flight:.0} were in flight"))
+}
+
+fn requests(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let (few, many) = (10_000_000, if context.quick { 100_000_000 } else { 1_000_000_000 });
+    let place = context.place()?;
+    for flags in ["--rw randread --iodepth 32", "--rw randrw --iodepth 32 --numjobs 2"] {
+        let line = |count: u64| {
+            format!(
+                "run --ioengine null {flags} --bs 512 --size {} --trials 1 --quiet --json",
+                count * 512
+            )
+        };
+        let before = peak_bytes(&place, &line(few), few)?;
+        let after = peak_bytes(&place, &line(many), many)?;
+        let grown = before.and_then(|before| {
+            let after = after?;
+            ensure(after <= before + MIB, || format!("{before} bytes became {after}"))
+        });
+        tally.detected(&line(many), grown);
+    }
+    Ok(tally)
+}
+
+/// The greatest resident memory of a run of so many requests.
+fn peak_bytes(place: &Place<'_>, line: &str, count: u64) -> Result<Result<u64, String>> {
+    let peak = Cell::new(0);
+    let ended = place.start(line)?.ended_within(600_000, |pid| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        peak.set(peak.get().max(kib.unwrap_or(0) * KIB));
+    })?;
+    Ok(ended.document().and_then(|document| {
+        let done = document["trials"][0]["requests"].as_u64();
+        ensure(done == Some(count), || format!("{done:?} requests, not {count}"))?;
+        Ok(peak.get())
+    }))
+}
+
+fn clock(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    system(&["unshare", "--time", "--fork", "true"]).context("a time namespace")?;
+    for offset_s in [1, -5, 86_400, 31_557_600, 3_155_760_000_i64] {
+        let place = context.place()?;
+        let line = "run --ioengine delay --truth fixed=1ms --time-based --runtime 0.5 --trials 1 \
+                    --quiet --json";
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--time", "--fork", "--kill-child"]);
+        command.args([format!("--monotonic={offset_s}"), format!("--boottime={offset_s}")]);
+        command.arg(&context.program).args(line.split_whitespace());
+        let document = place.start_command(command)?.ended()?.document();
+        let what = format!("offset {offset_s} s: {line}");
+        tally.detected(&what, document.and_then(|document| keeps_time(&document)));
+    }
+    Ok(tally)
+}
+
+/// Half a second of requests of a millisecond, give or take what a busy machine adds.
+fn keeps_time(document: &Value) -> Check {
+    let trial = &document["trials"][0];
+    let elapsed = trial["elapsed_ns"].as_u64().unwrap_or(0);
+    let least = trial["latency_ns"]["min"].as_u64().unwrap_or(0);
+    ensure((500_000_000..5_000_000_000).contains(&elapsed), || format!("{elapsed} ns passed"))?;
+    ensure((990_000..5_000_000).contains(&least), || format!("least latency {least} ns"))
+}

@@ -1,0 +1,232 @@
+//! Transfers that fall short, and completions that come late, twice or never.
+
+use super::Class;
+use crate::faults::device::Served;
+use crate::faults::place::{Context, ENGINES, MIB, Place};
+use crate::faults::tally::{Check, Missing, Tally, ensure};
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+pub const CLASSES: &[Class] = &[
+    Class {
+        word: "short-read",
+        fault: "short reads",
+        made: "`--inject read-short:4k@n` and FUSE, `--verify`",
+        must: "continued: right bytes, all of them, and counted",
+        run: short_reads,
+    },
+    Class {
+        word: "short-write",
+        fault: "short writes",
+        made: "`--inject write-short:4k@n`, `--verify`",
+        must: "continued: the read-back finds every block, and counted",
+        run: short_writes,
+    },
+    Class {
+        word: "reordered",
+        fault: "completions out of order",
+        made: "`--inject late:COUNT@n`, depth 8, `--verify`",
+        must: "clean, and every request counted once",
+        run: reordered,
+    },
+    Class {
+        word: "duplicate",
+        fault: "a request that completes twice",
+        made: "`--inject twice@n`, four personalities",
+        must: "exit 1 with the offset",
+        run: duplicate,
+    },
+    Class {
+        word: "stall",
+        fault: "a device that hangs for a while, 30 s once",
+        made: "`--inject hang:TIME@n` and FUSE",
+        must: "waits; the greatest latency shows it, and the verdict that nothing completed",
+        run: stall,
+    },
+    Class {
+        word: "never",
+        fault: "a request that is never answered",
+        made: "`--inject never@n` with and without a limit of time, and FUSE",
+        must: "exit 1 within two minutes, saying that the device does not answer",
+        run: never,
+    },
+];
+
+/// Depth 8 where the personality can.
+pub fn depth(engine: &str) -> u32 {
+    if engine == "sync" { 1 } else { 8 }
+}
+
+/// A file of 1 MiB in sealed blocks.
+pub fn sealed(place: &Place<'_>) -> Result<()> {
+    place.file("data", MIB)?;
+    place.prepare("run data --overwrite=data --rw write --bs 64k --size 1m --trials 1 --verify -q")
+}
+
+/// The only trial moved 1 MiB in 16 requests, of which so many fell short.
+fn whole(document: &Value, short: u64) -> Check {
+    let trial = &document["trials"][0];
+    let counts = ["bytes", "requests", "short_transfers"].map(|field| trial[field].as_u64());
+    ensure(counts == [Some(MIB), Some(16), Some(short)], || {
+        format!("bytes, requests and short transfers are {counts:?}, not 1 MiB, 16, {short}")
+    })
+}
+
+fn short_reads(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        let place = context.place()?;
+        sealed(&place)?;
+        let depth = depth(engine);
+        for (at, count) in [(0, 1), (3, 5), (7, 12)] {
+            let line = format!(
+                "run data --rw read --bs 64k --size 1m --iodepth {depth} --ioengine {engine} \
+                 --trials 1 --verify --quiet --json --inject read-short:4k@{at}x{count}"
+            );
+            let document = place.run(&line)?.document();
+            tally.detected(&line, document.and_then(|document| whole(&document, count)));
+        }
+    }
+    let place = context.place()?;
+    let device =
+        Served::new(context, &place, "fixed=20us", "--size 1m --inject read-short:4k@0x9")?;
+    let file = device.file();
+    // Whatever the kernel makes of an answer that is too short, the bytes must be right.
+    let line = format!(
+        "run {file} --overwrite={file} --rw write --bs 64k --size 1m --trials 1 --verify --quiet"
+    );
+    tally.detected(&line, place.run(&line)?.ends_with(0));
+    Ok(tally)
+}
+
+fn short_writes(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        let depth = depth(engine);
+        for (rw, at, count) in [("write", 0, 1), ("write", 3, 5), ("randwrite", 7, 12)] {
+            let place = context.place()?;
+            let line = format!(
+                "run . --rw {rw} --bs 64k --size 1m --iodepth {depth} --ioengine {engine} \
+                 --trials 1 --verify --quiet --json --inject write-short:4k@{at}x{count}"
+            );
+            let document = place.run(&line)?.document();
+            tally.detected(&line, document.and_then(|document| whole(&document, count)));
+            tally.kept(&line, place.is_tidy());
+        }
+    }
+    Ok(tally)
+}
+
+fn reordered(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES[..3]) {
+        for fault in ["late:1@0x16", "late:5@2x7", "late:100@3"] {
+            let place = context.place()?;
+            sealed(&place)?;
+            for (rw, flags) in [("read", ""), ("write", "--overwrite=data")] {
+                let line = format!(
+                    "run data {flags} --rw {rw} --bs 64k --size 1m --iodepth 8 --ioengine \
+                     {engine} --trials 1 --verify --quiet --json --inject {rw}-{fault}"
+                );
+                let document = place.run(&line)?.document();
+                tally.detected(&line, document.and_then(|document| whole(&document, 0)));
+            }
+        }
+    }
+    Ok(tally)
+}
+
+fn duplicate(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        for number in [0_u64, 9, 15] {
+            let place = context.place()?;
+            let line = format!(
+                "run . --rw read --bs 64k --size 1m --ioengine {engine} --trials 1 --quiet \
+                 --inject twice@{number}"
+            );
+            let words = format!("the read at offset {} was completed twice", number << 16);
+            tally.detected(&line, place.run(&line)?.fails(1, &[&words, "; "]));
+            tally.told(&line, place.newest_is("failed"));
+            tally.kept(&line, place.is_tidy());
+        }
+    }
+    Ok(tally)
+}
+
+/// The greatest latency is that of the stall.
+fn shows(document: &Value, milliseconds: u64) -> Check {
+    let max = document["trials"][0]["latency_ns"]["max"].as_u64().unwrap_or(0);
+    ensure(max >= milliseconds * 1_000_000, || format!("the greatest latency is {max} ns"))
+}
+
+fn stall(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        for milliseconds in [300_u64, 1500] {
+            let place = context.place()?;
+            let line = format!(
+                "run . --rw read --bs 64k --size 1m --ioengine {engine} --trials 1 --quiet --json \
+                 --inject hang:{milliseconds}ms@5"
+            );
+            let document = place.run(&line)?.document();
+            tally.detected(&line, document.and_then(|document| shows(&document, milliseconds)));
+        }
+    }
+    for milliseconds in if context.quick { vec![1500] } else { vec![1500, 30_000] } {
+        let place = context.place()?;
+        let flags = format!("--size 1m --inject hang:{milliseconds}ms@50");
+        let device = Served::new(context, &place, "fixed=100us", &flags)?;
+        let line = format!(
+            "run {} --rw read --bs 4k --time-based --runtime 2 --trials 1 --allow-holes --quiet \
+             --json",
+            device.file()
+        );
+        let document = place.run(&line)?.document();
+        let told = document.and_then(|document| {
+            shows(&document, milliseconds)?;
+            let reasons = document["verdict"]["reasons"].to_string();
+            ensure(reasons.contains("nothing completed for"), || format!("verdict: {reasons}"))
+        });
+        tally.detected(&line, told);
+    }
+    Ok(tally)
+}
+
+/// Half a minute of draining on top of the minute that a device is given.
+const NEVER_MS: u64 = 150_000;
+
+/// All at once: there is nothing to do but wait.
+fn never(context: &Context) -> Result<Tally> {
+    if context.quick {
+        bail!(Missing("takes a minute and a half; not in the quick form".to_string()));
+    }
+    let mut tally = Tally::default();
+    let places: Vec<Place<'_>> = (0..7).map(|_| context.place()).collect::<Result<_>>()?;
+    let device = Served::new(context, &places[6], "fixed=20us", "--size 1m --inject never@9")?;
+    let mut lines: Vec<String> = ENGINES
+        .map(|engine| {
+            let depth = depth(engine);
+            format!(
+                "run . --rw read --bs 64k --size 1m --iodepth {depth} --ioengine {engine} \
+                 --trials 1 --quiet --inject never@5"
+            )
+        })
+        .to_vec();
+    lines.push("run . --rw write --size 1m --runtime 1 --trials 1 -q --inject never@5".to_string());
+    lines.push(
+        "run . --rw read --size 1m --rate-iops 100 --trials 1 -q --inject never@5".to_string(),
+    );
+    lines.push(format!("run {} --size 1m --trials 1 --allow-holes --quiet", device.file()));
+    let mut all = Vec::new();
+    for (place, line) in places.iter().zip(&lines) {
+        all.push(place.start(line)?);
+    }
+    for ((place, line), running) in places.iter().zip(&lines).zip(all) {
+        let ended = running.ended_within(NEVER_MS, |_| {})?;
+        tally.detected(line, ended.fails(1, &["has not answered", "60 s"]));
+        tally.told(line, place.newest_is("failed"));
+        tally.kept(line, place.is_tidy());
+    }
+    Ok(tally)
+}

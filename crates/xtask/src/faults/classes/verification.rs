@@ -1,0 +1,243 @@
+//! Data that are not what was written: flipped, lost, misdirected, torn, or changed by others.
+
+use super::Class;
+use super::transfers::{depth, sealed};
+use crate::faults::device::Served;
+use crate::faults::place::{Context, ENGINES, Place, damage};
+use crate::faults::running::pause;
+use crate::faults::tally::Tally;
+use anyhow::Result;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+pub const CLASSES: &[Class] = &[
+    Class {
+        word: "flip-read",
+        fault: "a bit flipped on the way in",
+        made: "`--inject read-flip@n`, `--rw read --verify`, four personalities",
+        must: "exit 4 with the block's offset",
+        run: flipped_reads,
+    },
+    Class {
+        word: "flip-write",
+        fault: "a bit flipped on the way out",
+        made: "`--inject write-flip@n` and FUSE, `--rw write --verify`",
+        must: "exit 4 with the block's offset; stored as failed and invalid",
+        run: |context| lying(context, "flip", |number| (number << 16) + (1 << 15)),
+    },
+    Class {
+        word: "lost-write",
+        fault: "a write that never reaches the medium",
+        made: "`--inject write-lose@n` and FUSE, `--rw write --verify`",
+        must: "exit 4 with the block's offset; stored as failed and invalid",
+        run: |context| lying(context, "lose", |number| number << 16),
+    },
+    Class {
+        word: "stale",
+        fault: "a lost write over blocks that were whole before",
+        made: "two `--verify` runs with different seeds, the second with `write-lose@n`",
+        must: "exit 4: the block is of an earlier writing",
+        run: stale,
+    },
+    Class {
+        word: "misdirected",
+        fault: "a write that lands elsewhere",
+        made: "`--inject write-misdirect:SIZE@n` and FUSE, `--rw write --verify`",
+        must: "exit 4 with the offset of one of the two places",
+        run: |context| lying(context, "misdirect:128k", |number| number << 16),
+    },
+    Class {
+        word: "astray",
+        fault: "a write that lands on a block written before",
+        made: "`--inject write-misdirect:SIZE@n`, random order",
+        must: "exit 4",
+        run: astray,
+    },
+    Class {
+        word: "torn",
+        fault: "a write of which half reaches the medium",
+        made: "`--inject write-tear@n` and FUSE, `--rw write --verify`",
+        must: "exit 4 with the offset of the second half; stored as failed and invalid",
+        run: |context| lying(context, "tear", |number| (number << 16) + (1 << 15)),
+    },
+    Class {
+        word: "damaged",
+        fault: "a file damaged between `--rw write --verify` and `--rw read --verify`",
+        made: "a bit turned, a block zeroed, two blocks exchanged",
+        must: "exit 4 with the block's offset",
+        run: damaged_between_runs,
+    },
+    Class {
+        word: "damaged-meanwhile",
+        fault: "a file damaged while it is written, before it is read back",
+        made: "a bit turned behind a slow `--rw write --verify`",
+        must: "exit 4 with the block's offset; stored as failed and invalid",
+        run: damaged_in_a_run,
+    },
+];
+
+const WRITE: &str = "--rw write --bs 64k --size 1m --verify --quiet";
+
+fn flipped_reads(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        let place = context.place()?;
+        sealed(&place)?;
+        for number in [0_u64, 7, 15] {
+            let line = format!(
+                "run data --rw read --bs 64k --size 1m --iodepth {} --ioengine {engine} --trials \
+                 1 --verify --quiet --inject read-flip@{number}",
+                depth(engine)
+            );
+            // A bit of the byte at a quarter of the request is turned.
+            let block = format!("offset {}", (number << 16) + 16384);
+            tally.detected(&line, place.run(&line)?.fails(4, &["1 of 256 blocks", &block]));
+            tally.told(&line, place.newest_is("failed"));
+        }
+    }
+    Ok(tally)
+}
+
+/// A device that lies about its nth write, in the process and over FUSE: the read-back must name
+/// the offset.
+fn lying(context: &Context, fault: &str, offset: fn(u64) -> u64) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        for (number, trials) in [(0, 1), (5, 3), (13, 1)] {
+            let place = context.place()?;
+            let line = format!(
+                "run . {WRITE} --iodepth {} --ioengine {engine} --trials {trials} \
+                 --inject write-{fault}@{number}",
+                depth(engine)
+            );
+            found(&mut tally, &place, &line, offset(number))?;
+        }
+        let place = context.place()?;
+        let flags = format!("--size 1m --inject write-{fault}@3");
+        let device = Served::new(context, &place, "fixed=20us", &flags)?;
+        let file = device.file();
+        let line = format!("run {file} --overwrite={file} {WRITE} --ioengine {engine} --trials 1");
+        found(&mut tally, &place, &line, offset(3))?;
+    }
+    Ok(tally)
+}
+
+/// Runs; the damage must be found at this offset, and the record must show it.
+fn found(tally: &mut Tally, place: &Place<'_>, line: &str, offset: u64) -> Result<()> {
+    let ended = place.run(line)?;
+    let at = format!("offset {offset}");
+    let told = ended.ends_with(4).and_then(|()| {
+        let said = ended
+            .stderr
+            .lines()
+            .any(|said| said.ends_with(&at) || said.contains(&(at.clone() + " ")));
+        if said { Ok(()) } else { Err(format!("not {at}: {}", ended.stderr.trim())) }
+    });
+    tally.detected(line, told);
+    tally.told(line, place.newest_is("failed"));
+    tally.kept(line, place.is_tidy());
+    Ok(())
+}
+
+fn stale(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        for number in [0_u64, 7, 15] {
+            let place = context.place()?;
+            sealed(&place)?;
+            let line = format!(
+                "run data --overwrite=data {WRITE} --seed 7 --ioengine {engine} --trials 1 \
+                 --inject write-lose@{number}"
+            );
+            let block = format!("block at offset {} is of an earlier writing", number << 16);
+            let ended = place.run(&line)?;
+            let told = ended.ends_with(4).and_then(|()| match ended.stderr.contains(&block) {
+                true => Ok(()),
+                false => Err(format!("not said: {block}: {}", ended.stderr.trim())),
+            });
+            tally.detected(&line, told);
+            tally.told(&line, place.newest_is("failed"));
+        }
+    }
+    Ok(tally)
+}
+
+fn astray(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        for (number, bytes) in [(0, "64k"), (3, "128k"), (7, "4k")] {
+            let place = context.place()?;
+            sealed(&place)?;
+            let line = format!(
+                "run data --overwrite=data --rw randwrite --bs 64k --size 960k --verify --quiet \
+                 --seed 9 --ioengine {engine} --trials 1 --inject write-misdirect:{bytes}@{number}"
+            );
+            tally.detected(&line, place.run(&line)?.ends_with(4));
+            tally.told(&line, place.newest_is("failed"));
+        }
+    }
+    Ok(tally)
+}
+
+fn damaged_between_runs(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let read = "run data --rw read --bs 64k --size 1m --trials 1 --verify --quiet";
+    for block in [0_u64, 100, 255] {
+        for kind in ["turned", "zeroed", "exchanged"] {
+            let place = context.place()?;
+            sealed(&place)?;
+            let path = place.path("data");
+            let file = File::options().read(true).write(true).open(&path)?;
+            let (at, other) = (block * 4096, (block + 7) % 256 * 4096);
+            match kind {
+                "turned" => damage(&path, at + context.below(4096))?,
+                "zeroed" => file.write_all_at(&[0; 4096], at)?,
+                _ => {
+                    let (mut one, mut two) = ([0; 4096], [0; 4096]);
+                    file.read_exact_at(&mut one, at)?;
+                    file.read_exact_at(&mut two, other)?;
+                    file.write_all_at(&two, at)?;
+                    file.write_all_at(&one, other)?;
+                }
+            }
+            file.sync_all()?;
+            let first = if kind == "exchanged" { at.min(other) } else { at };
+            let words = format!("offset {first}");
+            for direct in ["--direct=1", "--direct=0"] {
+                let line = format!("{read} {direct}");
+                let ended = place.run(&line)?;
+                let what = format!("block {block} {kind}: {line}");
+                tally.detected(&what, ended.fails(4, &["verification failed", &words]));
+            }
+        }
+    }
+    Ok(tally)
+}
+
+fn damaged_in_a_run(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for engine in context.some(&ENGINES) {
+        let place = context.place()?;
+        let path = place.file("data", 1 << 20)?;
+        // 16 writes at 20 per second: the first is done when the bit is turned, and is not
+        // written again.
+        let line = format!(
+            "run data --overwrite=data {WRITE} --rate-iops 20 --ioengine {engine} --trials 1"
+        );
+        let before = fs::read(&path)?[..4096].to_vec();
+        let mut running = place.start(&line)?;
+        running.until(|_| fs::read(&path).is_ok_and(|now| now[..4096] != before))?;
+        pause(50);
+        let at = context.below(16 << 10);
+        damage(&path, at)?;
+        let ended = running.ended()?;
+        let block = format!("block at offset {}", at / 4096 * 4096);
+        let told = ended.ends_with(4).and_then(|()| match ended.stderr.contains(&block) {
+            true => Ok(()),
+            false => Err(format!("not said: {block}: {}", ended.stderr.trim())),
+        });
+        tally.detected(&line, told);
+        tally.told(&line, place.newest_is("failed"));
+    }
+    Ok(tally)
+}

@@ -1,0 +1,219 @@
+//! A place to make a fault in: a folder, a state folder of its own, and the program run in it.
+//!
+//! Every place lies in the campaign's one temporary folder, which is removed at the end.
+
+use super::running::{Ended, Running, pause};
+use super::tally::{Check, Stopped, ensure};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+/// 2^10, 2^20 bytes.
+pub const KIB: u64 = 1 << 10;
+pub const MIB: u64 = 1 << 20;
+
+/// The personalities that do I/O.
+pub const ENGINES: [&str; 4] = ["io_uring", "libaio", "threads", "sync"];
+
+/// What all classes share.
+pub struct Context {
+    /// The program that is tried.
+    pub program: PathBuf,
+    /// Everything is made below it.
+    pub folder: PathBuf,
+    /// Fewer tries.
+    pub quick: bool,
+    /// Kills in all.
+    pub kills: u32,
+    /// Set by a signal.
+    pub stop: Arc<AtomicBool>,
+    /// The choice of moments.
+    pub random: RefCell<fastrand::Rng>,
+}
+
+impl Context {
+    /// An empty place.
+    pub fn place(&self) -> Result<Place<'_>> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Stopped.into());
+        }
+        let folder = tempfile::tempdir_in(&self.folder).context("cannot make a folder")?;
+        for name in ["work", "state"] {
+            fs::create_dir(folder.path().join(name))?;
+        }
+        Ok(Place { context: self, folder, runs: Cell::new(0) })
+    }
+
+    /// A random number below this one.
+    pub fn below(&self, limit: u64) -> u64 {
+        self.random.borrow_mut().u64(..limit)
+    }
+
+    /// All of a list, or in the quick form its first two.
+    pub fn some<'a, T>(&self, all: &'a [T]) -> &'a [T] {
+        if self.quick { &all[..all.len().min(2)] } else { all }
+    }
+}
+
+/// See the module.
+pub struct Place<'a> {
+    context: &'a Context,
+    folder: TempDir,
+    runs: Cell<u32>,
+}
+
+/// A stored run as `runs list --json` tells it.
+pub struct StoredRun {
+    pub state: String,
+    pub trials: u64,
+}
+
+impl Place<'_> {
+    /// The folder in which the program runs.
+    pub fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.work().join(name)
+    }
+
+    /// A file of noise.
+    pub fn file(&self, name: &str, bytes: u64) -> Result<PathBuf> {
+        let path = self.path(name);
+        fs::write(&path, noise(bytes))?;
+        File::open(&path)?.sync_all()?;
+        Ok(path)
+    }
+
+    /// `halfpower LINE`, to be started here.
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(&self.context.program);
+        command.args(line.split_whitespace());
+        command
+    }
+
+    /// `halfpower LINE` in a shell that first does `setup`, with a redirection.
+    pub fn shell(&self, setup: &str, line: &str, redirection: &str) -> Command {
+        let mut command = Command::new("sh");
+        let script = format!("{setup}\nexec \"$0\" \"$@\" {redirection}");
+        command.args(["-c", &script]).arg(&self.context.program).args(line.split_whitespace());
+        command
+    }
+
+    /// Starts `halfpower LINE`.
+    pub fn start(&self, line: &str) -> Result<Running> {
+        self.start_command(self.command(line))
+    }
+
+    /// Starts a command in this place.
+    pub fn start_command(&self, mut command: Command) -> Result<Running> {
+        if self.context.stop.load(Ordering::Relaxed) {
+            return Err(Stopped.into());
+        }
+        self.runs.set(self.runs.get() + 1);
+        let output = |name| self.folder.path().join(format!("{name}-{}", self.runs.get()));
+        let (stdout, stderr) = (output("stdout"), output("stderr"));
+        let state = self.folder.path().join("state");
+        command.current_dir(self.work()).env("HOME", &state).env("XDG_STATE_HOME", &state);
+        command.env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+        command.stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Running { child, stdout, stderr, stop: Arc::clone(&self.context.stop) })
+    }
+
+    /// Runs `halfpower LINE` to its end, whatever that is.
+    pub fn run(&self, line: &str) -> Result<Ended> {
+        self.start(line)?.ended()
+    }
+
+    /// Runs what prepares a try; it must succeed.
+    pub fn prepare(&self, line: &str) -> Result<()> {
+        let ended = self.run(line)?;
+        ended.ends_with(0).map_err(|wrong| anyhow::anyhow!("halfpower {line}: {wrong}"))
+    }
+
+    /// The test files in the folder and the entries of the journal.
+    pub fn leftovers(&self) -> Vec<String> {
+        let journal = self.folder.path().join("state/halfpower/journal");
+        let mut names = strays(&self.work());
+        names.extend(names_in(&journal).into_iter().map(|name| format!("journal: {name}")));
+        names
+    }
+
+    /// Nothing was left behind.
+    pub fn is_tidy(&self) -> Check {
+        let left = self.leftovers();
+        ensure(left.is_empty(), || format!("left behind: {}", left.join(", ")))
+    }
+
+    /// The runs of a database, newest first; none where there is no database yet.
+    pub fn runs(&self, db: &str) -> Result<Vec<StoredRun>, String> {
+        // An empty file is a database that is about to be made.
+        if fs::metadata(self.path(db)).map_or(0, |file| file.len()) == 0 {
+            return Ok(Vec::new());
+        }
+        let ended = self.run(&format!("runs list --json --db {db}"));
+        let document = ended.map_err(|error| error.to_string())?.document()?;
+        let run = |value: &Value| StoredRun {
+            state: value["state"].as_str().unwrap_or_default().to_string(),
+            trials: value["trials"].as_u64().unwrap_or(0),
+        };
+        Ok(document.as_array().map(|runs| runs.iter().map(run).collect()).unwrap_or_default())
+    }
+
+    /// Waits until a started run is in the default database, which is when its first trial begins.
+    pub fn measures(&self, running: &mut Running) -> Result<()> {
+        let stored = |_: &Running| self.runs("halfpower.db").is_ok_and(|runs| !runs.is_empty());
+        running.until(stored)?;
+        pause(100);
+        Ok(())
+    }
+
+    /// The newest run of the default database is in this state.
+    pub fn newest_is(&self, state: &str) -> Check {
+        let runs = self.runs("halfpower.db")?;
+        let newest = runs.first().map_or("missing", |run| run.state.as_str());
+        ensure(newest == state, || format!("the stored run is {newest}, not {state}"))
+    }
+}
+
+/// The test files in a folder.
+pub fn strays(folder: &Path) -> Vec<String> {
+    let mut names = names_in(folder);
+    names.retain(|name| name.starts_with("halfpower-") && name.ends_with(".test"));
+    names
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Bytes without a pattern, the same each time.
+pub fn noise(bytes: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(bytes);
+    let mut content = vec![0; bytes as usize];
+    random.fill(&mut content);
+    content
+}
+
+/// Turns one bit of a file, as somebody else would.
+pub fn damage(path: &Path, offset: u64) -> Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset)?;
+    file.write_all_at(&[byte[0] ^ 1], offset)?;
+    Ok(file.sync_all()?)
+}

@@ -1,0 +1,165 @@
+//! The program at work and how it ended. Whatever still runs when its value goes is killed.
+//!
+//! Output goes to files, so that a look at it is possible at any time and no pipe can fill up. A
+//! program that does not end within its patience is killed and counts as hung.
+
+use super::tally::{Check, Stopped, ensure};
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often a running program is looked at.
+const TICK_MS: u64 = 2;
+/// How long a program may take that has no reason to wait (ms).
+pub const PATIENCE_MS: u64 = 120_000;
+
+/// Waits; the length is a lower bound.
+pub fn pause(milliseconds: u64) {
+    std::thread::park_timeout(Duration::from_millis(milliseconds));
+}
+
+/// A started program.
+pub struct Running {
+    pub child: Child,
+    pub stdout: PathBuf,
+    pub stderr: PathBuf,
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Running {
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        // The process is not waited for yet, so its number is still its own.
+        kill(Pid::from_raw(self.child.id() as i32), signal).context("cannot send a signal")
+    }
+
+    /// What it has printed on stdout so far.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.stdout).unwrap_or_default()
+    }
+
+    /// Waits until something is so; false where the program ends before, or for too long.
+    pub fn until(&mut self, mut is_so: impl FnMut(&Self) -> bool) -> Result<bool> {
+        for _ in 0..PATIENCE_MS / TICK_MS {
+            if is_so(self) {
+                return Ok(true);
+            }
+            if self.child.try_wait()?.is_some() {
+                return Ok(is_so(self));
+            }
+            self.tick()?;
+        }
+        Ok(false)
+    }
+
+    /// Waits for the end.
+    pub fn ended(self) -> Result<Ended> {
+        self.ended_within(PATIENCE_MS, |_| {})
+    }
+
+    /// Waits for the end, with a look at the process (its number) at each turn.
+    pub fn ended_within(mut self, patience_ms: u64, mut look: impl FnMut(u32)) -> Result<Ended> {
+        let mut status = None;
+        for _ in 0..patience_ms / TICK_MS {
+            look(self.child.id());
+            status = self.child.try_wait()?;
+            if status.is_some() {
+                break;
+            }
+            self.tick()?;
+        }
+        let read = |path| std::fs::read(path).map(|text| String::from_utf8_lossy(&text).into());
+        Ok(Ended {
+            hung: status.is_none(),
+            code: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
+            stdout: read(&self.stdout)?,
+            stderr: read(&self.stderr)?,
+        })
+    }
+
+    fn tick(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Stopped.into());
+        }
+        pause(TICK_MS);
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How the program ended and what it said.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// It did not end by itself.
+    pub hung: bool,
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Failed with this exit code, no data, and one line that holds these words.
+    pub fn fails(&self, code: i32, words: &[&str]) -> Check {
+        self.ends_with(code)?;
+        let one_line = self.stderr.lines().count() == 1 && self.stderr.starts_with("halfpower: ");
+        ensure(one_line, || format!("not one clear line: {}", self.words()))?;
+        let missing = words.iter().find(|words| !self.stderr.contains(**words));
+        ensure(missing.is_none(), || format!("{:?} is not said: {}", missing, self.words()))
+    }
+
+    /// Succeeded with one JSON document, which is given back.
+    pub fn document(&self) -> Result<Value, String> {
+        self.ends_with(0)?;
+        serde_json::from_str(&self.stdout).map_err(|error| format!("no document: {error}"))
+    }
+
+    /// Ended by itself with this exit code.
+    pub fn ends_with(&self, code: i32) -> Check {
+        ensure(!self.hung, || "did not end".to_string())?;
+        ensure(self.code == Some(code), || {
+            format!("exit {:?}, signal {:?}, not {code}: {}", self.code, self.signal, self.words())
+        })
+    }
+
+    fn words(&self) -> String {
+        let text = self.stderr.trim();
+        let end = text.char_indices().nth(300).map_or(text.len(), |(at, _)| at);
+        text[..end].replace('\n', " | ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(code: i32, stderr: &str) -> Ended {
+        Ended { code: Some(code), stderr: stderr.to_string(), ..Ended::default() }
+    }
+
+    #[test]
+    fn a_failure_needs_its_code_its_words_and_one_line() {
+        let good = ended(1, "halfpower: reading at offset 0: input/output error\n");
+        assert_eq!(good.fails(1, &["offset 0", "error"]), Ok(()));
+        assert!(good.fails(4, &[]).unwrap_err().contains("not 4"));
+        assert!(good.fails(1, &["offset 8"]).unwrap_err().contains("offset 8"));
+        assert!(ended(1, "halfpower: one\nhalfpower: two\n").fails(1, &[]).is_err());
+        assert!(ended(101, "thread main panicked\n").fails(1, &[]).is_err());
+        let hung = Ended { hung: true, ..Ended::default() };
+        assert_eq!(hung.fails(1, &[]).unwrap_err(), "did not end");
+    }
+}

@@ -1,0 +1,66 @@
+//! The result as a Markdown table: a line for each class, and the sums, for docs/reliability.md.
+
+use super::classes::Class;
+use super::tally::Tally;
+use std::fmt::Write as _;
+
+/// What became of a class.
+pub enum Outcome {
+    /// It was tried.
+    Tried(Tally),
+    /// It could not be tried here, and why.
+    Skipped(String),
+}
+
+/// A class and what became of it.
+pub type Row = (&'static Class, Outcome);
+
+/// The table with a line of sums.
+pub fn render(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| fault | how it is made | tries | what must happen | lost | undetected |\n\
+         |---|---|---:|---|---:|---:|\n",
+    );
+    let (mut tries, mut lost, mut undetected) = (0, 0, 0);
+    for (Class { fault, made, must, .. }, outcome) in rows {
+        let cells = match outcome {
+            Outcome::Skipped(why) => format!("0 | {must} (skipped: {why}) | - | -"),
+            Outcome::Tried(tally) => {
+                tries += tally.tries;
+                lost += tally.lost.len();
+                undetected += tally.undetected.len();
+                let (lost, undetected) = (tally.lost.len(), tally.undetected.len());
+                format!("{} | {must} | {lost} | {undetected}", tally.tries)
+            }
+        };
+        let _ = writeln!(text, "| {fault} | {made} | {cells} |");
+    }
+    let _ = writeln!(text, "| **all** | | **{tries}** | | **{lost}** | **{undetected}** |");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASS: Class = Class {
+        word: "word",
+        fault: "a fault",
+        made: "by hand",
+        must: "be seen",
+        run: |_| Ok(Tally::default()),
+    };
+
+    #[test]
+    fn every_class_is_a_line_and_the_sums_are_the_last() {
+        let mut tally = Tally { tries: 3, ..Tally::default() };
+        tally.told("it", Err("was not".to_string()));
+        let rows =
+            [(&CLASS, Outcome::Tried(tally)), (&CLASS, Outcome::Skipped("no root".to_string()))];
+        let text = render(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], "| a fault | by hand | 3 | be seen | 0 | 1 |");
+        assert!(lines[3].contains("skipped: no root"), "{text}");
+        assert_eq!(lines[4], "| **all** | | **3** | | **0** | **1** |");
+    }
+}
