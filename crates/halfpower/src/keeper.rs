@@ -63,8 +63,10 @@ impl Keeper {
             return Keeper::open(Some(path)).map(drop);
         }
         Store::check_beside(path)?;
-        let probe = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
-        let removed = probe.and_then(|_| std::fs::remove_file(path));
+        // Under another name: beside us another run may be making this very database.
+        let beside = path.with_file_name(format!("halfpower-{}.probe", uuid::Uuid::new_v4()));
+        let probe = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside);
+        let removed = probe.and_then(|_| std::fs::remove_file(&beside));
         removed.map_err(|error| {
             let cause = ioengine::error::cause(&error);
             Failure::failed(format!(

@@ -573,7 +573,7 @@ mod tests {
                 let requests = |i: usize| if (1..=gap).contains(&i) { 0 } else { 100 };
                 trial.elapsed_ns = 9 * 100_000_000;
                 trial.series = (0..9)
-                    .map(|i| crate::point::SeriesPoint {
+                    .map(|i| SeriesPoint {
                         start_ns: i as u64 * 100_000_000,
                         length_ns: 100_000_000,
                         bytes: requests(i) * 4096,

@@ -41,7 +41,7 @@ fn flags_are_understood_with_dashes_and_with_underscores() {
         "--time_based=1 --ramp_time=0.01 --rate_iops=5000 --buffer_pages=4k --group_reporting=1",
     ];
     let workloads = spellings.map(|flags| {
-        let line = format!("run --ioengine=null --runtime 0.02 --trials 1 --no_store {flags}");
+        let line = format!("run --ioengine=null --runtime 0.2 --trials 1 --no_store {flags}");
         place.document(&line)["workload"].clone()
     });
     assert_eq!(workloads[0], workloads[1]);
@@ -128,7 +128,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 #[test]
 fn data_that_cannot_be_written_is_a_failure() {
     let place = Place::new();
-    let mut command = place.command("run --ioengine null --runtime 0.02 --trials 1 --json");
+    let mut command = place.command("run --ioengine null --runtime 0.2 --trials 1 --json");
     command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
     let output = command.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "lost its output in silence: {output:?}");

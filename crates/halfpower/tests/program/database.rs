@@ -77,7 +77,7 @@ fn a_stored_run_knows_what_was_asked_and_where() {
 #[test]
 fn a_sweep_is_stored_as_one_run_with_all_its_points() {
     let place = Place::new();
-    place.does("sweep --ioengine null --bs 4k,8k --iodepth 1,2 --runtime 0.02 --trials 2");
+    place.does("sweep --ioengine null --bs 4k,8k --iodepth 1,2 --runtime 0.2 --trials 2");
     assert_eq!(place.stored_run().kind, RunKind::Sweep);
     let points = place.stored_points();
     assert_eq!(points.len(), 4);
@@ -88,7 +88,7 @@ fn a_sweep_is_stored_as_one_run_with_all_its_points() {
 #[test]
 fn runs_are_listed_newest_first() {
     let place = Place::new();
-    let run = "run --ioengine null --runtime 0.02 --trials 1 --db other.db --label";
+    let run = "run --ioengine null --runtime 0.2 --trials 1 --db other.db --label";
     place.does(&format!("{run} one"));
     place.does(&format!("{run} two"));
     let runs = place.document("runs list --db other.db");
@@ -104,7 +104,7 @@ fn runs_are_listed_newest_first() {
 #[test]
 fn two_programs_may_keep_their_runs_in_one_database() {
     let place = Place::new();
-    let line = "run --ioengine null --runtime 0.05 --trials 5";
+    let line = "run --ioengine null --runtime 0.2 --trials 5";
     let both = [place.start(line), place.start(line)];
     for running in both {
         running.ended().with_code(0);
@@ -135,7 +135,7 @@ fn a_file_of_another_program_is_no_database_and_stays_as_it_is() {
         ("folder", "not a regular file"),
         ("missing/some.db", "--db"),
     ] {
-        let run = format!("run --ioengine null --runtime 0.02 --quiet --db {file}");
+        let run = format!("run --ioengine null --runtime 0.2 --quiet --db {file}");
         place.cannot(&run).with_code(1).says(file, cause);
     }
     place.cannot("runs list --db notes").with_code(1).says("notes", "another path");
@@ -152,11 +152,11 @@ fn a_bad_database_is_noticed_before_a_test_file_is_laid_out() {
 #[test]
 fn a_database_of_a_newer_program_is_left_as_it_is() {
     let place = Place::new();
-    place.does("run --ioengine null --runtime 0.02 --trials 1");
+    place.does("run --ioengine null --runtime 0.2 --trials 1");
     // PRAGMA user_version: bytes 60 to 63 of the file.
     let file = fs::OpenOptions::new().write(true).open(place.path("halfpower.db")).unwrap();
     file.write_all_at(&99_u32.to_be_bytes(), 60).unwrap();
-    let again = "run --ioengine null --runtime 0.02 --trials 1 --quiet";
+    let again = "run --ioengine null --runtime 0.2 --trials 1 --quiet";
     place.cannot(again).with_code(1).says("newer halfpower", "update halfpower");
     place.cannot("runs list").with_code(1).says("newer halfpower", "update halfpower");
 }
@@ -175,7 +175,7 @@ fn a_failed_run_is_stored_as_failed() {
 #[test]
 fn a_database_is_not_its_own_target() {
     let place = Place::new();
-    place.does("run --ioengine null --runtime 0.05 --trials 1");
+    place.does("run --ioengine null --runtime 0.2 --trials 1");
     let line = "run halfpower.db --rw write --overwrite=halfpower.db --size 4k --direct=0";
     place.cannot(line).with_code(3).says("target and the database at once", "--db");
 }

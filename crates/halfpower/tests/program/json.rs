@@ -39,7 +39,7 @@ fn every_sort_of_run_prints_a_document_that_fits_the_schema() {
     let place = Place::new();
     place.file("data", MIB);
     for line in [
-        "run --ioengine null --runtime 0.05",
+        "run --ioengine null --runtime 0.2",
         "run . --rw randread --iodepth 8 --size 1m",
         "run . --rw write --size 1m --direct=0",
         "run . --rw randrw --size 1m --write-through",
@@ -60,7 +60,7 @@ fn a_sweep_prints_a_document_that_fits_the_schema() {
 #[test]
 fn a_document_with_a_field_missing_does_not_fit_the_schema() {
     let schema = Schema::of("run");
-    let line = "run --ioengine null --runtime 0.02 --trials 1 --no-store";
+    let line = "run --ioengine null --runtime 0.2 --trials 1 --no-store";
     let mut document = Place::new().document(line);
     document["trials"][0].as_object_mut().unwrap().remove("elapsed_ns");
     let faults = schema.faults(&document).unwrap();

@@ -190,7 +190,7 @@ fn a_report_is_written_again_from_the_database() {
 fn a_report_needs_a_survey() {
     let place = Place::new();
     place.cannot("report").with_code(1).says("no database", "run");
-    place.does("run --ioengine null --runtime 0.02 --trials 1");
+    place.does("run --ioengine null --runtime 0.2 --trials 1");
     place.cannot("report").says("survey", "halfpower survey");
     place.cannot("report 77").says("77", "");
 }

@@ -11,7 +11,7 @@ fn axis<'a>(document: &'a Value, name: &str) -> Vec<&'a Value> {
 #[test]
 fn a_sweep_measures_the_product_of_its_axes_in_their_order() {
     let document = Place::new().document(
-        "sweep --ioengine null --bs 4k,64k --iodepth 1..4 --runtime 0.02 --trials 2 --no-store",
+        "sweep --ioengine null --bs 4k,64k --iodepth 1..4 --runtime 0.2 --trials 2 --no-store",
     );
     assert_eq!(axis(&document, "depth"), [1, 1, 2, 2, 4, 4]);
     assert_eq!(axis(&document, "request_bytes"), [4096, 65536, 4096, 65536, 4096, 65536]);
@@ -41,7 +41,7 @@ fn every_point_of_a_sweep_moves_its_size() {
 #[test]
 fn values_named_twice_are_measured_once() {
     let document = Place::new()
-        .document("sweep --ioengine null --bs 4k,8k,4k --runtime 0.02 --trials 1 --no-store");
+        .document("sweep --ioengine null --bs 4k,8k,4k --runtime 0.2 --trials 1 --no-store");
     assert_eq!(axis(&document, "request_bytes"), [4096, 8192]);
 }
 
