@@ -62,6 +62,13 @@ impl Keeper {
         if path.exists() {
             return Keeper::open(Some(path)).map(drop);
         }
+        if std::fs::symlink_metadata(path).is_ok() {
+            return Err(Failure::refused(format!(
+                "{} is a link to something that does not exist; name another file with --db, or \
+                 use --no-store",
+                path.display()
+            )));
+        }
         Store::check_beside(path)?;
         // Under another name: beside us another run may be making this very database.
         let beside = path.with_file_name(format!("halfpower-{}.probe", uuid::Uuid::new_v4()));
