@@ -40,7 +40,7 @@ pub struct Faults {
     /// How often to kill, over all classes of kills [default: 200, with --quick 20]
     #[arg(long)]
     kills: Option<u32>,
-    /// Fewer tries: about two minutes instead of fifteen
+    /// Fewer tries: under two minutes instead of seven
     #[arg(long)]
     quick: bool,
     /// Seed of the random moments

@@ -32,7 +32,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "kill-sweep",
         fault: "kill -9 while a sweep measures",
-        made: "`sweep` of six points in two databases, at a random moment",
+        made: "`sweep` of six points on a file and on `null`, at a random moment",
         must: "no stored trial lost, the database whole, `clean` exact",
         run: |context| kills(context, context.kills / 4, &SWEEPS),
     },

@@ -36,7 +36,7 @@ pub const CLASSES: &[Class] = &[
 fn outstanding(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     let same = "--bs 4k --iodepth 4096 --time-based --runtime 1 --trials 1 --quiet --json";
-    for fixed_ms in [5, 20, 50] {
+    for fixed_ms in [20, 50, 100] {
         let place = context.place()?;
         let line = format!("run --ioengine delay --truth fixed={fixed_ms}ms,parallel=4096 {same}");
         let document = place.run(&line)?.document();

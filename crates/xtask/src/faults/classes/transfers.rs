@@ -193,8 +193,8 @@ fn stall(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Half a minute of draining on top of the minute that a device is given.
-const NEVER_MS: u64 = 150_000;
+/// More than the minute that a device is given and half a minute of draining.
+const NEVER_MS: u64 = 120_000;
 
 /// All at once: there is nothing to do but wait.
 fn never(context: &Context) -> Result<Tally> {
