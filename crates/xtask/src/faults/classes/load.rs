@@ -4,10 +4,12 @@
 use super::Class;
 use crate::faults::device::{Served, system};
 use crate::faults::place::{Context, KIB, MIB, Place};
-use crate::faults::tally::{Check, Tally, ensure};
+use crate::faults::running::pause;
+use crate::faults::tally::{Check, Missing, Tally, ensure};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::cell::Cell;
+use std::path::Path;
 
 pub const CLASSES: &[Class] = &[
     Class {
@@ -30,6 +32,13 @@ pub const CLASSES: &[Class] = &[
         made: "`unshare --time`, offsets of a second to a hundred years",
         must: "trials as long as asked for, latencies of the device",
         run: clock,
+    },
+    Class {
+        word: "clock-steps",
+        fault: "a clock that steps in the midst of a run",
+        made: "libfaketime: the wall clock, and the system's monotonic clock, by 2 s to a day",
+        must: "suspect, with the size of the step; the rate is the device's all the same",
+        run: clock_steps,
     },
 ];
 
@@ -142,4 +151,46 @@ fn keeps_time(document: &Value) -> Check {
     let least = trial["latency_ns"]["min"].as_u64().unwrap_or(0);
     ensure((500_000_000..5_000_000_000).contains(&elapsed), || format!("{elapsed} ns passed"))?;
     ensure((990_000..5_000_000).contains(&least), || format!("least latency {least} ns"))
+}
+
+/// Where Debian keeps the library that lets a program see another time.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+fn clock_steps(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    if !Path::new(FAKETIME).exists() {
+        return Err(Missing("libfaketime (apt-get install libfaketime)".to_string()).into());
+    }
+    for (which, steps) in
+        [("wall", [2, 3600, 86_400, -2, -3600]), ("monotonic", [2, 10, 60, -2, -10])]
+    {
+        for step_s in steps {
+            let place = context.place()?;
+            let offset = place.path("offset");
+            std::fs::write(&offset, "+0")?;
+            let line = "run --ioengine delay --truth fixed=1ms --time-based --runtime 2 --trials 1 \
+                        --json";
+            let mut command = std::process::Command::new(&context.program);
+            command.args(line.split_whitespace()).env("LD_PRELOAD", FAKETIME);
+            command.env("FAKETIME_TIMESTAMP_FILE", &offset).env("FAKETIME_NO_CACHE", "1");
+            if which == "wall" {
+                command.env("DONT_FAKE_MONOTONIC", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            }
+            let running = place.start_command(command)?;
+            pause(1000);
+            std::fs::write(&offset, format!("{step_s:+}"))?;
+            let document = running.ended()?.document();
+            let told = document.and_then(|document| tells_the_step(&document, which));
+            tally.detected(&format!("{which} {step_s:+} s: {line}"), told);
+        }
+    }
+    Ok(tally)
+}
+
+fn tells_the_step(document: &Value, which: &str) -> Check {
+    let words = if which == "wall" { "the wall clock was set" } else { "the measuring clock" };
+    let verdict = &document["verdict"];
+    ensure(verdict.to_string().contains(words), || format!("{words:?} is not in {verdict}"))?;
+    let rate = document["summary"]["requests_per_s"]["median"].as_f64().unwrap_or(0.0);
+    ensure((500.0..=1001.0).contains(&rate), || format!("{rate} requests/s, not about 1000"))
 }
