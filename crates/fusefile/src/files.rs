@@ -91,18 +91,18 @@ impl Files {
         inode == INodeNo::ROOT || inode == FILE
     }
 
-    /// When a request is due, and what happens to it.
-    fn admit(&self, device: &mut DeviceState, op: Op, offset: u64, length: u32) -> (u64, Fault) {
-        let fault = device.faults.next(op);
-        let mut at_ns = device.timing.admit(self.clock.now_ns(), op, offset, length);
-        if let Fault::Hang(ns) = fault {
-            at_ns = at_ns.saturating_add(ns);
-        }
+    /// When a request is due that has been prepared: the time that it took to copy its data lies
+    /// before its arrival, on a slow device as on one without any delay.
+    fn due_ns(&self, device: &mut DeviceState, op: Op, place: (u64, u32), fault: Fault) -> u64 {
+        let at_ns = device.timing.admit(self.clock.now_ns(), op, place.0, place.1);
         let cpu_ns = device.timing.cpu_ns();
         if cpu_ns > 0 {
             burn_cpu(cpu_ns);
         }
-        (at_ns, fault)
+        match fault {
+            Fault::Hang(ns) => at_ns.saturating_add(ns),
+            _ => at_ns,
+        }
     }
 }
 
@@ -179,12 +179,13 @@ impl Filesystem for Files {
         reply: ReplyData,
     ) {
         let mut device = self.lock();
-        let (at_ns, fault) = self.admit(&mut device, Op::Read, offset, size);
+        let fault = device.faults.next(Op::Read);
         match fault {
             Fault::Errno(errno) => reply.error(Errno::from_i32(errno)),
             Fault::Never => device.unanswered.push(Box::new(reply)),
             _ => {
                 let data = device.content.read(offset, size, fault);
+                let at_ns = self.due_ns(&mut device, Op::Read, (offset, size), fault);
                 drop(device);
                 self.pacer.at(at_ns, move || reply.data(&data));
             }
@@ -204,7 +205,7 @@ impl Filesystem for Files {
         reply: ReplyWrite,
     ) {
         let mut device = self.lock();
-        let (at_ns, fault) = self.admit(&mut device, Op::Write, offset, data.len() as u32);
+        let fault = device.faults.next(Op::Write);
         let beyond = offset.saturating_add(data.len() as u64) > self.size_bytes;
         match fault {
             _ if beyond => reply.error(Errno::ENOSPC),
@@ -212,6 +213,8 @@ impl Filesystem for Files {
             Fault::Never => device.unanswered.push(Box::new(reply)),
             _ => {
                 let taken = device.content.write(offset, data, fault);
+                let place = (offset, data.len() as u32);
+                let at_ns = self.due_ns(&mut device, Op::Write, place, fault);
                 drop(device);
                 self.pacer.at(at_ns, move || reply.written(taken));
             }

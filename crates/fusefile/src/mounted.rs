@@ -34,6 +34,8 @@ pub struct Spec {
 /// A file that is being served; dropping it unmounts.
 pub struct Mounted {
     folder: PathBuf,
+    /// Device number of the mounted file system: another one there is none of ours.
+    device: u64,
     file: PathBuf,
     session: Option<BackgroundSession>,
 }
@@ -57,13 +59,19 @@ pub fn mount(folder: &Path, spec: Spec) -> io::Result<Mounted> {
     let folder_name = folder.canonicalize()?;
     let session = Session::new(files, folder, &config)?.spawn()?;
     let file = folder.join(&spec.name);
-    Ok(Mounted { folder: folder_name, file, session: Some(session) })
+    let device = fs::metadata(&folder_name)?.dev();
+    Ok(Mounted { folder: folder_name, device, file, session: Some(session) })
 }
 
 impl Mounted {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.file
+    }
+
+    /// Whether it is still there: somebody else may take it away too.
+    pub fn is_there(&self) -> bool {
+        fs::metadata(&self.folder).is_ok_and(|folder| folder.dev() == self.device)
     }
 
     /// Takes the mount away and waits until the last request has been answered. A file that stays
@@ -77,6 +85,9 @@ impl Mounted {
         // down in its own time.
         let clock = Monotonic::new();
         for _ in 0..TRIES {
+            if !self.is_there() {
+                return Ok(());
+            }
             if mount::unmount(&self.folder, false).is_ok() {
                 return session.join();
             }
@@ -88,7 +99,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.session.is_some() {
+        if self.session.is_some() && self.is_there() {
             // Nobody is left to hear of a failure; `unmount` tells.
             let _ = mount::unmount(&self.folder, true);
         }

@@ -332,8 +332,8 @@ pub struct SurveyArgs {
     /// About 10 min: more points, narrower intervals
     #[arg(long, conflicts_with = "budget", help_heading = "Time")]
     pub thorough: bool,
-    /// Size of the test file (default: the least of 1 GiB, a tenth of the free space and what a
-    /// tenth of the budget can write)
+    /// Size of the test file (default: the least of 1 GiB (4 GiB from a budget of 5 min on), a
+    /// tenth of the free space, half of --max-write and what a tenth of the budget can write)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
     /// Bytes to write at the most, test file included

@@ -5,7 +5,6 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioengine::{Clock, Monotonic};
@@ -39,7 +38,12 @@ impl Console {
 
     /// A bar for something that takes `total_ns` in all.
     pub fn progress(&self, total_ns: u64) -> Progress {
-        Progress::new(self.quiet, total_ns)
+        Progress::new(self.quiet, Some(total_ns))
+    }
+
+    /// A bar for something that nobody knows the length of beforehand.
+    pub fn open_progress(&self) -> Progress {
+        Progress::new(self.quiet, None)
     }
 }
 
@@ -82,43 +86,61 @@ pub struct Progress {
     bar: ProgressBar,
     clock: Monotonic,
     start_ns: u64,
-    total_ns: u64,
+    /// None: it takes as long as it takes.
+    total_ns: Option<u64>,
+    may_show: bool,
     lines: bool,
     next_line_ns: u64,
 }
 
+/// Steps of a bar.
+const STEPS: u64 = 1000;
+/// Under two seconds a bar would only flicker (ns).
+const SHOWN_NS: u64 = 2_000_000_000;
+
 impl Progress {
-    fn new(quiet: bool, total_ns: u64) -> Progress {
+    fn new(quiet: bool, total_ns: Option<u64>) -> Progress {
         let clock = Monotonic::new();
         let terminal = std::io::stderr().is_terminal();
-        // Under two seconds a bar would only flicker.
-        let shown = !quiet && terminal && total_ns >= 2_000_000_000;
-        let target = if shown {
-            ProgressDrawTarget::stderr_with_hz(5)
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let bar = ProgressBar::with_draw_target(Some(total_ns / 1_000_000), target);
+        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
         let template = "{bar:30} {percent:>3}% {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
         let start_ns = clock.now_ns();
         let next_line_ns = start_ns + LINE_EVERY_NS;
-        Progress { bar, clock, start_ns, total_ns, lines: !quiet && !terminal, next_line_ns }
+        let (may_show, lines) = (!quiet && terminal, !quiet && !terminal);
+        Progress { bar, clock, start_ns, total_ns, may_show, lines, next_line_ns }
     }
 
-    /// Says how far it is: the time passed decides, `message` tells what is being done.
+    /// Says what is being done; the time passed decides how far it is.
     pub fn update(&mut self, message: &str) {
+        let passed = (self.clock.now_ns() - self.start_ns) as f64;
+        self.advance(self.total_ns.map(|total_ns| passed / total_ns.max(1) as f64), message);
+    }
+
+    /// Says how far it is, as a share of all, where that is known.
+    pub fn advance(&mut self, share: Option<f64>, message: &str) {
         let now = self.clock.now_ns();
         let passed = now - self.start_ns;
-        let left = Duration::from_nanos(self.total_ns.saturating_sub(passed));
-        let eta = format!("{} s left", left.as_secs());
-        self.bar.set_position((passed / 1_000_000).min(self.total_ns / 1_000_000));
-        self.bar.set_message(format!("{eta}, {message}"));
+        let share = share.map(|share| share.clamp(0.0, 1.0));
+        // The rest takes as long for its share as what was done did for its own; too early to
+        // tell, the plan says.
+        let left_ns = match (share, self.total_ns) {
+            (Some(share), _) if share > 0.01 => Some(passed as f64 / share * (1.0 - share)),
+            (_, Some(total_ns)) => Some(total_ns.saturating_sub(passed) as f64),
+            _ => None,
+        };
+        let left = left_ns.map(|ns| format!("{:.0} s left, ", ns / 1e9)).unwrap_or_default();
+        if self.may_show && (passed >= SHOWN_NS || self.total_ns.is_some_and(|ns| ns >= SHOWN_NS)) {
+            self.may_show = false;
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
+        }
+        self.bar.set_position((share.unwrap_or(0.0) * STEPS as f64) as u64);
+        self.bar.set_message(format!("{left}{message}"));
         if self.lines && now >= self.next_line_ns {
             self.next_line_ns += LINE_EVERY_NS;
-            write_line(&mut anstream::stderr(), &format!("halfpower: {eta}, {message}"));
+            write_line(&mut anstream::stderr(), &format!("halfpower: {left}{message}"));
         }
     }
 

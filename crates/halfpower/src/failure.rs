@@ -5,6 +5,7 @@
 //! interrupted. `soak` ends as the command did that it ran.
 
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use ioengine::ErrorKind;
@@ -85,6 +86,17 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
+}
+
+/// Refuses to make a file under /dev, where a device was meant.
+pub fn check_not_under_dev(path: &Path, flag: &str) -> Outcome<()> {
+    if !ioengine::host::is_under_dev(path) {
+        return Ok(());
+    }
+    Err(Failure::refused(format!(
+        "{}: nothing is created under /dev; name another file with {flag}",
+        path.display()
+    )))
 }
 
 fn exit_of(kind: ErrorKind) -> Exit {

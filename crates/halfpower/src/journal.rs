@@ -12,13 +12,14 @@ pub mod settings;
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::machine;
+use crate::{console, machine};
 
 /// One test file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,8 +87,8 @@ fn folder() -> Option<PathBuf> {
 }
 
 impl Recorded {
-    /// Notes that a test file is about to be made. Without a writable state folder nothing is
-    /// recorded, and only a killed run would leave the file behind.
+    /// Notes that a test file is about to be made, durably: a power failure must not leave the
+    /// file without its entry. Without a writable state folder nothing is recorded, which is said.
     pub fn about_to_make(path: &Path) -> Recorded {
         let entry = Entry {
             path: path.to_path_buf(),
@@ -97,12 +98,19 @@ impl Recorded {
             locked: false,
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let file = folder().and_then(|folder| {
-            fs::create_dir_all(&folder).ok()?;
-            Some(folder.join(format!("{name}.json")))
-        });
-        let recorded = Recorded { file, entry };
-        recorded.write();
+        let file = folder().map(|folder| folder.join(format!("{name}.json")));
+        let mut recorded = Recorded { file, entry };
+        if let Err(error) = recorded.write() {
+            recorded.file = None;
+            // Out of open files, the run fails in a moment and says so itself.
+            if error.raw_os_error() != Some(libc::EMFILE) {
+                let cause = ioengine::error::cause(&error);
+                console::error(&format!(
+                    "test files cannot be journalled ({cause}): after a kill remove \
+                     halfpower-*.test by hand; set XDG_STATE_HOME to a folder that can be written"
+                ));
+            }
+        }
         recorded
     }
 
@@ -110,16 +118,23 @@ impl Recorded {
     pub fn made(&mut self, metadata: &fs::Metadata, locked: bool) {
         self.entry.identity = Some((metadata.dev(), metadata.ino()));
         self.entry.locked = locked;
-        self.write();
+        // What was recorded before it was made suffices to find it.
+        let _ = self.write();
     }
 
-    fn write(&self) {
-        let Some(file) = &self.file else { return };
-        if let Ok(text) = serde_json::to_string(&self.entry) {
-            // Written beside and renamed, so that a reader never sees half an entry.
-            let half = file.with_extension("tmp");
-            let _ = fs::write(&half, text).and_then(|()| fs::rename(&half, file));
-        }
+    fn write(&self) -> io::Result<()> {
+        let Some(file) = &self.file else {
+            return Err(io::Error::other("neither XDG_STATE_HOME nor HOME names a folder"));
+        };
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder)?;
+        // Written beside and renamed, so that a reader never sees half an entry.
+        let half = file.with_extension("tmp");
+        let mut written = fs::File::create(&half)?;
+        written.write_all(serde_json::to_string(&self.entry)?.as_bytes())?;
+        written.sync_all()?;
+        fs::rename(&half, file)?;
+        fs::File::open(folder)?.sync_all()
     }
 
     /// Forgets the entry: the file is gone.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use ioengine::clock::unix_ns;
 use results::{NewRun, PointId, RunEnd, RunId, RunKind, RunState, Seed, Store};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, check_not_under_dev};
 use crate::machine::{self, Host};
 use crate::point::{Point, PointKey, Trial, Verdict};
 use crate::record;
@@ -69,6 +69,7 @@ impl Keeper {
                 path.display()
             )));
         }
+        check_not_under_dev(path, "--db")?;
         Store::check_beside(path)?;
         // Under another name: beside us another run may be making this very database.
         let beside = path.with_file_name(format!("halfpower-{}.probe", uuid::Uuid::new_v4()));

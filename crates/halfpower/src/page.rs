@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, check_not_under_dev};
 
 /// Every page begins with the first and says the second in its head; a file without them is not
 /// ours to replace.
@@ -18,6 +18,22 @@ pub fn check(path: &Path) -> Outcome<()> {
     place_of(path).map(drop)
 }
 
+/// Whether the page would take the place of a database or of a file that SQLite keeps beside it.
+pub fn is_beside(html: &Path, db: &Path) -> bool {
+    let placed = |path: &Path| {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+        folder.join(path.file_name().unwrap_or_default())
+    };
+    let db = placed(db).into_os_string();
+    let beside = ["", "-wal", "-shm", "-journal"].map(|end| {
+        let mut name = db.clone();
+        name.push(end);
+        PathBuf::from(name)
+    });
+    beside.contains(&placed(html))
+}
+
 /// The file that the page goes to: itself, or what a link leads to.
 fn place_of(path: &Path) -> Outcome<PathBuf> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -28,6 +44,7 @@ fn place_of(path: &Path) -> Outcome<PathBuf> {
     let shown = path.display();
     let looked = fs::symlink_metadata(path);
     if looked.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        check_not_under_dev(path, "--html")?;
         return Ok(path.to_path_buf());
     }
     let unreadable = |error: std::io::Error| {

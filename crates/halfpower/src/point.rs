@@ -201,6 +201,10 @@ pub struct Trial {
     pub short_transfers: u64,
     /// Requests issued again after EAGAIN or EINTR; not kept in the database.
     pub retries: u64,
+    /// Requests that came back within the calls that submitted them; not kept in the database.
+    pub at_once: u64,
+    /// Requests of an open loop that were due and never issued; not kept in the database.
+    pub never_issued: u64,
     /// Length, flush included (ns).
     pub elapsed_ns: u64,
     /// Time to the last accepted write, where a flush followed (ns).

@@ -151,10 +151,11 @@ impl Scratch {
         }
         let personality = Personality::best(target.caching().is_direct());
         let workload = Workload { personality, ..workload };
-        let mut progress = lab.console.progress(10_000_000_000);
+        let mut progress = lab.console.open_progress();
+        let bytes = workload.limit_bytes.unwrap_or(u64::MAX);
         let trial = lab.trial(&Setting::new(target, workload), &mut |at| {
-            let written = units::size(at.bytes);
-            progress.update(&format!("laying out the test file: {written} written"));
+            let (share, written) = (at.bytes as f64 / bytes as f64, units::size(at.bytes));
+            progress.advance(Some(share), &format!("laying out the test file: {written} written"));
         })?;
         progress.finish();
         if lab.interrupt.is_set() {

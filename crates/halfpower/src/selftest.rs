@@ -37,6 +37,9 @@ pub struct Quantity {
     pub skipped: Option<String>,
 }
 
+/// The path may cost so much of the truth.
+const PATH_SHARE_MAX: f64 = 0.1;
+
 impl Quantity {
     /// A value with its truth.
     pub fn value(
@@ -80,10 +83,12 @@ impl Quantity {
         Quantity { measured: None, error: None, pass: true, skipped: Some(why), ..value }
     }
 
-    /// The same quantity with the cost of the path that was subtracted.
+    /// The same quantity with the cost of the path that was subtracted: it must be small, or an
+    /// error of the instrument could hide in it.
     #[must_use]
     pub fn with_path(self, path: f64) -> Quantity {
-        Quantity { path: Some(path), ..self }
+        let small = path.abs() <= PATH_SHARE_MAX * self.truth;
+        Quantity { path: Some(path), pass: self.pass && small, ..self }
     }
 }
 
@@ -96,6 +101,13 @@ mod tests {
         let of = |measured| Quantity::value("x", "s", (100.0, measured), 0.05).pass;
         assert!(of(104.9) && of(95.1));
         assert!(!of(105.1) && !of(94.0) && !of(f64::NAN));
+    }
+
+    #[test]
+    fn a_path_that_could_hide_an_error_does_not_pass() {
+        let of = |path| Quantity::value("x", "s", (100.0, 100.0), 0.05).with_path(path).pass;
+        assert!(of(9.0));
+        assert!(!of(50.0) && !of(-50.0) && !of(f64::NAN));
     }
 
     #[test]

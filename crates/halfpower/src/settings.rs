@@ -13,7 +13,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
+use ioengine::Monotonic;
 use ioengine::device::Device;
 use ioengine::host::device_of;
 
@@ -32,6 +34,10 @@ pub const WRITE_CACHE: &str = "write_cache";
 pub const NR_REQUESTS: &str = "nr_requests";
 /// Whether requests are merged.
 pub const NOMERGES: &str = "nomerges";
+
+/// How often, and how long apart, an entry that somebody looks at is looked at again.
+const LOOKS: u32 = 20;
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the kernel may reset when a setting is changed, besides the tunables of a scheduler.
 const MOVED: [(&str, &[&str]); 2] =
@@ -237,6 +243,7 @@ fn identity(disk: &Path) -> Identity {
         number: text("dev").unwrap_or_default(),
         serial: text("serial").or_else(|| text("device/serial")).filter(|s| !s.is_empty()),
         diskseq: text("diskseq"),
+        queue: fs::metadata(disk.join("queue")).ok().map(|queue| queue.ino()),
     }
 }
 
@@ -258,8 +265,20 @@ fn held(disk: &Path) -> Failure {
 /// Sees to an entry that a dead run left for the same device.
 fn settle_earlier(disk: &Path) -> Outcome<()> {
     let name = name_of(disk);
-    let Some((entry, recorded)) = journal::of(&name).and_then(Found::of_dead_owner) else {
-        return Ok(());
+    // Whoever holds the settings of the device now is dead, since they are ours; one who only
+    // looks at its entry (clean, restore --plan) is gone in a moment.
+    let clock = Monotonic::new();
+    let mut found = journal::of(&name);
+    for _ in 0..LOOKS {
+        if !found.as_ref().is_some_and(Found::is_in_use) {
+            break;
+        }
+        clock.sleep(LOOK_PAUSE);
+        found = journal::of(&name);
+    }
+    let Some(found) = found else { return Ok(()) };
+    let Some((entry, recorded)) = found.of_dead_owner() else {
+        return Err(held(disk));
     };
     match standing(&entry) {
         Standing::Forget(_) => {
@@ -381,7 +400,11 @@ pub fn standing(entry: &Entry) -> Standing {
         return forget("the device is gone");
     };
     let disk = device.disk();
-    if identity(disk) != entry.device {
+    // A device may be taken away and given to another (a loop device's file, a card) while its
+    // queue, and what was set in it, stays.
+    let now = identity(disk);
+    let same_queue = now.queue.is_some() && now.queue == entry.device.queue;
+    if !same_queue && now != entry.device {
         return forget("another device has that name now");
     }
     // The journal is a file that can be edited; only what it may name is ever written.

@@ -100,6 +100,12 @@ const OTHERS_SHARE_MAX: f64 = 0.2;
 const STOLEN_SHARE_MAX: f64 = 0.02;
 /// Shorter trials hold too few ticks of the accounting of CPU time (ns).
 const LOAD_TRIAL_NS: u64 = 200_000_000;
+/// A pause from this length on is one however long the trial is (ns).
+const LONG_STALL_NS: u64 = 10_000_000_000;
+/// Requests of an open loop that must have been due in a pause.
+const DUE_IN_STALL: f64 = 20.0;
+/// Share of requests that may come back within the call that submits them.
+const AT_ONCE_SHARE_MAX: f64 = 0.5;
 /// A pause from this length on is a stall (ns), if it is long for the device and the trial.
 const STALL_NS: u64 = 500_000_000;
 /// Requests up to this size fit into few memory segments whatever the pages (bytes).
@@ -134,6 +140,9 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         check_device_load(key, trial, around, &mut verdict);
     }
     check_depth(key, trial, &mut verdict);
+    if real {
+        check_at_once(key, trial, around, &mut verdict);
+    }
     check_rate(key, trial, &mut verdict);
     check_host_load(trial, &mut verdict);
     check_stall(key, trial, &mut verdict);
@@ -269,6 +278,22 @@ fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
     }
 }
 
+/// Requests that come back in the very call that submits them were never outstanding together,
+/// whatever Little's law makes of stamps that a whole batch shares.
+fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
+    let share = trial.at_once as f64 / trial.requests().max(1) as f64;
+    let closed = key.rate_requests_per_s.is_none();
+    if closed && key.depth > 1 && share > AT_ONCE_SHARE_MAX && !around.allow_holes {
+        let text = format!(
+            "{:.0}% of the requests came back within the call that submitted them: the depth of {} \
+             was not reached, and their latency is that of whole batches",
+            share * 100.0,
+            key.depth
+        );
+        verdict.add(State::Suspect, text);
+    }
+}
+
 /// Little's law: rate times latency is what was in flight.
 fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let outstanding = u64::from(key.depth) * u64::from(key.threads);
@@ -304,6 +329,12 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
             units::count(asked)
         );
         verdict.add(State::Suspect, text);
+    } else if trial.never_issued > 0 {
+        let text = format!(
+            "{} requests were due and never issued: the backlog at the end was too long",
+            units::count(trial.never_issued as f64)
+        );
+        verdict.add(State::Suspect, text);
     }
 }
 
@@ -329,10 +360,12 @@ fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
         still_ns = if part.requests == 0 { still_ns + part.length_ns } else { 0 };
         longest_ns = longest_ns.max(still_ns);
     }
-    // In an open loop there may have been nothing to do, and a slow device is not a stalled one.
+    // A slow device is not a stalled one, and in an open loop there may have been nothing to do.
     let usual_ns = trial.latency().quantile(0.5).unwrap_or(0);
-    let long = longest_ns >= STALL_NS.max(10 * usual_ns) && longest_ns >= trial.elapsed_ns / 20;
-    if long && key.rate_requests_per_s.is_none() {
+    let much = longest_ns >= LONG_STALL_NS || longest_ns >= trial.elapsed_ns / 20;
+    let long = longest_ns >= STALL_NS.max(10 * usual_ns) && much;
+    let due = key.rate_requests_per_s.map_or(f64::MAX, |rate| rate * longest_ns as f64 / 1e9);
+    if long && due >= DUE_IN_STALL {
         let (still, all) = (units::time(longest_ns as f64), units::time(trial.elapsed_ns as f64));
         verdict.add(State::Suspect, format!("nothing completed for {still} of {all}"));
     }
@@ -600,6 +633,29 @@ mod tests {
         assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Suspect);
         point.key.workload_json = r#"{"rate_process": "poisson"}"#.into();
         assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Valid, "chance");
+    }
+
+    #[test]
+    fn requests_that_come_back_in_the_submitting_call_were_never_outstanding_together() {
+        let at_once = |depth: u32, rate: Option<f64>| {
+            let mut point = point(&[4096 * 1000]);
+            (point.key.depth, point.key.rate_requests_per_s) = (depth, rate);
+            point.trials[0].at_once = 600;
+            let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
+            verdict.reasons.iter().any(|reason| reason.contains("the depth of 8 was not reached"))
+        };
+        assert!(at_once(8, None));
+        assert!(!at_once(1, None), "at depth 1 there is nothing to miss");
+        assert!(!at_once(8, Some(1000.0)), "an open loop waits for what is due");
+    }
+
+    #[test]
+    fn requests_that_were_due_and_never_issued_are_told() {
+        let mut point = point(&[4096 * 1000]);
+        point.key.rate_requests_per_s = Some(1000.0);
+        point.trials[0].never_issued = 3;
+        let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
+        assert!(verdict.reasons[0].contains("3 requests were due and never issued"), "{verdict:?}");
     }
 
     #[test]

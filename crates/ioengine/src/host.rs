@@ -4,9 +4,12 @@
 //! so that what was checked is what is used. Nothing here creates a file: laying out test files
 //! is the program's business.
 
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::linux::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -187,6 +190,27 @@ pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
     free.map_err(|e| Error::io(format!("asking for the free space of {}", folder.display()), e))
 }
 
+/// Why a path cannot be written, or a folder hold new files, whatever is allowed: a read-only mount
+/// or missing permission.
+pub fn unwritable(path: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let full = path.canonicalize().ok()?;
+    let number = (libc::major(metadata.st_dev()), libc::minor(metadata.st_dev()));
+    let mount = mount::of(&full, number).filter(|_| !metadata.file_type().is_block_device());
+    if mount.as_ref().is_some_and(|mount| mount.options.split(',').any(|option| option == "ro")) {
+        return Some("its file system is mounted read-only".to_owned());
+    }
+    let virtual_kinds = ["proc", "sysfs", "cgroup", "cgroup2", "devtmpfs", "devpts", "debugfs"];
+    if let Some(kind) =
+        mount.map(|mount| mount.file_system).filter(|k| virtual_kinds.contains(&&**k))
+    {
+        return Some(format!("{kind} holds no files of its own"));
+    }
+    let name = CString::new(full.as_os_str().as_bytes()).ok()?;
+    let allowed = sys::may_write(&name, metadata.is_dir());
+    (!allowed).then(|| "this user may not write there; run as its owner or as root".to_owned())
+}
+
 /// The limit on the size of a file that this process writes (bytes), u64::MAX where there is none.
 pub fn file_size_limit() -> u64 {
     sys::file_size_limit()
@@ -221,13 +245,25 @@ fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Erro
     if caching.is_write_through() {
         flags |= libc::O_DSYNC;
     }
-    let open = |flags| OpenOptions::new().read(true).write(writable).custom_flags(flags).open(path);
+    let failed = |error| open_error(path, writable, caching, error);
+    // Looked at before it is opened: opening alone starts a watchdog and rewinds a tape.
+    let seen =
+        OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path);
+    let seen = seen.map_err(failed)?;
+    let kind = seen.metadata().map_err(failed)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(not_a_target(path, kind.is_dir()));
+    }
+    // What was looked at is what is opened, whatever lies under its name by now.
+    let itself = PathBuf::from(format!("/proc/self/fd/{}", seen.as_raw_fd()));
+    let real = if itself.exists() { itself.as_path() } else { path };
+    let open = |flags| OpenOptions::new().read(true).write(writable).custom_flags(flags).open(real);
     // O_NOATIME saves 9% of a cheap read, but only a file's owner may ask for it.
     let opened = open(flags | libc::O_NOATIME).or_else(|error| match error.raw_os_error() {
         Some(libc::EPERM) => open(flags),
         _ => Err(error),
     });
-    opened.map_err(|error| open_error(path, writable, caching, error))
+    opened.map_err(failed)
 }
 
 fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) -> Error {
@@ -259,7 +295,7 @@ fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) 
 }
 
 /// Whether a missing path would lie under /dev, links in the way followed.
-fn is_under_dev(path: &Path) -> bool {
+pub fn is_under_dev(path: &Path) -> bool {
     let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
     path.starts_with("/dev") || parent.is_some_and(|parent| parent.starts_with("/dev"))
 }

@@ -79,6 +79,13 @@ pub fn sleep_ns(ns: u64) {
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &time, ptr::null_mut()) };
 }
 
+/// Whether this process, by its effective user, may write to a path (into a folder: make files).
+pub fn may_write(path: &CStr, folder: bool) -> bool {
+    let mode = if folder { libc::W_OK | libc::X_OK } else { libc::W_OK };
+    // SAFETY: `path` is a string that ends with a zero byte.
+    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) == 0 }
+}
+
 /// Takes a mount away; lazily: out of sight at once, and for good when nobody uses it any more.
 pub fn unmount(folder: &CStr, lazily: bool) -> io::Result<()> {
     let flags = if lazily { libc::MNT_DETACH } else { 0 };

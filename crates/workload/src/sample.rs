@@ -121,6 +121,11 @@ pub struct Sample {
     pub short_transfers: u64,
     /// Requests issued again after EAGAIN or EINTR.
     pub retries: u64,
+    /// Requests that came back in calls which had submitted some of them and left nothing
+    /// outstanding: whatever the depth, the device never had more than what it did within the call.
+    pub at_once: u64,
+    /// Requests of an open loop that were due before its end and never issued.
+    pub never_issued: u64,
     /// Calls that submitted something, and calls that reaped something.
     pub submit_calls: u64,
     /// See `submit_calls`.
@@ -157,6 +162,8 @@ impl Sample {
             first_error: None,
             short_transfers: 0,
             retries: 0,
+            at_once: 0,
+            never_issued: 0,
             submit_calls: 0,
             reap_calls: 0,
             verified_blocks: 0,
@@ -182,6 +189,7 @@ impl Sample {
         self.start_ns = start_ns;
         self.short_transfers = 0;
         self.retries = 0;
+        self.at_once = 0;
         self.submit_calls = 0;
         self.reap_calls = 0;
     }
@@ -237,6 +245,8 @@ impl Sample {
         self.first_error = self.first_error.or(other.first_error);
         self.short_transfers += other.short_transfers;
         self.retries += other.retries;
+        self.at_once += other.at_once;
+        self.never_issued += other.never_issued;
         self.submit_calls += other.submit_calls;
         self.reap_calls += other.reap_calls;
         self.verified_blocks += other.verified_blocks;

@@ -29,6 +29,10 @@ use crate::spec::{Content, Pattern, Workload};
 const TICK_NS: u64 = 50_000_000;
 /// A device that completes nothing for so long, while nothing else would end the trial, hangs (ns).
 const HANG_NS: u64 = 60_000_000_000;
+/// The longest that an open loop goes on with what was due before its end (ns).
+const BACKLOG_NS: u64 = 10_000_000_000;
+/// Requests owed are counted up to this number: beyond it the rate was out of reach.
+const OWED_MAX: u64 = 10_000_000;
 /// How often one request is issued again after EAGAIN or EINTR.
 const RETRIES_MAX: u32 = 10_000;
 
@@ -134,6 +138,8 @@ pub struct Worker<E, C> {
     sealed_with: Option<u64>,
     end_ns: u64,
     phase: Phase,
+    /// Told to stop, or failed: nothing more is issued, whatever was due.
+    cut_short: bool,
     now_ns: u64,
     last_reap_ns: u64,
     outstanding: Vec<Outstanding>,
@@ -179,6 +185,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             sealed_with: workload.sealed_with,
             end_ns: u64::MAX,
             phase: Phase::Measure,
+            cut_short: false,
             now_ns: 0,
             last_reap_ns: 0,
             outstanding: vec![idle; slots as usize],
@@ -226,7 +233,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.batch.clear();
         self.batch.append(&mut self.again);
         let resent = self.batch.len();
-        if self.phase != Phase::Drain {
+        if self.phase != Phase::Drain || self.owes() {
             self.issue();
         }
         if self.batch.is_empty() && self.engine.in_flight() == 0 {
@@ -245,6 +252,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         let wait = !self.has_more_to_issue();
         self.engine.submit_and_wait(&self.batch, u32::from(wait), Some(until), &mut self.done)?;
         self.now_ns = self.clock.now_ns();
+        if !self.batch.is_empty() && self.engine.in_flight() == 0 {
+            self.sample.at_once += self.done.len() as u64;
+        }
         if wait {
             self.chunk.doubt();
         } else {
@@ -278,12 +288,26 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             self.issued_bytes = in_flight * u64::from(self.request_bytes);
             self.sample.restart(self.now_ns);
         }
+        self.cut_short |= stop || self.sample.errors > 0;
         let over = self.phase == Phase::Measure
             && (self.now_ns >= self.end_ns || self.issued_bytes >= self.limit_bytes);
         if (over || stop || self.sample.errors > 0) && self.phase != Phase::Drain {
             self.phase = Phase::Drain;
             self.stopped_ns = self.now_ns;
         }
+    }
+
+    /// Whether an open loop still owes requests that were due before its end: those that a stall
+    /// kept waiting are issued after it, so that the last stall of a trial is charged like any
+    /// other. A backlog that takes longer than a quarter of the trial is given up and counted.
+    #[inline]
+    fn owes(&self) -> bool {
+        let Some(arrivals) = self.arrivals.as_ref().filter(|_| !self.cut_short) else {
+            return false;
+        };
+        let patience_ns = (self.limit_ns / 4).min(BACKLOG_NS);
+        arrivals.next_due_ns() < self.end_ns
+            && self.now_ns < self.end_ns.saturating_add(patience_ns)
     }
 
     /// Whether the next step of a closed loop would issue requests without any completion.
@@ -307,7 +331,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                 None => 0,
                 Some(arrivals) => {
                     let due_ns = arrivals.next_due_ns();
-                    if due_ns > self.now_ns {
+                    if due_ns > self.now_ns || due_ns >= self.end_ns {
                         self.free.push(slot);
                         break;
                     }
@@ -478,12 +502,27 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         &self.sample
     }
 
+    /// Requests of an open loop that were due before its end and never issued.
+    fn owed(&mut self) -> u64 {
+        let bounded = self.end_ns != u64::MAX && self.issued_bytes < self.limit_bytes;
+        let Some(arrivals) = self.arrivals.as_mut().filter(|_| bounded && !self.cut_short) else {
+            return 0;
+        };
+        let mut owed = 0;
+        while arrivals.next_due_ns() < self.end_ns && owed < OWED_MAX {
+            arrivals.take();
+            owed += 1;
+        }
+        owed
+    }
+
     /// The end of this worker: its sample, and its engine, to be dropped when nobody measures.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         if self.arrivals.is_some() {
             // In an open loop the time in which nothing was due belongs to the measurement.
             self.sample.end_ns = self.sample.end_ns.max(self.stopped_ns);
+            self.sample.never_issued = self.owed();
         }
         (self.sample, self.engine)
     }
@@ -692,6 +731,34 @@ mod tests {
             (sample.latency().min(), sample.latency().max()),
             (Some(100_000), Some(100_000))
         );
+    }
+
+    #[test]
+    fn a_stall_at_the_end_of_an_open_loop_is_charged_like_any_other() {
+        let mut workload = workload(1, 1_000_000_000);
+        workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
+        // The last tenth of the second: one request takes 150 ms, beyond the end of the trial.
+        let mut stalled = false;
+        let sample = serve(&workload, move |at: u64| {
+            let now = at >= 900_000_000 && !stalled;
+            stalled |= now;
+            if now { 150_000_000 } else { 10_000 }
+        });
+        assert_eq!((sample.requests(), sample.never_issued), (1000, 0));
+        let latency = sample.latency();
+        let waited = latency.buckets().filter(|b| b.low_ns > 1_000_000);
+        let waited: u64 = waited.map(|b| b.count).sum();
+        assert!((95..=105).contains(&waited), "{waited} requests waited");
+    }
+
+    #[test]
+    fn a_backlog_out_of_reach_is_given_up_and_counted() {
+        let mut workload = workload(1, 1_000_000_000);
+        workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
+        // A tenth of what is asked for: 100 in the second, 25 in the quarter after it.
+        let sample = serve(&workload, |_| 10_000_000);
+        assert!((120..=130).contains(&sample.requests()), "{}", sample.requests());
+        assert_eq!(sample.requests() + sample.never_issued, 1000);
     }
 
     #[test]

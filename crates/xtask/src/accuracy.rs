@@ -41,7 +41,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         eprintln!("run {number} of {}: {}", options.runs, failures(&document));
         documents.push(document);
     }
-    let passed = documents.iter().filter(|document| document["pass"] == true).count();
+    let passed = documents.iter().filter(|document| failures(document) == "pass").count();
     let text = format!("{}\n{}", heading(&documents, passed), table(&documents));
     println!("{text}");
     if options.write {
@@ -55,12 +55,23 @@ fn quantities(document: &Value) -> impl Iterator<Item = &Value> {
     document["quantities"].as_array().into_iter().flatten()
 }
 
+/// Whether a quantity was measured, and well enough.
+fn passed(quantity: &Value) -> bool {
+    quantity["pass"] == true && quantity["skipped"].is_null()
+}
+
 /// The quantities of one run that did not pass.
 fn failures(document: &Value) -> String {
-    let failed = quantities(document).filter(|quantity| quantity["pass"] != true);
-    let names: Vec<String> = failed
-        .map(|q| format!("{} measured {} error {}", q["quantity"], shown(q), q["error"]))
+    let mut names: Vec<String> = quantities(document)
+        .filter(|quantity| !passed(quantity))
+        .map(|q| match q["skipped"].as_str() {
+            Some(why) => format!("{} skipped: {why}", q["quantity"]),
+            None => format!("{} measured {} error {}", q["quantity"], shown(q), q["error"]),
+        })
         .collect();
+    if document["device"] == "delay" {
+        names.push("no FUSE here".to_string());
+    }
     if names.is_empty() { "pass".to_string() } else { names.join("; ") }
 }
 
@@ -87,7 +98,7 @@ fn heading(documents: &[Value], passed: usize) -> String {
 /// One row for each quantity, over all runs.
 fn table(documents: &[Value]) -> String {
     let mut text =
-        "| quantity | truth | measured, median | worst error | bar | path, median | passed |\n\
+        "| quantity | truth | measured, median | worst error (bounds: gap) | bar | path | runs |\n\
                     |---|---|---|---|---|---|---|\n"
             .to_string();
     for (index, first) in quantities(&documents[0]).enumerate() {
@@ -102,15 +113,17 @@ fn table(documents: &[Value]) -> String {
             true => number(median(value("measured"))),
             false => format!("{} to {}", number(median(bound(0))), number(median(bound(1)))),
         };
-        let worst =
-            value("error").into_iter().fold(0.0, |w: f64, e| if e.abs() > w.abs() { e } else { w });
-        let passed = all.iter().filter(|quantity| quantity["pass"] == true).count();
+        // Of bounds, how far they lie apart.
+        let apart = |q: &Value| Some(q["bounds"][1].as_f64()? / q["bounds"][0].as_f64()? - 1.0);
+        let errors = if bound(0).is_empty() { value("error") } else { numbers(&apart) };
+        let worst = errors.into_iter().max_by(|a, b| a.abs().total_cmp(&b.abs()));
+        let worst = worst.map_or("-".to_string(), |worst| format!("{:+.2}%", worst * 100.0));
+        let passed = all.iter().filter(|quantity| passed(quantity)).count();
         text.push_str(&format!(
-            "| {} ({}) | {} | {measured} | {:+.2}% | {:.0}% | {} | {passed}/{} |\n",
+            "| {} ({}) | {} | {measured} | {worst} | {:.0}% | {} | {passed}/{} |\n",
             first["quantity"].as_str().unwrap_or("?"),
             first["unit"].as_str().unwrap_or("?"),
             number(first["truth"].as_f64()),
-            worst * 100.0,
             first["tolerance"].as_f64().unwrap_or(f64::NAN) * 100.0,
             number(median(value("path"))),
             all.len()
@@ -143,7 +156,7 @@ mod tests {
             {"quantity": "latency", "unit": "us", "truth": 100.0, "measured": measured,
              "error": measured / 100.0 - 1.0, "tolerance": 0.05, "path": 2.0, "pass": pass},
             {"quantity": "CPU", "unit": "us", "truth": 10.0, "measured": 10.0, "error": 0.0,
-             "bounds": [9.5, 10.5], "tolerance": 0.15, "pass": true}] })
+             "bounds": [9.5, 10.5], "tolerance": 0.15, "pass": true}], "device": "fuse" })
     }
 
     #[test]
@@ -153,12 +166,15 @@ mod tests {
             text.contains("| latency (us) | 100.0 | 101.0 | -7.00% | 5% | 2.000 | 2/3 |"),
             "{text}"
         );
-        assert!(text.contains("9.500 to 10.50"), "{text}");
+        assert!(text.contains("| 9.500 to 10.50 | +10.53% | 15% |"), "{text}");
     }
 
     #[test]
     fn a_failing_run_says_what_failed() {
         assert_eq!(failures(&run_with(101.0, true)), "pass");
         assert!(failures(&run_with(93.0, false)).contains("latency"));
+        let mut skipping = run_with(101.0, true);
+        skipping["quantities"][1]["skipped"] = "no soaker".into();
+        assert!(failures(&skipping).contains("skipped: no soaker"), "a skip is no pass");
     }
 }

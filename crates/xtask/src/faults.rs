@@ -141,6 +141,15 @@ fn campaign(context: &Context, chosen: &[&'static Class]) -> Result<Vec<Row>> {
 fn report(options: &Faults, machine: &str, rows: &[Row]) -> Result<ExitCode> {
     let text = table::render(rows);
     print!("{text}");
+    let skipped = rows.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Skipped(_))).count();
+    if skipped > 0 {
+        eprintln!("{skipped} classes were skipped");
+    }
+    anyhow::ensure!(
+        !options.write || skipped == 0,
+        "a table with skipped classes is not written: run as root with FUSE, loop devices, \
+         libfaketime"
+    );
     if options.write {
         let words: Vec<String> = std::env::args().skip(1).collect();
         let text = format!(

@@ -1,6 +1,7 @@
 //! `halfpower clean`: removes test files that a killed run left behind.
 
 use std::fs;
+use std::io::ErrorKind;
 
 use crate::cli::CleanArgs;
 use crate::console;
@@ -10,7 +11,7 @@ use crate::settings;
 
 /// Removes what the journal names and nobody uses.
 pub fn execute(args: &CleanArgs) -> Outcome {
-    let mut told = 0;
+    let (mut told, mut failed) = (0, 0);
     for (file, entry) in journal::entries() {
         let path = entry.path.display();
         let state = journal::state_of(&entry);
@@ -23,8 +24,15 @@ pub fn execute(args: &CleanArgs) -> Outcome {
             Stray::Removable if args.plan => console::data(&format!("remove   {path}")),
             Stray::Gone if args.plan => {}
             Stray::Removable => {
-                fs::remove_file(&entry.path)
-                    .map_err(|e| Failure::failed(format!("removing {path}: {e}")))?;
+                match fs::remove_file(&entry.path) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => {
+                        let cause = ioengine::error::cause(&error);
+                        console::data(&format!("failed   {path}: {cause}"));
+                        failed += 1;
+                        continue;
+                    }
+                    _ => {}
+                }
                 let _ = fs::remove_file(file);
                 console::data(&format!("removed  {path}"));
             }
@@ -39,6 +47,12 @@ pub fn execute(args: &CleanArgs) -> Outcome {
     }
     if told == 0 && changed.is_empty() {
         console::data("nothing to clean");
+    }
+    if failed > 0 {
+        return Err(Failure::failed(format!(
+            "{failed} of the test files could not be removed; run as their owner or as root, or \
+             remount their file system read-write"
+        )));
     }
     Ok(Exit::Ok)
 }

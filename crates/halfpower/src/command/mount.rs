@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fusefile::{Spec, mounted};
 use ioengine::Monotonic;
+use ioengine::fault::Fault;
 use ioengine::truth::Schedule;
 
 use crate::cli::MountArgs;
@@ -29,6 +30,13 @@ pub fn execute(args: &MountArgs) -> Outcome {
         )));
     };
     let device = truth::parse_truth(text).map_err(Failure::usage)?;
+    let faults = args.inject.clone().unwrap_or_default();
+    if faults.rules.iter().any(|rule| matches!(rule.fault, Fault::Twice | Fault::Late(_))) {
+        return Err(Failure::usage(
+            "--inject twice and late are not for a served file, since the kernel keeps its \
+             requests apart; use them with halfpower run",
+        ));
+    }
     let file = args.folder.join(FILE_NAME);
     if args.plan {
         let (size, file) = (units::size(args.size), file.display());
@@ -41,7 +49,7 @@ pub fn execute(args: &MountArgs) -> Outcome {
         name: FILE_NAME.to_owned(),
         size_bytes: args.size,
         timing: Box::new(Schedule::new(device)),
-        faults: args.inject.clone().unwrap_or_default(),
+        faults,
     };
     let served = mounted::mount(&args.folder, spec).map_err(|error| {
         let (cause, folder) = (ioengine::error::cause(&error), args.folder.display());
@@ -60,7 +68,7 @@ pub fn execute(args: &MountArgs) -> Outcome {
             at_eof.store(true, Ordering::Relaxed);
         });
     }
-    while !interrupt.is_set() && !at_eof.load(Ordering::Relaxed) {
+    while !interrupt.is_set() && !at_eof.load(Ordering::Relaxed) && served.is_there() {
         clock.sleep(TICK);
     }
     served.unmount().map_err(|error| {

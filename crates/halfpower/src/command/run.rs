@@ -2,6 +2,7 @@
 
 use ioengine::{Caching, Target};
 use results::{RunKind, RunState};
+use workload::Progress;
 use workload::random::{Stream, mix};
 use workload::spec::Content;
 
@@ -71,7 +72,10 @@ fn measure_and_print(
     let mut points = match measured {
         Ok(points) => points,
         Err(failure) => {
-            keeper.finish(RunState::Failed, None, None)?;
+            // A database that fails too must not hide why the run did.
+            if let Err(also) = keeper.finish(RunState::Failed, None, None) {
+                lab.console.warn(&also.message);
+            }
             return Err(failure);
         }
     };
@@ -84,9 +88,10 @@ fn measure_and_print(
         Ok(()) if lab.interrupt.is_set() => RunState::Interrupted,
         Ok(()) => RunState::Finished,
     };
-    keeper.finish(state, None, Some(&verdict_of(&points)))?;
+    let kept = keeper.finish(state, None, Some(&verdict_of(&points)));
     print(args, job, sweep, (&host, made), facts, &points);
     checked?;
+    kept?;
     exit_of(lab, &points)
 }
 
@@ -133,11 +138,14 @@ fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
             None => endless = true,
         }
         let share = f64::from(100 - axes.read_percent) / 100.0;
-        if share > 0.0 && workload.limit_bytes.is_none() {
+        let warms_up = workload.warm_up_ns > 0 || workload.steady.is_some();
+        if share > 0.0 && (workload.limit_bytes.is_none() || warms_up) {
             at_least = "at least ";
         }
+        // Every target gets all of the workload.
+        let targets = job.targets.len().max(1) as u64;
         let written = (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64;
-        writes = writes.saturating_add(written.saturating_mul(trials));
+        writes = writes.saturating_add(written.saturating_mul(trials * targets));
         console::data(&format!(
             "{} {} x depth {} x {} threads, {trials} trials",
             workload.rw(),
@@ -150,6 +158,9 @@ fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
     console::data(&format!("writes {at_least}{} in all{share}", units::size(writes)));
     let time = match endless {
         true => "as long as it takes to move those bytes".to_owned(),
+        false if job.base.steady.is_some() => {
+            format!("{seconds} s of measuring, and up to 10 min before each trial to become steady")
+        }
         false => format!("{seconds} s of measuring"),
     };
     console::data(&format!("takes {time}; nothing was done"));
@@ -236,10 +247,15 @@ fn measure(
         keeper.add_point(&point.key)?;
     }
     let rounds = job.trials.saturating_mul(if job.soaker { 2 } else { 1 });
-    let each_ns = settings[0].workload.limit_ns.unwrap_or(0) + settings[0].workload.warm_up_ns;
     let trials = u64::from(rounds).saturating_mul(settings.len() as u64);
-    let total_ns = each_ns.saturating_mul(trials);
-    let mut progress = lab.console.progress(total_ns);
+    let mut progress = match settings[0].workload.limit_ns {
+        Some(ns) => {
+            let each_ns = ns.saturating_add(settings[0].workload.warm_up_ns);
+            lab.console.progress(each_ns.saturating_mul(trials))
+        }
+        None => lab.console.open_progress(),
+    };
+    let mut done = 0.0;
     let mut stream = Stream::new(job.base.seed);
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..settings.len()).collect();
@@ -252,12 +268,21 @@ fn measure(
             // Each round has an order of its own, so that no cache learns one.
             setting.workload.seed = seed_of(job, round);
             let label = points[index].key.describe();
-            let mut trial = lab.trial(setting, &mut |_| progress.update(&label))?;
+            let bounds =
+                (setting.workload.limit_ns, bytes_of(setting), setting.workload.warm_up_ns);
+            let mut trial = lab.trial(setting, &mut |at| {
+                let share = (done + share_of(at, bounds)) / trials as f64;
+                progress.advance(Some(share), &label);
+            })?;
+            done += 1.0;
             trial.ordinal = round;
-            if trial.requests() > 0 || trial.errors > 0 {
-                keeper.add_trial(index, &trial)?;
-            }
+            let kept = match trial.requests() > 0 || trial.errors > 0 {
+                true => keeper.add_trial(index, &trial),
+                false => Ok(()),
+            };
+            // What happened to the data comes before what happened to the database.
             fail_on_errors(&trial, &label)?;
+            kept?;
             points[index].trials.push(trial);
             if lab.interrupt.is_set() {
                 progress.finish();
@@ -267,6 +292,18 @@ fn measure(
     }
     progress.finish();
     Ok(points)
+}
+
+/// Bytes that a trial moves on all targets, where they end it.
+fn bytes_of(setting: &Setting<'_>) -> Option<u64> {
+    Some(setting.workload.limit_bytes?.saturating_mul(setting.targets.len() as u64))
+}
+
+/// How much of a trial is done: of its time or of its bytes, whichever is further.
+fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>, u64)) -> f64 {
+    let time = ns.map_or(0.0, |ns| at.elapsed_ns as f64 / (ns.saturating_add(warm_up_ns)) as f64);
+    let moved = bytes.map_or(0.0, |bytes| at.bytes as f64 / bytes.max(1) as f64);
+    time.max(moved).min(1.0)
 }
 
 /// The seed of a round, drawn from the run's own.
@@ -318,7 +355,12 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<(
         allow_holes: true,
         ..Setting::new(&bench.targets[0], workload)
     };
-    let trial = lab.trial(&setting, &mut |_| {})?;
+    let mut progress = lab.console.open_progress();
+    let bounds = (None, bytes_of(&setting), 0);
+    let trial = lab.trial(&setting, &mut |at| {
+        progress.advance(Some(share_of(at, bounds)), "reading back");
+    })?;
+    progress.finish();
     fail_on_errors(&trial, "reading back")?;
     lab.console.say(format!("verified {}: every block is whole", units::size(trial.bytes())));
     Ok(())

@@ -65,11 +65,9 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
         return plan(args, &place, size, &effort);
     }
     settings::warn_of_left_behind(&console);
-    page::check(&args.html)?;
     check_size(&place, size, args)?;
     let (write, not_written, permit) = may_write(&place, args)?;
-    let db = (!args.common.no_store).then_some(args.common.db.as_path());
-    Keeper::check(db, std::slice::from_ref(&args.target))?;
+    let db = check_outputs(args)?;
     let lab = Lab::new(console, Interrupt::install());
     let start_ns = lab.clock.now_ns();
     let started_unix_ns = unix_ns();
@@ -116,6 +114,22 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     facts.interrupted = lab.interrupt.is_set();
     let evidence = Evidence { host, target, points, facts, started_unix_ns };
     conclude(args, &console, keeper, &evidence)
+}
+
+/// Refuses a page or a database that could not be written, or would be each other; where the
+/// database goes.
+fn check_outputs(args: &SurveyArgs) -> Outcome<Option<&Path>> {
+    page::check(&args.html)?;
+    if !args.common.no_store && page::is_beside(&args.html, &args.common.db) {
+        return Err(Failure::usage(format!(
+            "--html {} and --db {} are in each other's way; give them different names",
+            args.html.display(),
+            args.common.db.display()
+        )));
+    }
+    let db = (!args.common.no_store).then_some(args.common.db.as_path());
+    Keeper::check(db, std::slice::from_ref(&args.target))?;
+    Ok(db)
 }
 
 /// What was opened again may be something else by now, so it is checked again.
@@ -215,6 +229,7 @@ fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) ->
         direct: true,
         write: true,
     };
+    page::check(&args.html)?;
     let spots = grid::first(effort, &limits).len();
     console::data(&format!(
         "measure up to {spots} workloads, {} times or more each, in {} in all",

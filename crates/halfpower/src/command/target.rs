@@ -121,6 +121,10 @@ fn free_bytes(path: &Path, opened: Option<&HostTarget>) -> Option<u64> {
 }
 
 fn writing(path: &Path, opened: Option<&HostTarget>) -> Writing {
+    let cannot = ioengine::host::unwritable(path).filter(|_| path.is_dir() || opened.is_some());
+    if let Some(why) = cannot {
+        return Writing { allowed: "refused", flag: None, why };
+    }
     if path.is_dir() {
         let why = "a test file is laid out here and removed afterwards".to_owned();
         return Writing { allowed: "freely", flag: None, why };

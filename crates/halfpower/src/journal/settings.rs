@@ -40,6 +40,9 @@ pub struct Identity {
     pub serial: Option<String>,
     /// The kernel's running number of devices that appeared, from Linux 5.15 on.
     pub diskseq: Option<String>,
+    /// Inode of its `queue` folder in sysfs: the queue itself, whatever lies behind it by now.
+    #[serde(default)]
+    pub queue: Option<u64>,
 }
 
 /// One setting.
@@ -155,6 +158,7 @@ mod tests {
             number: "7:9".into(),
             serial: None,
             diskseq: Some("12".into()),
+            queue: Some(7),
         };
         Entry { device, changes: Vec::new(), pid: 1, boot_id: "a boot".into() }
     }

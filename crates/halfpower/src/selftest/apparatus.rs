@@ -5,9 +5,9 @@ use ioengine::{HostTarget, Personality};
 use workload::{Pattern, Workload};
 
 use crate::cli::Source;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::lab::{Lab, Setting};
-use crate::point::Trial;
+use crate::point::{State, Trial};
 use crate::selftest::devices::{self, Device};
 
 /// Size of the devices (bytes).
@@ -99,10 +99,15 @@ impl Apparatus<'_> {
         if self.lab.interrupt.is_set() {
             return Err(Failure::interrupted());
         }
-        match &trial.failure {
-            Some(failure) => Err(Failure::failed(format!("the device failed: {failure}"))),
-            None => Ok(trial),
+        if let Some(failure) = &trial.failure {
+            return Err(Failure::failed(format!("the device failed: {failure}")));
         }
+        // The wrong thing was measured: no figure of it may pass.
+        if trial.verdict.state == State::Invalid {
+            let why = trial.verdict.reasons.join("; ");
+            return Err(Failure::new(Exit::Invalid, format!("a trial is invalid: {why}")));
+        }
+        Ok(trial)
     }
 
     /// Median latency of a trial (ns).

@@ -35,6 +35,11 @@ impl Throttled {
     pub fn path(&self) -> &Path {
         &self.device.path
     }
+
+    /// Lets the device go with its last user: whatever ends this process then ends it too.
+    pub fn is_open(&self) {
+        self.device.let_go();
+    }
 }
 
 /// A loop device on an image of holes.
@@ -73,15 +78,22 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
-    fn drop(&mut self) {
+impl Loop {
+    fn let_go(&self) {
         // Only while it is still ours: numbers are given again.
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let backing = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
-        if backing.is_ok_and(|backing| Path::new(backing.trim()) == self.image) {
+        let image = self.image.display().to_string();
+        if backing.is_ok_and(|backing| backing.trim() == image) {
             let _ = run("losetup", &["--detach", &self.path.display().to_string()]);
         }
         let _ = fs::remove_file(&self.image);
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 
@@ -115,12 +127,25 @@ impl Group {
 
     fn join(root: &Path, limit: &str, rule: &str) -> std::io::Result<Group> {
         let home = home_below(root, limit == "io.max")?;
+        remove_leftovers(root);
         let folder = root.join(format!("halfpower-{}", std::process::id()));
         fs::create_dir(&folder)?;
         let group = Group { folder, home };
         fs::write(group.folder.join(limit), rule)?;
         fs::write(group.folder.join("cgroup.procs"), "0")?;
         Ok(group)
+    }
+}
+
+/// Removes the empty groups of processes that were killed.
+fn remove_leftovers(root: &Path) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix("halfpower-").and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // One that is not empty is not ours to empty.
+            let _ = fs::remove_dir(entry.path());
+        }
     }
 }
 

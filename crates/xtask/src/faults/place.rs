@@ -72,6 +72,7 @@ pub struct Place<'a> {
 /// A stored run as `runs list --json` tells it.
 pub struct StoredRun {
     pub state: String,
+    pub verdict: String,
     pub trials: u64,
 }
 
@@ -165,6 +166,7 @@ impl Place<'_> {
         let document = ended.map_err(|error| error.to_string())?.document()?;
         let run = |value: &Value| StoredRun {
             state: value["state"].as_str().unwrap_or_default().to_string(),
+            verdict: value["verdict"].as_str().unwrap_or_default().to_string(),
             trials: value["trials"].as_u64().unwrap_or(0),
         };
         Ok(document.as_array().map(|runs| runs.iter().map(run).collect()).unwrap_or_default())
@@ -176,6 +178,13 @@ impl Place<'_> {
         running.until(stored)?;
         pause(100);
         Ok(())
+    }
+
+    /// The newest run of the default database is said to have measured the wrong thing.
+    pub fn newest_is_invalid(&self) -> Check {
+        let runs = self.runs("halfpower.db")?;
+        let newest = runs.first().map_or("missing", |run| run.verdict.as_str());
+        ensure(newest == "invalid", || format!("the stored verdict is {newest:?}, not invalid"))
     }
 
     /// The newest run of the default database is in this state.

@@ -8,7 +8,7 @@
 use super::Class;
 use crate::faults::device::{LoopDevice, system};
 use crate::faults::place::{Context, KIB, MIB, Place, noise};
-use crate::faults::running::{Running, pause};
+use crate::faults::running::{Ended, Running, pause};
 use crate::faults::tally::{Check, Missing, Tally, ensure};
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
@@ -109,8 +109,9 @@ fn kills(context: &Context, count: u32, victims: &Victims) -> Result<Tally> {
         pause(context.below(victims.within_ms));
         let acknowledged = place.runs("halfpower.db");
         running.signal(Signal::SIGKILL)?;
-        running.ended()?;
+        let ended = running.ended()?;
         let what = format!("kill {number}: {line}");
+        tally.detected(&what, was_killed(&ended));
         let acknowledged = acknowledged.map(|runs| runs.iter().map(|run| run.trials).sum());
         tally.detected(&what, acknowledged.as_ref().map(drop).map_err(Clone::clone));
         after_a_kill(&mut tally, &place, &what, acknowledged.unwrap_or(0));
@@ -118,11 +119,20 @@ fn kills(context: &Context, count: u32, victims: &Victims) -> Result<Tally> {
     Ok(tally)
 }
 
+/// A kill counts only where it is what ended the program.
+fn was_killed(ended: &Ended) -> Check {
+    ensure(ended.signal == Some(Signal::SIGKILL as i32), || {
+        format!("not killed: exit {:?}, signal {:?}", ended.code, ended.signal)
+    })
+}
+
 /// Starts it and waits until it has made its first file.
 fn begun(place: &Place<'_>, line: &str) -> Result<Running> {
     let mut running = place.start(&format!("{line} --quiet"))?;
     let files = || fs::read_dir(place.work()).map_or(0, Iterator::count);
-    running.until(|_| files() > 1)?;
+    if !running.until(|_| files() > 1)? {
+        bail!("{line} ended, or made no file, before it could be killed");
+    }
     Ok(running)
 }
 
@@ -203,8 +213,9 @@ fn kills_with_settings(context: &Context) -> Result<Tally> {
         let changed = running.until(|_| read() != before)?;
         pause(context.below(200));
         running.signal(Signal::SIGKILL)?;
-        running.ended()?;
+        let ended = running.ended()?;
         let what = format!("kill {number}: {line}");
+        tally.detected(&what, was_killed(&ended));
         tally.detected(&what, ensure(changed, || "the setting was never changed".to_string()));
         let restored = place.run("restore")?;
         tally.kept(&what, restored.ends_with(0));

@@ -135,6 +135,7 @@ fn found(tally: &mut Tally, place: &Place<'_>, line: &str, offset: u64) -> Resul
     });
     tally.detected(line, told);
     tally.told(line, place.newest_is("failed"));
+    tally.told(line, place.newest_is_invalid());
     tally.kept(line, place.is_tidy());
     Ok(())
 }
