@@ -99,9 +99,8 @@ impl Recorded {
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let file = folder().map(|folder| folder.join(format!("{name}.json")));
-        let mut recorded = Recorded { file, entry };
+        let recorded = Recorded { file, entry };
         if let Err(error) = recorded.write() {
-            recorded.file = None;
             // Out of open files, the run fails in a moment and says so itself.
             if error.raw_os_error() != Some(libc::EMFILE) {
                 let cause = ioengine::error::cause(&error);
