@@ -251,7 +251,12 @@ impl Lab {
             Some(SoakerReading { suspect: Some(doubt), .. }) => Err(doubt),
             Some(reading) => {
                 let background = reading.elapsed_ns as f64 * *background_share;
-                Ok(Some((reading.lost_ns as f64 - background).max(0.0) as u64))
+                // An upper bound holds what the calibration may be wrong by: the idle time is
+                // known only as well as the cost of a unit of it.
+                let cpus = reading.per_cpu.len() as f64;
+                let idle = reading.elapsed_ns as f64 * cpus - reading.lost_ns as f64;
+                let hidden = idle.max(0.0) * reading.calibrated_error;
+                Ok(Some((reading.lost_ns as f64 + hidden - background).max(0.0) as u64))
             }
             None => Ok(None),
         };

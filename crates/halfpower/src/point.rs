@@ -255,6 +255,12 @@ impl Trial {
         all
     }
 
+    /// CPU of a soaked trial that the machine lost beyond what the system charged to the process,
+    /// for each request, as much as the soaker's calibration may hide included (ns).
+    pub fn uncharged_ns(&self) -> Option<f64> {
+        self.per_request(self.soaker_ns?.saturating_sub(self.cpu.process_ns))
+    }
+
     /// A time divided by the number of requests.
     fn per_request(&self, ns: u64) -> Option<f64> {
         let requests = self.requests();
@@ -339,11 +345,7 @@ impl Point {
     /// interrupts), at the upper end of its interval. A soaker changes the run, so its own trials
     /// bound only the part that nothing else can see.
     pub fn cpu_upper_ns(&self) -> Option<f64> {
-        let uncharged: Vec<f64> = self
-            .trials
-            .iter()
-            .filter_map(|t| t.per_request(t.soaker_ns?.saturating_sub(t.cpu.process_ns)))
-            .collect();
+        let uncharged: Vec<f64> = self.trials.iter().filter_map(Trial::uncharged_ns).collect();
         let uncharged = median_interval(&uncharged, CONFIDENCE, self.key.seed)?;
         Some(self.cpu_lower_ns()? + uncharged.high)
     }

@@ -231,8 +231,12 @@ fn throttled(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
 const CHARGED_US: u64 = 100;
 const UNCHARGED_US: u64 = 6;
 
-/// Trials with the soaker, and as many without.
-const CPU_ROUNDS: u32 = 7;
+/// Trials with the soaker, and as many without: at least, and at most.
+const CPU_ROUNDS: (u32, u32) = (7, 20);
+/// Rounds go on until the upper bound lies no further above its median than this share of the
+/// truth, as the trials of a survey do until their interval is narrow: others on the machine make
+/// it wide.
+const CPU_SPREAD: f64 = 0.04;
 
 /// A device of known CPU cost, part of it charged to nobody of ours, between the two bounds.
 fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
@@ -245,17 +249,16 @@ fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (_second, idle) = spinning_device(0, 0)?;
     let mut point = Point { key: crate::point::PointKey::default(), trials: Vec::new() };
     let mut paths = Vec::new();
-    for round in 0..2 * CPU_ROUNDS {
-        let soaked = round % 2 == 1;
-        let probe = Probe { soaked, ..Probe::reads(4 * KIB, 1, 700) };
+    for round in 1..=CPU_ROUNDS.1 {
+        let probe = Probe::reads(4 * KIB, 1, 700);
         point.trials.push(with.trial_on(&spinning, Personality::Delay, probe)?);
-        if !soaked {
-            let path = with.trial_on(
-                &idle,
-                Personality::Delay,
-                Probe { limit_ns: Some(200_000_000), ..probe },
-            )?;
-            paths.push(path.cpu.process_ns as f64 / path.requests().max(1) as f64);
+        let short = Probe { limit_ns: Some(200_000_000), ..probe };
+        let path = with.trial_on(&idle, Personality::Delay, short)?;
+        paths.push(path.cpu.process_ns as f64 / path.requests().max(1) as f64);
+        let soaked = Probe { soaked: true, ..probe };
+        point.trials.push(with.trial_on(&spinning, Personality::Delay, soaked)?);
+        if round >= CPU_ROUNDS.0 && spread_us(&point) <= CPU_SPREAD * truth {
+            break;
         }
     }
     let path = middle(&paths);
@@ -263,6 +266,13 @@ fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let bounds = (bound(point.cpu_lower_ns()), bound(point.cpu_upper_ns()));
     let cpu = Quantity::within(name, unit, truth, bounds, BOUNDS_TOLERANCE);
     Ok(vec![cpu.with_path(path / 1000.0)])
+}
+
+/// How far the upper bound lies above the median of what it comes from (us).
+fn spread_us(point: &Point) -> f64 {
+    let uncharged: Vec<f64> = point.trials.iter().filter_map(Trial::uncharged_ns).collect();
+    let lower = point.cpu_lower_ns().unwrap_or(f64::NAN);
+    (point.cpu_upper_ns().unwrap_or(f64::NAN) - lower - middle(&uncharged)) / 1000.0
 }
 
 fn spinning_device(charged_us: u64, uncharged_us: u64) -> Outcome<(Assistant, HostTarget)> {
