@@ -72,9 +72,10 @@ fn measure_and_print(
     let mut points = match measured {
         Ok(points) => points,
         Err(failure) => {
-            // A database that fails too must not hide why the run did.
-            if let Err(also) = keeper.finish(RunState::Failed, None, None) {
-                lab.console.warn(&also.message);
+            // A database that fails too must not hide why the run did, nor say it twice.
+            match keeper.finish(RunState::Failed, None, None) {
+                Err(also) if also.message != failure.message => lab.console.warn(&also.message),
+                _ => {}
             }
             return Err(failure);
         }
