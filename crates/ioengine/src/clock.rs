@@ -20,6 +20,15 @@ pub trait Clock {
     fn sleep_until(&self, until_ns: u64);
 }
 
+/// Time in a world of its own, which passes only when it is told to: a simulator's. Whoever steps
+/// the workers of such a world lets time pass when all of them wait.
+pub trait VirtualTime: Clock {
+    /// Engines of this world made so far; each has its number, from 0.
+    fn engines(&self) -> u32;
+    /// Lets time pass until an engine has completions, whose number it gives, or until `until_ns`.
+    fn pass(&self, until_ns: u64) -> Option<u32>;
+}
+
 /// The machine's monotonic clock. Copies agree with each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Monotonic {

@@ -343,7 +343,10 @@ fn alignment(file: &File, caching: Caching, device: Option<&Device>) -> Alignmen
             Alignment { memory_bytes, offset_bytes }
         }
         _ => {
-            let block = device.and_then(|d| d.info().logical_block_bytes).unwrap_or(4096) as u32;
+            // A file system that says nothing may still have smaller blocks than pages.
+            let of_file = || file.metadata().map_or(4096, |m| m.st_blksize().clamp(512, 4096));
+            let block = device.and_then(|d| d.info().logical_block_bytes).unwrap_or_else(of_file);
+            let block = block as u32;
             Alignment { memory_bytes: block, offset_bytes: block }
         }
     }

@@ -39,7 +39,7 @@ pub mod conformance;
 pub mod fuzz;
 
 pub use buffer::BufferPages;
-pub use clock::{Clock, Monotonic};
+pub use clock::{Clock, Monotonic, VirtualTime};
 pub use engine::{Engine, EngineSpec, HostEngine, Personality};
 pub use error::{Error, ErrorKind};
 pub use host::HostTarget;

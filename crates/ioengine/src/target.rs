@@ -155,7 +155,7 @@ pub struct Coverage {
 }
 
 /// See the module.
-pub trait Target: Sync {
+pub trait Target {
     /// What issues requests to it.
     type Engine: Engine;
 

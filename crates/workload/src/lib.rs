@@ -15,6 +15,7 @@ pub mod pattern;
 pub mod sample;
 pub mod worker;
 pub mod runner;
+pub mod stepper;
 
 pub use error::Error;
 pub use plan::Plan;

@@ -173,7 +173,7 @@ pub fn run<T, C, M>(
     control: &mut Control<'_>,
 ) -> Result<Sample, Error>
 where
-    T: Target,
+    T: Target + Sync,
     C: Clock + Copy + Send + Sync,
     M: CpuMeter,
 {
@@ -221,7 +221,7 @@ where
 }
 
 /// The workers of all targets: which target, and the plan with its own CPU and share of the rate.
-fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
+pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
     let cpus = &plan.workload.cpus;
     let mut all = Vec::new();
     for target in 0..targets {
@@ -247,7 +247,7 @@ fn rate_of(rate: Rate, target: usize, targets: usize) -> Rate {
 }
 
 /// The counters of the devices beneath, each device once.
-fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
+pub(crate) fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
     let mut seen = Vec::new();
     let mut sum: Option<DeviceCounters> = None;
     for target in targets {
@@ -281,7 +281,7 @@ struct Job<'a, T, C> {
     clock: C,
 }
 
-fn spawn<'scope, 'env, T: Target, C: Clock + Copy + Send + Sync + 'env>(
+fn spawn<'scope, 'env, T: Target + Sync, C: Clock + Copy + Send + Sync + 'env>(
     scope: &'scope Scope<'scope, 'env>,
     job: Job<'env, T, C>,
     shared: &'env Shared<'env>,
@@ -368,27 +368,27 @@ fn progress_of(told: &[Told], elapsed_ns: u64) -> Progress {
 }
 
 /// Collects rates, one each second, and says when they are steady or when waiting is over.
-struct SteadyWatch {
+pub(crate) struct SteadyWatch {
     rule: Option<Steady>,
     from_ns: u64,
     last_ns: u64,
     last_bytes: u64,
     rates: Vec<f64>,
-    found: Option<bool>,
+    pub(crate) found: Option<bool>,
 }
 
 impl SteadyWatch {
-    fn new(rule: Option<Steady>, from_ns: u64) -> SteadyWatch {
+    pub(crate) fn new(rule: Option<Steady>, from_ns: u64) -> SteadyWatch {
         let rates = Vec::new();
         SteadyWatch { rule, from_ns, last_ns: from_ns, last_bytes: 0, rates, found: None }
     }
 
-    fn is_watching(&self) -> bool {
+    pub(crate) fn is_watching(&self) -> bool {
         self.rule.is_some() && self.found.is_none()
     }
 
     /// Whether the wait has come to its end just now.
-    fn is_over(&mut self, now_ns: u64, bytes: u64) -> bool {
+    pub(crate) fn is_over(&mut self, now_ns: u64, bytes: u64) -> bool {
         let Some(rule) = self.rule.filter(|_| self.found.is_none()) else { return false };
         if now_ns < self.last_ns + STEADY_INTERVAL_NS {
             return false;
@@ -432,7 +432,7 @@ fn work<T: Target, C: Clock + Copy>(
             worker.measure_from(measure_from());
         }
         match worker.step(shared.stopping()) {
-            Ok(State::Running) => {}
+            Ok(State::Running | State::Waiting) => {}
             Ok(State::Done) => break,
             Err(error) => {
                 shared.fail(error.into());

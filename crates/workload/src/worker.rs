@@ -41,6 +41,8 @@ const RETRIES_MAX: u32 = 10_000;
 pub enum State {
     /// There is more to do.
     Running,
+    /// There is nothing to do before a completion comes or something is due.
+    Waiting,
     /// Nothing is in flight and nothing more will be issued.
     Done,
 }
@@ -264,7 +266,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         if self.now_ns.saturating_sub(self.last_reap_ns) > HANG_NS && self.waits_in_vain() {
             return Err(hangs(self.engine.in_flight()));
         }
-        Ok(State::Running)
+        Ok(if wait && self.done.is_empty() { State::Waiting } else { State::Running })
     }
 
     /// Whether a request is overdue and neither the end of the time nor an order to stop is left
@@ -379,7 +381,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                 let latest = (self.now_ns + TICK_NS).min(self.end_ns);
                 self.clock.sleep_until(arrivals.next_due_ns().min(latest));
                 self.now_ns = self.clock.now_ns();
-                State::Running
+                State::Waiting
             }
             _ => State::Done,
         }
@@ -387,7 +389,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
 
     /// When to come back at the latest.
     #[inline]
-    fn wake_up_ns(&self, now_ns: u64) -> u64 {
+    pub(crate) fn wake_up_ns(&self, now_ns: u64) -> u64 {
         let tick = now_ns + TICK_NS;
         match &self.arrivals {
             Some(arrivals) if !self.free.is_empty() && self.phase != Phase::Drain => {
@@ -657,7 +659,7 @@ mod tests {
         let plan = plan_for(workload);
         let mut worker = Worker::new(engine, clock, workload, &plan);
         worker.start(0, workload.warm_up_ns, workload, &plan);
-        while worker.step(false).unwrap() == State::Running {}
+        while worker.step(false).unwrap() != State::Done {}
         worker.finish().0
     }
 
@@ -832,7 +834,7 @@ mod tests {
     fn end_of<E: Engine>(mut worker: Worker<E, VirtualClock>) -> Result<Sample, String> {
         loop {
             match worker.step(false) {
-                Ok(State::Running) => {}
+                Ok(State::Running | State::Waiting) => {}
                 Ok(State::Done) => return Ok(worker.finish().0),
                 Err(error) => return Err(error.to_string()),
             }

@@ -1,0 +1,192 @@
+//! Runs a plan in a world whose time passes only when it is told to: a simulated one.
+//!
+//! All workers are stepped by one thread. When each of them waits, time passes until one of them
+//! has completions or something is due; so a run is exact, needs no threads, and is the same to
+//! the bit each time. What is measured, and how, is the same as in [`crate::runner`].
+
+use std::sync::atomic::Ordering;
+
+use cpucost::{CpuMeter, CpuSample};
+use ioengine::target::DeviceCounters;
+use ioengine::{EngineSpec, Target, VirtualTime};
+
+use crate::error::Error;
+use crate::plan::{Plan, WorkerPlan};
+use crate::runner::{Control, Progress, SteadyWatch, counters_of, worker_plans};
+use crate::sample::Sample;
+use crate::worker::{State, Worker};
+
+/// Progress is told once in so many passes of time.
+const PASSES: u64 = 16_384;
+/// The longest stretch of virtual time after which workers are looked at all the same (ns).
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// One worker and how it stands.
+struct Stepped<T: Target, C> {
+    worker: Worker<T::Engine, C>,
+    done: bool,
+}
+
+/// Readings of the meters.
+struct Reading {
+    cpu: CpuSample,
+    device: Option<DeviceCounters>,
+}
+
+/// Runs a plan on each of the targets; see [`crate::runner::run`].
+///
+/// # Errors
+/// When an engine cannot be made or cannot go on.
+pub fn run<T, C, M>(
+    targets: &[&T],
+    plan: &Plan,
+    clock: &C,
+    meter: &M,
+    control: &mut Control<'_>,
+) -> Result<Sample, Error>
+where
+    T: Target,
+    C: VirtualTime + Clone,
+    M: CpuMeter,
+{
+    let first_engine = clock.engines();
+    let plans = worker_plans(plan, targets.len());
+    let mut all = Vec::with_capacity(plans.len());
+    for (target, worker) in &plans {
+        all.push(build::<T, C>(targets[*target], plan, worker, clock)?);
+    }
+    let read = || Reading { cpu: meter.sample(clock.now_ns()), device: counters_of(targets) };
+    let mut before = read();
+    let start_ns = clock.now_ns();
+    let warm_until_ns = start_ns + plan.workload.warm_up_ns;
+    let mut watch = SteadyWatch::new(plan.workload.steady, warm_until_ns);
+    let mut measure_from_ns = if watch.is_watching() { u64::MAX } else { warm_until_ns };
+    for (stepped, (_, worker)) in all.iter_mut().zip(&plans) {
+        stepped.worker.start(start_ns, measure_from_ns, &plan.workload, worker);
+    }
+    let mut warming_up = measure_from_ns > start_ns;
+    let mut ready: Vec<usize> = (0..all.len()).rev().collect();
+    let (mut until_ns, mut passes, mut live) = (u64::MAX, 0_u64, all.len());
+    loop {
+        let stop = control.stop.load(Ordering::Relaxed);
+        while let Some(index) = ready.pop() {
+            live -= usize::from(step(&mut all[index], stop)?);
+            if !all[index].done {
+                until_ns = until_ns.min(all[index].worker.wake_up_ns(clock.now_ns()));
+            }
+        }
+        if live == 0 {
+            break;
+        }
+        passes += 1;
+        if passes.is_multiple_of(PASSES) {
+            (control.on_progress)(progress(&all, clock.now_ns() - start_ns));
+        }
+        if warming_up {
+            until_ns = until_ns.min(measure_from_ns);
+        }
+        match clock.pass(until_ns.min(clock.now_ns() + LOOK_NS)) {
+            Some(engine) => ready.push((engine - first_engine) as usize),
+            None => {
+                until_ns = u64::MAX;
+                ready.extend((0..all.len()).rev().filter(|index| !all[*index].done));
+            }
+        }
+        if warming_up {
+            let now_ns = clock.now_ns();
+            let bytes = all.iter().map(|stepped| stepped.worker.sample().bytes()).sum();
+            if watch.is_over(now_ns, bytes) {
+                measure_from_ns = now_ns;
+                all.iter_mut().for_each(|stepped| stepped.worker.measure_from(now_ns));
+            }
+            if now_ns >= measure_from_ns {
+                warming_up = false;
+                before = read();
+            }
+        }
+    }
+    finish(targets, plan, clock, all, (&before, &read), &watch, control)
+}
+
+/// Steps a worker until it waits; tells whether it has come to its end just now.
+fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> Result<bool, Error> {
+    while !stepped.done {
+        match stepped.worker.step(stop)? {
+            State::Running => {}
+            State::Waiting => return Ok(false),
+            State::Done => {
+                stepped.done = true;
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn build<T: Target, C: VirtualTime + Clone>(
+    target: &T,
+    plan: &Plan,
+    worker: &WorkerPlan,
+    clock: &C,
+) -> Result<Stepped<T, C>, Error> {
+    let workload = &plan.workload;
+    let engine = target.engine(&EngineSpec {
+        personality: workload.personality,
+        depth: workload.depth,
+        slot_bytes: workload.request_bytes,
+        pages: workload.pages,
+    })?;
+    Ok(Stepped { worker: Worker::new(engine, clock.clone(), workload, worker), done: false })
+}
+
+fn progress<T: Target, C: VirtualTime>(all: &[Stepped<T, C>], elapsed_ns: u64) -> Progress {
+    let samples = || all.iter().map(|stepped| stepped.worker.sample());
+    Progress {
+        elapsed_ns,
+        bytes: samples().map(Sample::bytes).sum(),
+        requests: samples().map(Sample::requests).sum(),
+    }
+}
+
+/// The flush, the last readings, and all samples as one.
+fn finish<T: Target, C: VirtualTime>(
+    targets: &[&T],
+    plan: &Plan,
+    clock: &C,
+    all: Vec<Stepped<T, C>>,
+    (before, read): (&Reading, &dyn Fn() -> Reading),
+    watch: &SteadyWatch,
+    control: &Control<'_>,
+) -> Result<Sample, Error> {
+    let interrupted = control.stop.load(Ordering::Relaxed);
+    let flush = plan.workload.flush_at_end && plan.workload.writes() && !interrupted;
+    let mut samples = Vec::with_capacity(all.len());
+    let mut engines = Vec::with_capacity(all.len());
+    for stepped in all {
+        let (sample, engine) = stepped.worker.finish();
+        samples.push(sample);
+        engines.push(engine);
+    }
+    if flush {
+        for target in targets {
+            target.sync()?;
+        }
+        for sample in &mut samples {
+            sample.accepted_ns = Some(sample.end_ns);
+            sample.end_ns = clock.now_ns();
+        }
+    }
+    let after = read();
+    let mut parts = samples.into_iter().zip(engines).map(|(mut sample, engine)| {
+        sample.setup = ioengine::Engine::setup(&engine);
+        sample
+    });
+    let mut sample = parts.next().unwrap_or_else(|| Sample::new(plan.workload.interval_ns));
+    parts.for_each(|part| sample.merge(&part));
+    sample.cpu = after.cpu.since(&before.cpu);
+    let device = after.device.zip(before.device);
+    sample.device = device.map(|(after, before)| after.since(&before));
+    sample.interrupted = interrupted;
+    sample.became_steady = watch.found;
+    Ok(sample)
+}
