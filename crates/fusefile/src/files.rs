@@ -10,17 +10,15 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use ioengine::engine::burn_cpu;
-use ioengine::fault::{Fault, FaultCounter};
+use ioengine::fault::{Fault, FaultCounter, FaultPlan};
 use ioengine::{Clock, Monotonic, Op};
 
 use crate::content::Content;
-use crate::pacer::Pacer;
+use crate::pacer::{Arrival, Pacer};
 use crate::timing::Timing;
 
 /// How long the kernel may believe what it was told of names and attributes: nothing changes.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
-/// Block size that programs are told (bytes).
-const BLOCK_BYTES: u32 = 4096;
 /// The file's inode; the folder's is 1.
 const FILE: INodeNo = INodeNo(2);
 /// Requests that the kernel may have outstanding here.
@@ -28,19 +26,36 @@ const BACKGROUND: u16 = 4096;
 /// The largest request (bytes): what the kernel's default of 256 pages allows.
 const REQUEST_BYTES: u32 = 1 << 20;
 
+/// What is to be served.
+pub struct Spec {
+    /// Name of the file in its folder.
+    pub name: String,
+    /// Its size, which never changes (bytes).
+    pub size_bytes: u64,
+    /// Unit of direct I/O that programs are told (bytes, a power of two); smaller ones are served
+    /// too.
+    pub block_bytes: u32,
+    /// How long requests take.
+    pub timing: Box<dyn Timing>,
+    /// What they suffer.
+    pub faults: FaultPlan,
+}
+
 /// See the module.
 pub(crate) struct Files {
     name: String,
     size_bytes: u64,
+    block_bytes: u32,
     owner: (u32, u32),
     device: Mutex<DeviceState>,
+    /// CPU time to burn for each request (ns).
+    cpu_ns: u64,
     pacer: Pacer,
     clock: Monotonic,
 }
 
-/// All that requests change.
+/// What requests change besides the time.
 struct DeviceState {
-    timing: Box<dyn Timing>,
     faults: FaultCounter,
     content: Content,
     /// Answers that will never be given, kept so that nobody gives one in their place.
@@ -48,18 +63,13 @@ struct DeviceState {
 }
 
 impl Files {
-    pub(crate) fn new(
-        name: &str,
-        content: Content,
-        timing: Box<dyn Timing>,
-        faults: FaultCounter,
-        owner: (u32, u32),
-    ) -> std::io::Result<Files> {
-        let size_bytes = content.size();
-        let unanswered = Vec::new();
-        let device = Mutex::new(DeviceState { timing, faults, content, unanswered });
-        let (pacer, clock) = (Pacer::start()?, Monotonic::new());
-        Ok(Files { name: name.to_owned(), size_bytes, owner, device, pacer, clock })
+    pub(crate) fn new(spec: Spec, owner: (u32, u32)) -> std::io::Result<Files> {
+        let Spec { name, size_bytes, block_bytes, timing, faults } = spec;
+        let (content, faults) = (Content::new(size_bytes), FaultCounter::new(faults));
+        let device = Mutex::new(DeviceState { faults, content, unanswered: Vec::new() });
+        let cpu_ns = timing.cpu_ns();
+        let (pacer, clock) = (Pacer::start(timing)?, Monotonic::new());
+        Ok(Files { name, size_bytes, block_bytes, owner, device, cpu_ns, pacer, clock })
     }
 
     fn lock(&self) -> MutexGuard<'_, DeviceState> {
@@ -82,7 +92,7 @@ impl Files {
             uid: self.owner.0,
             gid: self.owner.1,
             rdev: 0,
-            blksize: BLOCK_BYTES,
+            blksize: self.block_bytes,
             flags: 0,
         }
     }
@@ -91,18 +101,24 @@ impl Files {
         inode == INodeNo::ROOT || inode == FILE
     }
 
-    /// When a request is due that has been prepared: the time that it took to copy its data lies
-    /// before its arrival, on a slow device as on one without any delay.
-    fn due_ns(&self, device: &mut DeviceState, op: Op, place: (u64, u32), fault: Fault) -> u64 {
-        let at_ns = device.timing.admit(self.clock.now_ns(), op, place.0, place.1);
-        let cpu_ns = device.timing.cpu_ns();
-        if cpu_ns > 0 {
-            burn_cpu(cpu_ns);
+    /// Lets a request that has been prepared take its time: to copy its data took what lies before
+    /// its arrival, on a slow device as on one without any delay.
+    fn pace(
+        &self,
+        op: Op,
+        (offset, length): (u64, u32),
+        fault: Fault,
+        answer: impl FnOnce() + Send + 'static,
+    ) {
+        let at_ns = self.clock.now_ns();
+        if self.cpu_ns > 0 {
+            burn_cpu(self.cpu_ns);
         }
-        match fault {
-            Fault::Hang(ns) => at_ns.saturating_add(ns),
-            _ => at_ns,
-        }
+        let hang_ns = match fault {
+            Fault::Hang(ns) => ns,
+            _ => 0,
+        };
+        self.pacer.submit(Arrival { at_ns, op, offset, length, hang_ns }, answer);
     }
 }
 
@@ -185,9 +201,16 @@ impl Filesystem for Files {
             Fault::Never => device.unanswered.push(Box::new(reply)),
             _ => {
                 let data = device.content.read(offset, size, fault);
-                let at_ns = self.due_ns(&mut device, Op::Read, (offset, size), fault);
                 drop(device);
-                self.pacer.at(at_ns, move || reply.data(&data));
+                let left = self.size_bytes.saturating_sub(offset);
+                match left.min(u64::from(size)) as u32 {
+                    // Beyond the end there is nothing to ask the device for.
+                    0 => reply.data(&data),
+                    length => {
+                        let answer = move || reply.data(&data);
+                        self.pace(Op::Read, (offset, length), fault, answer);
+                    }
+                }
             }
         }
     }
@@ -214,9 +237,8 @@ impl Filesystem for Files {
             _ => {
                 let taken = device.content.write(offset, data, fault);
                 let place = (offset, data.len() as u32);
-                let at_ns = self.due_ns(&mut device, Op::Write, place, fault);
                 drop(device);
-                self.pacer.at(at_ns, move || reply.written(taken));
+                self.pace(Op::Write, place, fault, move || reply.written(taken));
             }
         }
     }
@@ -265,7 +287,7 @@ impl Filesystem for Files {
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        let blocks = self.size_bytes / u64::from(BLOCK_BYTES);
-        reply.statfs(blocks, 0, 0, 1, 0, BLOCK_BYTES, 255, BLOCK_BYTES);
+        let blocks = self.size_bytes / u64::from(self.block_bytes);
+        reply.statfs(blocks, 0, 0, 1, 0, self.block_bytes, 255, self.block_bytes);
     }
 }

@@ -8,28 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, MountOption, Session};
-use ioengine::fault::{FaultCounter, FaultPlan};
 use ioengine::{Monotonic, mount};
 
-use crate::content::Content;
-use crate::files::Files;
-use crate::timing::Timing;
+use crate::files::{Files, Spec};
 
-/// How often, and how long apart, a busy mount is asked to go.
+/// How often, and how long apart, is looked whether the last user of the file has gone.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// What is to be served.
-pub struct Spec {
-    /// Name of the file in its folder.
-    pub name: String,
-    /// Its size, which never changes (bytes).
-    pub size_bytes: u64,
-    /// How long requests take.
-    pub timing: Box<dyn Timing>,
-    /// What they suffer.
-    pub faults: FaultPlan,
-}
 
 /// A file that is being served; dropping it unmounts.
 pub struct Mounted {
@@ -49,16 +34,15 @@ pub fn mount(folder: &Path, spec: Spec) -> io::Result<Mounted> {
         return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty"));
     }
     let metadata = fs::metadata(folder)?;
-    let (content, faults) = (Content::new(spec.size_bytes), FaultCounter::new(spec.faults));
     let owner = (metadata.uid(), metadata.gid());
     let mut config = Config::default();
     let name = MountOption::FSName("halfpower".to_owned());
     let kind = MountOption::Subtype("halfpower".to_owned());
     config.mount_options = vec![name, kind, MountOption::NoDev, MountOption::NoSuid];
-    let files = Files::new(&spec.name, content, spec.timing, faults, owner)?;
+    let file = folder.join(&spec.name);
+    let files = Files::new(spec, owner)?;
     let folder_name = folder.canonicalize()?;
     let session = Session::new(files, folder, &config)?.spawn()?;
-    let file = folder.join(&spec.name);
     let device = fs::metadata(&folder_name)?.dev();
     Ok(Mounted { folder: folder_name, device, file, session: Some(session) })
 }
@@ -74,26 +58,27 @@ impl Mounted {
         fs::metadata(&self.folder).is_ok_and(|folder| folder.dev() == self.device)
     }
 
-    /// Takes the mount away and waits until the last request has been answered. A file that stays
-    /// open elsewhere for longer than two seconds loses its device all the same.
+    /// Takes the mount away, out of sight at once, and waits until the last request has been
+    /// answered. A file that stays open elsewhere for longer than two seconds loses its device
+    /// all the same.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn unmount(mut self) -> io::Result<()> {
         let Some(session) = self.session.take() else { return Ok(()) };
+        if self.is_there() {
+            mount::unmount(&self.folder, true)?;
+        }
         // A program that has ended may hold its files a little longer: the kernel takes rings
         // down in its own time.
         let clock = Monotonic::new();
         for _ in 0..TRIES {
-            if !self.is_there() {
-                return Ok(());
-            }
-            if mount::unmount(&self.folder, false).is_ok() {
+            if session.guard.is_finished() {
                 return session.join();
             }
             clock.sleep(PAUSE);
         }
-        mount::unmount(&self.folder, true)
+        Ok(())
     }
 }
 

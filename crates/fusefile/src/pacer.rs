@@ -1,60 +1,99 @@
-//! Answers that are given at their moment: a heap of deadlines and one thread that keeps them.
+//! Answers that are given at their moment: the model of time, what waits for it, and one thread
+//! that looks when something is due.
 //!
-//! The thread sleeps until shortly before the next deadline and spins over the rest, because an
-//! idle CPU needs some 50 us to wake. An answer that is due at once is given by whoever brings it.
+//! The thread sleeps until shortly before the model's next moment and spins over the rest, because
+//! an idle CPU needs some 50 us to wake. An answer that is due at once is given by whoever brings
+//! it.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ioengine::{Clock, Monotonic};
+use ioengine::{Clock, Monotonic, Op};
+
+use crate::timing::Timing;
 
 /// Something to do at a moment.
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// Slept no longer than until so much before a deadline (ns): waking up and the kernel's timer
+/// Slept no longer than until so much before a moment (ns): waking up and the kernel's timer
 /// slack of 50 us.
 const SPIN_NS: u64 = 120_000;
-/// Spun at one go before looking for earlier deadlines (ns).
+/// Spun at one go before looking for earlier moments (ns).
 const LOOK_NS: u64 = 10_000;
 
-struct Due {
-    at_ns: u64,
-    number: u64,
+/// A request as the model of time sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub at_ns: u64,
+    pub op: Op,
+    pub offset: u64,
+    pub length: u32,
+    /// How long its answer is held back after its moment (ns).
+    pub hang_ns: u64,
+}
+
+struct Waiting {
+    hang_ns: u64,
     answer: Answer,
 }
 
-impl PartialEq for Due {
-    fn eq(&self, other: &Due) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    /// The earliest is the greatest, for the heap; of two at once the one that came first.
-    fn cmp(&self, other: &Due) -> Ordering {
-        (other.at_ns, other.number).cmp(&(self.at_ns, self.number))
-    }
-}
-
-#[derive(Default)]
 struct Agenda {
-    due: BinaryHeap<Due>,
-    brought: u64,
+    timing: Box<dyn Timing>,
+    /// By tag; tags are given in the order of arrival.
+    waiting: BTreeMap<u32, Waiting>,
+    next_tag: u32,
+    /// What is complete and held back: until when, and its tag.
+    hung: BinaryHeap<Reverse<(u64, u32)>>,
+    /// What the model has given and nobody has taken yet; empty between calls.
+    done: Vec<u32>,
+    /// Until when the thread sleeps (ns); None: it is awake.
+    asleep_until_ns: Option<u64>,
     closed: bool,
 }
 
-#[derive(Default)]
+impl Agenda {
+    fn submit(&mut self, arrival: Arrival, answer: Answer) {
+        let Arrival { at_ns, op, offset, length, hang_ns } = arrival;
+        let tag = self.next_tag;
+        self.next_tag = self.next_tag.wrapping_add(1);
+        self.waiting.insert(tag, Waiting { hang_ns, answer });
+        self.timing.submit(at_ns, tag, op, offset, length);
+    }
+
+    /// Lets time pass and takes the answers whose moment has come.
+    fn ready(&mut self, now_ns: u64) -> Vec<Answer> {
+        let mut done = std::mem::take(&mut self.done);
+        self.timing.advance(now_ns, &mut done);
+        let mut answers = Vec::new();
+        for tag in done.drain(..) {
+            let hang_ns = self.waiting.get(&tag).map_or(0, |waiting| waiting.hang_ns);
+            if hang_ns > 0 {
+                self.hung.push(Reverse((now_ns.saturating_add(hang_ns), tag)));
+            } else {
+                answers.extend(self.waiting.remove(&tag).map(|waiting| waiting.answer));
+            }
+        }
+        self.done = done;
+        while let Some(Reverse((at_ns, tag))) = self.hung.peek().copied() {
+            if at_ns > now_ns {
+                break;
+            }
+            self.hung.pop();
+            answers.extend(self.waiting.remove(&tag).map(|waiting| waiting.answer));
+        }
+        answers
+    }
+
+    /// When to look again (ns).
+    fn next_ns(&self) -> Option<u64> {
+        let held = self.hung.peek().map(|Reverse((at_ns, _))| *at_ns);
+        [self.timing.next_ns(), held].into_iter().flatten().min()
+    }
+}
+
 struct Shared {
     agenda: Mutex<Agenda>,
     changed: Condvar,
@@ -75,27 +114,34 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     /// Starts the thread.
-    pub(crate) fn start() -> std::io::Result<Pacer> {
-        let (shared, clock) = (Arc::new(Shared::default()), Monotonic::new());
+    pub(crate) fn start(timing: Box<dyn Timing>) -> std::io::Result<Pacer> {
+        let agenda = Agenda {
+            timing,
+            waiting: BTreeMap::new(),
+            next_tag: 0,
+            hung: BinaryHeap::new(),
+            done: Vec::new(),
+            asleep_until_ns: None,
+            closed: false,
+        };
+        let shared = Arc::new(Shared { agenda: Mutex::new(agenda), changed: Condvar::new() });
+        let clock = Monotonic::new();
         let mine = Arc::clone(&shared);
         let body = move || keep_time(&mine, clock);
         let thread = std::thread::Builder::new().name("pacer".to_owned()).spawn(body)?;
         Ok(Pacer { shared, clock, thread: Some(thread) })
     }
 
-    /// Gives an answer at a moment, or now if that has passed.
-    pub(crate) fn at(&self, at_ns: u64, answer: impl FnOnce() + Send + 'static) {
-        if at_ns <= self.clock.now_ns() {
-            answer();
-            return;
-        }
+    /// Takes a request in; its answer is given when it is complete.
+    pub(crate) fn submit(&self, arrival: Arrival, answer: impl FnOnce() + Send + 'static) {
         let mut agenda = self.shared.lock();
-        let number = agenda.brought;
-        agenda.brought += 1;
-        let is_next = agenda.due.peek().is_none_or(|first| at_ns < first.at_ns);
-        agenda.due.push(Due { at_ns, number, answer: Box::new(answer) });
+        agenda.submit(arrival, Box::new(answer));
+        let ready = agenda.ready(self.clock.now_ns());
+        let next_ns = agenda.next_ns().unwrap_or(u64::MAX);
+        let oversleeps = agenda.asleep_until_ns.is_some_and(|until_ns| next_ns < until_ns);
         drop(agenda);
-        if is_next {
+        ready.into_iter().for_each(|answer| answer());
+        if oversleeps {
             self.shared.changed.notify_one();
         }
     }
@@ -103,36 +149,40 @@ impl Pacer {
 
 fn keep_time(shared: &Shared, clock: Monotonic) {
     let mut agenda = shared.lock();
-    loop {
-        let closed = agenda.closed;
-        let Some(at_ns) = agenda.due.peek().map(|due| due.at_ns) else {
-            if closed {
-                return;
-            }
-            agenda = shared.changed.wait(agenda).unwrap_or_else(PoisonError::into_inner);
-            continue;
-        };
-        let now = clock.now_ns();
-        if at_ns <= now || closed {
-            let due = agenda.due.pop();
+    while !agenda.closed {
+        let now_ns = clock.now_ns();
+        let ready = agenda.ready(now_ns);
+        if !ready.is_empty() {
             drop(agenda);
-            if let Some(Due { answer, .. }) = due {
-                answer();
-            }
+            ready.into_iter().for_each(|answer| answer());
             agenda = shared.lock();
-        } else if at_ns - now > SPIN_NS {
-            let sleep = Duration::from_nanos(at_ns - now - SPIN_NS);
-            let woken = shared.changed.wait_timeout(agenda, sleep);
-            agenda = woken.unwrap_or_else(PoisonError::into_inner).0;
+            continue;
+        }
+        let next_ns = agenda.next_ns();
+        let ahead_ns = next_ns.unwrap_or(u64::MAX).saturating_sub(now_ns);
+        if ahead_ns > SPIN_NS {
+            agenda.asleep_until_ns = Some(next_ns.unwrap_or(u64::MAX));
+            agenda = match next_ns {
+                Some(_) => {
+                    let sleep = Duration::from_nanos(ahead_ns - SPIN_NS);
+                    let woken = shared.changed.wait_timeout(agenda, sleep);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => shared.changed.wait(agenda).unwrap_or_else(PoisonError::into_inner),
+            };
+            agenda.asleep_until_ns = None;
         } else {
             drop(agenda);
-            let until = at_ns.min(now + LOOK_NS);
-            while clock.now_ns() < until {
+            let until_ns = now_ns + ahead_ns.min(LOOK_NS);
+            while clock.now_ns() < until_ns {
                 std::hint::spin_loop();
             }
             agenda = shared.lock();
         }
     }
+    let left = std::mem::take(&mut agenda.waiting);
+    drop(agenda);
+    left.into_values().for_each(|waiting| (waiting.answer)());
 }
 
 impl Drop for Pacer {
@@ -149,28 +199,99 @@ impl Drop for Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioengine::truth::Truth;
     use std::sync::mpsc::channel;
+
+    use crate::timing::KnownTruth;
+
+    const MS: u64 = 1_000_000;
+
+    /// A world in which a request takes as many milliseconds as its offset says, but all that
+    /// wait are complete as soon as one of 512 bytes arrives: the past cannot know the future.
+    #[derive(Default)]
+    struct Upset {
+        waiting: Vec<(u64, u32)>,
+    }
+
+    impl Timing for Upset {
+        fn submit(&mut self, now_ns: u64, tag: u32, _op: Op, offset: u64, length: u32) {
+            self.waiting.push((now_ns + offset * MS, tag));
+            if length == 512 {
+                self.waiting.iter_mut().for_each(|waiting| waiting.0 = now_ns);
+            }
+        }
+
+        fn advance(&mut self, now_ns: u64, done: &mut Vec<u32>) {
+            self.waiting.sort_unstable();
+            let due = self.waiting.partition_point(|(at_ns, _)| *at_ns <= now_ns);
+            done.extend(self.waiting.drain(..due).map(|(_, tag)| tag));
+        }
+
+        fn next_ns(&self) -> Option<u64> {
+            self.waiting.iter().map(|(at_ns, _)| *at_ns).min()
+        }
+    }
+
+    fn arrival(at_ns: u64, offset: u64, length: u32) -> Arrival {
+        Arrival { at_ns, op: Op::Read, offset, length, hang_ns: 0 }
+    }
+
+    fn upset() -> Pacer {
+        Pacer::start(Box::<Upset>::default()).unwrap()
+    }
 
     #[test]
     fn answers_come_in_the_order_of_their_moments_and_never_early() {
-        let (pacer, clock) = (Pacer::start().unwrap(), Monotonic::new());
+        let (pacer, clock) = (upset(), Monotonic::new());
         let (tell, told) = channel();
         let start = clock.now_ns();
         for ms in [30_u64, 10, 20, 0] {
             let tell = tell.clone();
-            let at = start + ms * 1_000_000;
-            pacer.at(at, move || tell.send((ms, clock.now_ns() >= at)).unwrap());
+            let at = start + ms * MS;
+            let answer = move || tell.send((ms, clock.now_ns() >= at)).unwrap();
+            pacer.submit(arrival(start, ms, 4096), answer);
         }
         let order: Vec<(u64, bool)> = (0..4).map(|_| told.recv().unwrap()).collect();
         assert_eq!(order, [(0, true), (10, true), (20, true), (30, true)]);
     }
 
     #[test]
+    fn a_later_arrival_may_bring_what_waits_to_its_end() {
+        let (pacer, clock) = (upset(), Monotonic::new());
+        let (tell, told) = channel();
+        let hour = 3_600_000;
+        for (offset, length) in [(hour, 4096), (2 * hour, 4096), (hour, 512)] {
+            let tell = tell.clone();
+            pacer.submit(arrival(clock.now_ns(), offset, length), move || {
+                tell.send((offset, length)).unwrap();
+            });
+        }
+        let order: Vec<(u64, u32)> = (0..3).map(|_| told.recv().unwrap()).collect();
+        assert_eq!(order, [(hour, 4096), (2 * hour, 4096), (hour, 512)]);
+    }
+
+    #[test]
+    fn an_answer_that_hangs_is_given_so_much_later() {
+        let (tell, told) = channel();
+        let clock = Monotonic::new();
+        let pacer = Pacer::start(Box::new(KnownTruth::new(Truth::default()))).unwrap();
+        let start = clock.now_ns();
+        for (name, hang_ns) in [("hung", 20 * MS), ("not", 0)] {
+            let tell = tell.clone();
+            let arrival = Arrival { hang_ns, ..arrival(start, 0, 512) };
+            pacer.submit(arrival, move || tell.send((name, clock.now_ns() - start)).unwrap());
+        }
+        assert_eq!(told.recv().unwrap().0, "not");
+        let (name, took_ns) = told.recv().unwrap();
+        assert!(name == "hung" && took_ns >= 20 * MS, "{name} {took_ns}");
+    }
+
+    #[test]
     fn nothing_is_left_unanswered_at_the_end() {
         let (tell, told) = channel();
-        let pacer = Pacer::start().unwrap();
-        let far = Monotonic::new().now_ns() + 3_600_000_000_000;
-        pacer.at(far, move || tell.send(()).unwrap());
+        let pacer = upset();
+        let now_ns = Monotonic::new().now_ns();
+        pacer.submit(arrival(now_ns, 3_600_000, 4096), move || tell.send(()).unwrap());
         drop(pacer);
         told.recv().unwrap();
     }

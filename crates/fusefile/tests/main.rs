@@ -8,9 +8,10 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use fusefile::mounted::{Mounted, Spec, mount};
+use fusefile::mounted::{Mounted, mount};
+use fusefile::{KnownTruth, Spec};
 use ioengine::fault::{Fault, FaultPlan, FaultRule};
-use ioengine::truth::{Schedule, Truth};
+use ioengine::truth::Truth;
 use ioengine::{Clock, Monotonic};
 use tempfile::TempDir;
 
@@ -23,8 +24,9 @@ struct Served {
 
 fn serve(test: &str, truth: Truth, faults: FaultPlan) -> Option<Served> {
     let folder = tempfile::tempdir().unwrap();
-    let timing = Box::new(Schedule::new(truth));
-    let spec = Spec { name: "device".to_owned(), size_bytes: 8 * MIB, timing, faults };
+    let timing = Box::new(KnownTruth::new(truth));
+    let spec =
+        Spec { name: "device".to_owned(), size_bytes: 8 * MIB, block_bytes: 512, timing, faults };
     match mount(folder.path(), spec) {
         Ok(mounted) => Some(Served { mounted: Some(mounted), folder }),
         Err(error) => {
@@ -109,9 +111,10 @@ fn faults_reach_the_program_as_a_device_would_show_them() {
 fn a_folder_with_content_is_not_mounted_over() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("precious"), "x").unwrap();
-    let timing = Box::new(Schedule::new(Truth::default()));
+    let timing = Box::new(KnownTruth::new(Truth::default()));
     let faults = FaultPlan::default();
-    let spec = Spec { name: "device".to_owned(), size_bytes: MIB, timing, faults };
+    let spec =
+        Spec { name: "device".to_owned(), size_bytes: MIB, block_bytes: 512, timing, faults };
     assert!(mount(folder.path(), spec).is_err());
     assert!(folder.path().join("precious").exists());
 }

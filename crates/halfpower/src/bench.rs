@@ -11,10 +11,11 @@ use workload::{Workload, plan};
 use crate::failure::{Failure, Outcome};
 use crate::guard::{self, Consent, Permit};
 use crate::job::{self, Allocation, Job};
-use crate::lab::Lab;
+use crate::lab::{Lab, Place};
 use crate::machine::TargetFacts;
 use crate::scratch::{self, Scratch};
-use crate::{truth, units};
+use crate::sim_target::SimPlace;
+use crate::{simulated, truth, units};
 
 /// Size of a test file where none is given (bytes), bounded by a tenth of the free space.
 pub const TEST_FILE_BYTES: u64 = 1 << 30;
@@ -28,8 +29,10 @@ const NULL_BYTES: u64 = 1 << 30;
 /// Open targets, and the test files among them, which go with this value.
 #[derive(Debug)]
 pub struct Bench {
-    /// All of them, in the order in which they were named.
+    /// All of this host, in the order in which they were named.
     pub targets: Vec<HostTarget>,
+    /// The simulated system, in place of targets of this host.
+    simulated: Option<SimPlace>,
     /// Region that every target holds (bytes).
     pub region_bytes: u64,
     /// Holes and unwritten blocks of the regions.
@@ -92,6 +95,12 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
         found.lines.push("no target: nothing is touched".to_owned());
         return Ok(found);
     }
+    if let Some(place) = &job.simulated {
+        found.region_bytes = simulated_region(place, job)?;
+        let title = &place.system.title;
+        found.lines.push(format!("simulate {}: {title}; nothing is touched", place.name));
+        return Ok(found);
+    }
     for path in &job.targets {
         check_path(path, &job.consent)?;
         let bytes = if path.is_dir() {
@@ -120,6 +129,24 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
         found.region_bytes = found.region_bytes.min(bytes);
     }
     Ok(found)
+}
+
+/// The region of a simulated file, on which all workloads fit.
+fn simulated_region(place: &SimPlace, job: &Job) -> Outcome<u64> {
+    let file_bytes = place.system.setup.file_size;
+    let region_bytes = job.size.unwrap_or(file_bytes.saturating_sub(job.base.region_offset));
+    if region_bytes == 0 {
+        return Err(Failure::usage(format!(
+            "--offset {} is at or beyond the end of {}; use a smaller --offset, or give --size",
+            job.base.region_offset, place.name
+        )));
+    }
+    for axes in &job.axes {
+        let workload = job.workload(axes, region_bytes, place.caching.is_direct());
+        simulated::check_fit(place, &workload)?;
+        check_memory(&workload, place.system.setup.files() as usize)?;
+    }
+    Ok(region_bytes)
 }
 
 /// Refuses a workload that does not fit its target, before anything is made or cut.
@@ -265,6 +292,7 @@ impl Bench {
             };
             return Ok(Bench {
                 targets: vec![target.with_faults(job.faults.clone())],
+                simulated: None,
                 region_bytes,
                 coverage: None,
                 _scratches: Vec::new(),
@@ -272,6 +300,16 @@ impl Bench {
             });
         }
         let region_bytes = preparation(job)?.region_bytes;
+        if let Some(place) = &job.simulated {
+            return Ok(Bench {
+                targets: Vec::new(),
+                simulated: Some(place.clone()),
+                region_bytes,
+                coverage: None,
+                _scratches: Vec::new(),
+                _permits: Vec::new(),
+            });
+        }
         let (mut targets, mut scratches, mut permits) = (Vec::new(), Vec::new(), Vec::new());
         for path in &job.targets {
             if path.is_dir() {
@@ -289,22 +327,35 @@ impl Bench {
         let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
         let targets: Vec<HostTarget> = targets.into_iter().map(suffering).collect();
         let coverage = coverage_of(&targets, job.base.region_offset, region_bytes);
-        Ok(Bench { targets, region_bytes, coverage, _scratches: scratches, _permits: permits })
+        Ok(Bench {
+            targets,
+            simulated: None,
+            region_bytes,
+            coverage,
+            _scratches: scratches,
+            _permits: permits,
+        })
     }
 
-    /// The targets as the load generator wants them.
-    pub fn all(&self) -> Vec<&HostTarget> {
-        self.targets.iter().collect()
+    /// Where trials take place.
+    pub fn place(&self) -> Place<'_> {
+        match &self.simulated {
+            Some(place) => Place::Simulated(place),
+            None => Place::Host(self.targets.iter().collect()),
+        }
     }
 
     /// What was opened, for the record.
     pub fn facts(&self) -> Vec<TargetFacts> {
-        self.targets.iter().map(TargetFacts::of).collect()
+        match &self.simulated {
+            Some(place) => vec![simulated::facts(place)],
+            None => self.targets.iter().map(TargetFacts::of).collect(),
+        }
     }
 
-    /// Whether buffered reads can be made cold.
+    /// Whether buffered reads can be made cold; in a simulated system they always are.
     pub fn can_scrub(&self) -> bool {
-        self.targets.iter().all(|target| target.kind().is_storage())
+        self.simulated.is_none() && self.targets.iter().all(|target| target.kind().is_storage())
     }
 }
 

@@ -3,6 +3,11 @@
 //! Flags carry fio's names where fio has one. Either spelling is understood (`--time-based`,
 //! `--time_based`), and booleans stand bare or with `=0` or `=1`.
 
+pub mod calibrate;
+pub mod mount;
+pub mod simulate;
+pub mod whatif;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -48,6 +53,8 @@ pub enum Verb {
     Run(RunArgs),
     /// Measure the product of lists of request sizes, depths, threads ...
     Sweep(RunArgs),
+    /// Ask a simulated system what a workload would give, and what would limit it
+    Simulate(Box<simulate::SimulateArgs>),
     /// Run any command and bound the CPU that it cost, from below and from above
     Soak(SoakArgs),
     /// Which personalities this host offers, and why one is missing
@@ -60,8 +67,14 @@ pub enum Verb {
     Runs(RunsArgs),
     /// Hold the instrument against devices whose truth is known
     Selftest(SelftestArgs),
+    /// Fit a simulated system to a stored run
+    Calibrate(calibrate::CalibrateArgs),
+    /// Run the figures and claims of a paper again, in the simulator
+    Reproduce(ReproduceArgs),
+    /// What a change to a simulated system or its load would do
+    Whatif(whatif::WhatifArgs),
     /// Serve a device of known truth as a real file, until Ctrl-C
-    Mount(MountArgs),
+    Mount(mount::MountArgs),
     /// Remove test files that an interrupted run left behind
     Clean(CleanArgs),
     /// Put back settings of devices that a killed run left changed
@@ -131,12 +144,14 @@ pub struct CommonArgs {
   halfpower run --ioengine delay --truth fixed=1ms --iodepth 4
   halfpower run /dev/nvme1n1 --rw randread --bs 4k --iodepth 64 --numjobs 4
   halfpower sweep . --bs 4k,64k,1m --iodepth 1..32
+  halfpower sweep sim:nt4-ultrawide,disks=4,volume=stripe --bs 4k,64k --iodepth 8
   halfpower sweep plan.toml --runtime 5                  flags as TOML: bs = [\"4k\", \"64k\"]
 
 A directory gets a test file, which is removed afterwards. Reading needs no permission; writing
 to an existing file needs --overwrite, to a device --destroy-data-on.")]
 pub struct RunArgs {
-    /// File, block device or directory; several at once get all threads each
+    /// File, block device or directory; several at once get all threads each; or a simulated
+    /// system: sim:SYSTEM,key=value,.. (halfpower simulate --list)
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
     /// fio's way to name a target
@@ -316,11 +331,12 @@ pub struct HostArgs {
   halfpower survey                  the current directory, 90 s
   halfpower survey /data --quick    about 20 s
   halfpower survey /dev/sdb         a device; only reads unless --destroy-data-on names it
+  halfpower survey sim:nt4-ultrawide,disks=4,volume=stripe    a simulated system
 
 A survey of a directory lays a test file out in it and removes it afterwards. It writes
 halfpower.db and halfpower.html into the current directory.")]
 pub struct SurveyArgs {
-    /// Directory, file or block device
+    /// Directory, file, block device or simulated system (sim:SYSTEM,key=value,..)
     #[arg(value_name = "TARGET", default_value = ".")]
     pub target: PathBuf,
     /// Time to spend
@@ -489,43 +505,50 @@ pub struct SelftestArgs {
     pub plan: bool,
 }
 
+/// A paper that can be run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PaperName {
+    /// Riedel, van Ingen, Gray: A Performance Study of Sequential I/O on Windows NT 4.0 (1997)
+    Riedel97,
+    /// Chung, Gray, Worthington, Horst: Windows 2000 Disk IO Performance (2000)
+    Chung2000,
+}
+
+/// Flags of `reproduce`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower reproduce riedel97              every figure and table beside what was published
+  halfpower reproduce riedel97 --figure 6   one of them; tables are t1, t2 ...
+  halfpower reproduce chung2000 --claims    every number of the prose, and what came of it
+
+Cells are simulated, published and error. Nothing is measured: the machines are simulated.")]
+pub struct ReproduceArgs {
+    /// The paper
+    #[arg(value_name = "PAPER")]
+    pub paper: PaperName,
+    /// Only this figure, such as 6, or table, such as t3
+    #[arg(long, value_name = "N", conflicts_with = "claims")]
+    pub figure: Option<String>,
+    /// Only the claims of the prose, all of them
+    #[arg(long)]
+    pub claims: bool,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing but warnings and errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
 /// Flags of `assist`.
 #[derive(Args, Debug, Clone)]
 pub struct AssistArgs {
     /// CPU time for each byte
     #[arg(value_name = "TIME", value_parser = units::parse_duration)]
     pub cpu_ns: u64,
-}
-
-/// Flags of `mount`.
-#[derive(Args, Debug, Clone)]
-#[command(after_help = "Examples:
-  mkdir /tmp/slow
-  halfpower mount truth:fixed=2ms,rate=100MB/s,parallel=8 /tmp/slow &
-  fio --name=check --filename=/tmp/slow/device --rw=randread --bs=4k --direct=1 --runtime=5
-  kill %1
-
-The file DIR/device keeps what is written for as long as it is mounted, in memory. Requests of up
-to 1 MiB are served as one; larger ones come in parts.")]
-pub struct MountArgs {
-    /// truth:KEY=VALUE,.. with the keys of run --truth
-    #[arg(value_name = "SYSTEM")]
-    pub system: String,
-    /// Empty folder to mount on
-    #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
-    /// Size of the file
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "1g")]
-    pub size: u64,
-    /// Faults that requests suffer, as in run --inject (not twice and late)
-    #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults)]
-    pub inject: Option<FaultPlan>,
-    /// End when standard input does
-    #[arg(long, hide = true)]
-    pub until_eof: bool,
-    /// Print what would be done and do nothing
-    #[arg(long)]
-    pub plan: bool,
 }
 
 /// Flags of `clean`.

@@ -2,15 +2,19 @@
 //! prints what came of it. What two verbs share lives in a room of its own, not here.
 
 pub mod assist;
+pub mod calibrate;
 pub mod clean;
 pub mod engines;
 pub mod target;
 pub mod generate;
 pub mod mount;
 pub mod report;
+pub mod reproduce;
 pub mod restore;
 pub mod run;
 pub mod runs;
 pub mod selftest;
+pub mod simulate;
 pub mod soak;
 pub mod survey;
+pub mod whatif;

@@ -6,6 +6,7 @@
 
 mod bytes;
 mod stored;
+mod system;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -41,6 +42,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("survey", stored::survey),
     ("database", stored::database),
     ("host_texts", host_texts),
+    ("system", system::system),
 ];
 
 /// Runs one of [`TARGETS`].

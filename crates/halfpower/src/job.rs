@@ -13,6 +13,7 @@ use crate::cli::{CommonArgs, HostArgs, RunArgs};
 use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
 use crate::settings::{self, HostSetting};
+use crate::sim_target::{SimPlace, is_simulated};
 use crate::units;
 
 /// Length of a trial where neither size nor time is given (ns).
@@ -67,6 +68,8 @@ pub struct Axes {
 pub struct Job {
     /// Named targets.
     pub targets: Vec<PathBuf>,
+    /// The simulated system, where the target is one.
+    pub simulated: Option<SimPlace>,
     /// All combinations, in the order of the axes.
     pub axes: Vec<Axes>,
     /// None: where the target allows it.
@@ -120,7 +123,7 @@ impl Job {
                  --ioengine null",
             ));
         }
-        targets.iter().try_for_each(|target| check_real(target))?;
+        let simulated = SimPlace::of(args, &targets)?;
         let (limit_ns, stop_at_size) = limits(args)?;
         if args.trials == 0 {
             return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));
@@ -128,12 +131,15 @@ impl Job {
         if args.size == Some(0) {
             return Err(Failure::usage("--size 0 measures nothing; use a size such as 1g"));
         }
-        let allocation = allocation(&args.allocation)?;
+        let allocation = match simulated.as_ref().is_some_and(SimPlace::grows) {
+            true => Allocation::Extend,
+            false => allocation(&args.allocation)?,
+        };
         if allocation.grows() && axes.iter().any(|axes| axes.read_percent > 0) {
+            let name = if allocation == Allocation::Extend { "extend" } else { "truncate" };
             return Err(Failure::usage(format!(
-                "--allocation {} is for writes only: an empty file has nothing to read; use --rw \
-                 write or randwrite",
-                args.allocation
+                "--allocation {name} is for writes only: an empty file has nothing to read; use \
+                 --rw write or randwrite"
             )));
         }
         check_verify(args, &axes)?;
@@ -150,7 +156,9 @@ impl Job {
             hint: args.hint.as_deref().map(hint).transpose()?,
             invalidate: args.invalidate,
             trials: args.trials,
-            soaker: args.soaker,
+            // The busy time of a simulated host is known without one.
+            soaker: args.soaker && simulated.is_none(),
+            simulated,
             verify: args.verify,
             truth: args.truth.unwrap_or_default(),
             faults: args.inject.clone().unwrap_or_default(),
@@ -269,11 +277,12 @@ fn host(args: &HostArgs, null: bool) -> Outcome<Vec<HostSetting>> {
     Ok(wanted)
 }
 
-/// Refuses simulated systems, which are to come.
+/// Refuses simulated systems where something of this host is meant.
 pub fn check_real(target: &Path) -> Outcome<()> {
-    if target.to_string_lossy().starts_with("sim:") {
+    if is_simulated(target) {
         return Err(Failure::usage(format!(
-            "{}: simulated systems are not in this version; name a file, device or directory",
+            "{}: simulated systems are for run, sweep, survey and simulate; name a file, \
+             device or directory",
             target.display()
         )));
     }
@@ -626,7 +635,7 @@ mod tests {
             "run . --rwmixread 101",
             "run . --cpus-allowed 0-99999",
             "run . --trials 0",
-            "run sim:nt4-narrow",
+            "run sim:nt4-nowhere",
         ] {
             let failure = job(line).unwrap_err();
             assert_eq!(failure.exit, crate::failure::Exit::Usage, "{line}: {failure}");

@@ -1,6 +1,7 @@
 //! The laboratory: everything a measurement needs, and one function that makes a trial.
 
 use std::cell::RefCell;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
@@ -12,8 +13,10 @@ use workload::{Control, Progress, Workload, plan};
 use crate::console::Console;
 use crate::failure::Outcome;
 use crate::interrupt::Interrupt;
-use crate::point::{PointKey, State, Trial};
+use crate::point::{PointKey, SIMULATED, State, Trial};
 use crate::record;
+use crate::sim_target::SimPlace;
+use crate::simulated::{self, Simulated};
 use crate::verdict::{self, Circumstances, Tail};
 
 /// How long the background is watched before soaked trials ...
@@ -56,12 +59,50 @@ impl ReadySoaker {
     }
 }
 
+/// Where a trial takes place.
+#[derive(Clone, Debug)]
+pub enum Place<'a> {
+    /// On these targets of this host, all of them at once.
+    Host(Vec<&'a HostTarget>),
+    /// In a world of its own, in virtual time.
+    Simulated(&'a SimPlace),
+}
+
+impl Place<'_> {
+    /// The caching mode of all targets.
+    pub fn caching(&self) -> Caching {
+        match self {
+            Place::Host(targets) => targets[0].caching(),
+            Place::Simulated(place) => place.caching,
+        }
+    }
+
+    /// How many targets get all of a workload.
+    pub fn count(&self) -> usize {
+        match self {
+            Place::Host(targets) => targets.len(),
+            Place::Simulated(place) => place.system.setup.files() as usize,
+        }
+    }
+
+    /// Refuses a workload that does not fit.
+    ///
+    /// # Errors
+    /// Usage, with the remedy.
+    pub fn check_fit(&self, workload: &Workload) -> Outcome<()> {
+        match self {
+            Place::Host(targets) => Ok(plan::resolve(workload, targets[0]).map(drop)?),
+            Place::Simulated(place) => simulated::check_fit(place, workload),
+        }
+    }
+}
+
 /// What to measure, and what to do around it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Setting<'a> {
-    /// All of them at once.
-    pub targets: Vec<&'a HostTarget>,
-    /// The workload on each.
+    /// Where.
+    pub place: Place<'a>,
+    /// The workload on each target.
     pub workload: Workload,
     /// Take the targets out of the page cache first.
     pub scrub: bool,
@@ -92,8 +133,13 @@ fn sum_of(one: Scrub, two: Scrub) -> Scrub {
 impl<'a> Setting<'a> {
     /// A plain measurement of one target.
     pub fn new(target: &'a HostTarget, workload: Workload) -> Setting<'a> {
+        Setting::at(Place::Host(vec![target]), workload)
+    }
+
+    /// A plain measurement of a place.
+    pub fn at(place: Place<'a>, workload: Workload) -> Setting<'a> {
         Setting {
-            targets: vec![target],
+            place,
             workload,
             scrub: false,
             truncate: false,
@@ -108,12 +154,39 @@ impl<'a> Setting<'a> {
     /// What the point is called.
     pub fn key(&self) -> PointKey {
         let before = (self.scrub, self.hint);
-        record::key(&self.workload, self.caching(), self.targets.len(), before)
+        let key = record::key(&self.workload, self.place.caching(), self.place.count(), before);
+        match self.place {
+            Place::Host(_) => key,
+            Place::Simulated(_) => PointKey { ioengine: SIMULATED.to_owned(), ..key },
+        }
     }
+}
 
-    fn caching(&self) -> Caching {
-        self.targets[0].caching()
-    }
+/// Makes one trial in a simulated system: a fresh world from the seed of the workload. It begins at
+/// no moment of real time, so that two of them are alike to the bit.
+///
+/// # Errors
+/// When the workload does not fit the system, or a law of physics is broken.
+pub fn simulated_trial(
+    setting: &Setting<'_>,
+    place: &SimPlace,
+    stop: &AtomicBool,
+    on_progress: &mut dyn FnMut(Progress),
+) -> Outcome<Trial> {
+    let (system, workload) = (&place.system, &setting.workload);
+    let simulated = simulated::simulate_until(system, workload, place.caching, stop, on_progress)?;
+    let Simulated { sample, account } = simulated;
+    let around = Circumstances {
+        interrupted: sample.interrupted,
+        became_steady: sample.became_steady,
+        tail: setting.tail,
+        ..Circumstances::default()
+    };
+    let bounds = simulated::bounds_of(system, workload, place.caching, sample.bytes());
+    let mut trial = Trial { account: Some(account), bounds, ..record::trial(sample) };
+    simulated::check_bounds(system, &trial.bounds, trial.bytes_per_s())?;
+    trial.verdict = verdict::judge(&setting.key(), &trial, &around);
+    Ok(trial)
 }
 
 /// Reads the process meter, and the soaker at the same moments.
@@ -179,8 +252,14 @@ impl Lab {
         setting: &Setting<'_>,
         on_progress: &mut dyn FnMut(Progress),
     ) -> Outcome<Trial> {
+        let targets = match &setting.place {
+            Place::Host(targets) => targets,
+            Place::Simulated(place) => {
+                return simulated_trial(setting, place, self.interrupt.flag(), on_progress);
+            }
+        };
         let mut scrubbed: Option<Scrub> = None;
-        for target in &setting.targets {
+        for target in targets {
             if setting.truncate && target.kind().is_storage() {
                 target.truncate(0)?;
             }
@@ -192,14 +271,13 @@ impl Lab {
                 target.advise(hint)?;
             }
         }
-        let planned = plan::resolve(&setting.workload, setting.targets[0])?;
+        let planned = plan::resolve(&setting.workload, targets[0])?;
         let (started_unix_ns, clocks) = (unix_ns(), self.clock.clocks());
         let mut control = Control { stop: self.interrupt.flag(), on_progress };
         let (sample, soaked) = if setting.soaked {
-            self.run_soaked(&setting.targets, &planned, &mut control)?
+            self.run_soaked(targets, &planned, &mut control)?
         } else {
-            let (targets, clock) = (&setting.targets, self.clock);
-            (workload::run(targets, &planned, clock, &self.meter, &mut control)?, Ok(None))
+            (workload::run(targets, &planned, self.clock, &self.meter, &mut control)?, Ok(None))
         };
         let (interrupted, became_steady) = (sample.interrupted, sample.became_steady);
         let mut trial = record::trial(sample);
@@ -213,7 +291,7 @@ impl Lab {
             ..self.circumstances(setting, scrubbed.is_some(), interrupted, &trial)
         };
         trial.verdict = verdict::judge(&setting.key(), &trial, &around);
-        if setting.targets.iter().any(|target| target.has_faults()) {
+        if targets.iter().any(|target| target.has_faults()) {
             trial.verdict.add(State::Suspect, "faults were injected");
         }
         if let Err(doubt) = soaked {
@@ -272,9 +350,9 @@ impl Lab {
     ) -> Circumstances {
         Circumstances {
             coverage: setting.coverage,
-            target_bytes: setting.workload.region_bytes * setting.targets.len() as u64,
+            target_bytes: setting.workload.region_bytes * setting.place.count() as u64,
             allow_holes: setting.allow_holes,
-            cold: verdict::is_cold(setting.caching(), scrubbed),
+            cold: verdict::is_cold(setting.place.caching(), scrubbed),
             counted: trial.device.is_some(),
             cpus: self.cpus,
             became_steady: None,

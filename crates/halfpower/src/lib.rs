@@ -23,11 +23,19 @@ mod record;
 mod verdict;
 mod keeper;
 mod json;
+mod sim_target;
+mod simulated;
 mod lab;
 mod soak;
+mod time_machine;
+mod calibrate;
+mod reproduce;
+mod whatif;
 mod scratch;
 mod job;
 mod bench;
+mod rounds;
+mod balance;
 mod survey;
 mod selftest;
 mod command;
@@ -39,6 +47,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::{Cli, Verb};
+use command::run::Form;
 use failure::{Exit, Failure, Outcome};
 
 /// The program, from its command line to its exit code.
@@ -70,15 +79,19 @@ pub fn main() -> ExitCode {
 fn execute(verb: &Verb) -> Outcome<Exit> {
     match verb {
         Verb::Survey(args) => command::survey::execute(args),
-        Verb::Run(args) => command::run::execute(args, false),
-        Verb::Sweep(args) => command::run::execute(args, true),
+        Verb::Run(args) => command::run::execute(args, Form::Run),
+        Verb::Sweep(args) => command::run::execute(args, Form::Sweep),
+        Verb::Simulate(args) => command::simulate::execute(args),
         Verb::Soak(args) => command::soak::execute(args),
         Verb::Engines(args) => command::engines::execute(args),
         Verb::Target(args) => command::target::execute(args),
         Verb::Report(args) => command::report::execute(args),
         Verb::Runs(args) => command::runs::execute(args),
         Verb::Selftest(args) => command::selftest::execute(args),
+        Verb::Reproduce(args) => command::reproduce::execute(args),
         Verb::Assist(args) => command::assist::execute(args),
+        Verb::Calibrate(args) => command::calibrate::execute(args),
+        Verb::Whatif(args) => command::whatif::execute(args),
         Verb::Mount(args) => command::mount::execute(args),
         Verb::Clean(args) => command::clean::execute(args),
         Verb::Restore(args) => command::restore::execute(args),

@@ -1,5 +1,6 @@
 //! The machine and the target, as they are recorded with every run.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use ioengine::{HostTarget, Monotonic, Target};
@@ -38,7 +39,7 @@ pub struct Host {
 pub struct TargetFacts {
     /// As it was named.
     pub name: String,
-    /// file, block device, directory or null.
+    /// file, block device, directory, null or simulated.
     pub kind: String,
     /// Its size (bytes).
     pub size_bytes: u64,
@@ -50,6 +51,20 @@ pub struct TargetFacts {
     pub device: Option<DeviceFacts>,
     /// What the links on the way promise.
     pub links: Vec<LinkFacts>,
+    /// Where the target is a simulated system: which one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<SimulatedFacts>,
+}
+
+/// A simulated system.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SimulatedFacts {
+    /// Its name.
+    pub system: String,
+    /// What it is, in one line.
+    pub title: String,
+    /// What was changed in its file, by key.
+    pub changes: BTreeMap<String, String>,
 }
 
 /// A block device.
@@ -175,11 +190,15 @@ impl TargetFacts {
                 read_ahead_bytes: d.read_ahead_bytes,
             }),
             links: links.collect(),
+            simulated: None,
         }
     }
 
     /// "file on ext4 (vda)" and the like.
     pub fn place(&self) -> String {
+        if let Some(system) = &self.simulated {
+            return format!("{}; time is virtual", system.title);
+        }
         let device = self.device.as_ref().map(|d| d.name.as_str());
         match (&self.file_system, device) {
             (Some(system), Some(device)) => format!("{system} on {device}"),

@@ -12,8 +12,13 @@ use cpucost::CpuUsage;
 use ioengine::Op;
 use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
+use simulator::Account;
+use simulator::bounds::Bound;
 
 use crate::units;
+
+/// How requests are issued in a simulated system: the name in place of a personality's.
+pub const SIMULATED: &str = "simulated";
 
 /// What a point measures. Two points are the same when this is the same.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,6 +97,11 @@ impl PointKey {
             self.ioengine,
             self.caching
         )
+    }
+
+    /// Whether it took place in a simulated system, in virtual time.
+    pub fn is_simulated(&self) -> bool {
+        self.ioengine == SIMULATED
     }
 
     /// Whether the page cache is passed by.
@@ -219,6 +229,10 @@ pub struct Trial {
     pub soaker_ns: Option<u64>,
     /// What the device counted.
     pub device: Option<DeviceCounters>,
+    /// Where a simulated system spent its time; not kept in the database.
+    pub account: Option<Account>,
+    /// What a simulated system could give at the most, the tightest first; not kept.
+    pub bounds: Vec<Bound>,
     /// Page cache before and after the scrub (bytes).
     pub scrub: Option<Scrub>,
     /// Bytes and requests over time.
@@ -344,7 +358,13 @@ impl Point {
     /// trials, plus what the machine lost beyond its charge in the soaked ones (kernel threads,
     /// interrupts), at the upper end of its interval. A soaker changes the run, so its own trials
     /// bound only the part that nothing else can see.
+    ///
+    /// A simulated host does nothing else, so there it is all of its busy time.
     pub fn cpu_upper_ns(&self) -> Option<f64> {
+        if self.key.is_simulated() {
+            let busy = self.trials.iter().filter_map(|t| t.per_request(t.cpu.machine_ns?));
+            return median(&busy.collect::<Vec<f64>>());
+        }
         let uncharged: Vec<f64> = self.trials.iter().filter_map(Trial::uncharged_ns).collect();
         let uncharged = median_interval(&uncharged, CONFIDENCE, self.key.seed)?;
         Some(self.cpu_lower_ns()? + uncharged.high)

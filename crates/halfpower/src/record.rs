@@ -311,6 +311,8 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         },
         soaker_ns: row.cpu_soaker_ns,
         device,
+        account: None,
+        bounds: Vec::new(),
         scrub: row.resident_before_bytes.map(|_| Scrub {
             resident_before_bytes: row.resident_before_bytes,
             resident_after_bytes: row.resident_after_bytes,

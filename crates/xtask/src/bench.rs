@@ -4,8 +4,9 @@
 //! turns, in alternating order, each pinned whole to one core, and only ratios of neighbouring
 //! runs are judged. The cases: `null` (the generator's own cost), `holes` (a file of holes, the
 //! cheapest storage), `seq` (large direct reads), `agree` (the same figures as fio under the same
-//! conditions). Builds the release program first; needs fio 3.33 or later, taskset and, for the
-//! bars to mean what they say, ext4 below `--dir`. It keeps no results.
+//! conditions), `simulator` (what simulated requests cost, without fio). Builds the release program
+//! first; needs fio 3.33 or later, taskset and, for the bars to mean what they say, ext4 below
+//! `--dir`. It keeps no results.
 
 mod statistics;
 

@@ -11,6 +11,7 @@ mod accuracy;
 mod bench;
 mod faults;
 mod tidy;
+mod time_machine;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Command {
     Bench(bench::Command),
     /// Run the self-test many times; 1 if fewer than 19 of 20 runs pass
     Accuracy(accuracy::Options),
+    /// What halfpower and fio see of a published figure on a mounted system; 1 if beyond 10%
+    TimeMachine(time_machine::Options),
 }
 
 /// 0: all is well; 1: a rule or a bar is missed; 2: the command could not do its work.
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Faults(options) => faults::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Accuracy(options) => accuracy::run(&options),
+        Command::TimeMachine(options) => time_machine::run(&options),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

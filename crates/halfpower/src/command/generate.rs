@@ -4,11 +4,13 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use schemars::generate::SchemaSettings;
 
+use crate::balance::SimulateDocument;
 use crate::cli::{Cli, GenerateArgs};
 use crate::command::target::TargetDocument;
 use crate::console;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::json;
+use crate::reproduce::document::ReproduceDocument;
 
 /// Prints what was asked for.
 pub fn execute(args: &GenerateArgs) -> Outcome {
@@ -20,9 +22,13 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "man" => manual()?,
         "schema" | "schema-run" => schema::<json::RunDocument>(),
         "schema-sweep" => schema::<json::SweepDocument>(),
+        "schema-simulate" => schema::<SimulateDocument>(),
         "schema-survey" => schema::<crate::survey::document::SurveyDocument>(),
         "schema-selftest" => schema::<crate::command::selftest::SelftestDocument>(),
+        "schema-reproduce" => schema::<ReproduceDocument>(),
         "schema-soak" => schema::<crate::soak::SoakDocument>(),
+        "schema-calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
+        "schema-whatif" => schema::<crate::command::whatif::WhatifDocument>(),
         "schema-target" => schema::<TargetDocument>(),
         shell => completions(shell)?,
     };
@@ -51,8 +57,9 @@ fn schema<T: schemars::JsonSchema>() -> String {
 fn completions(shell: &str) -> Outcome<String> {
     let shell: Shell = shell.parse().map_err(|_| {
         Failure::usage(format!(
-            "generate {shell}: man, schema-run, schema-sweep, schema-survey, schema-selftest, \
-             schema-soak, schema-target, bash, zsh, fish or elvish"
+            "generate {shell}: man, schema-run, schema-sweep, schema-simulate, schema-survey, \
+             schema-selftest, schema-reproduce, schema-calibrate, schema-whatif, schema-soak, \
+             schema-target, bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
@@ -69,18 +76,26 @@ mod tests {
         let published = [
             (include_str!("../../../../docs/schema/run.schema.json"), "run"),
             (include_str!("../../../../docs/schema/sweep.schema.json"), "sweep"),
+            (include_str!("../../../../docs/schema/simulate.schema.json"), "simulate"),
             (include_str!("../../../../docs/schema/survey.schema.json"), "survey"),
             (include_str!("../../../../docs/schema/selftest.schema.json"), "selftest"),
             (include_str!("../../../../docs/schema/soak.schema.json"), "soak"),
+            (include_str!("../../../../docs/schema/reproduce.schema.json"), "reproduce"),
             (include_str!("../../../../docs/schema/target.schema.json"), "target"),
+            (include_str!("../../../../docs/schema/calibrate.schema.json"), "calibrate"),
+            (include_str!("../../../../docs/schema/whatif.schema.json"), "whatif"),
         ];
         for (text, name) in published {
             let now = match name {
                 "run" => schema::<json::RunDocument>(),
                 "sweep" => schema::<json::SweepDocument>(),
+                "simulate" => schema::<SimulateDocument>(),
                 "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
                 "soak" => schema::<crate::soak::SoakDocument>(),
                 "target" => schema::<TargetDocument>(),
+                "reproduce" => schema::<ReproduceDocument>(),
+                "calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
+                "whatif" => schema::<crate::command::whatif::WhatifDocument>(),
                 _ => schema::<crate::survey::document::SurveyDocument>(),
             };
             assert!(

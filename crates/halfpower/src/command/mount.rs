@@ -1,35 +1,118 @@
-//! `halfpower mount`: a device of known truth as a real file, for any program.
+//! `halfpower mount`: a device of known truth or a simulated system as a real file, for any
+//! program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fusefile::{Spec, mounted};
+use fusefile::{KnownTruth, Mounted, Spec, Timing, mounted};
 use ioengine::Monotonic;
-use ioengine::fault::Fault;
-use ioengine::truth::Schedule;
+use ioengine::fault::{Fault, FaultPlan};
+use ioengine::truth::Truth;
+use simulator::{Driver, System};
 
-use crate::cli::MountArgs;
-use crate::console;
+use crate::cli::mount::MountArgs;
+use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::{truth, units};
+use crate::time_machine::{PathCost, TimeMachine};
+use crate::{sim_target, simulated, truth, units};
 
 /// Name of the file in the folder.
 const FILE_NAME: &str = "device";
+/// Size of a device of known truth for which none is given (bytes).
+const TRUTH_BYTES: u64 = 1 << 30;
 /// How often an order to stop is looked for.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Serves the file until it is told to stop.
-pub fn execute(args: &MountArgs) -> Outcome {
-    let Some(text) = args.system.strip_prefix("truth:") else {
-        return Err(Failure::usage(format!(
-            "{}: write truth:KEY=VALUE,.. with {}; simulated systems are not in this version",
-            args.system,
-            truth::TRUTH_WORDS
-        )));
-    };
-    let device = truth::parse_truth(text).map_err(Failure::usage)?;
+/// What is to be served.
+enum Model {
+    Truth(Truth),
+    System(Box<System>),
+}
+
+impl Model {
+    fn of(args: &MountArgs) -> Outcome<Model> {
+        if let Some(text) = args.system.strip_prefix("sim:") {
+            let description = sim_target::parse(text, &args.set)?;
+            return Ok(Model::System(Box::new(description.system()?)));
+        }
+        let Some(text) = args.system.strip_prefix("truth:") else {
+            return Err(Failure::usage(format!(
+                "{}: write sim:SYSTEM, or truth:KEY=VALUE,.. with {}",
+                args.system,
+                truth::TRUTH_WORDS
+            )));
+        };
+        let simulates = !args.set.is_empty() || args.speed.is_some() || args.path_cost.is_some();
+        if simulates {
+            return Err(Failure::usage(
+                "--set, --speed and --path-cost are for simulated systems; name one, such as \
+                 sim:nt4-ultrawide, or put the properties of the device behind truth:",
+            ));
+        }
+        Ok(Model::Truth(truth::parse_truth(text).map_err(Failure::usage)?))
+    }
+
+    /// Size of the file (bytes).
+    fn size_bytes(&self, args: &MountArgs) -> Outcome<u64> {
+        let Model::System(system) = self else { return Ok(args.size.unwrap_or(TRUTH_BYTES)) };
+        let driver = Driver::new(system, simulated::caching_of(system), args.seed);
+        let size_bytes = args.size.unwrap_or(driver.size_bytes());
+        if size_bytes > driver.most_bytes() {
+            let (size, most) = (units::size(size_bytes), units::size(driver.most_bytes()));
+            return Err(Failure::usage(format!(
+                "--size {size}: the devices of {} hold {most}; give less, or add disks",
+                system.name
+            )));
+        }
+        Ok(size_bytes)
+    }
+
+    /// Unit of direct I/O (bytes): disks had sectors of 512 bytes.
+    fn block_bytes(&self) -> u32 {
+        match self {
+            Model::Truth(_) => 4096,
+            Model::System(_) => 512,
+        }
+    }
+
+    fn describe(&self, args: &MountArgs) -> String {
+        match self {
+            Model::Truth(truth) => truth::describe(truth),
+            Model::System(system) => {
+                let title = &system.title;
+                format!("{}: {title}; speed {}", system.name, args.speed.unwrap_or(1.0))
+            }
+        }
+    }
+
+    /// The model at work.
+    fn timing(&self, args: &MountArgs, console: Console) -> Outcome<Box<dyn Timing>> {
+        let system = match self {
+            Model::Truth(truth) => return Ok(Box::new(KnownTruth::new(*truth))),
+            Model::System(system) => system,
+        };
+        let path = match args.path_cost {
+            Some(ns) => PathCost::of(ns),
+            None => PathCost::measure(&args.folder).map_err(|e| cannot_mount(args, &e))?,
+        };
+        let [read, write] = path.fixed_ns.map(units::time);
+        console.say(format!("credited to each request for its path: {read} read, {write} write"));
+        let speed = args.speed.unwrap_or(1.0);
+        Ok(Box::new(TimeMachine::new(system, args.seed, speed, path)))
+    }
+}
+
+fn cannot_mount(args: &MountArgs, error: &std::io::Error) -> Failure {
+    let (cause, folder) = (ioengine::error::cause(error), args.folder.display());
+    Failure::failed(format!(
+        "mounting on {folder}: {cause}; name an empty folder of your own, and install fuse3 \
+         (fusermount3) where you are not root"
+    ))
+}
+
+fn faults_of(args: &MountArgs) -> Outcome<FaultPlan> {
     let faults = args.inject.clone().unwrap_or_default();
     if faults.rules.iter().any(|rule| matches!(rule.fault, Fault::Twice | Fault::Late(_))) {
         return Err(Failure::usage(
@@ -37,28 +120,36 @@ pub fn execute(args: &MountArgs) -> Outcome {
              requests apart; use them with halfpower run",
         ));
     }
-    let file = args.folder.join(FILE_NAME);
+    Ok(faults)
+}
+
+/// Serves the file until it is told to stop.
+pub fn execute(args: &MountArgs) -> Outcome {
+    let model = Model::of(args)?;
+    let (faults, size_bytes) = (faults_of(args)?, model.size_bytes(args)?);
     if args.plan {
-        let (size, file) = (units::size(args.size), file.display());
-        console::data(&format!("serve {file}, {size}, {}", truth::describe(&device)));
+        let (size, file) = (units::size(size_bytes), args.folder.join(FILE_NAME));
+        console::data(&format!("serve {}, {size}, {}", file.display(), model.describe(args)));
         console::data("its content lives in memory; nothing was done");
         return Ok(Exit::Ok);
     }
     let interrupt = Interrupt::install();
-    let spec = Spec {
-        name: FILE_NAME.to_owned(),
-        size_bytes: args.size,
-        timing: Box::new(Schedule::new(device)),
-        faults,
-    };
-    let served = mounted::mount(&args.folder, spec).map_err(|error| {
-        let (cause, folder) = (ioengine::error::cause(&error), args.folder.display());
-        Failure::failed(format!(
-            "mounting on {folder}: {cause}; name an empty folder of your own, and install fuse3 \
-             (fusermount3) where you are not root"
-        ))
-    })?;
+    let timing = model.timing(args, Console::new(args.quiet))?;
+    let block_bytes = model.block_bytes();
+    let spec = Spec { name: FILE_NAME.to_owned(), size_bytes, block_bytes, timing, faults };
+    let served = mounted::mount(&args.folder, spec).map_err(|e| cannot_mount(args, &e))?;
     console::data(&served.path().display().to_string());
+    wait_for_the_end(args, &served, &interrupt);
+    served.unmount().map_err(|error| {
+        let (cause, folder) = (ioengine::error::cause(&error), args.folder.display());
+        Failure::failed(format!("unmounting {folder}: {cause}; type: fusermount3 -u {folder}"))
+    })?;
+    Ok(Exit::Ok)
+}
+
+/// Returns when a signal has come, when standard input ends if that counts, and when somebody
+/// else has taken the mount away.
+fn wait_for_the_end(args: &MountArgs, served: &Mounted, interrupt: &Interrupt) {
     let (clock, at_eof) = (Monotonic::new(), Arc::new(AtomicBool::new(false)));
     if args.until_eof {
         let at_eof = Arc::clone(&at_eof);
@@ -71,9 +162,4 @@ pub fn execute(args: &MountArgs) -> Outcome {
     while !interrupt.is_set() && !at_eof.load(Ordering::Relaxed) && served.is_there() {
         clock.sleep(TICK);
     }
-    served.unmount().map_err(|error| {
-        let (cause, folder) = (ioengine::error::cause(&error), args.folder.display());
-        Failure::failed(format!("unmounting {folder}: {cause}; type: fusermount3 -u {folder}"))
-    })?;
-    Ok(Exit::Ok)
 }

@@ -1,11 +1,10 @@
 //! `halfpower run` and `halfpower sweep`: one workload, or the product of lists of them.
 
-use ioengine::{Caching, Target};
+use ioengine::Caching;
 use results::{RunKind, RunState};
-use workload::Progress;
-use workload::random::{Stream, mix};
 use workload::spec::Content;
 
+use crate::balance::{self, SimulateDocument, SimulatedPoint};
 use crate::bench::{self, Bench};
 use crate::cli::RunArgs;
 use crate::console::{self, Console};
@@ -17,15 +16,27 @@ use crate::json::{self, HostSettingDocument, PointDocument, Program, RunDocument
 use crate::keeper::{Keeper, RunFacts};
 use crate::lab::{Lab, Setting};
 use crate::machine::{Host, TargetFacts};
-use crate::point::{Point, State, Trial, Verdict};
+use crate::point::{Point, State, Verdict};
+use crate::rounds::{self, bytes_of, fail_on_errors, seed_of, share_of};
 use crate::settings::{self, Changed};
 use crate::units;
 use crate::verdict::Tail;
 
+/// What is made of a job: how it is resolved, printed and kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One workload.
+    Run,
+    /// The product of lists.
+    Sweep,
+    /// The same in a simulated system, with where the time went.
+    Simulate,
+}
+
 /// Measures and prints, with the host's settings as wanted.
-pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
+pub fn execute(args: &RunArgs, form: Form) -> Outcome {
     let console = Console::new(args.common.quiet);
-    let job = Job::resolve(args, sweep)?;
+    let job = Job::resolve(args, form != Form::Run)?;
     if args.common.plan {
         return print_plan(&job, args.common.endurance);
     }
@@ -38,20 +49,14 @@ pub fn execute(args: &RunArgs, sweep: bool) -> Outcome {
     let lab = Lab::new(console, Interrupt::install());
     let changed = Changed::apply(&job.targets, &job.host)?;
     let made: Vec<Change> = changed.iter().flat_map(Changed::made).cloned().collect();
-    let ended = measure_and_print(args, sweep, &job, &lab, &made);
+    let ended = measure_and_print(args, form, &job, &lab, &made);
     match (changed.is_none_or(Changed::restore), ended) {
         (false, Ok(_)) => Ok(Exit::Failed),
         (_, ended) => ended,
     }
 }
 
-fn measure_and_print(
-    args: &RunArgs,
-    sweep: bool,
-    job: &Job,
-    lab: &Lab,
-    made: &[Change],
-) -> Outcome {
+fn measure_and_print(args: &RunArgs, form: Form, job: &Job, lab: &Lab, made: &[Change]) -> Outcome {
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     let bench = Bench::ready(job, lab)?;
     let mut keeper = Keeper::open(db)?;
@@ -61,14 +66,14 @@ fn measure_and_print(
         job.axes.iter().map(|axes| setting(job, axes, &bench, args)).collect();
     // A workload that does not fit is an error before anything is kept or measured.
     for setting in &settings {
-        workload::plan::resolve(&setting.workload, setting.targets[0])?;
+        setting.place.check_fit(&setting.workload)?;
     }
     announce(&lab.console, job, &settings, &facts, made);
     if job.soaker {
         lab.prepare_soaker().map_err(Failure::failed)?;
     }
-    begin(&mut keeper, args, sweep, (&host, made), &facts)?;
-    let measured = measure(lab, job, settings, &mut keeper);
+    begin(&mut keeper, args, form, (&host, made), &facts)?;
+    let measured = rounds::measure(lab, job, settings, &mut keeper);
     let mut points = match measured {
         Ok(points) => points,
         Err(failure) => {
@@ -90,7 +95,7 @@ fn measure_and_print(
         Ok(()) => RunState::Finished,
     };
     let kept = keeper.finish(state, None, Some(&verdict_of(&points)));
-    print(args, job, sweep, (&host, made), facts, &points);
+    print(args, job, form, (&host, made), facts, &points);
     checked?;
     kept?;
     exit_of(lab, &points)
@@ -103,10 +108,11 @@ fn setting<'a>(
     bench: &'a Bench,
     args: &RunArgs,
 ) -> Setting<'a> {
-    let caching = bench.targets[0].caching();
+    let place = bench.place();
+    let caching = place.caching();
     let reads = axes.read_percent > 0;
     Setting {
-        targets: bench.all(),
+        place,
         workload: job.workload(axes, bench.region_bytes, caching.is_direct()),
         scrub: job.invalidate && reads && !caching.is_direct() && bench.can_scrub(),
         truncate: job.allocation.grows(),
@@ -178,7 +184,7 @@ fn announce(
 ) {
     let names: Vec<&str> = facts.iter().map(|fact| fact.name.as_str()).collect();
     let first = &settings[0];
-    let caching = first.targets[0].caching();
+    let caching = first.place.caching();
     let why = match (job.direct, caching) {
         _ if job.touches_nothing() => "",
         (None, Caching::Buffered) => " (no direct I/O here)",
@@ -211,13 +217,13 @@ fn announce(
 fn begin(
     keeper: &mut Keeper,
     args: &RunArgs,
-    sweep: bool,
+    form: Form,
     (host, made): (&Host, &[Change]),
     facts: &[TargetFacts],
 ) -> Outcome<()> {
     let host_settings = documents(made);
     keeper.begin(&RunFacts {
-        kind: if sweep { RunKind::Sweep } else { RunKind::Run },
+        kind: if form == Form::Run { RunKind::Run } else { RunKind::Sweep },
         label: args.common.label.clone(),
         seed: args.common.seed,
         host,
@@ -235,104 +241,12 @@ fn documents(made: &[Change]) -> Vec<HostSettingDocument> {
     made.iter().map(HostSettingDocument::of).collect()
 }
 
-/// All trials of all combinations: round by round, each round in an order of its own.
-fn measure(
-    lab: &Lab,
-    job: &Job,
-    mut settings: Vec<Setting<'_>>,
-    keeper: &mut Keeper,
-) -> Outcome<Vec<Point>> {
-    let mut points: Vec<Point> =
-        settings.iter().map(|s| Point { key: s.key(), trials: Vec::new() }).collect();
-    for point in &points {
-        keeper.add_point(&point.key)?;
-    }
-    let rounds = job.trials.saturating_mul(if job.soaker { 2 } else { 1 });
-    let trials = u64::from(rounds).saturating_mul(settings.len() as u64);
-    let mut progress = match settings[0].workload.limit_ns {
-        Some(ns) => {
-            let each_ns = ns.saturating_add(settings[0].workload.warm_up_ns);
-            lab.console.progress(each_ns.saturating_mul(trials))
-        }
-        None => lab.console.open_progress(),
-    };
-    let mut done = 0.0;
-    let mut stream = Stream::new(job.base.seed);
-    for round in 0..rounds {
-        let mut order: Vec<usize> = (0..settings.len()).collect();
-        for last in (1..order.len()).rev() {
-            order.swap(last, stream.next_u64() as usize % (last + 1));
-        }
-        for index in order {
-            let setting = &mut settings[index];
-            setting.soaked = job.soaker && round % 2 == 1;
-            // Each round has an order of its own, so that no cache learns one.
-            setting.workload.seed = seed_of(job, round);
-            let label = points[index].key.describe();
-            let bounds =
-                (setting.workload.limit_ns, bytes_of(setting), setting.workload.warm_up_ns);
-            let mut trial = lab.trial(setting, &mut |at| {
-                let share = (done + share_of(at, bounds)) / trials as f64;
-                progress.advance(Some(share), &label);
-            })?;
-            done += 1.0;
-            trial.ordinal = round;
-            let kept = match trial.requests() > 0 || trial.errors > 0 {
-                true => keeper.add_trial(index, &trial),
-                false => Ok(()),
-            };
-            // What happened to the data comes before what happened to the database.
-            fail_on_errors(&trial, &label)?;
-            kept?;
-            points[index].trials.push(trial);
-            if lab.interrupt.is_set() {
-                progress.finish();
-                return Ok(points);
-            }
-        }
-    }
-    progress.finish();
-    Ok(points)
-}
-
-/// Bytes that a trial moves on all targets, where they end it.
-fn bytes_of(setting: &Setting<'_>) -> Option<u64> {
-    Some(setting.workload.limit_bytes?.saturating_mul(setting.targets.len() as u64))
-}
-
-/// How much of a trial is done: of its time or of its bytes, whichever is further.
-fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>, u64)) -> f64 {
-    let time = ns.map_or(0.0, |ns| at.elapsed_ns as f64 / (ns.saturating_add(warm_up_ns)) as f64);
-    let moved = bytes.map_or(0.0, |bytes| at.bytes as f64 / bytes.max(1) as f64);
-    time.max(moved).min(1.0)
-}
-
-/// The seed of a round, drawn from the run's own.
-fn seed_of(job: &Job, round: u32) -> u64 {
-    match round {
-        0 => job.base.seed,
-        round => mix(job.base.seed, u64::from(round)),
-    }
-}
-
-/// A request that failed ends the run: what it measured is not what was asked for.
-fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
-    match &trial.failure {
-        Some(failure) => Err(Failure::failed(format!("{label}: {failure}"))),
-        None => match &trial.damage {
-            Some(damage) => Err(Failure::new(Exit::VerificationFailed, damage.clone())),
-            None => Ok(()),
-        },
-    }
-}
-
 /// After verified writes: every block that the region should hold is read back and checked.
 fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<()> {
     let wrote = points.iter().any(|point| point.key.read_percent < 100);
     let whole = job.verify && wrote && !job.touches_nothing() && !lab.interrupt.is_set();
     let Some(axes) = job.axes.first().filter(|_| whole) else { return Ok(()) };
-    let mut workload =
-        job.workload(axes, bench.region_bytes, bench.targets[0].caching().is_direct());
+    let mut workload = job.workload(axes, bench.region_bytes, bench.place().caching().is_direct());
     if workload.limit_bytes.is_none() {
         lab.console.warn(
             "--verify reads back only what --size bounds; with --time-based nothing was read back",
@@ -349,12 +263,11 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<(
     workload.limit_ns = None;
     workload.steady = None;
     workload.warm_up_ns = 0;
-    let buffered = !bench.targets[0].caching().is_direct();
+    let buffered = !bench.place().caching().is_direct();
     let setting = Setting {
         scrub: buffered && bench.can_scrub(),
-        targets: bench.all(),
         allow_holes: true,
-        ..Setting::new(&bench.targets[0], workload)
+        ..Setting::at(bench.place(), workload)
     };
     let mut progress = lab.console.open_progress();
     let bounds = (None, bytes_of(&setting), 0);
@@ -395,7 +308,7 @@ fn exit_of(lab: &Lab, points: &[Point]) -> Outcome {
 fn print(
     args: &RunArgs,
     job: &Job,
-    sweep: bool,
+    form: Form,
     (host, made): (&Host, &[Change]),
     facts: Vec<TargetFacts>,
     points: &[Point],
@@ -404,24 +317,35 @@ fn print(
     if !args.common.json {
         for point in measured {
             console::data(&line(point, args.common.pap, job.percentiles()));
+            if form == Form::Simulate {
+                balance::of(point).lines().iter().for_each(|line| console::data(line));
+            }
         }
         return;
     }
-    let mut points = points.iter().map(|point| match &job.percentiles {
+    let document = |point: &Point| match &job.percentiles {
         Some(asked) => PointDocument::from(point).with_percentiles(point, asked),
         None => PointDocument::from(point),
-    });
+    };
     let (halfpower, host, target) = (Program::this(), host.clone(), facts[0].clone());
     let host_settings = documents(made);
-    let text = if sweep {
-        let points = points.collect();
-        json::print(&SweepDocument { halfpower, host, target, host_settings, points })
-    } else {
-        let targets = if facts.len() > 1 { facts } else { Vec::new() };
-        let Some(point) = points.next() else { return };
-        json::print(&RunDocument { halfpower, host, target, targets, host_settings, point })
-    };
-    console::data(&text);
+    console::data(&match (form, points) {
+        (Form::Run, [point]) => {
+            let targets = if facts.len() > 1 { facts } else { Vec::new() };
+            let point = document(point);
+            json::print(&RunDocument { halfpower, host, target, targets, host_settings, point })
+        }
+        (Form::Run | Form::Sweep, points) => {
+            let points = points.iter().map(document).collect();
+            json::print(&SweepDocument { halfpower, host, target, host_settings, points })
+        }
+        (Form::Simulate, points) => {
+            let point =
+                |point| SimulatedPoint { point: document(point), balance: balance::of(point) };
+            let points = points.iter().map(point).collect();
+            json::print(&SimulateDocument::new((halfpower, host, target), points))
+        }
+    });
 }
 
 /// The one line of a point.

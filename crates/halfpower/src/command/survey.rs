@@ -22,6 +22,7 @@ use crate::page;
 use crate::point::State;
 use crate::scratch::{self, LaidOut, Scratch};
 use crate::settings;
+use crate::sim_target::SimPlace;
 use crate::survey::document::{self, WroteDocument};
 use crate::survey::evidence::{Evidence, Facts};
 use crate::survey::findings;
@@ -44,22 +45,22 @@ enum Place {
     Directory(PathBuf),
     /// It is there already.
     Existing(PathBuf),
+    /// Nothing of this host is touched.
+    Simulated(Box<SimPlace>),
 }
 
 /// Measures, analyses, writes and prints.
 pub fn execute(args: &SurveyArgs) -> Outcome {
     let console = Console::new(args.common.quiet);
-    let effort = Effort::of(args.quick, args.thorough, args.budget);
+    let mut effort = Effort::of(args.quick, args.thorough, args.budget);
     if effort.budget_ns < 5_000_000_000 {
         return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
     }
-    bench::check_path(&args.target, &job::consent(&args.common))?;
+    let place = place_of(args)?;
+    if matches!(place, Place::Simulated(_)) {
+        effort = effort.in_virtual_time();
+    }
     let pages = job::pages(&args.common)?;
-    let place = if args.target.is_dir() {
-        Place::Directory(args.target.clone())
-    } else {
-        Place::Existing(args.target.clone())
-    };
     let size = size_of(&place, args, &effort)?;
     if args.common.plan {
         return plan(args, &place, size, &effort);
@@ -78,22 +79,22 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let (scratch, laid_out) = lay_out(&lab, &place, size, args, &effort)?.unzip();
     let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
     let path = scratch.as_ref().map_or(args.target.as_path(), Scratch::path);
-    let subject = Subject::open(path, write, size)?;
+    let subject = subject_of(&place, path, write, size)?;
     check_again(&subject, scratch.as_ref(), permit.as_ref())?;
     let host = Host::read();
-    let target = TargetFacts { name: name_of(&args.target), ..facts_of(&subject) };
+    let target = TargetFacts { name: name_of(&args.target), ..subject.facts() };
     let mut keeper = Keeper::open(db)?;
     begin(&mut keeper, args, &host, &target)?;
     let mut facts = measure::notes(&lab, &subject, args.common.pap);
     facts.not_written = not_written;
     facts.layout_bytes_per_s = laid_out.map(|laid_out| laid_out.bytes_per_s);
     let written = laid_out.map_or(0, |laid_out| laid_out.bytes);
-    let prepared = prepare(&lab, &mut facts);
+    let prepared = prepare(&lab, &subject, &mut facts);
     let bounds = Bounds {
         deadline_ns: start_ns + effort.budget_ns,
         write_left: args.max_write.saturating_sub(written),
         write_rate: facts.layout_bytes_per_s.unwrap_or(SLOW_DISK),
-        soak: facts.soaker_declined.is_none(),
+        soak: facts.soaker_declined.is_none() && !subject.is_simulated(),
         seed: args.common.seed,
         allow_holes: args.common.allow_holes,
         pages,
@@ -114,6 +115,26 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     facts.interrupted = lab.interrupt.is_set();
     let evidence = Evidence { host, target, points, facts, started_unix_ns };
     conclude(args, &console, keeper, &evidence)
+}
+
+/// What the target is.
+fn place_of(args: &SurveyArgs) -> Outcome<Place> {
+    if let Some(place) = SimPlace::of_survey(&args.target, args.size.unwrap_or(0))? {
+        return Ok(Place::Simulated(Box::new(place)));
+    }
+    bench::check_path(&args.target, &job::consent(&args.common))?;
+    match args.target.is_dir() {
+        true => Ok(Place::Directory(args.target.clone())),
+        false => Ok(Place::Existing(args.target.clone())),
+    }
+}
+
+/// The target in both caching modes.
+fn subject_of(place: &Place, path: &Path, write: bool, size: Option<u64>) -> Outcome<Subject> {
+    match place {
+        Place::Simulated(place) => Ok(Subject::simulated(place, size)),
+        _ => Subject::open(path, write, size),
+    }
 }
 
 /// Refuses a page or a database that could not be written, or would be each other; where the
@@ -138,7 +159,7 @@ fn check_again(
     scratch: Option<&Scratch>,
     permit: Option<&Permit>,
 ) -> Outcome<()> {
-    for target in [Some(&subject.buffered), subject.direct.as_ref()].into_iter().flatten() {
+    for target in subject.opened() {
         scratch.map_or(Ok(()), |scratch| scratch.check(target))?;
         permit.map_or(Ok(()), |permit| permit.check(target))?;
     }
@@ -216,11 +237,15 @@ fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) ->
             let (write, why, permit) = may_write(place, args)?;
             let subject = Subject::open(path, write, size)?;
             let verb = if write { "read and overwrite" } else { "only read" };
-            let kind = subject.main().kind().name();
+            let kind = subject.facts().kind;
             console::data(&format!("{verb} the {kind} {}", path.display()));
             let destroys = permit.and_then(|permit| permit.destroys);
             destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
             why.iter().for_each(|why| console::data(why));
+        }
+        Place::Simulated(place) => {
+            let (name, title) = (&place.name, &place.system.title);
+            console::data(&format!("simulate {name}: {title}; nothing is touched"));
         }
     }
     let limits = grid::Limits {
@@ -258,6 +283,7 @@ fn announce(
             units::size(size),
             units::size(args.max_write)
         ),
+        (Place::Simulated(place), _) => format!("{}; time is virtual", place.system.title),
         _ => "nothing is created there".to_owned(),
     };
     console.say(format!("survey of {target}, about {seconds} s: {what}"));
@@ -317,10 +343,6 @@ fn name_of(target: &Path) -> String {
     target.canonicalize().unwrap_or_else(|_| target.to_path_buf()).display().to_string()
 }
 
-fn facts_of(subject: &Subject) -> TargetFacts {
-    TargetFacts::of(subject.main())
-}
-
 fn begin(keeper: &mut Keeper, args: &SurveyArgs, host: &Host, target: &TargetFacts) -> Outcome<()> {
     keeper.begin(&RunFacts {
         kind: RunKind::Survey,
@@ -333,7 +355,10 @@ fn begin(keeper: &mut Keeper, args: &SurveyArgs, host: &Host, target: &TargetFac
 }
 
 /// Everything that is measured once: memory, the instrument's floor, the soaker's calibration.
-fn prepare(lab: &Lab, facts: &mut Facts) -> Outcome<()> {
+fn prepare(lab: &Lab, subject: &Subject, facts: &mut Facts) -> Outcome<()> {
+    if subject.is_simulated() {
+        return Ok(());
+    }
     facts.soaker_declined = lab.prepare_soaker().err();
     facts.memory_copy_bytes_per_s = Some(memory::copy_bytes_per_s(lab.clock));
     facts.floor_ns_per_request = measure::floor_ns_per_request(lab)?;

@@ -10,8 +10,11 @@ use workload::{Pattern, Workload};
 
 use crate::failure::{Failure, Outcome};
 use crate::keeper::Keeper;
-use crate::lab::{Lab, Setting};
+use crate::lab::{Lab, Place, Setting};
+use crate::machine::TargetFacts;
 use crate::point::{Point, State, Trial};
+use crate::sim_target::SimPlace;
+use crate::simulated;
 use crate::survey::evidence::Facts;
 use crate::survey::grid::{self, Effort, Limits, Spot};
 use crate::survey::schedule::{self, Measured};
@@ -33,13 +36,30 @@ const SOAKED_TRIAL_NS: u64 = 300_000_000;
 /// Time kept back for the analysis and the page (ns).
 const RESERVE_NS: u64 = 1_500_000_000;
 
-/// The target of a survey, open in both caching modes.
+/// The target of a survey in both caching modes.
+#[derive(Debug)]
+pub enum Modes {
+    /// A file or device of this host.
+    Host {
+        /// Through the page cache.
+        buffered: Box<HostTarget>,
+        /// Past it, where that is offered.
+        direct: Option<Box<HostTarget>>,
+    },
+    /// A simulated system.
+    Simulated {
+        /// Through its file-system cache.
+        buffered: Box<SimPlace>,
+        /// Past it.
+        direct: Box<SimPlace>,
+    },
+}
+
+/// What a survey is of.
 #[derive(Debug)]
 pub struct Subject {
-    /// Through the page cache.
-    pub buffered: HostTarget,
-    /// Past it, where that is offered.
-    pub direct: Option<HostTarget>,
+    /// The target.
+    pub modes: Modes,
     /// Region to work on (bytes).
     pub region_bytes: u64,
     /// What the target allows.
@@ -120,8 +140,12 @@ impl<'a> Survey<'a> {
     /// # Errors
     /// When a request fails or a personality cannot go on.
     pub fn run(mut self) -> Outcome<(Vec<Point>, u64)> {
+        let is_simulated = self.subject.is_simulated();
         for spot in grid::first(&self.effort, &self.subject.limits) {
-            self.add(spot)?;
+            // Simulated memory has no pages to choose.
+            if !is_simulated || spot.pages == BufferPages::Huge {
+                self.add(spot)?;
+            }
         }
         let writes = self.spots.iter().filter(|spot| spot.write).count() as u64;
         self.planned_writes = writes * u64::from(self.effort.rounds + 1);
@@ -263,9 +287,8 @@ impl<'a> Survey<'a> {
 
     fn setting(&self, spot: &Spot, soaked: bool) -> Setting<'a> {
         let subject: &'a Subject = self.subject;
-        let direct = subject.direct.as_ref().filter(|_| spot.caching.is_direct());
-        let target = direct.unwrap_or(&subject.buffered);
-        let buffered = direct.is_none();
+        let place = subject.place(spot.caching.is_direct());
+        let buffered = !place.caching().is_direct();
         let region = self.region(spot);
         let read = !spot.write;
         let workload = Workload {
@@ -290,12 +313,12 @@ impl<'a> Survey<'a> {
             ..Workload::default()
         };
         Setting {
-            scrub: buffered && read,
+            scrub: buffered && read && !subject.is_simulated(),
             allow_holes: self.allow_holes,
             coverage: subject.coverage.filter(|_| read),
             soaked: soaked && self.soak,
             tail: Tail { trials: self.effort.rounds, ..Tail::default() },
-            ..Setting::new(target, workload)
+            ..Setting::at(place, workload)
         }
     }
 
@@ -333,12 +356,54 @@ impl Subject {
             write,
         };
         let coverage = buffered.coverage(0, region_bytes);
-        Ok(Subject { buffered, direct, region_bytes, limits, coverage })
+        let (buffered, direct) = (Box::new(buffered), direct.map(Box::new));
+        Ok(Subject { modes: Modes::Host { buffered, direct }, region_bytes, limits, coverage })
+    }
+
+    /// A simulated system.
+    pub fn simulated(place: &SimPlace, region: Option<u64>) -> Subject {
+        let region_bytes = region.unwrap_or(place.system.setup.file_size);
+        let in_mode = |caching| Box::new(SimPlace { caching, ..place.clone() });
+        let modes = Modes::Simulated {
+            buffered: in_mode(Caching::Buffered),
+            direct: in_mode(Caching::Direct),
+        };
+        let limits = Limits { request_bytes_min: 512, region_bytes, direct: true, write: true };
+        Subject { modes, region_bytes, limits, coverage: None }
+    }
+
+    /// Whether time is virtual.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.modes, Modes::Simulated { .. })
+    }
+
+    /// The target in a mode: direct where that is wanted and offered.
+    fn place(&self, wants_direct: bool) -> Place<'_> {
+        match &self.modes {
+            Modes::Host { buffered, direct } => {
+                let direct = direct.as_deref().filter(|_| wants_direct);
+                Place::Host(vec![direct.unwrap_or(buffered)])
+            }
+            Modes::Simulated { direct, .. } if wants_direct => Place::Simulated(direct),
+            Modes::Simulated { buffered, .. } => Place::Simulated(buffered),
+        }
+    }
+
+    /// All that is open of it on this host.
+    pub fn opened(&self) -> impl Iterator<Item = &HostTarget> {
+        let (buffered, direct) = match &self.modes {
+            Modes::Host { buffered, direct } => (Some(buffered.as_ref()), direct.as_deref()),
+            Modes::Simulated { .. } => (None, None),
+        };
+        direct.into_iter().chain(buffered)
     }
 
     /// The target in its better mode, for the record.
-    pub fn main(&self) -> &HostTarget {
-        self.direct.as_ref().unwrap_or(&self.buffered)
+    pub fn facts(&self) -> TargetFacts {
+        match self.place(true) {
+            Place::Host(targets) => TargetFacts::of(targets[0]),
+            Place::Simulated(place) => simulated::facts(place),
+        }
     }
 }
 
@@ -364,8 +429,8 @@ pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
 pub fn notes(lab: &Lab, subject: &Subject, pap: Option<f64>) -> Facts {
     Facts {
         pap_bytes_per_s: pap,
-        missing: lab.missing(),
-        direct: subject.direct.is_some(),
+        missing: if subject.is_simulated() { Vec::new() } else { lab.missing() },
+        direct: subject.limits.direct,
         region_bytes: subject.region_bytes,
         ..Facts::default()
     }

@@ -310,6 +310,13 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
         "run" => (0..LINES).map(|_| treasure.workload("run", dice)).collect(),
         "sweep" => (0..LINES / 2).map(|_| treasure.workload("sweep", dice)).collect(),
         "survey" => (0..LINES / 2).map(|_| treasure.survey(dice)).collect(),
+        "simulate" => {
+            let system = "simulate --system nt4-ultrawide --size 64k --trials 1";
+            let named = treasure.targets().into_iter();
+            let written = files.iter().map(|db| format!("{system} --rw write --db {db}"));
+            let shown = named.map(|target| format!("simulate {target} --rw write --show {target}"));
+            written.chain(shown).collect()
+        }
         "report" => {
             let pages =
                 ["precious.html", "precious.txt", "link", "dangling", "folder", "page.html"];
@@ -319,16 +326,27 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
         "runs" => files.iter().map(|db| format!("runs list --db {db}")).collect(),
         "mount" => {
             // It ends at once: there is no standard input.
+            let served = ["truth:fixed=1ms", "sim:nt4-ultrawide"];
             let named = treasure.targets().into_iter();
-            named.map(|t| format!("mount truth:fixed=1ms {t} --size 1m --until-eof")).collect()
+            let lines = named.flat_map(|t| served.map(|what| format!("mount {what} {t}")));
+            lines.map(|line| format!("{line} --size 1m --until-eof")).collect()
         }
         "selftest" => vec!["selftest --device delay --only latency".to_owned()],
+        "reproduce" => vec!["reproduce riedel97 --figure 14".to_owned()],
         "soak" => vec!["soak --unsoaked -- true".to_owned(), "soak -- false".to_owned()],
         "restore" => vec!["restore --plan".to_owned(), "restore".to_owned()],
         "clean" => vec!["clean --plan".to_owned(), "clean".to_owned(), "clean".to_owned()],
         "target" => {
             let named = treasure.targets().into_iter();
             named.flat_map(|t| [format!("target {t}"), format!("target {t} --json")]).collect()
+        }
+        "calibrate" => {
+            let all = files.iter().flat_map(|out| files.map(|db| (out, db)));
+            all.map(|(out, db)| format!("calibrate --out {out} --db {db}")).collect()
+        }
+        "whatif" => {
+            let named = treasure.targets().into_iter();
+            named.map(|target| format!("whatif {target} --iodepth-to 2")).collect()
         }
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
         "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),

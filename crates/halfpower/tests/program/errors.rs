@@ -93,7 +93,7 @@ fn an_empty_file_has_nothing_to_measure() {
 
 #[test]
 fn a_simulated_system_is_not_mistaken_for_a_path() {
-    Place::new().cannot("run sim:nt4").with_code(2).says("simulated systems", "name a file");
+    Place::new().cannot("run sim:nt4").with_code(2).says("no simulated system", "one of nt4-");
 }
 
 #[test]

@@ -12,16 +12,21 @@ use crate::fixture::{Place, Running, or_skip, wait_until};
 use crate::volume::LoopDevice;
 
 /// A served device; it ends with the test.
-struct Served {
-    place: Place,
-    server: Option<Running>,
+pub struct Served {
+    pub place: Place,
+    pub server: Option<Running>,
 }
 
 impl Served {
     fn new(truth: &str, flags: &str) -> Result<Served, String> {
+        Served::of(&format!("truth:{truth} mounted --size 64m {flags}"))
+    }
+
+    /// Served in the folder `mounted`, as the words behind `mount` say.
+    pub fn of(words: &str) -> Result<Served, String> {
         let place = Place::new();
         fs::create_dir(place.path("mounted")).unwrap();
-        let line = format!("mount truth:{truth} mounted --size 64m --until-eof {flags}");
+        let line = format!("mount {words} --until-eof");
         let mut command = place.command(&line);
         command.stdin(Stdio::piped());
         let mut server = place.start_command(command, &line);
@@ -35,7 +40,7 @@ impl Served {
         }
     }
 
-    fn ends(&mut self) {
+    pub fn ends(&mut self) {
         let mut server = self.server.take().unwrap();
         drop(server.child.stdin.take());
         server.ended().with_code(0);
@@ -51,11 +56,11 @@ impl Drop for Served {
     }
 }
 
-fn p50_ns(document: &Value) -> f64 {
+pub fn p50_ns(document: &Value) -> f64 {
     document["summary"]["latency_ns"]["p50"].as_f64().unwrap()
 }
 
-fn requests_per_s(document: &Value) -> f64 {
+pub fn requests_per_s(document: &Value) -> f64 {
     document["summary"]["requests_per_s"]["median"].as_f64().unwrap()
 }
 
@@ -155,7 +160,7 @@ fn a_wrong_truth_is_answered_with_the_right_words() {
     let wrong = place.halfpower("run . --inject eio").with_code(2);
     wrong.says("'eio' is no fault", "KIND");
     place.cannot("run . --truth fixed=1ms").with_code(2).says("--ioengine delay", "add that");
-    place.cannot("mount sim:any .").with_code(2).says("simulated systems", "not in this version");
+    place.cannot("mount nt4-narrow .").with_code(2).says("nt4-narrow: write", "sim:SYSTEM");
     place.file("precious", 10);
     place.cannot("mount truth: .").with_code(1).says("mounting on .", "empty folder");
 }

@@ -9,6 +9,7 @@
 mod fixture;
 mod volume;
 
+mod calibrate;
 mod campaign;
 mod command_line;
 mod consent;
@@ -21,8 +22,11 @@ mod in_use;
 mod interrupt;
 mod json;
 mod known_truth;
+mod reproduce;
 mod run;
+mod simulated;
 mod soak;
 mod survey;
 mod sweep;
 mod target;
+mod time_machine;

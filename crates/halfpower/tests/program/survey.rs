@@ -252,7 +252,7 @@ fn a_survey_that_cannot_be_made_says_why_and_changes_nothing() {
     let device = place.cannot("survey /dev/halfpower-no-such-device");
     device.with_code(3).says("does not exist", "nothing is created under /dev");
     place.cannot("survey /dev").with_code(3).says("nothing is created under /dev", "name");
-    place.cannot("survey sim:nt4").with_code(2).says("simulated systems", "name a file");
+    place.cannot("survey sim:nt4").with_code(2).says("no simulated system", "one of nt4-");
     place.cannot("survey --size 1000000g").says("", "--size");
     place.cannot("survey --size 32m --max-write 16m").says("", "--max-write");
     std::fs::write(place.path("notes"), "dear diary").unwrap();

@@ -98,13 +98,16 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
     for verb in commands.lines().filter_map(|line| line.split_whitespace().next()) {
         let line = match verb {
             "survey" | "sweep" | "run" | "target" => format!("{verb} data --plan"),
+            "simulate" => "simulate --system nt4-ultrawide --plan".to_owned(),
             "engines" | "clean" => format!("{verb} --plan"),
             "runs" => "runs list --plan".to_owned(),
             "mount" => "mount truth:fixed=1ms . --plan".to_owned(),
+            "reproduce" => "reproduce riedel97 --plan".to_owned(),
             "selftest" | "restore" => format!("{verb} --plan"),
             "soak" => "soak --plan -- true".to_owned(),
             // It needs a survey to plan for.
-            "report" | "help" => continue,
+            "report" | "calibrate" | "help" => continue,
+            "whatif" => "whatif nt4-ultrawide --iodepth-to 2 --plan".to_owned(),
             other => panic!("{other} is a new verb: give it --plan, and a line here"),
         };
         let ended = place.does(&line);

@@ -6,7 +6,9 @@
 use super::host;
 use super::statistics::{estimate, spread_of_identical};
 use super::table::{Bar, Row};
-use super::tool::{Contestant, Measurement, parse_fio, parse_halfpower, parse_t_io_uring};
+use super::tool::{
+    Contestant, Measurement, parse_fio, parse_halfpower, parse_t_io_uring, parse_whole,
+};
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -29,11 +31,13 @@ pub enum Case {
     Seq,
     /// The same rate as fio with the same buffer pages
     Agree,
+    /// What simulated requests cost: a disk, a paper, a rack
+    Simulator,
 }
 
 impl Case {
     /// All of them, in the order in which they run.
-    pub const ALL: [Self; 4] = [Self::Null, Self::Holes, Self::Seq, Self::Agree];
+    pub const ALL: [Self; 5] = [Self::Null, Self::Holes, Self::Seq, Self::Agree, Self::Simulator];
 }
 
 /// What all cases need.
@@ -77,6 +81,7 @@ impl Bench {
             Case::Holes => self.holes(),
             Case::Seq => self.sequential(),
             Case::Agree => self.agree(),
+            Case::Simulator => self.simulator(),
         }
     }
 
@@ -183,6 +188,34 @@ impl Bench {
         Ok([
             Row::new("agree", &format!("{name}, halfpower/fio"), ratio, bar),
             Row::new("agree", &format!("{name}, halfpower/itself"), estimate(&twins), Bar::None),
+        ])
+    }
+
+    /// CPU time on one core, which is the time of a simulation that has the core for itself.
+    fn simulator(&self) -> Result<Vec<Row>> {
+        let simulates = |name, words: &str, parse| {
+            let words = words.split_whitespace().map(OsString::from);
+            let command = std::iter::once(self.halfpower.clone().into()).chain(words).collect();
+            Contestant { name, command, parse }
+        };
+        let sequential = "run sim:nt4-ultrawide --rw read --bs 2k --size 2g";
+        let rack = "run sim:rack --rw randread --bs 8k --runtime 10";
+        let kept = "--trials 1 --no-store --json --quiet";
+        let contestants = [
+            simulates("2 KiB reads", &format!("{sequential} {kept}"), parse_halfpower),
+            simulates("riedel97", "reproduce riedel97 --json --quiet", parse_whole),
+            simulates("rack", &format!("{rack} {kept}"), parse_whole),
+        ];
+        let rounds = self.rounds("simulator", &contestants)?;
+        let cpu = |place: usize, of: fn(f64) -> f64| {
+            estimate(&column(&rounds, |round| of(round[place].cpu_ns_per_request)))
+        };
+        let (million_per_s, seconds) = (|ns| 1e3 / ns, |ns| ns / 1e9);
+        let row = |figure, value, bar| Row::new("simulator", figure, value, bar);
+        Ok(vec![
+            row("M requests/s of a core", cpu(0, million_per_s), Bar::AtLeast(2.0)),
+            row("reproduce riedel97, s of a core", cpu(1, seconds), Bar::AtMost(5.0)),
+            row("10 s of a rack, s of a core", cpu(2, seconds), Bar::AtMost(60.0)),
         ])
     }
 

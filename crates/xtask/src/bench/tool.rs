@@ -90,6 +90,12 @@ pub fn parse_halfpower(text: &str) -> Result<Report> {
     Ok(Report { requests, requests_per_s: requests / (sum("elapsed_ns")? / 1e9) })
 }
 
+/// A document that was printed whole: one thing done, whatever is in it.
+pub fn parse_whole(text: &str) -> Result<Report> {
+    let _: Value = serde_json::from_str(text).context("not JSON")?;
+    Ok(Report { requests: 1.0, requests_per_s: 1.0 })
+}
+
 /// Reads the JSON of `fio --output-format=json`, which may follow lines of warnings.
 pub fn parse_fio(text: &str) -> Result<Report> {
     let start = text.find('{').ok_or_else(|| anyhow!("no JSON"))?;

@@ -1,0 +1,89 @@
+//! Lets a simulated system go through the trials of a stored run.
+//!
+//! With a memory (a cache, a write buffer, credit) all trials are one history: each begins when it
+//! began, and finds the device as the one before left it. Without, each point is simulated once,
+//! by itself and only until its rate is known, which gives the same and is faster.
+
+use std::sync::atomic::AtomicBool;
+
+use ioengine::{Caching, Clock, VirtualTime};
+use simulator::system::DriveModel;
+use simulator::{SimClock, SimTarget, SimWorld, System};
+use workload::{Control, Workload, plan, stepper};
+
+use crate::calibrate::history::{History, Moment, Seen};
+use crate::failure::Outcome;
+use crate::record;
+
+/// Requests after which the rate of a device without memory is known to a part in a thousand ...
+const REQUESTS: u64 = 1500;
+/// ... and for each that is outstanding, lest beginning and end weigh too much.
+const REQUESTS_FOR_EACH: u64 = 50;
+
+/// Whether what a system did changes what it does.
+pub fn has_memory(system: &System) -> bool {
+    match &system.drive {
+        DriveModel::Flash(flash) => {
+            flash.cache.0 > 0.0 || flash.buffer.0 > 0.0 || flash.sustained.0 > 0.0
+        }
+        DriveModel::Disk(_) => false,
+    }
+}
+
+/// What every trial of a history comes to on a system, in their order.
+///
+/// # Errors
+/// When a workload does not fit the system.
+pub fn replay(system: &System, history: &History) -> Outcome<Vec<Seen>> {
+    if has_memory(system) {
+        let world = SimWorld::new(system, 1);
+        let file = world.files(Caching::Direct).remove(0);
+        return history.trials.iter().map(|trial| in_turn(&world, &file, trial, history)).collect();
+    }
+    let alone: Outcome<Vec<Seen>> = (0..history.points.len())
+        .map(|point| {
+            let workload = &history.points[point].workload;
+            let requests = REQUESTS
+                .max(REQUESTS_FOR_EACH * u64::from(workload.depth) * u64::from(workload.threads));
+            let short = Workload {
+                limit_bytes: workload
+                    .limit_bytes
+                    .map(|bytes| bytes.min(requests * u64::from(workload.request_bytes))),
+                warm_up_ns: 0,
+                ..workload.clone()
+            };
+            let world = SimWorld::new(system, 1);
+            let file = world.files(Caching::Direct).remove(0);
+            let seen = one(&world, &file, &short, history, point)?;
+            Ok(Seen { late_bytes_per_s: Some(seen.bytes_per_s), ..seen })
+        })
+        .collect();
+    let alone = alone?;
+    Ok(history.trials.iter().map(|trial| alone[trial.point]).collect())
+}
+
+/// One trial, when its time has come.
+fn in_turn(world: &SimWorld, file: &SimTarget, trial: &Moment, history: &History) -> Outcome<Seen> {
+    let clock = world.clock();
+    pass_to(&clock, trial.start_ns);
+    one(world, file, &trial.workload, history, trial.point)
+}
+
+/// Lets an idle world's time pass.
+fn pass_to(clock: &SimClock, until_ns: u64) {
+    while clock.now_ns() < until_ns && clock.pass(until_ns).is_some() {}
+}
+
+fn one(
+    world: &SimWorld,
+    file: &SimTarget,
+    workload: &Workload,
+    history: &History,
+    point: usize,
+) -> Outcome<Seen> {
+    let planned = plan::resolve(workload, file)?;
+    let stop = AtomicBool::new(false);
+    let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+    let sample = stepper::run(&[file], &planned, &world.clock(), &world.meter(), &mut control)?;
+    Ok(Seen::of(&record::trial(sample), &history.points[point].key))
+}

@@ -1,0 +1,293 @@
+//! Chooses a structure, fits it, and holds it against the points that it has not seen.
+
+use analysis::quantile::median;
+use simulator::{Description, System};
+
+use crate::calibrate::fit::{Place, Problem, Profile};
+use crate::calibrate::history::{History, Observed, Seen};
+use crate::calibrate::ladder::{Direction, Ladder, Take};
+use crate::calibrate::replay::replay;
+use crate::calibrate::structure::{Memory, Structure};
+use crate::failure::{Failure, Outcome};
+use crate::simulated::on_all_cores;
+
+/// What a model of a few parameters cannot be better than (share): the least standard error.
+const LEAST_ERROR: f64 = 0.02;
+/// Trials that differ more than this do so for a reason that a model must explain.
+const LARGEST_ERROR: f64 = 0.05;
+/// Weight of a latency, which says nearly the same as the rate of a single request.
+const LATENCY: f64 = 0.3;
+/// Weight of the rate of a trial's last quarter.
+const LATE: f64 = 0.5;
+/// A parameter whose interval spans more than this factor is not known.
+pub const UNIDENTIFIED: f64 = 3.0;
+/// Steps downhill after which structures are compared.
+const TRY_OUT: usize = 5;
+/// Requests of a run that are replayed in a second or so: a memory is only sought in these.
+const REPLAYED: f64 = 2e6;
+/// A further part must lower the information criterion by so much.
+const WORTH: f64 = 6.0;
+
+/// A fitted structure.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// What was fitted.
+    pub structure: Structure,
+    /// Where.
+    pub place: Place,
+    /// Its information criterion (BIC); less is better.
+    pub criterion: f64,
+}
+
+/// What a point came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scored {
+    /// Measured: the median over trials (bytes per second).
+    pub measured: f64,
+    /// Simulated: the median over trials (bytes per second).
+    pub simulated: f64,
+    /// What the naive bound says (bytes per second).
+    pub naive: f64,
+    /// Whether it was not fitted.
+    pub held_out: bool,
+}
+
+/// Errors of some points.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Errors {
+    /// Number of points.
+    pub points: usize,
+    /// Mean of the absolute relative errors.
+    pub mean: f64,
+    /// Their median.
+    pub median: f64,
+    /// The worst.
+    pub worst: f64,
+}
+
+impl Errors {
+    /// Of pairs of what is said and what is so.
+    pub fn of(pairs: impl Iterator<Item = (f64, f64)>) -> Errors {
+        let errors: Vec<f64> = pairs.map(|(said, is)| (said / is - 1.0).abs()).collect();
+        Errors {
+            points: errors.len(),
+            mean: errors.iter().sum::<f64>() / errors.len().max(1) as f64,
+            median: median(&errors).unwrap_or(0.0),
+            worst: errors.iter().copied().fold(0.0, f64::max),
+        }
+    }
+}
+
+/// Differences between what a system does and what was measured on the fitted points, in
+/// standard errors.
+fn residuals(history: &History, simulated: &[Seen]) -> Vec<f64> {
+    let mut all = Vec::new();
+    for (number, point) in history.points.iter().enumerate().filter(|(_, p)| !p.held_out) {
+        let trials = history.trials_of(number).count().max(1) as f64;
+        let error = point.spread.clamp(LEAST_ERROR, LARGEST_ERROR) * trials.sqrt();
+        for (index, trial) in history.trials_of(number) {
+            let (seen, said) = (trial.seen, simulated[index]);
+            let mut push = |said: f64, seen: f64, weight: f64| {
+                all.push(weight * (said.max(1e-9) / seen).ln() / error);
+            };
+            push(said.bytes_per_s, seen.bytes_per_s, 1.0);
+            if let Some(ns) = seen.latency_ns {
+                push(said.latency_ns.unwrap_or(ns), ns, LATENCY);
+            }
+            if let Some(rate) = seen.late_bytes_per_s {
+                push(said.late_bytes_per_s.unwrap_or(said.bytes_per_s), rate, LATE);
+            }
+        }
+    }
+    all
+}
+
+/// The fitting of one structure.
+struct Fitting<'a> {
+    history: &'a History,
+    base: &'a Description,
+    seed: u64,
+}
+
+impl Fitting<'_> {
+    fn residuals(&self, structure: &Structure, at: &[f64]) -> Option<Vec<f64>> {
+        let system = structure.system(self.base, at).ok()?;
+        Some(residuals(self.history, &replay(&system, self.history).ok()?))
+    }
+
+    /// Does something with the problem of a structure.
+    fn with<T>(&self, structure: &Structure, what: impl FnOnce(&Problem<'_>) -> T) -> T {
+        let evaluate = |at: &[f64]| self.residuals(structure, at);
+        let centre = structure.start();
+        let pairs = structure.parameters.iter().zip(&centre);
+        let grain = pairs.map(|(parameter, at)| parameter.grain(*at)).collect();
+        what(&Problem { residuals: &evaluate, centre, grain })
+    }
+
+    /// The structure fitted to the end.
+    fn fit(&self, structure: &Structure) -> Option<Fit> {
+        let place =
+            self.with(structure, |problem| problem.search(problem.centre.clone(), self.seed));
+        Some(self.judged(structure, place?))
+    }
+
+    /// The structure some steps downhill from its start.
+    fn try_out(&self, structure: &Structure, steps: usize) -> Option<Fit> {
+        let place = self.with(structure, |problem| {
+            let start = problem.rank(std::slice::from_ref(&problem.centre)).into_iter().next()?;
+            Some(problem.descend(start, steps))
+        });
+        Some(self.judged(structure, place?))
+    }
+
+    /// The best of several structures: the most promising ones are tried out.
+    fn best(&self, structures: &[Structure], most: usize) -> Option<Fit> {
+        let better = |a: &Fit, b: &Fit| a.criterion.total_cmp(&b.criterion);
+        let glances = on_all_cores(structures, |structure| self.try_out(structure, 0));
+        let mut glances: Vec<Fit> = glances.into_iter().flatten().collect();
+        glances.sort_by(better);
+        glances.truncate(most);
+        let tried = glances.iter().filter_map(|fit| self.try_out(&fit.structure, TRY_OUT));
+        tried.min_by(better)
+    }
+
+    fn judged(&self, structure: &Structure, place: Place) -> Fit {
+        let parameters = structure.parameters.len();
+        let points = (place.residuals.len() - parameters).max(1) as f64;
+        // Below a hundredth of the standard error nothing is learned.
+        let mean_square = place.objective() / points + 0.01;
+        let criterion = points * mean_square.ln() + parameters as f64 * points.ln();
+        Fit { structure: structure.clone(), place, criterion }
+    }
+}
+
+/// The structure that explains the fitted points best, with its parameters.
+///
+/// # Errors
+/// When none can be simulated.
+pub fn choose(
+    history: &History,
+    base: &Description,
+    seed: u64,
+    tell: &mut dyn FnMut(&str),
+) -> Outcome<Fit> {
+    let fitting = Fitting { history, base, seed };
+    let replays = history.requests() < REPLAYED;
+    let mut best: Option<Fit> = None;
+    for take in [Take::Mean, Take::Fresh] {
+        let ladder = Ladder::of(history, take);
+        let remembers = ladder.remembers && replays;
+        if take == Take::Fresh && !remembers {
+            break;
+        }
+        tell("structures");
+        let Some(plain) = fitting.best(&Structure::all(&ladder), 5) else { continue };
+        let found = if remembers { remember(&fitting, &ladder, plain, tell) } else { plain };
+        if best.as_ref().is_none_or(|best| found.criterion < best.criterion) {
+            best = Some(found);
+        }
+    }
+    tell("parameters");
+    let fitted = best.and_then(|best| fitting.fit(&moved_to(&best)));
+    fitted
+        .ok_or_else(|| Failure::failed("no structure of a device fits this run; measure it again"))
+}
+
+/// Adds what remembers, one after the other: the best of what was found on the way, so that two
+/// which explain something only together are found too.
+fn remember(fitting: &Fitting<'_>, ladder: &Ladder, plain: Fit, tell: &mut dyn FnMut(&str)) -> Fit {
+    let mut best = plain.clone();
+    let mut here = plain;
+    let mut left: Vec<Memory> = Memory::ALL.into();
+    // The plain device was fitted to what a memory did, so it starts again from the guesses too.
+    let mut bases = Structure::all(ladder);
+    while !left.is_empty() {
+        bases.push(moved_to(&here));
+        let mut candidates: Vec<(Memory, Fit)> = Vec::new();
+        for memory in &left {
+            tell(&format!("{memory:?}").to_lowercase());
+            let structures: Vec<Structure> =
+                bases.iter().flat_map(|base| base.with(*memory, ladder)).collect();
+            candidates.extend(fitting.best(&structures, 3).map(|fit| (*memory, fit)));
+        }
+        let next = candidates.into_iter().min_by(|a, b| a.1.criterion.total_cmp(&b.1.criterion));
+        let Some((memory, fit)) = next else { break };
+        if fit.criterion < best.criterion - WORTH {
+            best = fit.clone();
+        }
+        here = fit;
+        bases.clear();
+        left.retain(|other| *other != memory);
+    }
+    best
+}
+
+/// The structure that starts where a fit ended.
+fn moved_to(fit: &Fit) -> Structure {
+    let mut structure = fit.structure.clone();
+    for (parameter, at) in structure.parameters.iter_mut().zip(&fit.place.at) {
+        parameter.start = parameter.value(*at);
+    }
+    structure
+}
+
+/// The interval of every parameter of a fit.
+pub fn profiles(history: &History, base: &Description, fit: &Fit) -> Vec<Profile> {
+    let fitting = Fitting { history, base, seed: 1 };
+    let moved = moved_to(fit);
+    fitting.with(&moved, |problem| {
+        let place = problem.rank(&[moved.start()]).into_iter().next();
+        problem.profiles(&place.unwrap_or_else(|| fit.place.clone()))
+    })
+}
+
+/// What every point comes to on a system.
+///
+/// # Errors
+/// When it cannot be simulated.
+pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
+    let simulated = replay(system, history)?;
+    let naive = Naive::of(history);
+    Ok(history
+        .points
+        .iter()
+        .enumerate()
+        .map(|(number, point)| {
+            let rates: Vec<f64> =
+                history.trials_of(number).map(|(index, _)| simulated[index].bytes_per_s).collect();
+            Scored {
+                measured: point.bytes_per_s,
+                simulated: median(&rates).unwrap_or(0.0),
+                naive: naive.bytes_per_s(point),
+                held_out: point.held_out,
+            }
+        })
+        .collect())
+}
+
+/// What anybody would say without a model: outstanding requests over the time of a single one, at
+/// most the best rate that was seen. Read off the fitted points only.
+struct Naive {
+    /// Reads, writes, mixes.
+    directions: [Option<Direction>; 3],
+}
+
+impl Naive {
+    fn of(history: &History) -> Naive {
+        let ladder = Ladder::of(history, Take::Mean);
+        let any = ladder.read.or(ladder.write);
+        Naive { directions: [ladder.read.or(any), ladder.write.or(any), any] }
+    }
+
+    fn bytes_per_s(&self, point: &Observed) -> f64 {
+        let index = match point.reads() {
+            Some(true) => 0,
+            Some(false) => 1,
+            None => 2,
+        };
+        let Some(direction) = self.directions[index] else { return 0.0 };
+        let bytes = point.key.request_bytes as f64;
+        let single_s = direction.fixed_ns / 1e9 + bytes / direction.single_bytes_per_s;
+        (f64::from(point.outstanding()) * bytes / single_s).min(direction.most_bytes_per_s)
+    }
+}

@@ -1,0 +1,86 @@
+//! What can be typed after `halfpower whatif`: a system and its load, and what changes in either.
+
+use clap::Args;
+
+use crate::units;
+
+/// Flags of `whatif`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower whatif nt4-ultrawide --rw read --bs 64k --set disks=2 --set volume=stripe
+  halfpower whatif ./disk.toml --rw randread --bs 4k --iodepth 1 --iodepth-to 32
+  halfpower whatif nvme-gen4 --set drive.units=64 --price 300 --price-to 450
+
+Before and after, by closed-form bounds and by simulation; what limits; how the throughput answers
+to each parameter of the system; and which of those that matter are only assumed.")]
+pub struct WhatifArgs {
+    /// A system that comes with the program, or a system file
+    #[arg(value_name = "SYSTEM")]
+    pub system: String,
+    /// The system as it is, where it is not as its file says (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Before")]
+    pub given: Vec<String>,
+    /// read, write, rw, randread, randwrite or randrw
+    #[arg(
+        long,
+        alias = "readwrite",
+        value_name = "KIND",
+        default_value = "read",
+        help_heading = "Before"
+    )]
+    pub rw: String,
+    /// Request size
+    #[arg(long, alias = "blocksize", value_name = "SIZE", value_parser = units::parse_size,
+          default_value = "64k", help_heading = "Before")]
+    pub bs: u64,
+    /// Requests outstanding in each thread
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Before",
+          value_parser = clap::value_parser!(u32).range(1..=32768))]
+    pub iodepth: u32,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Before",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub numjobs: u32,
+    /// Share of reads in a mix (percent)
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, help_heading = "Before",
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub rwmixread: u8,
+    /// Region of the file to work on (default: all of it)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Before")]
+    pub size: Option<u64>,
+    /// What the system costs
+    #[arg(long, value_name = "PRICE", value_parser = parse_price, help_heading = "Before")]
+    pub price: Option<f64>,
+    /// Changes a value of the system: disks=2, write_cache=on, drive.rotation=5400 (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Change")]
+    pub set: Vec<String>,
+    /// Changes the depth
+    #[arg(long, value_name = "N", help_heading = "Change",
+          value_parser = clap::value_parser!(u32).range(1..=32768))]
+    pub iodepth_to: Option<u32>,
+    /// Changes the request size
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Change")]
+    pub bs_to: Option<u64>,
+    /// What the changed system costs (default: as before)
+    #[arg(long, value_name = "PRICE", value_parser = parse_price, requires = "price",
+          help_heading = "Change")]
+    pub price_to: Option<f64>,
+    /// Seed of every random choice
+    #[arg(long, alias = "randseed", default_value_t = 42)]
+    pub seed: u64,
+    /// Print one JSON document instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing but the result, warnings and errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
+/// Reads a price: a number above 0.
+fn parse_price(text: &str) -> Result<f64, String> {
+    let price = text.parse().ok().filter(|price: &f64| *price > 0.0 && price.is_finite());
+    price.ok_or_else(|| "write a number above 0, such as 120".to_owned())
+}

@@ -1,0 +1,44 @@
+//! `halfpower reproduce`: a paper's figures and claims from the simulator, beside the published.
+
+use crate::cli::{PaperName, ReproduceArgs};
+use crate::console;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::json;
+use crate::reproduce::document::ReproduceDocument;
+use crate::reproduce::figure::Figure;
+use crate::reproduce::published::Paper;
+use crate::reproduce::{figures, layout, reproduce};
+
+/// Runs a paper again and prints it.
+pub fn execute(args: &ReproduceArgs) -> Outcome {
+    if args.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
+    let paper = match args.paper {
+        PaperName::Riedel97 => Paper::Riedel97,
+        PaperName::Chung2000 => Paper::Chung2000,
+    };
+    let wanted = if args.claims { Vec::new() } else { wanted(paper, args.figure.as_deref())? };
+    let reproduction = reproduce(paper, wanted, args.figure.is_none());
+    let text = match (args.json, &reproduction.claims) {
+        (true, _) => json::print(&ReproduceDocument::of(&reproduction)),
+        (false, Some(claims)) if args.claims => layout::claims_text(claims),
+        (false, _) => layout::text(&reproduction),
+    };
+    console::data(&text);
+    Ok(Exit::Ok)
+}
+
+/// The figure of a number, or all of them.
+fn wanted(paper: Paper, key: Option<&str>) -> Outcome<Vec<Figure>> {
+    let mut all = figures(paper);
+    let Some(key) = key else { return Ok(all) };
+    let keys = all.iter().map(|figure| figure.key.clone()).collect::<Vec<_>>().join(", ");
+    all.retain(|figure| figure.key == key);
+    if all.is_empty() {
+        let what = format!("--figure {key}: {} has no such figure", paper.name());
+        return Err(Failure::usage(format!("{what}; use one of {keys}")));
+    }
+    Ok(all)
+}

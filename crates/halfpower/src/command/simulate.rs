@@ -1,0 +1,94 @@
+//! `halfpower simulate`: what a workload would give in a simulated system, and what would limit it;
+//! the systems that there are, and their files.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use simulator::Description;
+
+use crate::cli::RunArgs;
+use crate::cli::simulate::{NO_DATABASE, SimulateArgs};
+use crate::command::run::{self, Form};
+use crate::console;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::json;
+use crate::sim_target::{self, PREFIX};
+
+/// A system in the list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: &'static str,
+    title: String,
+}
+
+/// Prints systems, or simulates a sweep on one.
+pub fn execute(args: &SimulateArgs) -> Outcome {
+    let prints_only = args.list || args.show.is_some();
+    if prints_only && args.run.common.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
+    if let Some(system) = &args.show {
+        return show(system, &args.set);
+    }
+    if args.list {
+        return list(args.run.common.json);
+    }
+    let targets = vec![target(args)?];
+    let mut run = RunArgs { targets, filename: None, ..args.run.clone() };
+    run.common.no_store |= run.common.db == Path::new(NO_DATABASE);
+    run::execute(&run, Form::Simulate)
+}
+
+/// The target that the flags name: that of `run`.
+fn target(args: &SimulateArgs) -> Outcome<PathBuf> {
+    let named = args.run.targets.iter().chain(&args.run.filename);
+    let named: Vec<String> = named.map(|name| name.to_string_lossy().into_owned()).collect();
+    let system = match (&args.system, named.as_slice()) {
+        (Some(system), []) => system.strip_prefix(PREFIX).unwrap_or(system).to_owned(),
+        (None, [name]) if name.starts_with(PREFIX) => name[PREFIX.len()..].to_owned(),
+        (None, []) => {
+            return Err(Failure::usage(
+                "no system; name one with --system (halfpower simulate --list)",
+            ));
+        }
+        (_, [name, ..]) => {
+            return Err(Failure::usage(format!(
+                "{name} has no place in a simulated system; name the system alone, with --system"
+            )));
+        }
+    };
+    let parts: Vec<&str> =
+        std::iter::once(system.as_str()).chain(args.set.iter().map(String::as_str)).collect();
+    Ok(format!("{PREFIX}{}", parts.join(",")).into())
+}
+
+/// Prints the file of a system with its changes; it has the source of every value.
+fn show(system: &str, changes: &[String]) -> Outcome {
+    let text = match changes.is_empty() && !system.contains(',') {
+        true => sim_target::file_of(system.strip_prefix(PREFIX).unwrap_or(system))?,
+        false => {
+            let description = sim_target::parse(system, changes)?;
+            description.system()?;
+            description.text()
+        }
+    };
+    console::data(text.trim_end());
+    Ok(Exit::Ok)
+}
+
+fn list(as_json: bool) -> Outcome {
+    let listed = |name| -> Outcome<Listed> {
+        let description = Description::named(name)?;
+        Ok(Listed { name, title: description.title().unwrap_or_default().to_owned() })
+    };
+    let systems: Vec<Listed> = Description::names().map(listed).collect::<Outcome<_>>()?;
+    if as_json {
+        console::data(&json::print(&serde_json::json!({ "systems": systems })));
+        return Ok(Exit::Ok);
+    }
+    for Listed { name, title } in systems {
+        console::data(format!("{name:<20} {title}").trim_end());
+    }
+    Ok(Exit::Ok)
+}

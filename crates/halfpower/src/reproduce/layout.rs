@@ -1,0 +1,237 @@
+//! A reproduction as text: each chart a table like the original, sizes down and series across.
+//!
+//! Where the data have the point, a cell is simulated, published and the error; else simulated.
+
+use crate::reproduce::claim::{Claims, Scored};
+use crate::reproduce::figure::{ChartResult, Point, Score};
+use crate::reproduce::published::{self, Claim};
+use crate::reproduce::{FigureResult, Reproduction};
+
+/// Width of a cell that has a published value.
+const PAIR: usize = 22;
+/// Width of one that has not.
+const SINGLE: usize = 14;
+
+/// All figures, then the scores, then the claims.
+pub fn text(reproduction: &Reproduction) -> String {
+    let mut lines = vec![reproduction.paper.title().to_owned()];
+    for figure in &reproduction.figures {
+        lines.extend(figure_lines(figure));
+    }
+    if reproduction.figures.len() > 1 {
+        lines.extend(summary(&reproduction.figures));
+    }
+    if let Some(claims) = &reproduction.claims {
+        lines.extend(claim_lines(claims, false));
+    }
+    lines.join("\n")
+}
+
+/// The claims only.
+pub fn claims_text(claims: &Claims) -> String {
+    claim_lines(claims, true).join("\n").trim_start().to_owned()
+}
+
+fn figure_lines(figure: &FigureResult) -> Vec<String> {
+    let mut lines =
+        vec![String::new(), format!("{}: {}", figure.figure.name(), figure.figure.title)];
+    for chart in &figure.charts {
+        lines.extend(chart_lines(chart));
+    }
+    lines.extend(figure.figure.given.into_iter().flat_map(given_lines));
+    lines
+}
+
+/// A published table as it is, in columns.
+fn given_lines(file: &'static str) -> Vec<String> {
+    let table = published::cells_of(file);
+    let columns = table.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = table.iter().filter_map(|row| row.get(column));
+        cells.map(String::len).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("  {}", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    table.iter().map(line).collect()
+}
+
+fn chart_lines(result: &ChartResult) -> Vec<String> {
+    let chart = &result.chart;
+    let has_published =
+        |points: &[Option<Point>]| points.iter().flatten().any(|point| point.published.is_some());
+    let first = chart.rows.iter().map(String::len).max().unwrap_or(0).max(chart.rows_are.len());
+    let widths: Vec<usize> = chart
+        .columns
+        .iter()
+        .zip(&result.points)
+        .map(|(column, points)| {
+            let least = if has_published(points) { PAIR } else { SINGLE };
+            least.max(column.name.len() + 2)
+        })
+        .collect();
+    let mut head = format!("{:first$}", chart.rows_are);
+    for (column, width) in chart.columns.iter().zip(&widths) {
+        head.push_str(&format!("{:>width$}", column.name));
+    }
+    let mut lines = vec![format!("  {}", chart.title), format!("  {}", head.trim_end())];
+    for (at, row) in chart.rows.iter().enumerate() {
+        let mut line = format!("{row:first$}");
+        for (points, width) in result.points.iter().zip(&widths) {
+            line.push_str(&format!("{:>width$}", cell(points[at].as_ref())));
+        }
+        lines.push(format!("  {}", line.trim_end()));
+    }
+    if let Some(score) = &result.score {
+        lines.push(format!("  error: {}", score_text(score)));
+    }
+    if let Some(naive) = &result.naive {
+        lines.push(format!("  naive bound: {}", score_text(naive)));
+    }
+    for residual in &result.residuals {
+        let why = residual.explanation.unwrap_or("unexplained");
+        lines.push(format!("  off: {} {}: {why}", residual.name, percent(residual.error)));
+    }
+    lines.extend(missing(result));
+    lines
+}
+
+/// Why points could not be simulated, each reason once.
+fn missing(result: &ChartResult) -> Vec<String> {
+    let reasons = result.points.iter().flatten().flatten().filter_map(|point| point.why.clone());
+    let mut reasons: Vec<String> = reasons.collect();
+    reasons.sort();
+    reasons.dedup();
+    reasons.into_iter().map(|why| format!("  not simulated: {why}")).collect()
+}
+
+fn cell(point: Option<&Point>) -> String {
+    let Some(point) = point else { return String::new() };
+    let simulated = point.simulated.map_or("-".to_owned(), number);
+    match (point.published, point.error) {
+        (Some(published), Some(error)) => {
+            format!("{simulated} {} {}", number(published), percent(error))
+        }
+        (Some(published), None) => format!("{simulated} {}", number(published)),
+        (None, _) => simulated,
+    }
+}
+
+fn score_text(score: &Score) -> String {
+    let share = |value: f64| format!("{:.1}%", value * 100.0);
+    format!(
+        "mean {}, median {}, p90 {}, worst {} ({}), demerit {}, {} points",
+        share(score.mean),
+        share(score.median),
+        share(score.p90),
+        percent(score.worst),
+        score.worst_name,
+        share(score.demerit),
+        score.points
+    )
+}
+
+fn summary(figures: &[FigureResult]) -> Vec<String> {
+    let mut lines = vec![String::new(), "Scores of the figures with published points".to_owned()];
+    lines.push(format!(
+        "  {:10} {:>6} {:>7} {:>7} {:>7} {:>8} {:>8} {:>12}  worst point",
+        "figure", "points", "mean", "median", "p90", "worst", "demerit", "naive mean"
+    ));
+    for figure in figures {
+        let Some(score) = &figure.score else { continue };
+        let share = |value: f64| format!("{:.1}%", value * 100.0);
+        let naive = figure.naive.as_ref().map_or("-".to_owned(), |naive| share(naive.mean));
+        lines.push(format!(
+            "  {:10} {:>6} {:>7} {:>7} {:>7} {:>8} {:>8} {:>12}  {}",
+            figure.figure.name(),
+            score.points,
+            share(score.mean),
+            share(score.median),
+            share(score.p90),
+            percent(score.worst),
+            share(score.demerit),
+            naive,
+            score.worst_name
+        ));
+    }
+    lines
+}
+
+fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
+    let passed = claims.passed();
+    let checked = claims.scored.len();
+    let mut lines = vec![
+        String::new(),
+        format!(
+            "Claims of the prose: {} are inputs, {checked} were checked ({passed} passed, {} \
+             failed), {} are out of scope",
+            claims.inputs,
+            checked - passed,
+            claims.out.len()
+        ),
+    ];
+    let measured = |scored: &&Scored| ["measured", "derived"].contains(&scored.claim.kind.as_str());
+    let of_measurements: Vec<&Scored> = claims.scored.iter().filter(measured).collect();
+    let good = of_measurements.iter().filter(|scored| scored.pass).count();
+    lines.push(format!(
+        "  of the {} measured or derived ones {:.0}% passed",
+        of_measurements.len(),
+        good as f64 * 100.0 / of_measurements.len().max(1) as f64
+    ));
+    for scored in claims.scored.iter().filter(|scored| all || !scored.pass) {
+        lines.push(claim_line(scored));
+    }
+    if all {
+        let out = |claim: &Claim| format!("  {} out   {}: {}", claim.id, claim.text, claim.why);
+        lines.extend(claims.out.iter().map(out));
+    }
+    lines
+}
+
+fn claim_line(scored: &Scored) -> String {
+    let claim = &scored.claim;
+    let verdict = if scored.pass { "pass" } else { "FAIL" };
+    let simulated = scored.answer.as_ref().map_or("-".to_owned(), |value| number(*value));
+    let published = claim.published();
+    let line =
+        format!("  {} {verdict}  {}: {published}; simulated {simulated}", claim.id, claim.text);
+    match &scored.reason {
+        Some(reason) => format!("{line}; {reason}"),
+        None => line,
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:+.1}%", share * 100.0)
+}
+
+/// Three or more significant digits, whole from 1000 on.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_has_simulated_published_and_error_where_they_are_known() {
+        let point = |published, error| Point {
+            simulated: Some(9.0),
+            published,
+            naive: None,
+            error,
+            why: None,
+        };
+        assert_eq!(cell(Some(&point(Some(10.0), Some(-0.1)))), "9.00 10.00 -10.0%");
+        assert_eq!(cell(Some(&point(None, None))), "9.00");
+        assert_eq!(cell(None), "");
+    }
+}

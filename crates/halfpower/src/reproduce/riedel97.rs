@@ -1,0 +1,458 @@
+//! The figures and tables of the first paper: which points they are made of.
+//!
+//! Where the published points are at hand, they say themselves how each was measured; the other
+//! figures are set up as their captions and the text around them say.
+
+use std::collections::BTreeMap;
+
+use crate::reproduce::figure::{Cell, Chart, Column, Explanation, Figure, Metric};
+use crate::reproduce::probe::{Extent, Probe};
+use crate::reproduce::published::{self, Row};
+
+/// The request sizes of the figures (KB).
+pub const SIZES: [f64; 8] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 192.0];
+/// The ultra-wide disks.
+pub const ULTRA: &str = "nt4-ultrawide";
+/// The fast-wide disks.
+pub const FAST: &str = "nt4-fastwide";
+/// The narrow disk of Table 3.
+const NARROW: &str = "nt4-narrow";
+/// By how much the papers' files were misaligned.
+const MISALIGN: &str = "12k";
+
+/// Residuals that are understood.
+pub const EXPLANATIONS: &[Explanation] = &[
+    ("4", "ST15150W", 192.0, 192.0, "plotted at 192 KB, but measured at 256 KB (flagged)"),
+    ("5", "ST15150W", 192.0, 192.0, "plotted at 192 KB, but measured at 256 KB (flagged)"),
+];
+
+/// All figures and tables, in the paper's order.
+pub fn figures() -> Vec<Figure> {
+    let mut all = vec![
+        table_1_pipeline(),
+        from_file("2", "Out-of-box file system, one Ultra-Wide disk", published::FIGURE_2),
+        from_file("3", "Unbuffered file system, one disk", published::FIGURE_3),
+        from_file("4", "CPU cost of unbuffered requests", published::FIGURE_4),
+        from_file("5", "One Ultra-Wide disk, everything together", published::FIGURE_5),
+        from_file("6", "One Fast-Wide disk, 1, 3 and 8 requests outstanding", published::FIGURE_6),
+        depth_on_four_disks(),
+        disks_on_one_bus(),
+        one_bus_or_two(),
+        three_ultra_disks(),
+        advertised_and_real(),
+        allocation(),
+        alignment(),
+        radial_position(),
+        striping_in(),
+        raid5_in(),
+    ];
+    all.extend([hardware(), memory(), hit_times(), bus_phases()]);
+    all
+}
+
+fn figure(key: &str, title: &str, charts: Vec<Chart>) -> Figure {
+    Figure { key: key.to_owned(), title: title.to_owned(), charts, given: None }
+}
+
+/// A chart of request sizes; each column is a probe to which the size is given.
+fn by_size(title: &str, metric: Metric, columns: Vec<(String, Probe)>) -> Chart {
+    let cells =
+        |probe: Probe| SIZES.map(|kib| Some(Cell::new(probe.clone().kib(kib), metric))).to_vec();
+    let column = |(name, probe)| Column { name, cells: cells(probe) };
+    Chart {
+        title: format!("{title} ({})", metric.unit()),
+        rows_are: "request KB",
+        rows: SIZES.map(|kib| kib.to_string()).to_vec(),
+        columns: columns.into_iter().map(column).collect(),
+    }
+}
+
+fn throughput(title: &str, columns: Vec<(String, Probe)>) -> Chart {
+    by_size(title, Metric::Throughput, columns)
+}
+
+/// The charts of a file of points, in its order.
+fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
+    let mut charts: Vec<Chart> = Vec::new();
+    for row in published::rows(file) {
+        let (metric, name) = (metric_of(&row), series_of(&row));
+        let chart_title = format!("{} ({})", row.text("chart"), metric.unit());
+        let at = charts.iter().position(|chart| chart.title == chart_title).unwrap_or_else(|| {
+            let rows = SIZES.map(|kib| kib.to_string()).to_vec();
+            charts.push(Chart {
+                title: chart_title,
+                rows_are: "request KB",
+                rows,
+                columns: vec![],
+            });
+            charts.len() - 1
+        });
+        let columns = &mut charts[at].columns;
+        let column = columns.iter().position(|column| column.name == name).unwrap_or_else(|| {
+            columns.push(Column { name, cells: vec![None; SIZES.len()] });
+            columns.len() - 1
+        });
+        let kib = row.number("request_kib").unwrap_or_default();
+        if let Some(at) = SIZES.iter().position(|size| *size == kib) {
+            let (probe, published) = (probe_of(&row).kib(kib), row.number("value"));
+            columns[column].cells[at] = Some(Cell { probe, metric, published });
+        }
+    }
+    figure(key, title, charts)
+}
+
+fn system_of(drive: &str) -> &'static str {
+    match drive {
+        drive if drive.contains("Ultra") => ULTRA,
+        drive if drive.contains("Narrow") => NARROW,
+        _ => FAST,
+    }
+}
+
+/// The series; figure 5 has one of each drive under the same name.
+fn series_of(row: &Row) -> String {
+    let name = row.text("series");
+    match (row.text("figure"), row.text("chart"), system_of(row.text("drive"))) {
+        ("5", "overhead", system) if system == FAST => format!("{name} ST15150W"),
+        _ => name.to_owned(),
+    }
+}
+
+fn probe_of(row: &Row) -> Probe {
+    let mut probe = Probe::of(system_of(row.text("drive")));
+    if row.text("buffering") == "fs_buffered" {
+        probe = probe.buffered();
+    }
+    if row.text("operation") == "write" {
+        probe = if row.text("wce") == "on" { probe.wce() } else { probe.writing() };
+    }
+    probe.deep(row.number("depth").map_or(1, |depth| depth as u32))
+}
+
+fn metric_of(row: &Row) -> Metric {
+    match row.text("metric") {
+        "cpu_time_per_mb" => Metric::CpuPerMib,
+        "cpu_time_per_request" => Metric::CpuPerRequest,
+        "cpu_utilization" => Metric::CpuShare,
+        _ => Metric::Throughput,
+    }
+}
+
+/// Figure 1: what passes through each part while a file is read from one disk.
+fn table_1_pipeline() -> Figure {
+    let read = Probe::of(FAST).buffered();
+    let column = |name: &str, probe: Probe| Column {
+        name: name.to_owned(),
+        cells: [Metric::Throughput, Metric::CpuShare, Metric::BusShare]
+            .map(|metric| Some(Cell::new(probe.clone(), metric)))
+            .to_vec(),
+    };
+    let chart = Chart {
+        title: "one disk, 64 KB".to_owned(),
+        rows_are: "of the pipeline",
+        rows: ["MB/s at each step", "processor %", "SCSI bus %"].map(str::to_owned).to_vec(),
+        columns: vec![
+            column("buffered read", read.clone()),
+            column("buffered read, 2 KB", read.kib(2.0)),
+            column("buffered write", Probe::of(FAST).buffered().writing()),
+        ],
+    };
+    figure("1", "The storage sub-system, out of the box (Fast-Wide disk)", vec![chart])
+}
+
+fn depths(probe: &Probe, depths: &[u32]) -> Vec<(String, Probe)> {
+    depths.iter().map(|depth| (format!("{depth} deep"), probe.clone().deep(*depth))).collect()
+}
+
+fn depth_on_four_disks() -> Figure {
+    let four = Probe::of(FAST).striped(4).with("misalign", MISALIGN);
+    let mut writes = vec![("WCE".to_owned(), four.clone().wce())];
+    writes.extend(depths(&four.clone().writing(), &[1, 3, 8]));
+    let charts = vec![throughput("read", depths(&four, &[1, 3, 8])), throughput("write", writes)];
+    figure("7", "Four Fast-Wide disks striped on one bus", charts)
+}
+
+fn striped(system: &'static str, disks: u32) -> Probe {
+    let probe = Probe::of(system).striped(disks);
+    if disks == 1 { probe } else { probe.with("misalign", MISALIGN) }
+}
+
+fn disks_on_one_bus() -> Figure {
+    let columns = |system: &'static str, writes: bool| -> Vec<(String, Probe)> {
+        let of = |disks: u32| {
+            let probe = striped(system, disks).deep(3);
+            let name = if disks == 1 { "1 disk".to_owned() } else { format!("{disks} disks") };
+            (name, if writes { probe.wce() } else { probe })
+        };
+        (1..=4).map(of).collect()
+    };
+    let charts = vec![
+        throughput("Fast-Wide read", columns(FAST, false)),
+        throughput("Fast-Wide write, WCE", columns(FAST, true)),
+        throughput("Ultra-Wide write, WCE", columns(ULTRA, true)),
+    ];
+    figure("8", "Disks on one bus, 3 requests outstanding", charts)
+}
+
+fn one_bus_or_two() -> Figure {
+    let columns = |write: bool| -> Vec<(String, Probe)> {
+        let of = |(name, disks, buses): (&str, u32, u32)| {
+            let probe = striped(FAST, disks).with("buses", buses).deep(3);
+            (name.to_owned(), if write { probe.wce() } else { probe })
+        };
+        let set_ups = [
+            ("2 disks, 1 bus", 2, 1),
+            ("4 disks, 1 bus", 4, 1),
+            ("2+2 disks, 2 buses", 4, 2),
+            ("3+3 disks, 2 buses", 6, 2),
+        ];
+        set_ups.into_iter().map(of).collect()
+    };
+    let charts = vec![throughput("read", columns(false)), throughput("write, WCE", columns(true))];
+    figure("9", "Fast-Wide disks on one bus or two, 3 requests outstanding", charts)
+}
+
+fn three_ultra_disks() -> Figure {
+    let three = || striped(ULTRA, 3);
+    let columns = |probe: Probe| {
+        let mut all = vec![("file system".to_owned(), probe.clone().buffered())];
+        all.extend(depths(&probe, &[1, 3, 8]));
+        all
+    };
+    let mut writes = columns(three().writing().with("write_cache", "off"));
+    let wce = columns(three().wce()).into_iter();
+    writes.extend(wce.map(|(name, probe)| (format!("{name}, WCE"), probe)));
+    let charts = vec![throughput("read", columns(three())), throughput("write", writes)];
+    figure("10", "Three Ultra-Wide disks, through the file-system cache and past it", charts)
+}
+
+fn advertised_and_real() -> Figure {
+    let published: BTreeMap<(String, String), f64> = published::rows(published::FIGURE_11)
+        .iter()
+        .filter_map(|row| {
+            let key = (row.text("component").to_owned(), row.text("kind").to_owned());
+            row.number("value").map(|value| (key, value))
+        })
+        .collect();
+    let of = |component: &str, kind: &str| {
+        published.get(&(component.to_owned(), kind.to_owned())).copied()
+    };
+    let nine = striped(ULTRA, 9).with("buses", 3).deep(18);
+    let cells = [
+        (Probe::of(ULTRA), of("Ultra disk media", "RAP")),
+        (striped(ULTRA, 4).deep(12).kib(192.0), of("SCSI bus Ultra-Wide", "RAP")),
+        (nine.kib(192.0), of("PCI bus", "RAP")),
+    ];
+    let cell = |(probe, published)| Some(Cell { probe, metric: Metric::Throughput, published });
+    let chart = Chart {
+        title: "real application performance (MB/s)".to_owned(),
+        rows_are: "of",
+        rows: ["one disk", "a bus with 4 disks", "PCI with 9 disks"].map(str::to_owned).to_vec(),
+        columns: vec![Column { name: "read".to_owned(), cells: cells.map(cell).to_vec() }],
+    };
+    figure("11", "Advertised and real performance of each part", vec![chart])
+}
+
+fn allocation() -> Figure {
+    let columns = |system: &'static str| {
+        let probe = striped(system, 4).writing();
+        let mut all = depths(&probe, &[1, 3, 8]);
+        let extending = depths(&probe.with("allocation", "extend"), &[1, 3, 8]).into_iter();
+        all.extend(extending.map(|(name, probe)| (format!("{name}, extending"), probe)));
+        all
+    };
+    let one = |probe: Probe| {
+        let extending = probe.clone().with("allocation", "extend");
+        vec![("preallocated".to_owned(), probe), ("extending".to_owned(), extending)]
+    };
+    let charts = vec![
+        throughput("write past the cache, four Fast-Wide disks", columns(FAST)),
+        throughput("write through the cache, one Ultra-Wide disk", {
+            one(Probe::of(ULTRA).buffered().writing())
+        }),
+    ];
+    figure("12", "Writing a file that is there, and one that grows", charts)
+}
+
+fn alignment() -> Figure {
+    let columns = |writes: bool| {
+        let of = |(misalign, depth): (&'static str, u32)| {
+            let probe = Probe::of(ULTRA).striped(3).with("misalign", misalign).deep(depth);
+            let name = if misalign == "0" { "aligned" } else { "misaligned" };
+            (format!("{name}, {depth} deep"), if writes { probe.wce() } else { probe })
+        };
+        [("0", 1), ("0", 3), ("0", 8), (MISALIGN, 1), (MISALIGN, 3), (MISALIGN, 8)].map(of).to_vec()
+    };
+    let charts = vec![throughput("read", columns(false)), throughput("write, WCE", columns(true))];
+    figure("13", "Alignment of a file on three Ultra-Wide disks", charts)
+}
+
+fn radial_position() -> Figure {
+    let rows = published::rows(published::FIGURE_14);
+    let mut places: Vec<String> = Vec::new();
+    let mut columns: Vec<Column> = Vec::new();
+    for row in &rows {
+        let place = row.text("radial_fraction").to_owned();
+        let at = places.iter().position(|known| *known == place).unwrap_or_else(|| {
+            places.push(place.clone());
+            columns.iter_mut().for_each(|column| column.cells.push(None));
+            places.len() - 1
+        });
+        let name = row.text("series");
+        let column = columns.iter().position(|column| column.name == name).unwrap_or_else(|| {
+            columns.push(Column { name: name.to_owned(), cells: vec![None; places.len()] });
+            columns.len() - 1
+        });
+        // The innermost place of a disk is where the last file fits.
+        let at_share = row.number("radial_fraction").unwrap_or_default().min(0.995);
+        let probe = Probe::of(system_of(row.text("drive")))
+            .with("file_at", format!("{at_share:?}"))
+            .over(Extent::Bytes(16 << 20));
+        let (metric, published) = (Metric::Throughput, row.number("value"));
+        columns[column].cells[at] = Some(Cell { probe, metric, published });
+    }
+    let title = "64 KB reads, one outstanding (MB/s)".to_owned();
+    let chart = Chart { title, rows_are: "radius", rows: places, columns };
+    figure("14", "Throughput over the surface of the disks", vec![chart])
+}
+
+fn striping_in() -> Figure {
+    let columns = |writes: bool| -> Vec<(String, Probe)> {
+        let of = |place: &'static str| {
+            let probe = striped(ULTRA, 3).with("raid_in", place).deep(3);
+            (place.to_owned(), if writes { probe.wce() } else { probe })
+        };
+        ["host", "adapter", "array"].map(of).to_vec()
+    };
+    let charts = vec![throughput("read", columns(false)), throughput("write, WCE", columns(true))];
+    figure("16", "Striping three Ultra-Wide disks in the host, the adapter, the array", charts)
+}
+
+fn raid5_in() -> Figure {
+    let raid = |place: &'static str, writes: bool| {
+        let probe =
+            Probe::of(ULTRA).with("disks", 4).with("volume", "raid5").with("raid_in", place);
+        let probe = probe.deep(3);
+        if writes { probe.writing() } else { probe }
+    };
+    let columns = || {
+        let of = |(place, writes): (&'static str, bool)| {
+            let name = if writes { "write" } else { "read" };
+            (format!("{place} {name}"), raid(place, writes))
+        };
+        [("host", false), ("array", false), ("host", true), ("array", true)].map(of).to_vec()
+    };
+    let charts =
+        vec![throughput("throughput", columns()), by_size("CPU", Metric::CpuPerMib, columns())];
+    figure("17", "RAID 5 of four Ultra-Wide disks in the host and in the array", charts)
+}
+
+fn hit_times() -> Figure {
+    let rows = published::rows(published::TABLE_3);
+    let sizes = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+    let mut columns: Vec<Column> = Vec::new();
+    for row in &rows {
+        let hit = row.text("hit_type");
+        let name = format!("{} {}", row.text("drive"), hit.replace('_', " "));
+        let column = columns.iter().position(|column| column.name == name).unwrap_or_else(|| {
+            columns.push(Column { name, cells: vec![None; sizes.len()] });
+            columns.len() - 1
+        });
+        let kib = row.number("request_kib").unwrap_or_default();
+        let extent = if hit == "cache_hit" { Extent::Again(0) } else { Extent::Paced(20_000_000) };
+        // A driver's program reads blocks of the disk, not of a file: here the first ones.
+        let probe = Probe::of(system_of(row.text("drive"))).with("path", "driver");
+        let probe = probe.with("file_at", "0.0").kib(kib).over(extent);
+        if let Some(at) = sizes.iter().position(|size| *size == kib) {
+            let (metric, published) = (Metric::Latency, row.number("value"));
+            columns[column].cells[at] = Some(Cell { probe, metric, published });
+        }
+    }
+    let rows = sizes.map(|kib| kib.to_string()).to_vec();
+    let title = "elapsed time of a request (ms)".to_owned();
+    let chart = Chart { title, rows_are: "request KB", rows, columns };
+    figure("t3", "Reads from the drives' buffers, by the driver", vec![chart])
+}
+
+/// The rows of Table 4 that the model keeps together, and its phases.
+const PHASES: [(&str, &[&str], &[&str]); 7] = [
+    ("Arbitrate", &["Arbitrate", "Arbitrate Win"], &["arbitrate"]),
+    ("Reselect", &["Reselect", "(Re)Select End"], &["reselect"]),
+    ("Select", &["Select"], &["select"]),
+    ("Message In", &["Message In"], &["message in"]),
+    ("Message Out", &["Message Out"], &["message out"]),
+    ("Command, Status", &["Command", "Status"], &["command", "status"]),
+    ("Data In", &["Data In", "Data In End"], &["data"]),
+];
+
+/// How Table 4 was measured: the column, its KB and disks.
+const PHASE_RUNS: [(&str, f64, u32); 4] = [
+    ("8 KB, 1 disk", 8.0, 1),
+    ("64 KB, 1 disk", 64.0, 1),
+    ("64 KB, 2 disks", 64.0, 2),
+    ("64 KB, 3 disks", 64.0, 3),
+];
+
+fn bus_phases() -> Figure {
+    let rows = published::rows(published::TABLE_4);
+    let published = |phases: &[&str], kib: f64, disks: u32| -> Option<f64> {
+        let of = |row: &&Row| {
+            phases.contains(&row.text("phase"))
+                && row.number("request_kib") == Some(kib)
+                && row.number("disks") == Some(f64::from(disks))
+        };
+        let values: Vec<f64> =
+            rows.iter().filter(of).filter_map(|row| row.number("value")).collect();
+        (!values.is_empty()).then(|| values.iter().sum())
+    };
+    let column = |(name, kib, disks): (&str, f64, u32)| {
+        let depth = if disks == 1 { 1 } else { 8 };
+        let probe = striped(ULTRA, disks).kib(kib).deep(depth);
+        let mut cells: Vec<Option<Cell>> = Vec::new();
+        for (_, theirs, ours) in PHASES {
+            let (metric, published) = (Metric::Phases(ours), published(theirs, kib, disks));
+            cells.push(Some(Cell { probe: probe.clone(), metric, published }));
+        }
+        let published = published(&["Bus Utilization"], kib, disks);
+        cells.push(Some(Cell { probe, metric: Metric::BusShare, published }));
+        Column { name: name.to_owned(), cells }
+    };
+    let mut rows: Vec<String> = PHASES.map(|(name, _, _)| name.to_owned()).to_vec();
+    rows.push("Bus Utilization".to_owned());
+    let chart = Chart {
+        title: "share of bus activity, and of the time (percent)".to_owned(),
+        rows_are: "phase",
+        rows,
+        columns: PHASE_RUNS.map(column).to_vec(),
+    };
+    figure("t4", "SCSI activity by phase (Ultra-Wide)", vec![chart])
+}
+
+/// Table 1 is the set-up: advertised rates beside what a lone disk gives.
+fn hardware() -> Figure {
+    let rows = [("ST15150W", FAST), ("ST34371W", ULTRA)];
+    let column = |(name, at): (&str, &str)| Column {
+        name: name.to_owned(),
+        cells: rows
+            .iter()
+            .map(|(_, system)| {
+                let probe = Probe::of(system).with("file_at", at).kib(192.0);
+                Some(Cell::new(probe.over(Extent::Bytes(16 << 20)), Metric::Throughput))
+            })
+            .collect(),
+    };
+    let chart = Chart {
+        title: "media rate of the disks as built, read (MB/s)".to_owned(),
+        rows_are: "disk",
+        rows: rows.map(|(name, _)| name.to_owned()).to_vec(),
+        columns: [("outermost", "0.0"), ("innermost", "0.99")].map(column).to_vec(),
+    };
+    let table = figure("t1", "Hardware: an input, see the system files", vec![chart]);
+    Figure { given: Some(published::TABLE_1), ..table }
+}
+
+/// Table 2 is of processors and their memory; its files in memory are inputs of the host.
+fn memory() -> Figure {
+    let table = figure("t2", "Processor to memory bandwidth: an input (R128, R129)", Vec::new());
+    Figure { given: Some(published::TABLE_2), ..table }
+}

@@ -1,0 +1,336 @@
+//! What the prose of the first paper says, asked of the simulator, claim by claim.
+
+use crate::reproduce::claim::{
+    Check, Reason, best, cost, first_size, gain, loss, plateau, ratio, reaches,
+};
+use crate::reproduce::probe::{Extent, Lab, MIB, Probe};
+use crate::reproduce::riedel97::{FAST, SIZES, ULTRA};
+
+/// Sizes of the figures and what the prose tried beyond (KB).
+const TO_1_MIB: [f64; 11] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 192.0, 256.0, 512.0, 1024.0];
+/// Instructions of a request over its CPU time: 10,000 in 120 us (instructions/ns).
+const INSTRUCTIONS_PER_NS: f64 = 10_000.0 / 120_000.0;
+/// Media limit of the Ultra-Wide disk (MB/s): figure 11.
+const ULTRA_MEDIA: f64 = 9.0;
+/// Media limit of the Fast-Wide disk (MB/s): section 3.
+const FAST_MEDIA: f64 = 6.5;
+
+fn ultra() -> Probe {
+    Probe::of(ULTRA)
+}
+
+fn fast() -> Probe {
+    Probe::of(FAST)
+}
+
+/// A stripe as ftdisk makes it: files do not begin where chunks do.
+fn stripe(system: &'static str, disks: u32) -> Probe {
+    let probe = Probe::of(system).striped(disks);
+    if disks == 1 { probe } else { probe.with("misalign", "12k") }
+}
+
+/// Disks on one bus until one more adds less than a tenth.
+fn saturating(lab: &Lab, probe: impl Fn(u32) -> Probe) -> Result<f64, String> {
+    for disks in 1..8 {
+        if ratio(lab, &probe(disks + 1), &probe(disks))? < 1.1 {
+            return Ok(f64::from(disks));
+        }
+    }
+    Err("no number of disks up to 8 saturates it".to_owned())
+}
+
+fn disks_that_saturate(lab: &Lab) -> Result<f64, String> {
+    saturating(lab, |disks| stripe(ULTRA, disks).deep(8))
+}
+
+/// Rate at which a request's CPU time keeps one processor busy (MB/s).
+fn saturated(lab: &Lab, probe: &Probe) -> Result<f64, String> {
+    Ok(1000.0 / cost(lab, probe)?)
+}
+
+/// Outstanding requests of 64 KB that give nine tenths of what 16 give, on three disks.
+fn depth_of_three_disks(lab: &Lab) -> Result<f64, String> {
+    let three = stripe(ULTRA, 3);
+    let most = lab.mib(&three.clone().deep(16))?;
+    first_size(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0], |depth| {
+        Ok(lab.mib(&three.clone().deep(depth as u32))? >= 0.9 * most)
+    })
+}
+
+/// Size from which one point does at least as well as another (KB).
+fn overtakes(lab: &Lab, this: &Probe, other: &Probe) -> Result<f64, String> {
+    first_size(&SIZES, |kib| {
+        Ok(ratio(lab, &this.clone().kib(kib), &other.clone().kib(kib))? >= 0.97)
+    })
+}
+
+fn instructions_per_byte(lab: &Lab, probe: &Probe) -> Result<f64, String> {
+    Ok(cost(lab, probe)? * 1e6 / MIB * INSTRUCTIONS_PER_NS)
+}
+
+/// The median time of prefetch hits (ms).
+fn hit(lab: &Lab, system: &'static str, kib: f64) -> Result<f64, String> {
+    let probe = Probe::of(system).with("path", "driver").kib(kib);
+    Ok(lab.measure(&probe.over(Extent::Paced(20_000_000)))?.median_ns / 1e6)
+}
+
+/// What is left of a 512-byte prefetch hit without its transfer at the advertised rate (ms).
+fn fixed_ms(lab: &Lab, system: &'static str, advertised_mb_per_s: f64) -> Result<f64, String> {
+    Ok(hit(lab, system, 2.0)? - 2.048 / advertised_mb_per_s)
+}
+
+fn at(probe: Probe, place: &str) -> Probe {
+    probe.with("file_at", place).over(Extent::Bytes(16 << 20))
+}
+
+/// Throughput over the disk as a share of the advertised media rate (percent).
+fn share_of_media(lab: &Lab, probe: &Probe, outer: f64, inner: f64) -> Result<f64, String> {
+    let outer = lab.mib(&at(probe.clone(), "0.0"))? / outer;
+    let inner = lab.mib(&at(probe.clone(), "0.99"))? / inner;
+    Ok((outer + inner) * 50.0)
+}
+
+/// Sections 1 and 2.
+pub const OUT_OF_BOX: &[Check] = &[
+    ("R001", |lab| lab.mib(&fast().buffered())),
+    ("R002", |lab| Ok(lab.measure(&fast().buffered().kib(2.0))?.cpu_percent())),
+    ("R006", |lab| overtakes(lab, &ultra(), &ultra().buffered())),
+    ("R008", disks_that_saturate),
+    ("R009", disks_that_saturate),
+    ("R022", |lab| plateau(lab, &ultra().buffered().writing(), &SIZES)),
+    ("R024", |lab| lab.mib(&ultra().buffered().writing().with("allocation", "extend").kib(2.0))),
+    ("R025", |lab| {
+        let write = ultra().buffered().writing().kib(4.0);
+        loss(lab, &write.clone().with("allocation", "extend"), &write)
+    }),
+    ("R028", |lab| {
+        let write = ultra().buffered().writing().kib(4.0);
+        ratio(lab, &write, &write.clone().write_through())
+    }),
+    ("R029", |lab| lab.mib(&ultra().buffered().wce().kib(32.0).write_through())),
+    ("R030", |lab| ratio(lab, &ultra().buffered().wce(), &ultra().buffered().writing())),
+    ("R031", |lab| reaches(lab, &ultra().buffered().wce(), &SIZES, ULTRA_MEDIA / 2.0)),
+    ("R032", |lab| saturated(lab, &ultra().buffered().kib(2.0))),
+    ("R033", |lab| saturated(lab, &ultra().buffered())),
+    ("R034", |lab| saturated(lab, &ultra())),
+    ("R035", |lab| Ok(lab.measure(&ultra().buffered())?.elapsed_ns / 1e9)),
+    ("R036", |lab| {
+        let long = ultra().buffered().writing().with("file_size", "1g");
+        Ok(lab.measure(&long.over(Extent::Bytes(1 << 30)))?.cpu_percent())
+    }),
+    ("R037", |lab| Ok(lab.mib(&ultra().buffered().writing().kib(2.0))? / ULTRA_MEDIA * 100.0)),
+    ("R038", |lab| Ok(lab.mib(&ultra().buffered().writing().kib(8.0))? / ULTRA_MEDIA * 100.0)),
+    ("R039", |lab| Ok(lab.mib(&ultra().buffered().wce().kib(8.0))? / ULTRA_MEDIA * 100.0)),
+    ("R040", |lab| {
+        let least = SIZES.iter().map(|kib| cost(lab, &ultra().buffered().kib(*kib)));
+        let least = least.collect::<Result<Vec<f64>, String>>()?;
+        let least = least.iter().copied().fold(f64::INFINITY, f64::min);
+        first_size(&SIZES, |kib| Ok(cost(lab, &ultra().buffered().kib(kib))? <= 1.05 * least))
+    }),
+    ("R041", |lab| ratio(lab, &ultra().buffered().wce(), &ultra().buffered().writing())),
+];
+
+/// Section 3.
+pub const UNBUFFERED: &[Check] = &[
+    ("R042", |lab| {
+        let share = |probe: Probe, advertised: f64| -> Result<f64, String> {
+            Ok(best(lab, &probe, &SIZES)? * MIB / 1e4 / advertised)
+        };
+        Ok((share(ultra(), 40.0)? + share(fast(), 20.0)?) / 2.0)
+    }),
+    ("R043", |lab| Ok(cost(lab, &ultra().buffered())? / cost(lab, &ultra())?)),
+    ("R044", |lab| instructions_per_byte(lab, &ultra().buffered().writing())),
+    ("R045", |lab| instructions_per_byte(lab, &ultra())),
+    ("R046", |lab| plateau(lab, &fast(), &SIZES)),
+    ("R047", |lab| lab.mib(&fast().kib(8.0))),
+    ("R048", |lab| lab.mib(&ultra().kib(4.0))),
+    ("R049", |lab| {
+        let write = ultra().writing();
+        reaches(lab, &write, &TO_1_MIB, 0.98 * best(lab, &write, &TO_1_MIB)?)
+    }),
+    ("R050", |lab| reaches(lab, &ultra().writing(), &SIZES, ULTRA_MEDIA / 2.0)),
+    ("R051", |lab| plateau(lab, &ultra().wce(), &SIZES)),
+    ("R052", |lab| plateau(lab, &fast().wce(), &SIZES)),
+    ("R053", |lab| Ok(lab.measure(&ultra().kib(8.0))?.cpu_lower_ns / 1e3)),
+    ("R054", |lab| saturated(lab, &ultra().kib(2.0))),
+    ("R055", |lab| Ok(cost(lab, &ultra().kib(2.0))? / cost(lab, &ultra().kib(16.0))?)),
+    ("R056", |lab| {
+        let of =
+            |kib: f64| -> Result<f64, String> { Ok(lab.measure(&ultra().kib(kib))?.cpu_lower_ns) };
+        let small = of(2.0)?;
+        let grown = first_size(&SIZES, |kib| Ok(of(kib)? > 1.1 * small))?;
+        Ok(grown / 2.0)
+    }),
+    ("R058", |lab| {
+        let buffered = instructions_per_byte(lab, &ultra().buffered().writing())?;
+        Ok(buffered - instructions_per_byte(lab, &ultra().writing())?)
+    }),
+    ("R059", |lab| cost(lab, &ultra())),
+    ("R060", |lab| saturated(lab, &ultra())),
+    ("R061", |lab| overtakes(lab, &ultra(), &ultra().buffered())),
+    ("R062", |lab| Ok(cost(lab, &ultra().buffered().kib(32.0))? / cost(lab, &ultra().kib(32.0))?)),
+    ("R063", |lab| {
+        first_size(&SIZES, |kib| {
+            let (past, through) = (ultra().kib(kib), ultra().buffered().kib(kib));
+            let faster = ratio(lab, &past, &through)? > 1.03;
+            Ok(faster && cost(lab, &past)? < cost(lab, &through)?)
+        })
+    }),
+    ("R064", |lab| reaches(lab, &ultra().writing(), &SIZES, ULTRA_MEDIA / 2.0)),
+    ("R065", |lab| ratio(lab, &ultra().wce().kib(4.0), &ultra().writing().kib(4.0))),
+    ("R066", |lab| {
+        let write = ultra().buffered().kib(192.0);
+        ratio(lab, &write.clone().wce(), &write.writing())
+    }),
+    ("R067", |lab| overtakes(lab, &ultra().writing(), &ultra().buffered().writing())),
+    ("R068", |lab| overtakes(lab, &ultra(), &ultra().buffered())),
+    ("R071", |lab| plateau(lab, &fast(), &SIZES)),
+    ("R072", |lab| gain(lab, &ultra().kib(2.0), &fast().kib(2.0))),
+    ("R073", |lab| gain(lab, &ultra().wce().kib(192.0), &fast().wce().kib(192.0))),
+    ("R074", |lab| {
+        first_size(&SIZES, |kib| Ok(lab.measure(&ultra().kib(kib))?.cpu_percent() < 5.0))
+    }),
+    ("R075", |lab| Ok(3.0 * lab.measure(&ultra().kib(2.0))?.cpu_percent())),
+    ("R076", |lab| overtakes(lab, &ultra().writing(), &ultra().buffered().writing())),
+];
+
+/// Section 4.
+pub const PARALLEL: &[Check] = &[
+    ("R077", |lab| reaches(lab, &fast(), &SIZES, FAST_MEDIA / 2.0)),
+    ("R078", |lab| reaches(lab, &fast().writing().deep(3), &SIZES, FAST_MEDIA / 2.0)),
+    ("R079", |lab| reaches(lab, &fast().writing().deep(8), &SIZES, FAST_MEDIA / 2.0)),
+    ("R080", |lab| {
+        let write = fast().writing().kib(8.0);
+        ratio(lab, &write.clone().deep(8), &write)
+    }),
+    ("R081", |lab| {
+        first_size(&SIZES, |kib| {
+            let deep = fast().writing().deep(3).kib(kib);
+            Ok(ratio(lab, &deep, &fast().wce().kib(kib))? > 0.9)
+        })
+    }),
+    ("R085", |lab| {
+        let read = stripe(FAST, 4).kib(8.0);
+        ratio(lab, &read.clone().deep(8), &read)
+    }),
+    ("R086", |lab| lab.mib(&fast())),
+    ("R087", |lab| Ok(4.0 * lab.mib(&fast().wce())?)),
+    ("R088", |lab| best(lab, &stripe(FAST, 4).deep(8), &SIZES)),
+    ("R089", |lab| Ok(best(lab, &stripe(FAST, 4).deep(8), &SIZES)? * 5.0)),
+    ("R090", |lab| Ok(best(lab, &stripe(ULTRA, 4).deep(8), &SIZES)? * 2.5)),
+    ("R091", |lab| best(lab, &stripe(ULTRA, 4).deep(8), &SIZES)),
+    ("R092", |lab| best(lab, &stripe(ULTRA, 4).deep(8), &SIZES)),
+    ("R095", |lab| Ok(lab.mib(&stripe(FAST, 3).deep(8))? / 3.0)),
+    ("R096", |lab| Ok(lab.mib(&stripe(ULTRA, 3).deep(8))? / 3.0)),
+    ("R097", |lab| {
+        first_size(&[1.0, 2.0, 3.0, 4.0], |disks| {
+            Ok(best(lab, &stripe(FAST, disks as u32).deep(3), &SIZES)? >= 10.0)
+        })
+    }),
+    ("R098", |lab| reaches(lab, &stripe(FAST, 2).deep(3), &SIZES, 10.0)),
+    ("R099", |lab| reaches(lab, &stripe(FAST, 2).wce().deep(3), &SIZES, 10.0)),
+    ("R100", |lab| Ok(lab.mib(&stripe(FAST, 3).deep(3))? * 5.0)),
+    ("R101", |lab| {
+        first_size(&[1.0, 2.0, 3.0, 4.0], |disks| {
+            Ok(best(lab, &stripe(ULTRA, disks as u32).deep(3), &SIZES)? >= 20.0)
+        })
+    }),
+    ("R102", |lab| reaches(lab, &stripe(ULTRA, 3).deep(3), &SIZES, 20.0)),
+    ("R103", |lab| reaches(lab, &stripe(ULTRA, 3).wce().deep(3), &SIZES, 20.0)),
+    ("R104", |lab| Ok(lab.mib(&stripe(ULTRA, 4).deep(8).kib(192.0))? * 2.5)),
+    ("R105", |lab| lab.mib(&stripe(FAST, 4).with("buses", 2).deep(3).kib(192.0))),
+    ("R106", |lab| {
+        let four = stripe(FAST, 4).with("buses", 2).deep(3).kib(192.0);
+        ratio(lab, &four, &stripe(FAST, 2).deep(3).kib(192.0))
+    }),
+    ("R109", |lab| lab.mib(&stripe(ULTRA, 6).with("buses", 2).deep(12).kib(192.0))),
+    ("R111", |lab| Ok(4.0 * best(lab, &stripe(ULTRA, 4).deep(8), &SIZES)?)),
+    ("R114", |lab| overtakes(lab, &stripe(ULTRA, 3).deep(8), &stripe(ULTRA, 3).buffered())),
+    ("R115", |lab| overtakes(lab, &stripe(ULTRA, 3).deep(8), &stripe(ULTRA, 3).buffered())),
+    ("R116", |lab| overtakes(lab, &stripe(ULTRA, 3).wce(), &stripe(ULTRA, 3).buffered().wce())),
+    ("R117", |lab| {
+        let write = fast().writing().kib(16.0);
+        ratio(lab, &write.clone().deep(3), &write)
+    }),
+    ("R118", |lab| ratio(lab, &stripe(ULTRA, 3).deep(8), &ultra())),
+    ("R119", |lab| lab.mib(&stripe(FAST, 3).deep(3))),
+    ("R120", |lab| best(lab, &stripe(ULTRA, 4).deep(8), &SIZES)),
+    ("R122", |lab| best(lab, &stripe(FAST, 4).deep(3), &SIZES)),
+    ("R124", |lab| lab.mib(&stripe(FAST, 6).with("buses", 2).deep(3).kib(192.0))),
+    ("R125", |lab| best(lab, &stripe(ULTRA, 4).deep(8), &SIZES)),
+    ("R126", |lab| gain(lab, &ultra().wce(), &fast().wce())),
+    ("R127", |lab| lab.mib(&ultra())),
+    ("R130", disks_that_saturate),
+];
+
+/// Sections 5 and 6.
+pub const INTERNALS: &[Check] = &[
+    ("R140", |lab| hit(lab, FAST, 2.0)),
+    ("R141", |lab| Ok(64.0 * 1000.0 / 1024.0 / lab.mib(&fast())?)),
+    ("R142", |lab| Ok(20e6 / MIB / lab.mib(&fast())?)),
+    ("R143", |lab| fixed_ms(lab, FAST, 20.0)),
+    ("R144", |lab| fixed_ms(lab, ULTRA, 40.0)),
+    ("R145", |lab| {
+        let fixed = fixed_ms(lab, ULTRA, 40.0)?;
+        let beyond = first_size(&[2.0, 4.0, 8.0, 16.0, 32.0, 64.0], |kib| {
+            Ok(hit(lab, ULTRA, kib)? > 1.05 * (fixed + kib * 1.024 / 40.0))
+        })?;
+        Ok(beyond / 2.0)
+    }),
+    ("R147", |lab| phase(lab, &ultra().kib(8.0))),
+    ("R148", |lab| phase(lab, &ultra())),
+    ("R149", |lab| bus(lab, &ultra().kib(8.0))),
+    ("R150", |lab| Ok((bus(lab, &stripe(ULTRA, 2).deep(8))? / bus(lab, &ultra())? - 1.0) * 100.0)),
+    ("R151", |lab| ratio(lab, &stripe(ULTRA, 2).deep(8), &ultra())),
+    ("R152", |lab| bus(lab, &stripe(ULTRA, 3).deep(8))),
+    ("R153", |lab| {
+        let write = ultra().buffered().writing().kib(8.0);
+        loss(lab, &write.clone().with("allocation", "extend"), &write)
+    }),
+    ("R155", |lab| gain(lab, &ultra().striped(3).deep(8), &stripe(ULTRA, 3).deep(8))),
+    ("R158", |lab| {
+        let measured = lab.measure(&stripe(ULTRA, 3).deep(8))?;
+        Ok(8.0 * measured.account.device_requests[0] as f64 / measured.requests)
+    }),
+    ("R161", |lab| loss(lab, &stripe(ULTRA, 3).deep(8), &ultra().striped(3).deep(8))),
+    ("R162", |lab| loss(lab, &stripe(ULTRA, 3).wce().deep(8), &ultra().striped(3).wce().deep(8))),
+    ("R166", |lab| share_of_media(lab, &ultra(), 15.0, 10.0)),
+    ("R169", |lab| share_of_media(lab, &fast(), 8.8, 5.9)),
+    ("R170", |lab| loss(lab, &at(ultra(), "0.99"), &at(ultra(), "0.0"))),
+    ("R172", |lab| {
+        let small = stripe(ULTRA, 3).wce().deep(3);
+        let worse = first_size(&SIZES, |kib| {
+            let host = small.clone().kib(kib);
+            Ok(ratio(lab, &host.clone().with("raid_in", "adapter"), &host)? < 1.0)
+        })?;
+        Ok(worse / 2.0)
+    }),
+    ("R174", |lab| {
+        let raid = ultra().with("disks", 4).with("volume", "raid5").writing().deep(3);
+        first_size(&SIZES, |kib| {
+            let host = raid.clone().kib(kib);
+            Ok(cost(lab, &host)? > 2.0 * cost(lab, &host.clone().with("raid_in", "array"))?)
+        })
+    }),
+    ("R175", depth_of_three_disks),
+    ("R176", |lab| Ok(64.0 * depth_of_three_disks(lab)?)),
+    ("R177", disks_that_saturate),
+    ("R179", |lab| Ok(lab.measure(&ultra().kib(2.0))?.cpu_percent())),
+    ("R180", |lab| Ok(lab.measure(&ultra())?.cpu_percent())),
+    ("R181", |lab| best(lab, &stripe(FAST, 3).deep(8), &SIZES)),
+    ("R182", |lab| best(lab, &stripe(ULTRA, 4).deep(8), &SIZES)),
+];
+
+fn phase(lab: &Lab, probe: &Probe) -> Result<f64, String> {
+    lab.measure(probe)?.phase_percent(&["data"]).ok_or("the bus was idle".to_owned())
+}
+
+fn bus(lab: &Lab, probe: &Probe) -> Result<f64, String> {
+    lab.measure(probe)?.bus_percent().ok_or("there is no bus".to_owned())
+}
+
+/// All checks of this paper.
+pub const CHECKS: &[&[Check]] = &[OUT_OF_BOX, UNBUFFERED, PARALLEL, INTERNALS];
+
+/// Why claims fail.
+pub const REASONS: &[Reason] = &[];

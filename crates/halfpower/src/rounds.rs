@@ -1,0 +1,194 @@
+//! All trials of all points of a run, round by round.
+//!
+//! On this host they are made one after the other. In simulated systems they cannot disturb each
+//! other, so all cores make them; they are kept in the same order as if one had.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use workload::random::{Stream, mix};
+use workload::{Progress, Workload};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::job::Job;
+use crate::keeper::Keeper;
+use crate::lab::{Lab, Place, Setting, simulated_trial};
+use crate::point::{Point, Trial};
+
+/// All trials of all combinations: round by round, each round in an order of its own.
+pub fn measure(
+    lab: &Lab,
+    job: &Job,
+    mut settings: Vec<Setting<'_>>,
+    keeper: &mut Keeper,
+) -> Outcome<Vec<Point>> {
+    let mut points: Vec<Point> =
+        settings.iter().map(|s| Point { key: s.key(), trials: Vec::new() }).collect();
+    for point in &points {
+        keeper.add_point(&point.key)?;
+    }
+    if job.simulated.is_some() {
+        measure_simulated(lab, job, &settings, keeper, &mut points)?;
+        return Ok(points);
+    }
+    let rounds = job.trials.saturating_mul(if job.soaker { 2 } else { 1 });
+    let trials = u64::from(rounds).saturating_mul(settings.len() as u64);
+    let mut progress = match settings[0].workload.limit_ns {
+        Some(ns) => {
+            let each_ns = ns.saturating_add(settings[0].workload.warm_up_ns);
+            lab.console.progress(each_ns.saturating_mul(trials))
+        }
+        None => lab.console.open_progress(),
+    };
+    let mut done = 0.0;
+    let mut stream = Stream::new(job.base.seed);
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..settings.len()).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, stream.next_u64() as usize % (last + 1));
+        }
+        for index in order {
+            let setting = &mut settings[index];
+            setting.soaked = job.soaker && round % 2 == 1;
+            // Each round has an order of its own, so that no cache learns one.
+            setting.workload.seed = seed_of(job, round);
+            let label = points[index].key.describe();
+            let bounds =
+                (setting.workload.limit_ns, bytes_of(setting), setting.workload.warm_up_ns);
+            let mut trial = lab.trial(setting, &mut |at| {
+                let share = (done + share_of(at, bounds)) / trials as f64;
+                progress.advance(Some(share), &label);
+            })?;
+            done += 1.0;
+            trial.ordinal = round;
+            keep(trial, index, &mut points, keeper)?;
+            if lab.interrupt.is_set() {
+                progress.finish();
+                return Ok(points);
+            }
+        }
+    }
+    progress.finish();
+    Ok(points)
+}
+
+/// Bytes that a trial moves on all targets, where they end it.
+pub fn bytes_of(setting: &Setting<'_>) -> Option<u64> {
+    Some(setting.workload.limit_bytes?.saturating_mul(setting.place.count() as u64))
+}
+
+/// How much of a trial is done: of its time or of its bytes, whichever is further.
+pub fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>, u64)) -> f64 {
+    let time = ns.map_or(0.0, |ns| at.elapsed_ns as f64 / (ns.saturating_add(warm_up_ns)) as f64);
+    let moved = bytes.map_or(0.0, |bytes| at.bytes as f64 / bytes.max(1) as f64);
+    time.max(moved).min(1.0)
+}
+
+/// The seed of a round, drawn from the run's own.
+pub fn seed_of(job: &Job, round: u32) -> u64 {
+    match round {
+        0 => job.base.seed,
+        round => mix(job.base.seed, u64::from(round)),
+    }
+}
+
+/// A request that failed ends the run: what it measured is not what was asked for.
+pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
+    match &trial.failure {
+        Some(failure) => Err(Failure::failed(format!("{label}: {failure}"))),
+        None => match &trial.damage {
+            Some(damage) => Err(Failure::new(Exit::VerificationFailed, damage.clone())),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Keeps a finished trial.
+fn keep(trial: Trial, index: usize, points: &mut [Point], keeper: &mut Keeper) -> Outcome<()> {
+    let point = &mut points[index];
+    let kept = match trial.requests() > 0 || trial.errors > 0 {
+        true => keeper.add_trial(index, &trial),
+        false => Ok(()),
+    };
+    // What happened to the data comes before what happened to the database.
+    fail_on_errors(&trial, &point.key.describe())?;
+    kept?;
+    point.trials.push(trial);
+    Ok(())
+}
+
+/// What a thread tells of its turns.
+enum Told {
+    /// So much of a trial is done, as a share.
+    Share(usize, f64),
+    /// It is over.
+    Over(usize, Box<Outcome<Trial>>),
+}
+
+/// All trials of all combinations in simulated systems, on all cores.
+fn measure_simulated(
+    lab: &Lab,
+    job: &Job,
+    settings: &[Setting<'_>],
+    keeper: &mut Keeper,
+    points: &mut [Point],
+) -> Outcome<()> {
+    let round = |round| (0..settings.len()).map(move |index| (round, index));
+    let turns: Vec<(u32, usize)> = (0..job.trials).flat_map(round).collect();
+    let stop = lab.interrupt.flag();
+    let (next, (sender, told)) = (AtomicUsize::new(0), channel());
+    let work = |sender: Sender<Told>| {
+        while !stop.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((round, index)) = turns.get(number) else { return };
+            let workload =
+                Workload { seed: seed_of(job, *round), ..settings[*index].workload.clone() };
+            let setting = Setting { workload, ..settings[*index].clone() };
+            let Place::Simulated(place) = setting.place else { return };
+            let limit = &setting.workload;
+            let bounds = (limit.limit_ns, bytes_of(&setting), limit.warm_up_ns);
+            let trial = simulated_trial(&setting, place, stop, &mut |at| {
+                let _ = sender.send(Told::Share(number, share_of(at, bounds)));
+            });
+            let ordinal = |trial| Trial { ordinal: *round, ..trial };
+            let _ = sender.send(Told::Over(number, Box::new(trial.map(ordinal))));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, |count| count.get());
+    let mut progress = lab.console.open_progress();
+    let outcome = thread::scope(|scope| {
+        for _ in 0..threads.min(turns.len()) {
+            let (work, sender) = (&work, sender.clone());
+            scope.spawn(move || work(sender));
+        }
+        drop(sender);
+        let (mut shares, mut done) = (vec![0.0; turns.len()], 0.0);
+        let (mut waiting, mut first) = (BTreeMap::new(), 0);
+        for news in told {
+            let (number, share) = match news {
+                Told::Share(number, share) => (number, share),
+                Told::Over(number, trial) => {
+                    waiting.insert(number, trial);
+                    (number, 1.0)
+                }
+            };
+            done += share - shares[number];
+            shares[number] = share;
+            while let Some(trial) = waiting.remove(&first) {
+                let kept = (*trial).and_then(|trial| keep(trial, turns[first].1, points, keeper));
+                if kept.is_err() {
+                    next.store(turns.len(), Ordering::Relaxed);
+                    return kept;
+                }
+                first += 1;
+            }
+            let share = done / turns.len() as f64;
+            progress.advance(Some(share), &points[turns[number].1].key.describe());
+        }
+        Ok(())
+    });
+    progress.finish();
+    outcome
+}

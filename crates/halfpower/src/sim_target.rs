@@ -1,0 +1,253 @@
+//! Simulated systems as targets: `sim:SYSTEM,key=value,..`, and what of the flags fits them.
+//!
+//! SYSTEM is a name that comes with the program or a file of the user's own, which has a slash in
+//! its path or ends in `.toml`. Nothing is built here: a place is what each trial builds its world
+//! from.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use ioengine::Caching;
+use simulator::system::{Allocated, CachingChoice};
+use simulator::{Description, System};
+
+use crate::cli::RunArgs;
+use crate::failure::{Failure, Outcome};
+
+/// What the name of a simulated target begins with.
+pub const PREFIX: &str = "sim:";
+/// The largest system file (bytes): what is larger is something else.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// A system as it was named, with what was changed in it.
+#[derive(Clone, Debug)]
+struct Named {
+    description: Description,
+    /// By key.
+    changes: BTreeMap<String, String>,
+}
+
+/// A simulated system as the place of a run.
+#[derive(Clone, Debug)]
+pub struct SimPlace {
+    /// As it was named.
+    pub name: String,
+    /// The system.
+    pub system: System,
+    /// Through its file-system cache or past it, and whether writes are durable at once.
+    pub caching: Caching,
+    /// What was changed in its file, by key.
+    pub changes: BTreeMap<String, String>,
+}
+
+impl SimPlace {
+    /// The place that the targets of a run or sweep name; None where they are real.
+    ///
+    /// # Errors
+    /// When there is no such system, several targets, or a flag that means nothing there.
+    pub fn of(args: &RunArgs, targets: &[PathBuf]) -> Outcome<Option<SimPlace>> {
+        let Some(target) = targets.iter().find(|target| is_simulated(target)) else {
+            return Ok(None);
+        };
+        if targets.len() > 1 {
+            return Err(Failure::usage(format!(
+                "{} is a world of its own and no place for other targets; name it alone (disks=4 \
+                 puts more devices into it)",
+                target.display()
+            )));
+        }
+        check_flags(args)?;
+        let name = target.to_string_lossy().into_owned();
+        let Named { mut description, mut changes } = named(&name, &[])?;
+        let mut change = |key: &str, value: String| -> Outcome<()> {
+            description.set(key, &value)?;
+            changes.insert(key.to_owned(), value);
+            Ok(())
+        };
+        if args.allocation == "extend" {
+            change("allocation", args.allocation.clone())?;
+        }
+        if let Some(direct) = args.direct {
+            change("caching", if direct { "direct" } else { "buffered" }.to_owned())?;
+        }
+        let wanted = args.size.unwrap_or(0).saturating_add(args.offset);
+        let place = SimPlace::new(name, &description, changes, wanted)?;
+        let caching = Caching::of(place.caching.is_direct(), args.write_through);
+        Ok(Some(SimPlace { caching, ..place }))
+    }
+
+    /// The place that the target of a survey names, None where it is real; its file holds
+    /// `region_bytes` at least.
+    ///
+    /// # Errors
+    /// When there is no such system.
+    pub fn of_survey(target: &Path, region_bytes: u64) -> Outcome<Option<SimPlace>> {
+        if !is_simulated(target) {
+            return Ok(None);
+        }
+        let name = target.to_string_lossy().into_owned();
+        let Named { description, changes } = named(&name, &[])?;
+        Ok(Some(SimPlace::new(name, &description, changes, region_bytes)?))
+    }
+
+    /// As a test file in a directory, the file is as large as the region that is asked for.
+    fn new(
+        name: String,
+        description: &Description,
+        changes: BTreeMap<String, String>,
+        region_bytes: u64,
+    ) -> Outcome<SimPlace> {
+        let mut system = description.system()?;
+        system.setup.file_size = system.setup.file_size.max(region_bytes);
+        let caching = Caching::of(system.setup.caching == CachingChoice::Direct, false);
+        Ok(SimPlace { name, system, caching, changes })
+    }
+
+    /// Whether writes grow the file.
+    pub fn grows(&self) -> bool {
+        self.system.setup.allocation == Allocated::Extend
+    }
+}
+
+/// Refuses flags that are about this host, or about data.
+fn check_flags(args: &RunArgs) -> Outcome<()> {
+    let host = &args.host;
+    let sets_host = host.scheduler.is_some()
+        || host.read_ahead.is_some()
+        || host.kernel_write_cache.is_some()
+        || host.nr_requests.is_some()
+        || host.nomerges.is_some();
+    let consents = !args.common.overwrite.is_empty() || !args.common.destroy_data_on.is_empty();
+    let refused = [
+        (args.verify, "--verify", "keeps no data to verify"),
+        (args.inject.is_some(), "--inject", "suffers no faults"),
+        (args.cpus_allowed.is_some(), "--cpus-allowed", "has no CPUs of this host"),
+        (args.hint.is_some(), "--hint", "has no kernel to be told"),
+        (args.ioengine != "auto", "--ioengine", "issues requests in its own way"),
+        (args.allocation == "truncate", "--allocation truncate", "has no blocks to give back"),
+        (consents, "--overwrite and --destroy-data-on", "holds nothing that could be lost"),
+        (sets_host, "the flags under Host (halfpower run --help)", "is not this host"),
+    ];
+    match refused.iter().find(|(given, ..)| *given) {
+        Some((_, flag, why)) => {
+            Err(Failure::usage(format!("a simulated system {why}; drop {flag}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a target is a simulated system.
+pub fn is_simulated(target: &Path) -> bool {
+    target.to_string_lossy().starts_with(PREFIX)
+}
+
+/// The system that a word such as `sim:nt4-ultrawide,disks=4` names, with further changes.
+///
+/// # Errors
+/// When there is none of that name, or it cannot be what is asked of it.
+pub fn parse(text: &str, changes: &[String]) -> Outcome<Description> {
+    Ok(named(text, changes)?.description)
+}
+
+/// The same, with what was changed.
+///
+/// # Errors
+/// See [`parse`].
+fn named(text: &str, further: &[String]) -> Outcome<Named> {
+    let mut parts = text.strip_prefix(PREFIX).unwrap_or(text).split(',');
+    let mut description = load(parts.next().unwrap_or_default().trim())?;
+    let mut changes = BTreeMap::new();
+    for part in parts.chain(further.iter().map(String::as_str)) {
+        let (key, value) = part.split_once('=').ok_or_else(|| {
+            let what = format!("{text}: '{part}' is no change; write KEY=VALUE, as in disks=4");
+            Failure::usage(what)
+        })?;
+        let (key, value) = (key.trim(), value.trim());
+        description.set(key, value)?;
+        changes.insert(key.to_owned(), value.to_owned());
+    }
+    Ok(Named { description, changes })
+}
+
+/// A system that comes with the program, or one of the user's own from its file.
+fn load(system: &str) -> Outcome<Description> {
+    Ok(Description::read(&file_of(system)?, system)?)
+}
+
+/// The file of a system as it was written.
+///
+/// # Errors
+/// When there is none, or it cannot be read.
+pub fn file_of(system: &str) -> Outcome<String> {
+    match system.contains('/') || system.ends_with(".toml") {
+        true => read(Path::new(system)),
+        false => Ok(Description::file(system)?.to_owned()),
+    }
+}
+
+/// The text of a file, where it is no larger than a system file may be.
+fn read(path: &Path) -> Outcome<String> {
+    let failed = |error: std::io::Error| {
+        let (cause, path) = (ioengine::error::cause(&error), path.display());
+        Failure::usage(format!("reading the system file {path}: {cause}; name a file of TOML"))
+    };
+    // Looked at first, for a pipe would keep us waiting.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(failed(std::io::ErrorKind::InvalidInput.into()));
+    }
+    let mut text = String::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    match text.len() as u64 > BYTES_MAX {
+        true => Err(Failure::usage(format!(
+            "{} is too large for a system file; name one (halfpower simulate --show nt4-ultrawide \
+             prints an example)",
+            path.display()
+        ))),
+        false => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_names_a_system_and_changes_it() {
+        let system = |text: &str| parse(text, &[]).unwrap().system().unwrap();
+        assert_eq!(system("sim:nt4-ultrawide").setup.disks, 1);
+        let changed = system("sim:nt4-ultrawide,disks=4, volume=stripe ,drive.rotation=5400");
+        assert_eq!(changed.setup.disks, 4);
+        let changes = named("sim:nt4-ultrawide,disks=4", &["disks=2".to_owned()]).unwrap().changes;
+        assert_eq!(changes.into_iter().collect::<Vec<_>>(), [("disks".into(), "2".into())]);
+    }
+
+    #[test]
+    fn what_names_no_system_is_refused_with_the_remedy() {
+        for (text, remedy) in [
+            ("sim:nothing", "nt4-ultrawide"),
+            ("sim:", "nt4-ultrawide"),
+            ("sim:nt4-ultrawide,", "KEY=VALUE"),
+            ("sim:nt4-ultrawide,disks", "KEY=VALUE"),
+            ("sim:nt4-ultrawide,wheels=4", "disks"),
+            ("sim:nt4-ultrawide,disks=many", "whole number"),
+            ("sim:./missing.toml", "name a file"),
+        ] {
+            let failure = parse(text, &[]).unwrap_err();
+            assert_eq!(failure.exit, crate::failure::Exit::Usage, "{text}: {failure}");
+            assert!(failure.message.contains(remedy), "{text}: {failure}");
+        }
+    }
+
+    #[test]
+    fn a_system_of_ones_own_is_read_from_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        std::fs::write(&path, "name = 'mine'").unwrap();
+        let text = format!("sim:{}", path.display());
+        assert!(parse(&text, &[]).unwrap().system().is_err(), "it lacks everything");
+        assert!(is_simulated(Path::new(&text)) && !is_simulated(&path));
+    }
+}

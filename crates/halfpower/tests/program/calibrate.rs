@@ -1,0 +1,68 @@
+//! `halfpower calibrate` on devices of known truth that were swept, and `whatif` on what came out.
+
+use serde_json::Value;
+
+use crate::fixture::{Place, list};
+
+/// Sweeps a device of known truth and calibrates a system on half of the points.
+fn calibrated(truth: &str, flags: &str) -> (Place, Value) {
+    let place = Place::new();
+    let sweep = place.halfpower(&format!(
+        "sweep --ioengine delay --truth {truth} --rw randread,randwrite {flags} --trials 2 --quiet"
+    ));
+    assert!(matches!(sweep.status.code(), Some(0 | 5)), "{sweep}");
+    let document = place.document("calibrate latest --out my.toml");
+    (place, document)
+}
+
+/// Mean error on the points that were held out. The bar is 10%; the other tests run beside.
+fn predicts_the_other_half(document: &Value) {
+    let held_out = &document["score"]["held_out"];
+    assert!(held_out["points"].as_u64().unwrap() >= 4, "{document}");
+    let mean = held_out["mean"].as_f64().unwrap();
+    assert!(mean < 0.10, "{mean}: {}", document["points"]);
+    let naive = document["score"]["naive_held_out"]["mean"].as_f64().unwrap();
+    assert!(mean < naive, "no better than the naive bound: {mean} {naive}");
+}
+
+#[test]
+fn a_parallel_device_is_calibrated_on_half_and_predicts_the_rest() {
+    let axes = "--bs 4k,64k,512k --iodepth 1,4,16 --runtime 0.2";
+    let (place, document) = calibrated("fixed=1ms,rate=200MB/s,parallel=8", axes);
+    predicts_the_other_half(&document);
+    let keys: Vec<&str> =
+        list(&document["parameters"]).iter().map(|p| p["key"].as_str().unwrap()).collect();
+    assert!(keys.iter().any(|key| key.ends_with("read_rate")), "{keys:?}");
+    let text = std::fs::read_to_string(place.path("my.toml")).unwrap();
+    assert!(text.contains("calibrated from run 1 on "), "{text}");
+    let deeper = place.document("whatif my.toml --rw randread --bs 4k --iodepth-to 4");
+    let ratio = deeper["ratio"].as_f64().unwrap();
+    assert!((3.0..5.0).contains(&ratio), "{ratio}");
+    place.halfpower("calibrate latest --out my.toml").with_code(3).says("exists", "--out");
+}
+
+#[test]
+fn a_serial_device_is_calibrated_on_half_and_predicts_the_rest() {
+    let axes = "--bs 4k,64k,512k --iodepth 1,4,16 --runtime 0.2";
+    let (_, document) = calibrated("fixed=2ms,rate=150MB/s", axes);
+    predicts_the_other_half(&document);
+}
+
+#[test]
+fn a_device_with_cache_and_credit_is_calibrated_on_half_and_predicts_the_rest() {
+    let truth = "fixed=1ms,rate=400MB/s,parallel=8,cache=8m,hit=200us,credit=20m,sustained=60MB/s";
+    let axes = "--bs 4k,64k,256k --iodepth 1,4,16 --runtime 0.4 --size 32m --time-based";
+    let (_, document) = calibrated(truth, axes);
+    predicts_the_other_half(&document);
+}
+
+#[test]
+fn what_cannot_be_calibrated_is_said() {
+    let place = Place::new();
+    place.halfpower("whatif nt4-ultrawide").with_code(2).says("nothing changes", "--set");
+    place.halfpower("whatif nowhere --iodepth-to 2").with_code(2).says("nowhere", "one of");
+    let line =
+        "run --ioengine delay --truth fixed=1ms --runtime 0.2 --trials 1 --label one --quiet";
+    place.halfpower(line);
+    place.halfpower("calibrate one").with_code(1).says("only 1 points", "sweep");
+}

@@ -1,0 +1,82 @@
+//! `reproduce`: the figures of the papers are all there, and as near to them as is promised.
+
+use serde_json::Value;
+
+use crate::fixture::Place;
+use crate::json::Schema;
+
+fn figure<'a>(document: &'a Value, key: &str) -> &'a Value {
+    let figures = document["figures"].as_array().unwrap();
+    figures.iter().find(|figure| figure["key"] == key).unwrap_or_else(|| panic!("no figure {key}"))
+}
+
+fn mean(scored: &Value) -> f64 {
+    scored["score"]["mean"].as_f64().unwrap()
+}
+
+#[test]
+fn the_first_paper_is_reproduced_within_its_bars() {
+    let document = Place::new().document("reproduce riedel97");
+    Schema::of("reproduce").fits(&document);
+    let figures = document["figures"].as_array().unwrap();
+    let keys: Vec<&str> = figures.iter().map(|figure| figure["key"].as_str().unwrap()).collect();
+    let all = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 16 17 t1 t2 t3 t4";
+    assert_eq!(keys, all.split(' ').collect::<Vec<_>>());
+
+    // A point that could not be simulated is no point that is right.
+    for figure in figures {
+        for chart in figure["charts"].as_array().unwrap() {
+            let columns = chart["columns"].as_array().unwrap().iter();
+            let points = columns.flat_map(|column| column["points"].as_array().unwrap());
+            for point in points.filter(|point| point["published"].is_f64()) {
+                assert!(
+                    point["simulated"].is_f64(),
+                    "{} {}: {point}",
+                    figure["key"],
+                    chart["title"]
+                );
+            }
+        }
+    }
+
+    let throughput = ["2", "3", "6", "14", "t3"].map(|key| mean(figure(&document, key)));
+    let overall = throughput.iter().sum::<f64>() / throughput.len() as f64;
+    assert!(overall <= 0.05, "mean {overall}, of {throughput:?}");
+    assert!(throughput.iter().all(|mean| *mean <= 0.08), "{throughput:?}");
+    assert!(mean(figure(&document, "4")) <= 0.10);
+    let phases = &figure(&document, "t4")["score"];
+    assert!(phases["worst"].as_f64().unwrap().abs() <= 0.05, "{phases}");
+    for key in ["2", "3", "6"] {
+        let figure = figure(&document, key);
+        let naive = figure["naive_score"]["mean"].as_f64().unwrap();
+        assert!(mean(figure) < naive, "figure {key} is no better than the naive bound {naive}");
+    }
+}
+
+#[test]
+fn every_claim_is_counted_once() {
+    let document = Place::new().document("reproduce riedel97 --claims");
+    let claims = &document["claims"];
+    let count = |name: &str| claims[name].as_u64().unwrap();
+    assert_eq!(count("inputs") + count("passed") + count("failed") + count("out"), 187);
+    let checked = claims["checked"].as_array().unwrap();
+    assert_eq!(checked.len() as u64, count("passed") + count("failed"));
+    for claim in checked.iter().filter(|claim| claim["pass"] == false) {
+        assert!(!claim["reason"].as_str().unwrap().is_empty(), "{claim}");
+    }
+}
+
+#[test]
+fn one_figure_is_laid_out_with_sizes_down_and_series_across() {
+    let place = Place::new();
+    let ended = place.does("reproduce riedel97 --figure 6");
+    let head = ended.stdout.lines().find(|line| line.contains("request KB")).unwrap();
+    assert!(head.contains("1 Buffer") && head.contains("8 Buffers"), "{ended}");
+    assert!(ended.stdout.contains("naive bound: mean"), "{ended}");
+    assert_eq!(ended.stdout, place.does("reproduce riedel97 --figure 6").stdout, "the same bits");
+    place
+        .cannot("reproduce riedel97 --figure 15")
+        .with_code(2)
+        .says("no such figure", "use one of");
+    place.halfpower("reproduce riedel99").with_code(2);
+}

@@ -1,0 +1,213 @@
+//! `run` and `sweep` on simulated systems, and `halfpower simulate`: the same workloads, in virtual
+//! time, the same to the bit each time.
+
+use serde_json::Value;
+
+use crate::fixture::{KIB, MIB, Place, about, list, pause, real, whole};
+
+const ULTRA: &str = "sim:nt4-ultrawide";
+
+fn rate(point: &Value) -> f64 {
+    real(&point["summary"]["throughput_bytes_per_s"]["median"])
+}
+
+#[test]
+fn the_same_run_gives_the_same_bits() {
+    let place = Place::new();
+    let line = format!("run {ULTRA},disks=2,volume=stripe --bs 64k --iodepth 4 --size 10m");
+    let (one, other) = (place.document(&line), place.document(&line));
+    assert_eq!(one, other);
+    let another_seed = place.document(&format!("{line} --seed 7"));
+    assert_ne!(one["trials"], another_seed["trials"], "the seed moves the platters");
+    let stored = place.stored_points();
+    assert_eq!((stored.len(), stored[0].trials.len()), (1, 3));
+    assert_eq!(stored[0].row.ioengine, "simulated");
+}
+
+#[test]
+fn simulate_says_what_run_says_and_where_the_time_went() {
+    let place = Place::new();
+    let flags = "--rw read --bs 64k --size 10m --seed 9";
+    let run = place.document(&format!("run {ULTRA} --no-store {flags}"));
+    let simulated = place.document(&format!("simulate --system nt4-ultrawide {flags}"));
+    for part in ["target", "workload", "trials", "summary", "verdict"] {
+        assert_eq!(run[part], simulated[part], "{part}");
+    }
+    assert_eq!(run["verdict"]["state"], "valid");
+    assert_eq!(simulated["binding"]["resource"], "media");
+    let resources = list(&simulated["resources"]);
+    assert!(resources.iter().all(|resource| real(&resource["utilisation"]) <= 1.0));
+    let media = resources.iter().find(|resource| resource["name"] == "media").unwrap();
+    let phases = media["phases_ns"].as_object().unwrap();
+    assert_eq!(phases.values().map(whole).sum::<u64>(), whole(&media["busy_ns"]));
+    let bounds = list(&simulated["bounds"]);
+    assert_eq!(bounds[0]["name"], "media", "the tightest first");
+    assert!(bounds.iter().all(|bound| real(&bound["bytes_per_s"]) >= rate(&simulated)));
+    assert_eq!(place.listing(), [""; 0], "no database unless it is asked for");
+    place.does(&format!("simulate --system nt4-ultrawide {flags} --db asked.db"));
+    assert_eq!(place.listing(), ["asked.db"]);
+}
+
+#[test]
+fn a_sweep_of_a_simulated_disk_is_sane() {
+    let place = Place::new();
+    let document = place.document(&format!("sweep {ULTRA} --bs 2k,64k --rw read --size 10m"));
+    let [small, large] = list(&document["points"]) else { panic!("{document}") };
+    assert!(rate(small) < rate(large), "{document}");
+    assert!((6e6..10e6).contains(&rate(large)), "about the rate of the media: {}", rate(large));
+    for point in [small, large] {
+        let cpu = &point["summary"]["cpu_ns_per_request"];
+        assert!(real(&cpu["lower"]) > 0.0 && real(&cpu["lower"]) <= real(&cpu["upper"]), "{cpu}");
+        for trial in list(&point["trials"]) {
+            assert_eq!(whole(&trial["bytes"]), 10 * MIB);
+            assert!(whole(&trial["device"]["read_bytes"]) >= 10 * MIB);
+        }
+    }
+    let target = &document["target"];
+    assert_eq!(target["kind"], "simulated");
+    assert_eq!(target["simulated"]["system"], "nt4-ultrawide");
+    assert!(!list(&target["links"]).is_empty());
+    assert_eq!(place.stored_points().len(), 2);
+}
+
+#[test]
+fn settings_come_with_the_name_or_with_flags() {
+    let place = Place::new();
+    let point = |line: &str| place.document(&format!("{line} --rw write --bs 8k --size 2m -q"));
+    let changes = |document: &Value| document["target"]["simulated"]["changes"].clone();
+    let plain = point(&format!("run {ULTRA} --no-store"));
+    assert_eq!(plain["workload"]["caching"], "direct");
+    let faster = point(&format!("run {ULTRA},drive.rotation=14400 --no-store"));
+    assert!(rate(&faster) > 1.5 * rate(&plain), "a write takes a turn");
+    assert_eq!(changes(&faster)["drive.rotation"], "14400");
+    let set = point("simulate --system nt4-ultrawide --set drive.rotation=14400");
+    assert_eq!((rate(&set), changes(&set)), (rate(&faster), changes(&faster)));
+    let buffered = point(&format!("run {ULTRA} --direct=0 --no-store"));
+    assert_eq!(buffered["workload"]["caching"], "buffered");
+    assert!(buffered["trials"][0]["accepted_ns"].is_u64(), "the flush is part of the time");
+    let durable = point(&format!("run {ULTRA} --write-through --no-store"));
+    assert_eq!(durable["workload"]["caching"], "direct+write-through");
+    let extending = point(&format!("run {ULTRA} --allocation extend --no-store"));
+    assert_eq!(changes(&extending)["allocation"], "extend");
+    assert_eq!(extending["workload"]["settings"]["grows_file"], true);
+}
+
+#[test]
+fn time_and_rate_are_virtual() {
+    let place = Place::new();
+    let line = format!("run {ULTRA} --rw randread --bs 8k --no-store");
+    let document = place.document(&format!("{line} --runtime 600 --rate-iops 20"));
+    let trial = &document["trials"][0];
+    assert!(whole(&trial["elapsed_ns"]) > 599_000_000_000, "ten minutes within a test");
+    assert!((11_000..=12_001).contains(&whole(&trial["requests"])), "{}", trial["requests"]);
+    let threads = place.document(&format!("{line} --numjobs 3 --runtime 5 --ramp-time 1"));
+    assert_eq!(threads["workload"]["threads"], 3);
+    let moved = place.document(&format!("{line} --offset 200m --size 64k"));
+    assert_eq!(whole(&moved["trials"][0]["bytes"]), 64 * KIB, "the file is as large as it must be");
+}
+
+#[test]
+fn a_system_of_ones_own_is_simulated_from_its_file() {
+    let place = Place::new();
+    let file = place.does("simulate --show nt4-ultrawide").stdout;
+    assert!(file.contains("source = "), "{file}");
+    let slower = file.replace("value = 7200", "value = 3600");
+    std::fs::write(place.path("slow.toml"), slower).unwrap();
+    let rate_of = |target: &str| {
+        let flags = "--rw write --bs 4k --size 1m --no-store";
+        rate(&place.document(&format!("run {target} {flags}")))
+    };
+    let (fast, slow) = (rate_of(ULTRA), rate_of("sim:./slow.toml"));
+    assert!((1.9..2.1).contains(&(fast / slow)), "a turn for each write: {fast} {slow}");
+    let set = place.does("simulate --show nt4-ultrawide --set drive.rotation=3600").stdout;
+    std::fs::write(place.path("set.toml"), set).unwrap();
+    assert!(about(rate_of("sim:./set.toml"), slow), "a file shows what was set");
+    let changed = rate_of(&format!("{ULTRA},drive.rotation=3600"));
+    assert!(about(changed, slow), "{changed} {slow}");
+}
+
+#[test]
+fn the_systems_are_listed_with_their_titles() {
+    let place = Place::new();
+    let text = place.does("simulate --list").stdout;
+    let ultra = text.lines().find(|line| line.starts_with("nt4-ultrawide ")).unwrap();
+    assert!(ultra.contains("First paper"), "{text}");
+    let document = place.document("simulate --list");
+    assert_eq!(list(&document["systems"]).len(), text.lines().count());
+}
+
+#[test]
+fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
+    let place = Place::new();
+    place.file("data", MIB);
+    for (flags, cause, remedy) in [
+        ("--rw write --verify", "keeps no data", "drop --verify"),
+        ("--inject eio@1", "suffers no faults", "drop --inject"),
+        ("--cpus-allowed 0", "no CPUs of this host", "drop --cpus-allowed"),
+        ("--ioengine sync", "in its own way", "drop --ioengine"),
+        ("--scheduler none", "is not this host", "the flags under Host"),
+        ("--overwrite=data", "nothing that could be lost", "--overwrite"),
+        ("--rw write --allocation truncate", "no blocks", "drop --allocation truncate"),
+        ("--hint random", "no kernel", "drop --hint"),
+        ("--rw read --allocation extend", "writes only", "write or randwrite"),
+        ("data", "a world of its own", "name it alone"),
+        ("sim:nt4-narrow", "a world of its own", "name it alone"),
+        ("--offset 1g", "beyond the end", "smaller --offset"),
+        ("--size 1t", "fewer than", "smaller --size"),
+        ("--bs 1000", "not a multiple of 512", "--direct=0"),
+    ] {
+        place.cannot(&format!("run {ULTRA} {flags}")).with_code(2).says(cause, remedy);
+    }
+    for (line, cause, remedy) in [
+        ("run sim:nothing", "no simulated system is called 'nothing'", "nt4-ultrawide"),
+        ("run sim:nt4-ultrawide,disks", "'disks' is no change", "KEY=VALUE"),
+        ("run sim:nt4-ultrawide,wheels=4", "no such value", "disks"),
+        ("run sim:nt4-ultrawide,volume=raid5", "needs disks=3", "more"),
+        ("run sim:./missing.toml", "missing.toml", "name a file"),
+        ("simulate", "no system", "--system"),
+        ("simulate data", "no place", "--system"),
+        ("simulate --system nt4-ultrawide data", "no place", "--system"),
+    ] {
+        place.cannot(line).with_code(2).says(cause, remedy);
+    }
+}
+
+#[test]
+fn a_survey_of_a_simulated_disk_says_what_the_paper_said_of_it() {
+    let place = Place::new();
+    let document = place.document(&format!("survey {ULTRA} --quick"));
+    assert_eq!(document["verdict"]["state"], "valid", "{}", document["verdict"]);
+    assert_eq!(document["target"]["kind"], "simulated");
+    let points = list(&document["points"]);
+    assert!(points.len() > 20 && points.iter().all(|p| p["verdict"]["state"] == "valid"));
+    let advice: Vec<&str> =
+        list(&document["advice"]).iter().map(|a| a["text"].as_str().unwrap()).collect();
+    assert!(advice.iter().any(|text| text.contains("outstanding")), "{advice:?}");
+    assert_eq!(place.listing(), ["halfpower.db", "halfpower.html"]);
+    let again = place.does("report --html again.html");
+    assert!(place.path("again.html").exists(), "{again}");
+}
+
+#[test]
+fn a_plan_simulates_nothing() {
+    let place = Place::new();
+    for line in ["run", "sweep", "survey", "simulate"] {
+        let ended = place.does(&format!("{line} {ULTRA} --plan"));
+        assert!(ended.stdout.contains("nothing is touched"), "{ended}");
+        assert_eq!(place.listing(), [""; 0], "{ended}");
+    }
+}
+
+#[test]
+fn an_interrupted_simulation_keeps_what_it_has() {
+    let place = Place::new();
+    // Virtual weeks: it does not end by itself.
+    let flags = "--rw read --bs 2k --runtime 2000000 --trials 1";
+    let mut running = place.start(&format!("run {ULTRA} {flags}"));
+    running.until_it_says("time is virtual");
+    pause(300);
+    running.signal("INT");
+    let ended = running.ended().was_interrupted();
+    assert!(ended.stdout.contains("interrupted before its end"), "{ended}");
+    assert_eq!(place.stored_points()[0].trials.len(), 1);
+}

@@ -1,0 +1,269 @@
+//! A system file: TOML with unit and source for every value, no defaults.
+//!
+//! It lies in `systems/`, or is one of the user's own. [`Description::set`] changes any value by
+//! its path (`drive.rotation=5400`), and the keys of `setup` by their bare names (`disks=4`,
+//! `write_cache=on`).
+
+use std::collections::BTreeSet;
+
+use ioengine::{Error, ErrorKind};
+use toml::{Table, Value};
+
+use crate::system::System;
+use crate::written;
+
+/// The systems that come with the program, by name.
+const BUILT_IN: [(&str, &str); 15] = [
+    ("nt4-narrow", include_str!("../systems/nt4-narrow.toml")),
+    ("nt4-fastwide", include_str!("../systems/nt4-fastwide.toml")),
+    ("nt4-ultrawide", include_str!("../systems/nt4-ultrawide.toml")),
+    ("e5000-nt4sp6", include_str!("../systems/e5000-nt4sp6.toml")),
+    ("e5000-w2k", include_str!("../systems/e5000-w2k.toml")),
+    ("w2k-atlas10k", include_str!("../systems/w2k-atlas10k.toml")),
+    ("w2k-fireball-3ware", include_str!("../systems/w2k-fireball-3ware.toml")),
+    ("w2k-3w6800", include_str!("../systems/w2k-3w6800.toml")),
+    ("w2k-diamondmax", include_str!("../systems/w2k-diamondmax.toml")),
+    ("w2k-cifs-gigabit", include_str!("../systems/w2k-cifs-gigabit.toml")),
+    ("sata-hdd-7200", include_str!("../systems/sata-hdd-7200.toml")),
+    ("sata-ssd", include_str!("../systems/sata-ssd.toml")),
+    ("nvme-gen4", include_str!("../systems/nvme-gen4.toml")),
+    ("cloud-gp-volume", include_str!("../systems/cloud-gp-volume.toml")),
+    ("rack", include_str!("../systems/rack.toml")),
+];
+
+/// A system file with the changes made to it, still as it was written.
+#[derive(Clone, Debug)]
+pub struct Description {
+    table: Table,
+}
+
+impl Description {
+    /// The names of the systems that come with the program.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    /// The file of a system that comes with the program.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn file(name: &str) -> Result<&'static str, Error> {
+        let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+        found.map(|(_, text)| *text).ok_or_else(|| {
+            let names: Vec<&str> = Description::names().collect();
+            Error::new(ErrorKind::Usage, format!("no simulated system is called '{name}'"))
+                .with_remedy(format!("one of {}, or a file: sim:./mine.toml", names.join(", ")))
+        })
+    }
+
+    /// A system that comes with the program.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn named(name: &str) -> Result<Description, Error> {
+        Description::read(Description::file(name)?, name)
+    }
+
+    /// A system from the text of its file; `from` says whose.
+    ///
+    /// # Errors
+    /// When it is not TOML.
+    pub fn read(text: &str, from: &str) -> Result<Description, Error> {
+        let table = text.parse::<Table>().map_err(|error| {
+            let what = format!("{from}: {}", one_line(&error.to_string()));
+            Error::new(ErrorKind::Usage, what).with_remedy("see the system files for examples")
+        })?;
+        Ok(Description { table })
+    }
+
+    /// What the system is, in one line.
+    pub fn title(&self) -> Option<&str> {
+        self.table.get("title").and_then(Value::as_str)
+    }
+
+    /// Changes a value: a key of `setup` by its bare name, any other by its path.
+    ///
+    /// # Errors
+    /// When there is no such key, or it does not take that.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), Error> {
+        let path: Vec<&str> = key.split('.').collect();
+        let refuse = |what: String| Error::new(ErrorKind::Usage, what);
+        let setup: Vec<String> = match self.table.get("setup") {
+            Some(Value::Table(setup)) => setup.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let unknown = || {
+            refuse(format!("--set {key}: the system has no such value")).with_remedy(format!(
+                "one of {}, or a path such as drive.rotation or host.direct_read.fixed",
+                setup.join(", ")
+            ))
+        };
+        let mut at = match path.len() {
+            1 => self.table.get_mut("setup").and_then(|setup| setup.get_mut(path[0])),
+            _ => step(self.table.get_mut(path[0]), &path[1..]),
+        };
+        let place = at.as_mut().ok_or_else(unknown)?;
+        change(place, text).map_err(|why| refuse(format!("--set {key}={text}: {why}")))
+    }
+
+    /// Puts a number, in the unit that the value has, and says where it comes from.
+    ///
+    /// # Errors
+    /// When there is no such value.
+    pub fn put(&mut self, key: &str, number: f64, source: &str) -> Result<(), Error> {
+        let path: Vec<&str> = key.split('.').collect();
+        let place = step(self.table.get_mut(path[0]), &path[1..]);
+        let Some(value) = place.and_then(Value::as_table_mut).filter(|t| t.contains_key("unit"))
+        else {
+            let what = format!("{key}: the system has no such value");
+            return Err(Error::new(ErrorKind::Usage, what));
+        };
+        value.insert("value".to_owned(), Value::Float(number));
+        value.insert("source".to_owned(), Value::String(source.to_owned()));
+        Ok(())
+    }
+
+    /// Renames the system.
+    pub fn rename(&mut self, name: &str, title: &str) {
+        for (key, text) in [("name", name), ("title", title)] {
+            self.table.insert(key.to_owned(), Value::String(text.to_owned()));
+        }
+    }
+
+    /// The system file, with the values that it has now.
+    pub fn text(&self) -> String {
+        written::text_of(&self.table)
+    }
+
+    /// Where a value comes from.
+    pub fn source_of(&self, key: &str) -> Option<String> {
+        Some(self.value_at(key)?.get("source")?.as_str()?.to_owned())
+    }
+
+    /// A value as a number in its own unit, with its unit.
+    pub fn value_of(&self, key: &str) -> Option<(f64, String)> {
+        let table = self.value_at(key)?;
+        Some((number(table.get("value")?)?, table.get("unit")?.as_str()?.to_owned()))
+    }
+
+    fn value_at(&self, key: &str) -> Option<&Table> {
+        let path: Vec<&str> = key.split('.').collect();
+        let mut at: Option<&Value> = self.table.get(path[0]);
+        for part in &path[1..] {
+            at = match at {
+                Some(Value::Table(table)) => table.get(*part),
+                Some(Value::Array(items)) => part.parse::<usize>().ok().and_then(|i| items.get(i)),
+                _ => None,
+            };
+        }
+        at?.as_table()
+    }
+
+    /// The paths of all values that have a unit and a source.
+    pub fn keys(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        walk(&Value::Table(self.table.clone()), &mut String::new(), &mut |path, table| {
+            if table.contains_key("unit") {
+                found.push(path.to_owned());
+            }
+        });
+        found
+    }
+
+    /// Every source that is cited.
+    pub fn sources(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        walk(&Value::Table(self.table.clone()), &mut String::new(), &mut |_, table| {
+            for (key, value) in table {
+                if let Some(text) = value.as_str().filter(|_| key.ends_with("source")) {
+                    found.insert(text.to_owned());
+                }
+            }
+        });
+        found
+    }
+
+    /// The system.
+    ///
+    /// # Errors
+    /// When a value is missing, unknown or impossible.
+    pub fn system(&self) -> Result<System, Error> {
+        let system: Result<System, _> = self.table.clone().try_into();
+        let refuse = |what: String| Error::new(ErrorKind::Usage, what);
+        let system = system.map_err(|error: toml::de::Error| {
+            let name = self.table.get("name").and_then(Value::as_str).unwrap_or("the system");
+            refuse(format!("{name}: {}", one_line(&error.to_string())))
+        })?;
+        system.check().map_err(|why| refuse(format!("{}: {why}", system.name)))?;
+        Ok(system)
+    }
+}
+
+/// The first line of a message that says something.
+fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_float().or_else(|| value.as_integer().map(|i| i as f64))
+}
+
+fn step<'a>(from: Option<&'a mut Value>, path: &[&str]) -> Option<&'a mut Value> {
+    let (first, rest) = match path.split_first() {
+        Some(parts) => parts,
+        None => return from,
+    };
+    let next = match from? {
+        Value::Table(table) => table.get_mut(*first),
+        Value::Array(items) => first.parse::<usize>().ok().and_then(|i| items.get_mut(i)),
+        _ => None,
+    };
+    step(next, rest)
+}
+
+/// Puts what was typed in place of a value of the same kind.
+fn change(place: &mut Value, text: &str) -> Result<(), String> {
+    match place {
+        Value::Table(table) if table.contains_key("value") => {
+            let digits = text.find(|c: char| c.is_ascii_alphabetic() && c != 'e');
+            let (value, unit) = text.split_at(digits.unwrap_or(text.len()));
+            let value: f64 = value.trim().parse().map_err(|_| "that is no number".to_owned())?;
+            table.insert("value".to_owned(), Value::Float(value));
+            if !unit.trim().is_empty() {
+                table.insert("unit".to_owned(), Value::String(unit.trim().to_owned()));
+            }
+            table.insert("source".to_owned(), Value::String("--set".to_owned()));
+        }
+        Value::Table(_) | Value::Array(_) => return Err("that is a group of values".to_owned()),
+        Value::String(old) => text.clone_into(old),
+        Value::Integer(old) => {
+            *old = text.parse().map_err(|_| "that is no whole number".to_owned())?;
+        }
+        Value::Float(old) => *old = text.parse().map_err(|_| "that is no number".to_owned())?,
+        other => return Err(format!("{} cannot be changed", other.type_str())),
+    }
+    Ok(())
+}
+
+fn walk(value: &Value, path: &mut String, found: &mut dyn FnMut(&str, &Table)) {
+    let mut inside = |name: &str, value: &Value| {
+        let length = path.len();
+        if length > 0 {
+            path.push('.');
+        }
+        path.push_str(name);
+        walk(value, path, found);
+        path.truncate(length);
+    };
+    match value {
+        Value::Table(table) => {
+            table.iter().for_each(|(name, value)| inside(name, value));
+            found(path, table);
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(i, item)| inside(&i.to_string(), item));
+        }
+        _ => {}
+    }
+}

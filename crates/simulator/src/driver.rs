@@ -1,0 +1,131 @@
+//! A simulated system driven from outside, without engine and clock: requests go in with the
+//! moment of their arrival, and come out when whoever drives lets time pass.
+//!
+//! For a world whose time follows a real clock. Time passes only from event to event and to
+//! arrivals: a request may therefore arrive at any moment after the last event, also if the
+//! driver has looked at later moments already and found nothing there.
+
+use ioengine::{Caching, Op, Request};
+
+use crate::machine::Machine;
+use crate::system::System;
+
+/// A file on a system, and the system's time.
+pub struct Driver {
+    machine: Machine,
+    issuer: u32,
+    in_flight: u32,
+    size_bytes: u64,
+    most_bytes: u64,
+}
+
+impl Driver {
+    /// A system at rest at moment 0, with its file opened by one thread of its first host.
+    pub fn new(system: &System, caching: Caching, seed: u64) -> Driver {
+        let mut machine = Machine::new(system, seed);
+        let file = machine.open(0, 0, !caching.is_direct(), caching.is_write_through());
+        let issuer = machine.issuer(file);
+        let most_bytes = machine.files[file as usize].volume.bytes();
+        let size_bytes = system.setup.file_size.min(most_bytes);
+        Driver { machine, issuer, in_flight: 0, size_bytes, most_bytes }
+    }
+
+    /// Size of the file as the system says (bytes).
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// What the devices hold (bytes).
+    pub fn most_bytes(&self) -> u64 {
+        self.most_bytes
+    }
+
+    /// Requests that have not come out.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Takes in a request that arrives at a moment, or at the last event if that is later. What
+    /// happens until then happens first.
+    pub fn submit(&mut self, at_ns: u64, tag: u32, op: Op, offset: u64, length: u32) {
+        while self.machine.advance(at_ns) {}
+        self.machine.agenda.pass_to(at_ns);
+        self.in_flight += 1;
+        self.machine.submit(self.issuer, &Request { offset, length, within: 0, slot: tag, op });
+    }
+
+    /// When something happens next (ns).
+    pub fn next_ns(&self) -> Option<u64> {
+        self.machine.agenda.next_ns()
+    }
+
+    /// Lets everything happen up to a moment, and adds the tags of what is complete.
+    pub fn advance(&mut self, until_ns: u64, done: &mut Vec<u32>) {
+        while self.machine.advance(until_ns) {}
+        self.machine.woken.clear();
+        let ready = &mut self.machine.issuers[self.issuer as usize].ready;
+        self.in_flight -= ready.len() as u32;
+        done.extend(ready.drain(..).map(|completion| completion.slot));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::Description;
+
+    fn ultra() -> Driver {
+        let system = Description::named("nt4-ultrawide").unwrap().system().unwrap();
+        Driver::new(&system, Caching::Direct, 1)
+    }
+
+    /// Moments at which so many reads complete that each follow the last after `pause_ns`.
+    fn reads(driver: &mut Driver, count: u32, pause_ns: u64) -> Vec<u64> {
+        let (mut now_ns, mut done, mut moments) = (0, Vec::new(), Vec::new());
+        for tag in 0..count {
+            driver.submit(now_ns, tag, Op::Read, u64::from(tag) * 65536, 65536);
+            while done.is_empty() {
+                now_ns = driver.next_ns().unwrap();
+                driver.advance(now_ns, &mut done);
+            }
+            assert_eq!(std::mem::take(&mut done), [tag]);
+            moments.push(now_ns);
+            now_ns += pause_ns;
+        }
+        moments
+    }
+
+    #[test]
+    fn a_driven_disk_reads_at_the_rate_of_its_media() {
+        let moments = reads(&mut ultra(), 160, 0);
+        let ns = moments[159] - moments[31];
+        let mib_per_s = 128.0 * 65536.0 / 1_048_576.0 / (ns as f64 / 1e9);
+        assert!((8.5..9.2).contains(&mib_per_s), "{mib_per_s}");
+    }
+
+    #[test]
+    fn to_have_looked_at_later_moments_changes_nothing() {
+        let (mut plain, mut curious) = (ultra(), ultra());
+        let mut done = Vec::new();
+        for (tag, at_ns) in [(0, 1_000_000), (1, 40_000_000)] {
+            for driver in [&mut plain, &mut curious] {
+                driver.submit(at_ns, tag, Op::Write, 0, 4096);
+            }
+            let next_ns = plain.next_ns().unwrap();
+            curious.advance(next_ns - 1, &mut done);
+            assert!(done.is_empty() && curious.in_flight() == 1);
+            for driver in [&mut plain, &mut curious] {
+                driver.advance(at_ns + 30_000_000, &mut done);
+                assert_eq!((std::mem::take(&mut done), driver.in_flight()), (vec![tag], 0));
+            }
+            assert_eq!(plain.next_ns(), curious.next_ns());
+        }
+    }
+
+    #[test]
+    fn a_driver_may_live_in_any_thread() {
+        let mut driver = ultra();
+        let moments = std::thread::spawn(move || reads(&mut driver, 2, 0)).join().unwrap();
+        assert!(moments[0] < moments[1]);
+    }
+}

@@ -1,0 +1,258 @@
+//! A device of flash, or a cloud's volume: units that work side by side, a shared channel, a
+//! cache for reads, a buffer for writes, limits on rate and requests, and saved-up credit.
+//!
+//! When a request arrives its end is known at once, from the moments at which the parts are free
+//! again, so that a request is one event.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ioengine::Op;
+
+use crate::server::Server;
+use crate::system::FlashModel;
+
+/// The grain of the read cache (bytes).
+const LINE_BYTES: u64 = 4096;
+
+/// See the module.
+pub(crate) struct Flash {
+    model: FlashModel,
+    units: Vec<Server>,
+    channel: [Server; 2],
+    pacer: Server,
+    sustained: Credit,
+    cache: Lru,
+    /// Bytes in the write buffer at a moment (ns).
+    buffered: f64,
+    buffered_ns: u64,
+}
+
+/// A bucket of tokens that fills at a rate.
+#[derive(Clone, Copy, Debug)]
+struct Credit {
+    most: f64,
+    left: f64,
+    bytes_per_s: f64,
+    at_ns: u64,
+}
+
+impl Credit {
+    /// When so many bytes may be through (ns), given that they want to be at `wish_ns`.
+    fn spend(&mut self, bytes: u64, wish_ns: u64) -> u64 {
+        if self.bytes_per_s <= 0.0 {
+            return wish_ns;
+        }
+        let at_ns = self.at_ns.max(wish_ns);
+        let earned = (at_ns - self.at_ns) as f64 * self.bytes_per_s / 1e9;
+        self.left = (self.left + earned).min(self.most) - bytes as f64;
+        self.at_ns = at_ns;
+        if self.left < 0.0 {
+            // What is owed is earned before the request ends.
+            self.at_ns += (-self.left * 1e9 / self.bytes_per_s).ceil() as u64;
+            self.left = 0.0;
+        }
+        self.at_ns
+    }
+}
+
+/// Lines in the order of their last use.
+#[derive(Default)]
+struct Lru {
+    most: u64,
+    used: u64,
+    by_line: HashMap<u64, u64>,
+    by_use: BTreeMap<u64, u64>,
+}
+
+impl Lru {
+    /// Whether all lines of a request are there; afterwards they are.
+    fn touch(&mut self, from: u64, length: u64) -> bool {
+        if self.most == 0 {
+            return false;
+        }
+        let mut all = true;
+        for line in from / LINE_BYTES..(from + length).div_ceil(LINE_BYTES) {
+            self.used += 1;
+            match self.by_line.insert(line, self.used) {
+                Some(before) => drop(self.by_use.remove(&before)),
+                None => all = false,
+            }
+            self.by_use.insert(self.used, line);
+            if self.by_use.len() as u64 > self.most
+                && let Some((_, oldest)) = self.by_use.pop_first()
+            {
+                self.by_line.remove(&oldest);
+            }
+        }
+        all
+    }
+}
+
+impl Flash {
+    /// An idle device.
+    pub fn new(model: &FlashModel) -> Flash {
+        let credit = Credit {
+            most: model.credit.0,
+            left: model.credit.0,
+            bytes_per_s: model.sustained.0,
+            at_ns: 0,
+        };
+        let cache = Lru { most: model.cache.bytes() / LINE_BYTES, ..Lru::default() };
+        Flash {
+            units: vec![Server::default(); model.units.count().max(1) as usize],
+            channel: Default::default(),
+            pacer: Server::default(),
+            sustained: credit,
+            cache,
+            buffered: 0.0,
+            buffered_ns: 0,
+            model: model.clone(),
+        }
+    }
+
+    /// Capacity (bytes).
+    pub fn bytes(&self) -> u64 {
+        self.model.capacity.bytes()
+    }
+
+    /// How long the host is not told of a request at the most (ns).
+    pub fn coalesce_ns(&self) -> u64 {
+        self.model.coalesce.ns()
+    }
+
+    /// When a request that arrives now is done (ns).
+    pub fn admit(&mut self, now_ns: u64, op: Op, from: u64, length: u64) -> u64 {
+        let model = &self.model;
+        let fixed_ns = if op == Op::Read { model.fixed_read } else { model.fixed_write }.ns();
+        let mut start_ns = now_ns;
+        if model.requests_per_s.0 > 0.0 {
+            let (begun_ns, _) =
+                self.pacer.serve(now_ns, (1e9 / model.requests_per_s.0).ceil() as u64);
+            start_ns = begun_ns;
+        }
+        if self.cache.touch(from, length) && op == Op::Read {
+            // A hit counts against the limits of the volume as any other request does.
+            return self.sustained.spend(length, start_ns + self.model.cache_hit.ns());
+        }
+        let ready_ns = match op {
+            Op::Write if self.model.buffer.0 > 0.0 => self.buffer(start_ns + fixed_ns, length),
+            _ => self.work(op, start_ns + fixed_ns, from, length),
+        };
+        let rate = if op == Op::Read { self.model.read_rate } else { self.model.write_rate };
+        let (_, moved_ns) = self.channel[op as usize].serve(ready_ns, rate.ns_for(length));
+        self.sustained.spend(length, moved_ns)
+    }
+
+    /// The units that a request needs, each for its piece: gives the end of the last (ns).
+    fn work(&mut self, op: Op, ready_ns: u64, from: u64, length: u64) -> u64 {
+        let unit_size = self.model.unit_size.bytes().max(1);
+        let time = if op == Op::Read { self.model.unit_read } else { self.model.unit_write };
+        let amplified =
+            if op == Op::Read { 1.0 } else { self.model.write_amplification.0.max(1.0) };
+        let each_ns = (time.0 * amplified).ceil() as u64;
+        let mut end_ns = ready_ns;
+        for _ in from / unit_size..(from + length).div_ceil(unit_size) {
+            let free = self.units.iter_mut().min_by_key(|unit| unit.free_ns());
+            if let Some(unit) = free {
+                end_ns = end_ns.max(unit.serve(ready_ns, each_ns).1);
+            }
+        }
+        end_ns
+    }
+
+    /// The write buffer: gives when there is room (ns).
+    fn buffer(&mut self, ready_ns: u64, length: u64) -> u64 {
+        let drain = (self.model.drain.0 / self.model.write_amplification.0.max(1.0)).max(1.0);
+        let at_ns = self.buffered_ns.max(ready_ns);
+        let drained = (at_ns - self.buffered_ns) as f64 * drain / 1e9;
+        self.buffered = (self.buffered - drained).max(0.0) + length as f64;
+        self.buffered_ns = at_ns;
+        let over = self.buffered - self.model.buffer.0;
+        if over > 0.0 {
+            self.buffered_ns += (over * 1e9 / drain).ceil() as u64;
+            self.buffered -= over;
+        }
+        self.buffered_ns
+    }
+
+    /// How long the busiest part has been busy up to `now_ns`.
+    pub fn busy_ns(&self, now_ns: u64) -> u64 {
+        let units: u64 = self.units.iter().map(|unit| unit.busy_ns(now_ns)).sum();
+        let channels = self.channel.iter().map(|channel| channel.busy_ns(now_ns)).max();
+        (units / self.units.len() as u64).max(channels.unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::{Number, Rate, Size, Time};
+
+    fn model() -> FlashModel {
+        FlashModel {
+            model: String::new(),
+            capacity: Size(1e9),
+            fixed_read: Time(100_000.0),
+            fixed_write: Time(50_000.0),
+            units: Number(1.0),
+            unit_size: Size(4096.0),
+            unit_read: Time(0.0),
+            unit_write: Time(0.0),
+            read_rate: Rate(0.0),
+            write_rate: Rate(0.0),
+            requests_per_s: Number(0.0),
+            cache: Size(0.0),
+            cache_hit: Time(0.0),
+            buffer: Size(0.0),
+            drain: Rate(0.0),
+            write_amplification: Number(1.0),
+            credit: Size(0.0),
+            sustained: Rate(0.0),
+            coalesce: Time(0.0),
+        }
+    }
+
+    #[test]
+    fn units_work_side_by_side_and_the_channel_is_shared() {
+        let mut two = Flash::new(&FlashModel {
+            units: Number(2.0),
+            unit_read: Time(1000.0),
+            read_rate: Rate(4096e6),
+            ..model()
+        });
+        let ends: Vec<u64> = (0..4).map(|i| two.admit(0, Op::Read, i * 4096, 4096)).collect();
+        assert_eq!(ends, [102_000, 103_000, 104_000, 105_000]);
+    }
+
+    #[test]
+    fn credit_is_spent_first_and_earned_again() {
+        let mut volume =
+            Flash::new(&FlashModel { credit: Size(8192.0), sustained: Rate(4096e3), ..model() });
+        let ends: Vec<u64> = (0..4).map(|i| volume.admit(0, Op::Read, i, 4096)).collect();
+        assert_eq!(ends, [100_000, 100_000, 1_100_000, 2_100_000]);
+    }
+
+    #[test]
+    fn a_limit_is_kept_to_the_nanosecond() {
+        let mut volume = Flash::new(&FlashModel { requests_per_s: Number(3e5), ..model() });
+        let last_ns = (0..300_001).map(|_| volume.admit(0, Op::Read, 0, 512)).last().unwrap();
+        assert!(last_ns - 100_000 >= 1_000_000_000, "{last_ns} ns for one second's requests");
+    }
+
+    #[test]
+    fn a_read_of_what_is_cached_takes_the_time_of_a_hit() {
+        let cached = FlashModel { cache: Size(8192.0), cache_hit: Time(7.0), ..model() };
+        let mut flash = Flash::new(&cached);
+        let mut read = |from| flash.admit(0, Op::Read, from, 4096);
+        assert_eq!([read(0), read(4096), read(0), read(8192), read(4096)][2], 7);
+        assert_eq!([read(8192), read(0)], [7, 100_000]);
+    }
+
+    #[test]
+    fn a_full_write_buffer_takes_what_drains() {
+        let buffer = FlashModel { buffer: Size(8192.0), drain: Rate(4096e3), ..model() };
+        let mut flash = Flash::new(&buffer);
+        let ends: Vec<u64> = (0..4).map(|i| flash.admit(0, Op::Write, i, 4096)).collect();
+        assert_eq!(ends, [50_000, 50_000, 1_050_000, 2_050_000]);
+    }
+}

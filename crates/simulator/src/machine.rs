@@ -1,0 +1,658 @@
+//! The simulated machine: hosts, links, buses and devices, and what happens to a request on its
+//! way through them.
+//!
+//! One loop takes the next event and lets the part that it concerns act; parts that serve one
+//! customer after the other know at his arrival when he will be done, so that a request of one
+//! disk is about six events. `wire` moves commands and data between adapter and device,
+//! `filecache` is the path through the file system's cache, `remote` the one over a network.
+
+mod filecache;
+mod remote;
+mod wire;
+
+use ioengine::{Completion, Op, Request};
+
+use crate::agenda::Agenda;
+use crate::disk::Disk;
+use crate::flash::Flash;
+use crate::random::Stream;
+use crate::server::Server;
+use crate::system::{Allocated, Cost, DriveModel, LinkModel, LinkPer, RaidIn, System, VolumeKind};
+use crate::volume::{Piece, Pieces, Volume};
+
+pub(crate) use filecache::{FileCache, Layer};
+pub(crate) use wire::{Bus, Device, Mechanism, PHASE_NAMES};
+
+/// Something that happens at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The CPU has issued a request.
+    Issued(u32),
+    /// A bus is free again.
+    BusFree(u32),
+    /// A device's controller has understood a command.
+    Processed(u32),
+    /// The data of a read will be there by the time the bus has moved it.
+    DataReady(u32),
+    /// The media have ended an operation.
+    MediaFree(u32),
+    /// The media may have become free for what waits for them.
+    MediaAsked(u32),
+    /// A device without a controller of ours has done a command.
+    Answered(u32),
+    /// The CPU has completed a request.
+    Completed(u32),
+    /// The lazy writer of a file looks for work.
+    LazyWriter(u32),
+    /// The lazy writer of a file has had its pause.
+    WriterRested(u32),
+    /// The first request of a file's cache goes on.
+    CacheAgain(u32),
+    /// A RAID controller has done its part of a request.
+    Stored(u32),
+    /// A network message has arrived, or a server has done a step.
+    Remote(u32),
+    /// The next stretch of a rebuild.
+    Rebuild,
+}
+
+/// Why a transfer is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// For a program: which engine and slot.
+    App {
+        /// Number of the engine.
+        engine: u32,
+        /// Slot of its request.
+        slot: u32,
+    },
+    /// The cache brings in what will be read, or what a write needs.
+    BringIn,
+    /// The cache writes behind.
+    WriteBehind,
+    /// A rebuild.
+    Rebuild,
+}
+
+/// A request on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Io {
+    pub op: Op,
+    pub file: u32,
+    pub offset: u64,
+    pub length: u64,
+    pub origin: Origin,
+    /// Pieces that are still under way.
+    pub left: u32,
+    /// What comes after the first pieces.
+    pub then: Vec<Piece>,
+    pub parity_bytes: u64,
+    pub stage: u8,
+}
+
+/// A command to a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Command {
+    pub io: u32,
+    pub device: u32,
+    pub at: u64,
+    pub length: u64,
+    pub op: Op,
+    /// Answered without disconnecting.
+    pub inline: bool,
+    /// The media kept it waiting.
+    pub waited: bool,
+    pub begun_ns: u64,
+}
+
+/// Values with numbers that are used again.
+#[derive(Clone, Debug)]
+pub(crate) struct Slab<T> {
+    items: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    fn new() -> Slab<T> {
+        Slab { items: Vec::new(), free: Vec::new() }
+    }
+
+    #[inline]
+    pub fn put(&mut self, item: T) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self.items[number as usize] = item;
+                number
+            }
+            None => {
+                self.items.push(item);
+                self.items.len() as u32 - 1
+            }
+        }
+    }
+
+    #[inline]
+    pub fn give_back(&mut self, number: u32) {
+        self.free.push(number);
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, number: u32) -> &T {
+        &self.items[number as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, number: u32) -> &mut T {
+        &mut self.items[number as usize]
+    }
+}
+
+/// The processors of a host.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    cpus: Vec<Server>,
+    pub charged_ns: u64,
+    pub uncharged_ns: u64,
+}
+
+impl Host {
+    fn new(cpus: u32) -> Host {
+        let cpus = vec![Server::default(); cpus.max(1) as usize];
+        Host { cpus, charged_ns: 0, uncharged_ns: 0 }
+    }
+
+    /// Works for so long on the CPU that is free first, after `ready_ns`: gives the end (ns).
+    #[inline]
+    pub fn work(&mut self, ready_ns: u64, ns: u64) -> u64 {
+        let mut first = 0;
+        for cpu in 1..self.cpus.len() {
+            if self.cpus[cpu].free_ns() < self.cpus[first].free_ns() {
+                first = cpu;
+            }
+        }
+        self.cpus[first].serve(ready_ns, ns).1
+    }
+
+    /// Busy time of all CPUs (ns).
+    pub fn busy_ns(&self, now_ns: u64) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.busy_ns(now_ns)).sum()
+    }
+
+    /// How many CPUs there are.
+    pub fn cpus(&self) -> u32 {
+        self.cpus.len() as u32
+    }
+}
+
+/// A link and what it has carried.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub model: LinkModel,
+    pub server: Server,
+    pub bytes: [u64; 2],
+}
+
+/// A thread that issues requests: its engine's side of the world.
+#[derive(Clone, Debug)]
+pub(crate) struct Issuer {
+    pub file: u32,
+    pub in_flight: u32,
+    pub ready: Vec<Completion>,
+    /// When its thread is done with what it does (ns).
+    thread_ns: u64,
+}
+
+/// A file: where it lies and how it is opened.
+pub(crate) struct File {
+    pub volume: Volume,
+    pub host: u32,
+    pub cache: Option<FileCache>,
+    /// Each write is on the media before it completes.
+    pub through: bool,
+    /// Where the next request is if it follows the last one.
+    next: u64,
+    /// Writes that grow the file, one at a time.
+    growing: bool,
+    grow_queue: std::collections::VecDeque<u32>,
+}
+
+/// What has gone in and come out, for the checks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Count {
+    pub requests: u64,
+    pub bytes: u64,
+    /// Sum of the times that requests were in the system (ns).
+    pub residence_ns: u128,
+    /// Integral of the number of requests in the system over time (ns).
+    pub presence_ns: u128,
+    pub inside: u64,
+    pub changed_ns: u64,
+}
+
+impl Count {
+    #[inline]
+    fn change(&mut self, now_ns: u64, by: i64) {
+        self.presence_ns += u128::from(self.inside) * u128::from(now_ns - self.changed_ns);
+        self.changed_ns = now_ns;
+        self.inside = (self.inside as i64 + by) as u64;
+    }
+}
+
+/// See the module.
+pub(crate) struct Machine {
+    pub agenda: Agenda<Event>,
+    pub system: System,
+    pub hosts: Vec<Host>,
+    pub links: Vec<Link>,
+    pub buses: Vec<Bus>,
+    pub devices: Vec<Device>,
+    pub files: Vec<File>,
+    pub issuers: Vec<Issuer>,
+    pub count: Count,
+    pub device_bytes: [u64; 2],
+    pub device_requests: [u64; 2],
+    /// The processor of a RAID controller.
+    pub raid: Server,
+    /// The server's side of a network.
+    pub remote: Option<remote::Remote>,
+    pub ios: Slab<Io>,
+    begun_ns: Vec<u64>,
+    pub commands: Slab<Command>,
+    scratch: Pieces,
+    served: Vec<crate::disk::Wait>,
+    /// Engines that have something for their worker.
+    pub woken: std::collections::VecDeque<u32>,
+    /// How far a rebuild has come (bytes of each device), and whether it is at work.
+    rebuilt: u64,
+    is_rebuilding: bool,
+}
+
+impl Machine {
+    /// The machine of a system, at rest. Platters stand where the seed puts them.
+    pub fn new(system: &System, seed: u64) -> Machine {
+        let mut random = Stream::new(seed);
+        let setup = &system.setup;
+        let buses = (0..system.buses()).map(|_| Bus::default()).collect();
+        let devices: Vec<Device> = (0..setup.disks)
+            .map(|number| {
+                let bus =
+                    (u64::from(number) * u64::from(system.buses()) / u64::from(setup.disks)) as u32;
+                Device::new(bus, mechanism(system, &mut random))
+            })
+            .collect();
+        let hosts = (0..setup.hosts).map(|_| Host::new(system.host.cpus.count())).collect();
+        let remote = system.network.as_ref().map(|model| remote::Remote::new(model, system));
+        Machine {
+            agenda: Agenda::new(),
+            hosts,
+            links: links_of(system),
+            buses,
+            devices,
+            files: Vec::new(),
+            issuers: Vec::new(),
+            count: Count::default(),
+            device_bytes: [0; 2],
+            device_requests: [0; 2],
+            raid: Server::default(),
+            remote,
+            ios: Slab::new(),
+            begun_ns: Vec::new(),
+            commands: Slab::new(),
+            scratch: Pieces::default(),
+            served: Vec::new(),
+            woken: std::collections::VecDeque::new(),
+            rebuilt: 0,
+            is_rebuilding: false,
+            system: system.clone(),
+        }
+    }
+
+    /// The virtual time (ns).
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.agenda.now_ns()
+    }
+
+    /// Opens a file on a device, direct or through the cache; gives its number.
+    pub fn open(&mut self, home: u32, host: u32, buffered: bool, through: bool) -> u32 {
+        let device_bytes = self.devices[home as usize].bytes();
+        let most = self.system.host.max_transfer.bytes();
+        let volume = Volume::new(&self.system.setup, home, device_bytes, most);
+        let system = &self.system;
+        let cache = match system.controller() {
+            _ if buffered => Some(FileCache::of_file_system(&system.host.cache)),
+            Some(model) => FileCache::of_controller(model, &system.setup),
+            None => None,
+        };
+        let grow_queue = std::collections::VecDeque::new();
+        // The host of the devices is one; programs on others reach it over the network.
+        let host = if self.remote.is_some() { 0 } else { host };
+        self.files.push(File { volume, host, cache, through, next: 0, growing: false, grow_queue });
+        self.files.len() as u32 - 1
+    }
+
+    /// A new thread that issues requests to a file; gives the number of its engine.
+    pub fn issuer(&mut self, file: u32) -> u32 {
+        self.issuers.push(Issuer { file, in_flight: 0, ready: Vec::new(), thread_ns: 0 });
+        self.issuers.len() as u32 - 1
+    }
+
+    /// A program issues a request.
+    pub fn submit(&mut self, engine: u32, request: &Request) {
+        let file = self.issuers[engine as usize].file;
+        let now_ns = self.now_ns();
+        let entry = &mut self.files[file as usize];
+        let random = entry.next != request.offset;
+        entry.next = request.offset + u64::from(request.length);
+        self.issuers[engine as usize].in_flight += 1;
+        self.count.change(now_ns, 1);
+        if self.system.setup.rebuilding && !self.is_rebuilding {
+            self.is_rebuilding = true;
+            self.agenda.at(now_ns, Event::Rebuild);
+        }
+        let io = self.put(Io {
+            op: request.op,
+            file,
+            offset: request.offset,
+            length: u64::from(request.length),
+            origin: Origin::App { engine, slot: request.slot },
+            left: 0,
+            then: Vec::new(),
+            parity_bytes: 0,
+            stage: 0,
+        });
+        if self.remote.is_some() {
+            self.remote_begin(io);
+        } else if self.is_cached(file, Layer::FileSystem) {
+            self.cached(io);
+        } else {
+            let cost = self.direct_cost(request.op);
+            let extra_ns = if random { self.system.host.random.ns() } else { 0 };
+            let ns = cost.ns_for(u64::from(request.length));
+            let share = self.system.host.issue_share.0;
+            let issue_ns = (ns as f64 * share) as u64 + extra_ns;
+            let end_ns = self.work_for(engine, cost, issue_ns, ns + extra_ns);
+            self.agenda.at(end_ns, Event::Issued(io));
+        }
+    }
+
+    fn is_cached(&self, file: u32, layer: Layer) -> bool {
+        self.files[file as usize].cache.as_ref().is_some_and(|cache| cache.layer == layer)
+    }
+
+    fn put(&mut self, io: Io) -> u32 {
+        let now_ns = self.now_ns();
+        let number = self.ios.put(io);
+        if self.begun_ns.len() <= number as usize {
+            self.begun_ns.resize(number as usize + 1, 0);
+        }
+        self.begun_ns[number as usize] = now_ns;
+        number
+    }
+
+    fn direct_cost(&self, op: Op) -> Cost {
+        let host = &self.system.host;
+        if op == Op::Read { host.direct_read } else { host.direct_write }
+    }
+
+    /// A thread's CPU work now: gives its end (ns). Of the whole cost of a request, `whole_ns`,
+    /// the uncharged share is booked with the first part.
+    fn work_for(&mut self, engine: u32, cost: Cost, ns: u64, whole_ns: u64) -> u64 {
+        let issuer = &mut self.issuers[engine as usize];
+        let host = &mut self.hosts[self.files[issuer.file as usize].host as usize];
+        let ready_ns = issuer.thread_ns.max(self.agenda.now_ns());
+        let end_ns = host.work(ready_ns, ns);
+        issuer.thread_ns = end_ns;
+        if whole_ns > 0 {
+            let uncharged = (cost.fixed.0 * cost.uncharged.0) as u64;
+            host.uncharged_ns += uncharged.min(whole_ns);
+            host.charged_ns += whole_ns - uncharged.min(whole_ns);
+        }
+        end_ns
+    }
+
+    /// CPU work of the system itself, charged to nobody: gives its end (ns).
+    fn work_unasked(&mut self, file: u32, ns: u64) -> u64 {
+        let now_ns = self.now_ns();
+        let host = &mut self.hosts[self.files[file as usize].host as usize];
+        host.uncharged_ns += ns;
+        host.work(now_ns, ns)
+    }
+
+    /// Lets the next event happen, if there is one not after `until_ns`.
+    #[inline]
+    pub fn advance(&mut self, until_ns: u64) -> bool {
+        if self.agenda.next_ns().is_none_or(|next| next > until_ns) {
+            return false;
+        }
+        let Some(event) = self.agenda.next() else { return false };
+        match event {
+            Event::Issued(io) => self.issued(io),
+            Event::BusFree(bus) => self.bus_free(bus),
+            Event::Processed(device) => self.processed(device),
+            Event::DataReady(command) => self.data_ready(command),
+            Event::MediaFree(device) => self.media_free(device),
+            Event::MediaAsked(device) => self.start_media(device),
+            Event::Answered(command) => self.answered(command),
+            Event::Completed(io) => self.completed(io),
+            Event::LazyWriter(file) => self.lazy_writer(file),
+            Event::WriterRested(file) => self.writer_rested(file),
+            Event::CacheAgain(file) => self.cache_again(file),
+            Event::Stored(io) => self.stored(io),
+            Event::Remote(io) => self.remote_step(io),
+            Event::Rebuild => self.rebuild(),
+        }
+        true
+    }
+
+    /// The request has left the CPU: to the devices, one at a time where the file grows.
+    fn issued(&mut self, io: u32) {
+        let Io { op, file, origin, .. } = self.ios[io];
+        let through = op == Op::Write && self.files[file as usize].through;
+        if let (Origin::App { .. }, Some(cache)) = (origin, &self.files[file as usize].cache)
+            && cache.layer == Layer::Controller
+            && cache.takes(op)
+            && !through
+        {
+            self.cached(io);
+            return;
+        }
+        let grows = op == Op::Write && self.system.setup.allocation != Allocated::Existing;
+        if grows {
+            let file = &mut self.files[file as usize];
+            if file.growing {
+                file.grow_queue.push_back(io);
+                return;
+            }
+            file.growing = true;
+        }
+        self.dispatch(io);
+    }
+
+    /// Cuts a request to pieces and sends them.
+    pub(crate) fn dispatch(&mut self, io: u32) {
+        let Io { op, file, offset, length, .. } = self.ios[io];
+        let mut pieces = std::mem::take(&mut self.scratch);
+        let devices = &self.devices;
+        let load = |device: u32| devices[device as usize].outstanding;
+        self.files[file as usize].volume.cut((op, offset, length), &load, &mut pieces);
+        if pieces.first.is_empty() {
+            std::mem::swap(&mut pieces.first, &mut pieces.then);
+        }
+        let zeroed = self.system.setup.allocation == Allocated::Zeroed;
+        if zeroed && op == Op::Write && matches!(self.ios[io].origin, Origin::App { .. }) {
+            let again = pieces.first.clone();
+            pieces.then.extend(again);
+        }
+        let parity = pieces.parity_bytes;
+        let delay_ns = self.volume_work(io, pieces.first.len() as u64, parity);
+        let entry = &mut self.ios[io];
+        entry.left = pieces.first.len() as u32;
+        entry.parity_bytes = parity;
+        entry.then.clear();
+        entry.then.extend_from_slice(&pieces.then);
+        for piece in &pieces.first {
+            self.send(io, *piece, delay_ns);
+        }
+        self.scratch = pieces;
+    }
+
+    /// What putting a volume together costs: on the host its CPU, else the controller's
+    /// processor. Gives when the pieces may go (ns).
+    fn volume_work(&mut self, io: u32, pieces: u64, parity: u64) -> u64 {
+        let now_ns = self.now_ns();
+        let setup = &self.system.setup;
+        if setup.volume == VolumeKind::None {
+            return now_ns;
+        }
+        if setup.raid_in == RaidIn::Host {
+            let ns = self.system.host.parity.ns_for(parity)
+                + self.system.host.piece.ns() * pieces.saturating_sub(1);
+            let file = self.ios[io].file;
+            return if ns == 0 { now_ns } else { self.work_unasked(file, ns) };
+        }
+        let Some(controller) = self.system.controller() else { return now_ns };
+        let Io { op, file, length, origin, .. } = self.ios[io];
+        let each = if op == Op::Read { controller.read } else { controller.write };
+        // What its own cache does has been paid for by the request.
+        let own = !matches!(origin, Origin::App { .. }) && self.is_cached(file, Layer::Controller);
+        let request_ns = if own { 0 } else { controller.fixed.ns() + each.ns_for(length) };
+        let ns = request_ns
+            + controller.piece.ns() * pieces.saturating_sub(1)
+            + controller.parity.ns_for(parity);
+        self.raid.serve(now_ns, ns).1
+    }
+
+    /// All pieces of a stage are done.
+    pub(crate) fn pieces_done(&mut self, io: u32) {
+        if !self.ios[io].then.is_empty() {
+            let then = std::mem::take(&mut self.ios[io].then);
+            self.ios[io].left = then.len() as u32;
+            let now_ns = self.now_ns();
+            for piece in &then {
+                self.send(io, *piece, now_ns);
+            }
+            return;
+        }
+        let Io { op, file, origin, .. } = self.ios[io];
+        if self.files[file as usize].growing && op == Op::Write {
+            self.grown(file);
+        }
+        match origin {
+            Origin::App { .. } if self.remote.is_some() => self.remote_stored(io),
+            Origin::App { .. } if self.is_cached(file, Layer::FileSystem) => {
+                self.agenda.at(self.agenda.now_ns(), Event::Completed(io));
+            }
+            Origin::App { .. } => self.stored(io),
+            Origin::BringIn | Origin::WriteBehind => self.cache_transfer_done(io),
+            Origin::Rebuild => {
+                self.ios.give_back(io);
+                self.agenda.at(self.agenda.now_ns(), Event::Rebuild);
+            }
+        }
+    }
+
+    /// Devices and controllers have done their part of a direct request: the CPU completes it.
+    fn stored(&mut self, io: u32) {
+        let Io { op, origin, length, .. } = self.ios[io];
+        let Origin::App { engine, .. } = origin else { return };
+        let cost = self.direct_cost(op);
+        let ns = cost.ns_for(length);
+        let rest_ns = ns - (ns as f64 * self.system.host.issue_share.0) as u64;
+        let end_ns = self.work_for(engine, cost, rest_ns, 0);
+        self.agenda.at(end_ns, Event::Completed(io));
+    }
+
+    /// The file has grown: the next write may go.
+    fn grown(&mut self, file: u32) {
+        let next = self.files[file as usize].grow_queue.pop_front();
+        match next {
+            Some(io) => self.dispatch(io),
+            None => self.files[file as usize].growing = false,
+        }
+    }
+
+    /// A request is back with the program.
+    pub(crate) fn completed(&mut self, io: u32) {
+        let now_ns = self.now_ns();
+        let Io { length, origin, .. } = self.ios[io];
+        let Origin::App { engine, slot } = origin else { return };
+        self.count.change(now_ns, -1);
+        self.count.requests += 1;
+        self.count.bytes += length;
+        self.count.residence_ns += u128::from(now_ns - self.begun_ns[io as usize]);
+        let issuer = &mut self.issuers[engine as usize];
+        if issuer.ready.is_empty() {
+            self.woken.push_back(engine);
+        }
+        issuer.ready.push(Completion { slot, result: length as i32 });
+        self.ios.give_back(io);
+    }
+
+    /// Everything written reaches the devices: lets time pass until then.
+    pub fn flush(&mut self, file: u32) {
+        self.begin_flush(file);
+        while !self.is_flushed(file) && self.advance(u64::MAX) {}
+    }
+
+    /// Reads the next stretch of the devices that are left and writes it to the spare, one
+    /// stretch at a time for as long as the program works: a rebuild has no end of its own here.
+    fn rebuild(&mut self) {
+        self.is_rebuilding = self.count.inside > 0;
+        if !self.is_rebuilding {
+            return;
+        }
+        let setup = &self.system.setup;
+        let length = setup.chunk.min(self.system.host.max_transfer.bytes());
+        let sources = if setup.volume == VolumeKind::Raid1 { 1 } else { setup.volume_disks() - 1 };
+        let parity = if sources > 1 { length * u64::from(sources) } else { 0 };
+        let at = self.rebuilt;
+        self.rebuilt = (at + length) % (self.devices[0].bytes() / length * length);
+        let spare = Piece { device: 0, at, length, op: Op::Write };
+        let io = self.put(Io {
+            op: Op::Read,
+            file: 0,
+            offset: at,
+            length,
+            origin: Origin::Rebuild,
+            left: sources,
+            then: vec![spare],
+            parity_bytes: parity,
+            stage: 0,
+        });
+        let from_ns = self.volume_work(io, u64::from(sources), parity);
+        for device in 1..=sources {
+            self.send(io, Piece { device, op: Op::Read, ..spare }, from_ns);
+        }
+    }
+}
+
+/// The links of a system: one, one for each bus or one for each host.
+fn links_of(system: &System) -> Vec<Link> {
+    let count = |model: &LinkModel| match model.per {
+        LinkPer::System => 1,
+        LinkPer::Bus => system.buses(),
+        LinkPer::Host => system.setup.hosts,
+    };
+    let link =
+        |model: &LinkModel| Link { model: model.clone(), server: Server::default(), bytes: [0; 2] };
+    system.links.iter().flat_map(|model| (0..count(model)).map(move |_| link(model))).collect()
+}
+
+/// One device of the system.
+fn mechanism(system: &System, random: &mut Stream) -> Mechanism {
+    match &system.drive {
+        DriveModel::Disk(model) => {
+            let spread = (random.share() * 2.0 - 1.0) * model.spindle_spread.0;
+            let cached = system.setup.write_cache;
+            let disk = Disk::new(model, cached, random.share(), 1.0 + spread);
+            Mechanism::Disk(Box::new(disk))
+        }
+        DriveModel::Flash(model) => Mechanism::Flash(Box::new(Flash::new(model))),
+    }
+}

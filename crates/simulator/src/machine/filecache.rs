@@ -1,0 +1,516 @@
+//! The path through a cache, the file system's or a RAID controller's: copying, read-ahead, the
+//! lazy writer, and the pages that a small write must read first.
+//!
+//! The file system fetches one unit at a time and stays one unit ahead of a sequential reader;
+//! its lazy writer joins dirty bytes that lie next to each other and has one request outstanding
+//! (paper 1, section 2). A controller does the same with a request for each of its devices.
+//! Writers wait while too much is dirty. Closing a file flushes the file system's cache.
+
+use std::collections::{HashMap, VecDeque};
+
+use ioengine::Op;
+
+use super::{Event, Io, Machine, Origin};
+use crate::system::{Allocated, CacheModel, ControllerModel, Setup};
+
+/// What the cache has of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Coming,
+    Here,
+}
+
+/// Whose cache it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// In host memory, served by the CPU.
+    FileSystem,
+    /// In a RAID controller, served by its processor.
+    Controller,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FileCache {
+    pub layer: Layer,
+    page: u64,
+    unit: u64,
+    /// Written behind in stretches of so much, and so many requests at once either way.
+    behind: u64,
+    at_once: u32,
+    dirty_limit: u64,
+    frame: u64,
+    first_delay_ns: u64,
+    gap_ns: u64,
+    bug: (u64, u64),
+    reads: bool,
+    writes: bool,
+    units_most: usize,
+    units: HashMap<u64, Unit>,
+    order: VecDeque<u64>,
+    /// Requests of programs, in order; the first is being served.
+    queue: VecDeque<u32>,
+    /// Fetches under way.
+    fetching: u32,
+    read_end: u64,
+    write_end: u64,
+    /// The page that a small write has brought in last.
+    page_here: Option<u64>,
+    /// Dirty stretches: first byte and length.
+    dirty: VecDeque<(u64, u64)>,
+    dirty_bytes: u64,
+    /// A request of the lazy writer is under way, or its pause after one.
+    writing: u32,
+    awake: bool,
+    /// The lazy writer will wake of itself.
+    scheduled: bool,
+    flushing: bool,
+    /// A writer waits for room.
+    starved: bool,
+    /// The last request did not follow the one before it.
+    random: bool,
+}
+
+impl FileCache {
+    /// The file system's cache, empty.
+    pub fn of_file_system(model: &CacheModel) -> FileCache {
+        FileCache {
+            layer: Layer::FileSystem,
+            page: model.page.bytes(),
+            behind: model.write_behind.bytes(),
+            at_once: 1,
+            dirty_limit: model.dirty_limit.bytes(),
+            frame: model.write_frame.bytes(),
+            first_delay_ns: model.first_delay.ns(),
+            gap_ns: model.write_behind_gap.ns(),
+            bug: (model.read_ahead_bug_from.bytes(), model.read_ahead_bug.ns()),
+            ..FileCache::empty(model.read_ahead.bytes(), model.size.bytes())
+        }
+    }
+
+    /// A controller's cache, empty; None where it has none.
+    pub fn of_controller(model: &ControllerModel, setup: &Setup) -> Option<FileCache> {
+        let (reads, writes) = (model.read_ahead.0 > 0.0, model.write_buffer.0 > 0.0);
+        if !reads && !writes {
+            return None;
+        }
+        let disks = u64::from(setup.volume_disks());
+        let unit = if reads { model.read_ahead.bytes() } else { setup.chunk };
+        Some(FileCache {
+            behind: setup.chunk,
+            at_once: setup.volume_disks(),
+            dirty_limit: model.write_buffer.bytes().max(2 * setup.chunk),
+            reads,
+            writes,
+            ..FileCache::empty(unit, unit * disks * 4)
+        })
+    }
+
+    fn empty(unit: u64, bytes: u64) -> FileCache {
+        FileCache {
+            layer: Layer::Controller,
+            page: 512,
+            unit,
+            behind: unit,
+            at_once: 1,
+            dirty_limit: 0,
+            frame: 0,
+            first_delay_ns: 0,
+            gap_ns: 0,
+            bug: (0, 0),
+            reads: true,
+            writes: true,
+            units_most: (bytes / unit).max(2) as usize,
+            units: HashMap::new(),
+            order: VecDeque::new(),
+            queue: VecDeque::new(),
+            fetching: 0,
+            read_end: 0,
+            write_end: 0,
+            page_here: None,
+            dirty: VecDeque::new(),
+            dirty_bytes: 0,
+            writing: 0,
+            awake: false,
+            scheduled: false,
+            flushing: false,
+            starved: false,
+            random: false,
+        }
+    }
+
+    /// Whether requests of a direction go through it.
+    pub fn takes(&self, op: Op) -> bool {
+        if op == Op::Read { self.reads } else { self.writes }
+    }
+
+    fn has(&self, unit: u64) -> bool {
+        self.units.get(&unit) == Some(&Unit::Here)
+    }
+
+    fn insert(&mut self, unit: u64) {
+        if self.units.insert(unit, Unit::Coming).is_none() {
+            self.order.push_back(unit);
+        }
+        while self.order.len() > self.units_most {
+            if let Some(oldest) = self.order.pop_front() {
+                self.units.remove(&oldest);
+            }
+        }
+    }
+
+    /// Adds a dirty stretch, joined to the last one where it follows it.
+    fn soil(&mut self, offset: u64, length: u64) {
+        self.dirty_bytes += length;
+        match self.dirty.back_mut() {
+            Some((from, so_far)) if *from + *so_far == offset => *so_far += length,
+            _ => self.dirty.push_back((offset, length)),
+        }
+    }
+}
+
+impl Machine {
+    fn cache(&mut self, file: u32) -> Option<&mut FileCache> {
+        self.files[file as usize].cache.as_mut()
+    }
+
+    /// A program's request on a file that is opened through the cache.
+    pub(crate) fn cached(&mut self, io: u32) {
+        let file = self.ios[io].file;
+        let Some(cache) = self.cache(file) else { return };
+        cache.queue.push_back(io);
+        if cache.queue.len() == 1 {
+            self.serve_first(file);
+        }
+    }
+
+    /// Goes on with the first request in the queue.
+    fn serve_first(&mut self, file: u32) {
+        let Some(io) = self.cache(file).and_then(|cache| cache.queue.front().copied()) else {
+            return;
+        };
+        match self.ios[io].op {
+            Op::Read => self.serve_read(io),
+            Op::Write => self.serve_write(io),
+        }
+    }
+
+    fn serve_read(&mut self, io: u32) {
+        let Io { file, offset, length, stage, .. } = self.ios[io];
+        let now_ns = self.now_ns();
+        let (bug_from, bug_ns) = self.cache(file).map_or((0, 0), |cache| cache.bug);
+        let defeated = bug_from > 0 && length >= bug_from;
+        if defeated && stage == 0 {
+            // The bug costs its time first, and the drive's read-ahead goes on meanwhile.
+            self.ios[io].stage = 3;
+            self.agenda.at(now_ns + bug_ns, Event::CacheAgain(file));
+        }
+        if stage == 3 || (defeated && stage == 0) {
+            return;
+        }
+        let end = offset + length;
+        let Some(cache) = self.cache(file) else { return };
+        let sequential = offset == cache.read_end || stage > 0;
+        cache.random = stage == 2 || !sequential;
+        if !sequential {
+            let (page, fetching) = (cache.page, cache.fetching);
+            let (from, to) = (offset / page * page, end.next_multiple_of(page));
+            if fetching == 0 {
+                self.ios[io].stage = 2;
+                self.bring_in(file, from, to - from);
+            }
+            return;
+        }
+        let (first, last) = (offset / cache.unit, (end - 1) / cache.unit);
+        // A request is in memory whole before it is copied, beside what is read ahead.
+        let together = last - first + 2 + u64::from(cache.at_once);
+        cache.units_most = cache.units_most.max(together as usize);
+        let random = stage == 2;
+        if random {
+            if cache.fetching > 0 {
+                return;
+            }
+        } else if self.fetch(io, !defeated) {
+            return;
+        }
+        let Some(cache) = self.cache(file) else { return };
+        cache.read_end = end;
+        cache.queue.pop_front();
+        // One processor copies first and then reads ahead.
+        self.copy(io, Event::Completed(io));
+        if !random && !defeated {
+            self.read_ahead(file, (end - 1) / self.unit_of(file));
+        }
+        self.serve_first(file);
+    }
+
+    fn unit_of(&self, file: u32) -> u64 {
+        self.files[file as usize].cache.as_ref().map_or(1, |cache| cache.unit)
+    }
+
+    /// Fetches what a read needs; tells whether anything is missing still.
+    fn fetch(&mut self, io: u32, ahead: bool) -> bool {
+        let Io { file, offset, length, .. } = self.ios[io];
+        let unit = self.unit_of(file);
+        let (first, last) = (offset / unit, (offset + length - 1) / unit);
+        let mut missing = false;
+        for number in first..=last {
+            let Some(cache) = self.cache(file) else { return false };
+            if cache.has(number) {
+                continue;
+            }
+            missing = true;
+            if cache.fetching < cache.at_once && !cache.units.contains_key(&number) {
+                cache.insert(number);
+                self.ios[io].stage = 1;
+                self.bring_in(file, number * unit, unit);
+            }
+        }
+        if missing
+            && ahead
+            && self.files[file as usize].cache.as_ref().is_some_and(|c| c.at_once > 1)
+        {
+            self.read_ahead(file, last);
+        }
+        missing
+    }
+
+    /// Stays ahead of a sequential reader who has come to a unit.
+    fn read_ahead(&mut self, file: u32, last: u64) {
+        let unit = self.unit_of(file);
+        let most = self.files[file as usize].volume.bytes();
+        for number in last + 1.. {
+            let Some(cache) = self.cache(file) else { return };
+            let enough = number > last + u64::from(cache.at_once);
+            if enough || cache.fetching >= cache.at_once || number * unit >= most {
+                return;
+            }
+            if !cache.units.contains_key(&number) {
+                cache.insert(number);
+                self.bring_in(file, number * unit, unit);
+            }
+        }
+    }
+
+    fn serve_write(&mut self, io: u32) {
+        let Io { file, offset, length, .. } = self.ios[io];
+        let exists = self.system.setup.allocation == Allocated::Existing;
+        let extend_ns = if exists { 0 } else { self.system.host.cache.extend.ns() };
+        let Some(cache) = self.cache(file) else { return };
+        let (page, frame, limit) = (cache.page, cache.frame, cache.dirty_limit);
+        let end = offset + length;
+        let partial = !offset.is_multiple_of(page) || !end.is_multiple_of(page);
+        let sequential = offset == cache.write_end;
+        cache.random = !sequential;
+        let needed = if !sequential && length < frame {
+            Some((offset / frame * frame, frame))
+        } else if partial {
+            Some((offset / page * page, page))
+        } else {
+            None
+        };
+        if let Some((from, bytes)) = needed.filter(|_| exists)
+            && cache.page_here != Some(from)
+        {
+            if cache.fetching == 0 {
+                cache.page_here = Some(from);
+                self.bring_in(file, from, bytes);
+            }
+            return;
+        }
+        if cache.fetching > 0 {
+            return;
+        }
+        cache.starved = cache.dirty_bytes > 0 && cache.dirty_bytes + length > limit;
+        if cache.starved {
+            if cache.awake {
+                self.write_behind(file);
+            }
+            return;
+        }
+        cache.write_end = end;
+        cache.queue.pop_front();
+        if extend_ns > 0 {
+            self.work_unasked(file, extend_ns);
+        }
+        if self.files[file as usize].through {
+            // It is complete when its own bytes are on the device.
+            self.copy(io, Event::Issued(io));
+        } else {
+            if let Some(cache) = self.cache(file) {
+                cache.soil(offset, length);
+            }
+            self.copy(io, Event::Completed(io));
+            self.schedule_writer(file);
+        }
+        self.serve_first(file);
+    }
+
+    /// The CPU copies between cache and program, or the controller's processor moves the data;
+    /// then comes `next`.
+    fn copy(&mut self, io: u32, next: Event) {
+        let Io { op, length, origin, file, .. } = self.ios[io];
+        let Origin::App { engine, .. } = origin else { return };
+        let layer = self.files[file as usize].cache.as_ref().map(|cache| cache.layer);
+        if layer == Some(Layer::Controller)
+            && let Some(controller) = self.system.controller()
+        {
+            let each = if op == Op::Read { controller.read } else { controller.write };
+            let ns = controller.fixed.ns() + each.ns_for(length);
+            let (_, end_ns) = self.raid.serve(self.agenda.now_ns(), ns);
+            self.agenda.at(end_ns, Event::Stored(io));
+            return;
+        }
+        let host = &self.system.host;
+        let cost = if op == Op::Read { host.buffered_read } else { host.buffered_write };
+        let random = self.files[file as usize].cache.as_ref().is_some_and(|cache| cache.random);
+        let view_ns = if random { host.cache.random_view.ns() } else { 0 };
+        let ns = cost.ns_for(length) + view_ns;
+        let end_ns = self.work_for(engine, cost, ns, ns);
+        self.agenda.at(end_ns, next);
+    }
+
+    /// Reads into the cache, up to the end of the devices.
+    fn bring_in(&mut self, file: u32, offset: u64, length: u64) {
+        let length = length.min(self.files[file as usize].volume.bytes() - offset);
+        if let Some(cache) = self.cache(file) {
+            cache.fetching += 1;
+        }
+        self.transfer(file, Op::Read, offset, length, Origin::BringIn);
+    }
+
+    /// A transfer that the cache makes for itself.
+    fn transfer(&mut self, file: u32, op: Op, offset: u64, length: u64, origin: Origin) {
+        let io = self.put(Io {
+            op,
+            file,
+            offset,
+            length,
+            origin,
+            left: 0,
+            then: Vec::new(),
+            parity_bytes: 0,
+            stage: 0,
+        });
+        let layer = self.files[file as usize].cache.as_ref().map(|cache| cache.layer);
+        if layer == Some(Layer::Controller) {
+            self.dispatch(io);
+            return;
+        }
+        let host = &self.system.host;
+        let each = if op == Op::Read { host.direct_read.each } else { host.direct_write.each };
+        let random = self.files[file as usize].cache.as_ref().is_some_and(|cache| cache.random);
+        let random_ns = if random { host.random.ns() } else { 0 };
+        let ns = host.piece.ns() + each.ns_for(length) + random_ns;
+        let end_ns = self.work_unasked(file, ns);
+        self.agenda.at(end_ns, Event::Issued(io));
+    }
+
+    /// A transfer of the cache has ended.
+    pub(crate) fn cache_transfer_done(&mut self, io: u32) {
+        let Io { file, offset, length, origin, .. } = self.ios[io];
+        self.ios.give_back(io);
+        let most = self.files[file as usize].volume.bytes();
+        let Some(cache) = self.cache(file) else { return };
+        if origin == Origin::BringIn {
+            cache.fetching -= 1;
+            let unit = offset / cache.unit;
+            let whole = offset % cache.unit == 0 && length == cache.unit.min(most - offset);
+            if whole && cache.units.contains_key(&unit) {
+                cache.units.insert(unit, Unit::Here);
+            }
+        } else {
+            cache.dirty_bytes -= length;
+            let gap_ns = cache.gap_ns;
+            let at_ns = gap_ns + self.agenda.now_ns();
+            self.agenda.at(at_ns, Event::WriterRested(file));
+        }
+        self.serve_first(file);
+    }
+
+    /// The lazy writer will look after a while.
+    fn schedule_writer(&mut self, file: u32) {
+        let now_ns = self.now_ns();
+        let Some(cache) = self.cache(file) else { return };
+        let at_ns = now_ns + cache.first_delay_ns;
+        if cache.awake {
+            self.write_behind(file);
+        } else if !cache.scheduled {
+            cache.scheduled = true;
+            self.agenda.at(at_ns, Event::LazyWriter(file));
+        }
+    }
+
+    /// The first request goes on.
+    pub(crate) fn cache_again(&mut self, file: u32) {
+        if let Some(io) = self.cache(file).and_then(|cache| cache.queue.front().copied()) {
+            self.ios[io].stage = 1;
+        }
+        self.serve_first(file);
+    }
+
+    /// The lazy writer looks for work: for the first time, or after a pause.
+    pub(crate) fn lazy_writer(&mut self, file: u32) {
+        let Some(cache) = self.cache(file) else { return };
+        cache.scheduled = false;
+        self.wake_writer(file);
+    }
+
+    /// The lazy writer's pause is over.
+    pub(crate) fn writer_rested(&mut self, file: u32) {
+        if let Some(cache) = self.cache(file) {
+            cache.writing -= 1;
+        }
+        self.write_behind(file);
+    }
+
+    fn wake_writer(&mut self, file: u32) {
+        if let Some(cache) = self.cache(file) {
+            cache.awake = true;
+        }
+        self.write_behind(file);
+    }
+
+    /// Writes the oldest dirty bytes.
+    fn write_behind(&mut self, file: u32) {
+        loop {
+            let Some(cache) = self.cache(file) else { return };
+            if cache.writing >= cache.at_once {
+                return;
+            }
+            let Some((from, length)) = cache.dirty.front().copied() else { return };
+            let most = cache.behind;
+            let now = length.min(most - from % most);
+            // A stretch that is still being filled waits for the rest of it.
+            let filling = cache.dirty.len() == 1 && from + now == cache.write_end;
+            if filling && now < most && !cache.flushing && !cache.starved {
+                return;
+            }
+            cache.writing += 1;
+            match now == length {
+                true => drop(cache.dirty.pop_front()),
+                false => cache.dirty[0] = (from + now, length - now),
+            }
+            self.transfer(file, Op::Write, from, now, Origin::WriteBehind);
+        }
+    }
+
+    /// Begins to write everything that is dirty.
+    pub(crate) fn begin_flush(&mut self, file: u32) {
+        if let Some(cache) = self.cache(file) {
+            cache.flushing = true;
+        }
+        self.wake_writer(file);
+    }
+
+    /// Whether nothing is dirty.
+    pub(crate) fn is_flushed(&mut self, file: u32) -> bool {
+        let Some(cache) = self.cache(file) else { return true };
+        let clean = cache.dirty_bytes == 0;
+        if clean {
+            cache.flushing = false;
+            cache.awake = false;
+        }
+        clean
+    }
+}

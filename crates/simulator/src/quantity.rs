@@ -1,0 +1,180 @@
+//! Values as system files write them: a number, its unit and where it comes from.
+//!
+//! Every value of a system is a table `{ value = 8.333, unit = "ms", source = "..." }`; there are
+//! no defaults. Each kind of quantity has its units and one canonical unit in which it is kept:
+//! times in ns, sizes in bytes, rates in bytes per second, costs in ns per byte.
+
+use serde::Deserialize;
+
+/// A value as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    value: f64,
+    unit: String,
+    source: String,
+}
+
+/// Units of one kind of quantity, each with its size in the canonical unit.
+type Units = &'static [(&'static str, f64)];
+
+fn canonical(written: &Written, units: Units) -> Result<f64, String> {
+    if written.source.trim().is_empty() {
+        return Err("a value needs a source".to_owned());
+    }
+    if !written.value.is_finite() || written.value < 0.0 {
+        return Err(format!("{} is no value", written.value));
+    }
+    let names = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let found = units.iter().find(|(name, _)| *name == written.unit);
+    let (_, scale) =
+        found.ok_or_else(|| format!("unit '{}' is none of: {}", written.unit, names()))?;
+    Ok(written.value * scale)
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident, $units:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Deserialize)]
+        #[serde(try_from = "Written")]
+        pub struct $name(pub f64);
+
+        impl TryFrom<Written> for $name {
+            type Error = String;
+
+            fn try_from(written: Written) -> Result<Self, String> {
+                canonical(&written, $units).map($name)
+            }
+        }
+    };
+}
+
+quantity!(
+    /// A time (ns).
+    Time,
+    &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)]
+);
+quantity!(
+    /// A size (bytes).
+    Size,
+    &[
+        ("B", 1.0),
+        ("sectors", 512.0),
+        ("KB", 1e3),
+        ("KiB", 1024.0),
+        ("MB", 1e6),
+        ("MiB", 1_048_576.0),
+        ("GB", 1e9),
+        ("GiB", 1_073_741_824.0)
+    ]
+);
+quantity!(
+    /// A rate (bytes per second).
+    Rate,
+    &[
+        ("KB/s", 1e3),
+        ("KiB/s", 1024.0),
+        ("MB/s", 1e6),
+        ("MiB/s", 1_048_576.0),
+        ("GB/s", 1e9),
+        ("Mbit/s", 125e3),
+        ("Gbit/s", 125e6)
+    ]
+);
+quantity!(
+    /// What each byte costs (ns per byte).
+    PerByte,
+    &[("ns/B", 1.0), ("us/KiB", 1e3 / 1024.0), ("ms/MiB", 1e6 / 1_048_576.0)]
+);
+quantity!(
+    /// A number.
+    Number,
+    &[
+        ("1", 1.0),
+        ("percent", 0.01),
+        ("disks", 1.0),
+        ("buses", 1.0),
+        ("heads", 1.0),
+        ("CPUs", 1.0),
+        ("units", 1.0),
+        ("requests", 1.0),
+        ("requests/s", 1.0),
+        ("sectors", 1.0),
+        ("cylinders", 1.0),
+        ("hosts", 1.0),
+        ("rev/min", 1.0),
+        ("MHz", 1.0),
+        ("revolutions", 1.0)
+    ]
+);
+
+impl Time {
+    /// In whole nanoseconds.
+    pub fn ns(self) -> u64 {
+        self.0.round() as u64
+    }
+}
+
+impl Size {
+    /// In whole bytes.
+    pub fn bytes(self) -> u64 {
+        self.0.round() as u64
+    }
+}
+
+impl Rate {
+    /// How long so many bytes take (ns); a rate of 0 is no limit.
+    #[inline]
+    pub fn ns_for(self, bytes: u64) -> u64 {
+        if self.0 > 0.0 { (bytes as f64 * 1e9 / self.0) as u64 } else { 0 }
+    }
+}
+
+impl PerByte {
+    /// What so many bytes cost (ns).
+    #[inline]
+    pub fn ns_for(self, bytes: u64) -> u64 {
+        (self.0 * bytes as f64) as u64
+    }
+}
+
+impl Number {
+    /// As a count.
+    pub fn count(self) -> u32 {
+        self.0.round() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, String> {
+        #[derive(Deserialize)]
+        struct Line<T> {
+            x: T,
+        }
+        let line: Result<Line<T>, _> = toml::from_str(&format!("x = {text}"));
+        line.map(|line| line.x).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_value_is_kept_in_its_canonical_unit() {
+        let time: Time = read(r#"{ value = 8.333, unit = "ms", source = "Table 1" }"#).unwrap();
+        assert_eq!(time.ns(), 8_333_000);
+        let rate: Rate = read(r#"{ value = 40, unit = "MB/s", source = "R012" }"#).unwrap();
+        assert_eq!(rate.ns_for(40_000), 1_000_000);
+        let cost: PerByte = read(r#"{ value = 16, unit = "us/KiB", source = "C079" }"#).unwrap();
+        assert_eq!(cost.ns_for(1024), 16_000);
+    }
+
+    #[test]
+    fn a_value_without_a_source_or_with_a_wrong_unit_is_refused() {
+        let none = read::<Time>(r#"{ value = 1, unit = "ms", source = " " }"#).unwrap_err();
+        assert!(none.contains("needs a source"), "{none}");
+        let wrong = read::<Time>(r#"{ value = 1, unit = "MB", source = "x" }"#).unwrap_err();
+        assert!(wrong.contains("ns, us, ms, s"), "{wrong}");
+        assert!(read::<Size>(r#"{ value = -1, unit = "B", source = "x" }"#).is_err());
+        assert!(read::<Size>(r#"{ value = 1, unit = "B", source = "x", y = 2 }"#).is_err());
+    }
+}

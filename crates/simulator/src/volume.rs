@@ -1,0 +1,467 @@
+//! Volumes: which pieces of which devices a request of a file becomes.
+//!
+//! A request is cut at chunk boundaries and at the largest transfer. RAID 5 rotates its parity
+//! to the left; a write of a part of a row reads old data and old parity first, a write of a
+//! whole row only writes. A failed device is read by reading all others; what is written to it
+//! goes into the parity alone, for which the others are read, or also to the spare onto which it
+//! is being rebuilt.
+
+use ioengine::Op;
+
+use crate::system::{MirrorReads, Setup, VolumeKind};
+
+/// A transfer of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Which device.
+    pub device: u32,
+    /// Where on it (bytes).
+    pub at: u64,
+    /// How much (bytes).
+    pub length: u64,
+    /// Direction.
+    pub op: Op,
+}
+
+/// What a request becomes: some pieces first, others when those are done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pieces {
+    /// At once.
+    pub first: Vec<Piece>,
+    /// When all of the first are done.
+    pub then: Vec<Piece>,
+    /// Bytes over which parity is computed.
+    pub parity_bytes: u64,
+}
+
+impl Pieces {
+    fn clear(&mut self) {
+        self.first.clear();
+        self.then.clear();
+        self.parity_bytes = 0;
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    kind: VolumeKind,
+    /// Its devices: so many from `home` on.
+    disks: u64,
+    home: u32,
+    chunk: u64,
+    misalign: u64,
+    /// Where the file begins on each device (bytes).
+    base: u64,
+    /// Bytes that each device gives to the file.
+    each: u64,
+    most: u64,
+    failed: Option<u32>,
+    /// What is written to the failed device goes to a spare in its place.
+    spare: bool,
+    mirror: MirrorReads,
+    turn: u64,
+    last_end: u64,
+    run_bytes: u64,
+}
+
+impl Volume {
+    /// A host's volume on its share of the devices, from `home` on; pieces are cut at `most`.
+    pub fn new(setup: &Setup, home: u32, device_bytes: u64, most: u64) -> Volume {
+        let at = (device_bytes as f64 * setup.file_at) as u64;
+        let base = at / setup.chunk * setup.chunk;
+        Volume {
+            kind: setup.volume,
+            disks: u64::from(setup.volume_disks()),
+            home,
+            chunk: setup.chunk,
+            misalign: setup.misalign % setup.chunk,
+            base,
+            each: device_bytes - base,
+            most,
+            failed: (setup.failed > 0).then_some(0),
+            spare: setup.rebuilding,
+            mirror: setup.mirror_reads,
+            turn: 0,
+            last_end: 0,
+            run_bytes: 0,
+        }
+    }
+
+    /// The largest file (bytes).
+    pub fn bytes(&self) -> u64 {
+        let data = match self.kind {
+            VolumeKind::Stripe => self.disks,
+            VolumeKind::None | VolumeKind::Raid1 => 1,
+            VolumeKind::Raid5 => self.disks - 1,
+        };
+        (self.each / self.chunk * self.chunk * data).saturating_sub(self.misalign)
+    }
+
+    /// Cuts a request. `load` tells how many requests a device has.
+    pub fn cut(
+        &mut self,
+        (op, offset, length): (Op, u64, u64),
+        load: &dyn Fn(u32) -> u32,
+        out: &mut Pieces,
+    ) {
+        out.clear();
+        match self.kind {
+            VolumeKind::None => {
+                let at = self.base + self.misalign + offset;
+                self.add(0, at, length, op, &mut out.first);
+            }
+            VolumeKind::Stripe => {
+                self.each_chunk(offset, length, |volume, row, chunk, within, n| {
+                    let at = volume.base + row * volume.chunk + within;
+                    volume.add(chunk as u32, at, n, op, &mut out.first);
+                });
+            }
+            VolumeKind::Raid1 => self.mirrored(op, offset, length, load, out),
+            VolumeKind::Raid5 => self.with_parity(op, offset, length, out),
+        }
+    }
+
+    /// Adds a piece, cut at the largest transfer.
+    fn add(&self, device: u32, mut at: u64, mut length: u64, op: Op, to: &mut Vec<Piece>) {
+        while length > 0 {
+            let now = length.min(self.most);
+            to.push(Piece { device: self.home + device, at, length: now, op });
+            (at, length) = (at + now, length - now);
+        }
+    }
+
+    /// Visits the chunks of a request: row, place in the row, offset within, bytes.
+    fn each_chunk(
+        &self,
+        offset: u64,
+        length: u64,
+        mut visit: impl FnMut(&Self, u64, u64, u64, u64),
+    ) {
+        let data = if self.kind == VolumeKind::Raid5 { self.disks - 1 } else { self.disks };
+        let (mut at, mut left) = (offset + self.misalign, length);
+        while left > 0 {
+            let (number, within) = (at / self.chunk, at % self.chunk);
+            let now = left.min(self.chunk - within);
+            visit(self, number / data, number % data, within, now);
+            (at, left) = (at + now, left - now);
+        }
+    }
+
+    /// Whether a device, or a spare in its place, takes writes.
+    fn takes_writes(&self, device: u32) -> bool {
+        self.spare || self.failed != Some(device)
+    }
+
+    fn mirrored(
+        &mut self,
+        op: Op,
+        offset: u64,
+        length: u64,
+        load: &dyn Fn(u32) -> u32,
+        out: &mut Pieces,
+    ) {
+        let at = self.base + self.misalign + offset;
+        let alive = |device: u32| self.failed != Some(device);
+        if op == Op::Write {
+            let copies: Vec<u32> =
+                (0..self.disks as u32).filter(|d| self.takes_writes(*d)).collect();
+            for device in copies {
+                self.add(device, at, length, op, &mut out.first);
+            }
+            return;
+        }
+        let sequential = offset == self.last_end;
+        self.run_bytes = if sequential { self.run_bytes + length } else { 0 };
+        self.last_end = offset + length;
+        let mut devices = (0..self.disks as u32).filter(|d| alive(*d));
+        let load = |device: u32| load(self.home + device);
+        let shortest = || (0..self.disks as u32).filter(|d| alive(*d)).min_by_key(|d| load(*d));
+        let device = match self.mirror {
+            MirrorReads::First => devices.next(),
+            MirrorReads::Shortest => shortest(),
+            MirrorReads::Twinstor => {
+                let outstanding: u32 = (0..self.disks as u32).map(load).sum();
+                let window = (u64::from(outstanding) + 1) * length;
+                match sequential && self.run_bytes > 0 {
+                    true if window >= TWINSTOR_BYTES => {
+                        self.turn = (offset / TWINSTOR_BYTES) % self.disks;
+                        Some(self.turn as u32).filter(|d| alive(*d)).or_else(shortest)
+                    }
+                    true => Some(self.turn as u32).filter(|d| alive(*d)).or_else(shortest),
+                    false => shortest(),
+                }
+            }
+        };
+        self.add(device.unwrap_or(0), at, length, op, &mut out.first);
+    }
+
+    /// Which device holds the parity of a row.
+    fn parity_of(&self, row: u64) -> u64 {
+        self.disks - 1 - row % self.disks
+    }
+
+    fn with_parity(&mut self, op: Op, offset: u64, length: u64, out: &mut Pieces) {
+        let row_bytes = self.chunk * (self.disks - 1);
+        let mut done = 0;
+        // One row after the other, since each has its own parity.
+        while done < length {
+            let at = offset + self.misalign + done;
+            let now = (row_bytes - at % row_bytes).min(length - done);
+            let (row, whole) = (at / row_bytes, now == row_bytes);
+            self.row(op, row, (offset + done, now), whole, out);
+            done += now;
+        }
+    }
+
+    /// The pieces of a request within one row.
+    fn row(&self, op: Op, row: u64, (offset, length): (u64, u64), whole: bool, out: &mut Pieces) {
+        let parity = self.parity_of(row) as u32;
+        let from = (offset + self.misalign) % (self.chunk * (self.disks - 1));
+        let stretch = Stretch { chunk: self.chunk, from, end: from + length };
+        let device_of = |index: u64| ((u64::from(parity) + 1 + index) % self.disks) as u32;
+        let all = || (0..self.disks - 1).map(|index| (device_of(index), stretch.within(index)));
+        let at = self.base + row * self.chunk;
+        let lost = all().find(|(device, own)| self.failed == Some(*device) && own.0 < own.1);
+        let lost = lost.map(|(_, own)| own);
+        let mut read = |device: u32, (low, high): (u64, u64)| {
+            if self.failed != Some(device) {
+                self.add(device, at + low, high - low, Op::Read, &mut out.first);
+            }
+        };
+        if op == Op::Read {
+            all().for_each(|(device, own)| read(device, own));
+            if let Some((low, high)) = lost {
+                // Whoever is read anyway over all of it need not be read twice.
+                let others = all().filter(|(_, own)| own.0 > low || own.1 < high);
+                others.for_each(|(device, _)| read(device, (low, high)));
+                read(parity, (low, high));
+                out.parity_bytes += (high - low) * (self.disks - 1);
+            }
+            return;
+        }
+        let (low, high) = stretch.spanned();
+        let no_parity = !self.takes_writes(parity);
+        let new_parity = self.failed == Some(parity) && !no_parity;
+        if !whole && (lost.is_some() || new_parity) {
+            // The old data or parity are gone: the new parity comes from what the others hold.
+            let others = all().filter(|(_, own)| own.0 > low || own.1 < high);
+            others.for_each(|(device, _)| read(device, (low, high)));
+            if lost.is_some_and(|lost| lost != (low, high)) {
+                read(parity, (low, high));
+            }
+        } else if !whole && !no_parity {
+            all().for_each(|(device, own)| read(device, own));
+            read(parity, (low, high));
+        }
+        for (device, (low, high)) in all().chain([(parity, (low, high))]) {
+            if self.takes_writes(device) {
+                self.add(device, at + low, high.saturating_sub(low), op, &mut out.then);
+            }
+        }
+        if !no_parity {
+            out.parity_bytes += length;
+        }
+    }
+}
+
+/// The part of a row that a request covers.
+#[derive(Clone, Copy)]
+struct Stretch {
+    chunk: u64,
+    from: u64,
+    end: u64,
+}
+
+impl Stretch {
+    /// From where to where in the chunk with this place in the row; nothing: both the same.
+    fn within(&self, index: u64) -> (u64, u64) {
+        let inside = |at: u64| at.saturating_sub(index * self.chunk).min(self.chunk);
+        (inside(self.from), inside(self.end))
+    }
+
+    /// From where to where in any of the chunks: what parity must follow.
+    fn spanned(&self) -> (u64, u64) {
+        let (low, high) = (self.from % self.chunk, (self.end - 1) % self.chunk + 1);
+        let one = self.from / self.chunk == (self.end - 1) / self.chunk;
+        if one { (low, high) } else { (0, self.chunk) }
+    }
+}
+
+/// Fewer bytes outstanding count as random (paper 2, C234).
+const TWINSTOR_BYTES: u64 = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::Description;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const DEVICE_BYTES: u64 = 1 << 30;
+
+    fn volume(kind: &str, disks: u32, changes: &[(&str, &str)]) -> Volume {
+        let mut text = Description::named("nt4-ultrawide").unwrap();
+        text.set("disks", &disks.to_string()).unwrap();
+        text.set("volume", kind).unwrap();
+        changes.iter().for_each(|(key, value)| text.set(key, value).unwrap());
+        let system = text.system().unwrap();
+        Volume::new(&system.setup, 0, DEVICE_BYTES, system.host.max_transfer.bytes())
+    }
+
+    fn cut(volume: &mut Volume, op: Op, offset: u64, length: u64) -> Pieces {
+        let mut pieces = Pieces::default();
+        volume.cut((op, offset, length), &|_| 0, &mut pieces);
+        pieces
+    }
+
+    /// Sectors of devices that pieces touch; no sector twice.
+    fn sectors(pieces: &[Piece]) -> BTreeSet<(u32, u64)> {
+        let mut all = BTreeSet::new();
+        for piece in pieces {
+            for at in (piece.at..piece.at + piece.length).step_by(512) {
+                assert!(all.insert((piece.device, at)), "a sector twice: {piece:?}");
+            }
+        }
+        all
+    }
+
+    fn counts(pieces: &Pieces) -> [usize; 2] {
+        let all = || pieces.first.iter().chain(&pieces.then);
+        [Op::Read, Op::Write].map(|op| all().filter(|piece| piece.op == op).count())
+    }
+
+    fn bytes(pieces: &[Piece]) -> u64 {
+        pieces.iter().map(|piece| piece.length).sum()
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_of_a_request_is_moved_once_however_it_is_cut(
+            kind in prop_oneof![Just("none"), Just("stripe"), Just("raid1"), Just("raid5")],
+            disks in 3_u32..9, chunk in 1_u64..300, misalign in 0_u64..300,
+            from in 0_u64..4096, first in 1_u64..600, second in 1_u64..600,
+        ) {
+            let (chunk, misalign) = ((chunk * 512).to_string(), (misalign * 512).to_string());
+            let setup = [("chunk", chunk.as_str()), ("misalign", misalign.as_str())];
+            let mut volume = volume(kind, disks, &setup);
+            let (from, first, second) = (from * 512, first * 512, second * 512);
+            let whole = cut(&mut volume, Op::Read, from, first + second);
+            let head = cut(&mut volume, Op::Read, from, first);
+            let tail = cut(&mut volume, Op::Read, from + first, second);
+            prop_assert_eq!(bytes(&whole.first), first + second);
+            let (head, tail) = (sectors(&head.first), sectors(&tail.first));
+            prop_assert!(head.is_disjoint(&tail), "two bytes of the file share a place");
+            prop_assert_eq!(sectors(&whole.first), &head | &tail);
+            let inside = |p: &Piece| p.device < disks && p.length <= 65536 && p.length > 0;
+            prop_assert!(whole.first.iter().all(inside));
+        }
+
+        #[test]
+        fn raid_5_writes_data_where_it_reads_them_and_parity_beside(
+            disks in 3_u32..9, from in 0_u64..4096, length in 1_u64..1200, misalign in 0_u64..128,
+        ) {
+            let misalign = (misalign * 512).to_string();
+            let mut volume = volume("raid5", disks, &[("misalign", &misalign)]);
+            let read = sectors(&cut(&mut volume, Op::Read, from * 512, length * 512).first);
+            let written = cut(&mut volume, Op::Write, from * 512, length * 512);
+            let to = sectors(&written.then);
+            prop_assert!(to.is_superset(&read));
+            // Every place that is written has its parity, on another device of the row.
+            for (device, at) in &read {
+                let row = (at - volume.base) / volume.chunk;
+                let parity = volume.parity_of(row) as u32;
+                prop_assert!(*device != parity && to.contains(&(parity, *at)));
+            }
+            prop_assert!(to.is_superset(&sectors(&written.first)), "reads beside what it writes");
+        }
+
+        #[test]
+        fn a_failed_device_is_never_touched_and_nothing_is_read_twice(
+            disks in 3_u32..9, from in 0_u64..4096, length in 1_u64..1200, write in any::<bool>(),
+        ) {
+            let op = if write { Op::Write } else { Op::Read };
+            let mut volume = volume("raid5", disks, &[("failed", "1")]);
+            let pieces = cut(&mut volume, op, from * 512, length * 512);
+            prop_assert!(pieces.first.iter().chain(&pieces.then).all(|piece| piece.device != 0));
+            sectors(&pieces.then);
+        }
+    }
+
+    #[test]
+    fn a_file_on_single_devices_is_no_larger_than_one_of_them() {
+        let volume = volume("none", 4, &[("file_at", "0.5")]);
+        assert_eq!(volume.bytes(), DEVICE_BYTES / 2);
+    }
+
+    #[test]
+    fn raid_5_writes_a_row_in_one_write_each_and_a_part_with_two_reads_and_two_writes() {
+        let mut volume = volume("raid5", 5, &[]);
+        let row = 4 * 65536;
+        assert_eq!(counts(&cut(&mut volume, Op::Write, row, row)), [0, 5]);
+        assert_eq!(counts(&cut(&mut volume, Op::Write, row, 65536)), [2, 2]);
+        assert_eq!(counts(&cut(&mut volume, Op::Write, row, 8192)), [2, 2]);
+        assert_eq!(counts(&cut(&mut volume, Op::Write, row + 65536, row)), [6, 6]);
+        assert_eq!(counts(&cut(&mut volume, Op::Read, row, row)), [4, 0]);
+    }
+
+    #[test]
+    fn raid_1_writes_every_copy_and_reads_one() {
+        let mut pair = volume("raid1", 2, &[]);
+        assert_eq!(counts(&cut(&mut pair, Op::Write, 0, 8192)), [0, 2]);
+        assert_eq!(counts(&cut(&mut pair, Op::Read, 0, 8192)), [1, 0]);
+        let mut broken = volume("raid1", 2, &[("failed", "1")]);
+        assert_eq!(counts(&cut(&mut broken, Op::Write, 0, 8192)), [0, 1]);
+        assert_eq!(cut(&mut broken, Op::Read, 0, 8192).first[0].device, 1);
+    }
+
+    #[test]
+    fn twinstor_lets_both_copies_work_where_256_kib_are_outstanding() {
+        let mut pair = volume("raid1", 2, &[("mirror_reads", "twinstor")]);
+        let mut devices = BTreeSet::new();
+        let mut pieces = Pieces::default();
+        for offset in (0..4 << 20).step_by(65536) {
+            pair.cut((Op::Read, offset, 65536), &|_| 4, &mut pieces);
+            devices.insert(pieces.first[0].device);
+        }
+        assert_eq!(devices.len(), 2);
+        let mut alone = volume("raid1", 2, &[("mirror_reads", "twinstor"), ("failed", "1")]);
+        for offset in (0..4 << 20).step_by(65536) {
+            alone.cut((Op::Read, offset, 65536), &|_| 4, &mut pieces);
+            assert_eq!(pieces.first[0].device, 1);
+        }
+    }
+
+    #[test]
+    fn a_degraded_read_reads_all_others_once() {
+        let mut volume = volume("raid5", 5, &[("failed", "1")]);
+        // Row 0 has its parity on device 4 and its data on 0 to 3.
+        assert_eq!(counts(&cut(&mut volume, Op::Read, 0, 8192)), [4, 0]);
+        assert_eq!(counts(&cut(&mut volume, Op::Read, 65536, 8192)), [1, 0]);
+        assert_eq!(counts(&cut(&mut volume, Op::Read, 0, 4 * 65536)), [4, 0]);
+    }
+
+    #[test]
+    fn what_is_written_during_a_rebuild_goes_to_the_spare_too() {
+        let spare = [("failed", "1"), ("rebuilding", "on")];
+        let mut pair = volume("raid1", 2, &spare);
+        assert_eq!(counts(&cut(&mut pair, Op::Write, 0, 8192)), [0, 2]);
+        assert_eq!(cut(&mut pair, Op::Read, 0, 8192).first[0].device, 1, "not yet read from it");
+        let mut five = volume("raid5", 5, &spare);
+        // Data, then parity on device 0: the others are read, and both are written.
+        assert_eq!(counts(&cut(&mut five, Op::Write, 0, 8192)), [3, 2]);
+        assert_eq!(counts(&cut(&mut five, Op::Write, 16 * 65536, 8192)), [3, 2]);
+        assert_eq!(counts(&cut(&mut five, Op::Write, 0, 4 * 65536)), [0, 5]);
+    }
+
+    #[test]
+    fn a_degraded_write_takes_the_parity_from_what_the_others_hold() {
+        let mut volume = volume("raid5", 5, &[("failed", "1")]);
+        // To the failed device 0: the three others are read, the parity is written.
+        assert_eq!(counts(&cut(&mut volume, Op::Write, 0, 8192)), [3, 1]);
+        // To another one: as ever.
+        assert_eq!(counts(&cut(&mut volume, Op::Write, 65536, 8192)), [2, 2]);
+        // Row 4 has its parity on device 0: no parity is left to keep.
+        assert_eq!(counts(&cut(&mut volume, Op::Write, 16 * 65536, 8192)), [0, 1]);
+    }
+}

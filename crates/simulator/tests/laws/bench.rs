@@ -1,0 +1,190 @@
+//! The workbench of these tests: systems with changes, systems of flash, and one run with the
+//! checks that every run must pass.
+
+use std::sync::atomic::AtomicBool;
+
+use ioengine::{Caching, Personality};
+use simulator::Description;
+use simulator::{Account, SimTarget, SimWorld, System};
+use workload::{Control, Placement, Sample, Workload, plan, stepper};
+
+/// The disk system from which most tests start.
+pub const DISKS: &str = "nt4-ultrawide";
+
+/// A device of flash for a system of otherwise the same parts.
+const FLASH: &str = r#"
+[drive]
+kind = "flash"
+model = "flash of the tests"
+capacity = { value = 8, unit = "GB", source = "test" }
+fixed_read = { value = 20, unit = "us", source = "test" }
+fixed_write = { value = 10, unit = "us", source = "test" }
+units = { value = 4, unit = "units", source = "test" }
+unit_size = { value = 4, unit = "KiB", source = "test" }
+unit_read = { value = 60, unit = "us", source = "test" }
+unit_write = { value = 200, unit = "us", source = "test" }
+read_rate = { value = 500, unit = "MB/s", source = "test" }
+write_rate = { value = 300, unit = "MB/s", source = "test" }
+requests_per_s = { value = 0, unit = "requests/s", source = "test" }
+cache = { value = 0, unit = "MiB", source = "test" }
+cache_hit = { value = 5, unit = "us", source = "test" }
+buffer = { value = 0, unit = "MiB", source = "test" }
+drain = { value = 40, unit = "MB/s", source = "test" }
+write_amplification = { value = 1, unit = "1", source = "test" }
+credit = { value = 0, unit = "MB", source = "test" }
+sustained = { value = 0, unit = "MB/s", source = "test" }
+coalesce = { value = 0, unit = "us", source = "test" }
+"#;
+
+/// What a RAID controller without a cache takes.
+const CONTROLLER: &str = r#"
+name = "RAID processor"
+fixed = { value = 300, unit = "us", source = "test" }
+piece = { value = 40, unit = "us", source = "test" }
+read = { value = 5, unit = "us/KiB", source = "test" }
+write = { value = 9, unit = "us/KiB", source = "test" }
+parity = { value = 7, unit = "us/KiB", source = "test" }
+write_buffer = { value = 0, unit = "KiB", source = "test" }
+read_ahead = { value = 0, unit = "KiB", source = "test" }
+"#;
+
+const NETWORK: &str = r#"
+[network]
+name = "wire"
+latency = { value = 40, unit = "us", source = "test" }
+rate = { value = 100, unit = "Mbit/s", source = "test" }
+read_round_trips = { value = 1, unit = "1", source = "test" }
+write_round_trips = { value = 2, unit = "1", source = "test" }
+crossings = { value = 2, unit = "1", source = "test" }
+write_turn = { value = 100, unit = "us", source = "test" }
+slow_write_from = { value = 0, unit = "KiB", source = "test" }
+slow_write = { value = 0, unit = "us/KiB", source = "test" }
+"#;
+
+const COSTS: [&str; 4] = ["client_read", "client_write", "server_read", "server_write"];
+
+/// What the tests' own systems have in place of, or beside, what the one has from which they start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts {
+    /// Flash for the disks.
+    pub flash: bool,
+    /// RAID controllers without caches.
+    pub uncached: bool,
+    /// A network to other hosts.
+    pub network: bool,
+}
+
+/// A system of the first paper with other devices, other RAID controllers, or a network.
+pub fn made(parts: Parts) -> Description {
+    let whole = include_str!("../../systems/nt4-ultrawide.toml");
+    let (host, rest) = whole.split_once("[drive]").expect("the system has a drive");
+    let (drive, controllers) = rest.split_once("[adapter]").expect("it has RAID controllers");
+    let mut text = match parts.flash {
+        true => format!("{host}{FLASH}"),
+        false => format!("{host}[drive]{drive}"),
+    };
+    text.push_str(&match parts.uncached {
+        true => format!("[adapter]{CONTROLLER}\n[array]{CONTROLLER}"),
+        false => format!("[adapter]{controllers}"),
+    });
+    if parts.network {
+        text.push_str(NETWORK);
+        for cost in COSTS {
+            text.push_str(&format!(
+                "[network.{cost}]\n\
+                 fixed = {{ value = 90, unit = \"us\", source = \"test\" }}\n\
+                 each = {{ value = 5, unit = \"us/KiB\", source = \"test\" }}\n\
+                 uncharged = {{ value = 0, unit = \"1\", source = \"test\" }}\n"
+            ));
+        }
+    }
+    Description::read(&text, "test").expect("the text is a system")
+}
+
+/// A description with changes.
+pub fn changed(mut description: Description, changes: &[(&str, &str)]) -> System {
+    for (key, value) in changes {
+        description.set(key, value).unwrap_or_else(|error| panic!("{error}"));
+    }
+    description.system().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A system that comes with the program, with changes.
+pub fn named(name: &str, changes: &[(&str, &str)]) -> System {
+    changed(Description::named(name).expect("it comes with the program"), changes)
+}
+
+/// The systems that come with the program and are not empty.
+pub fn filled() -> Vec<&'static str> {
+    let parses = |name: &&str| Description::named(name).is_ok_and(|text| text.system().is_ok());
+    Description::names().filter(parses).collect()
+}
+
+/// A closed loop of requests that ends after so many bytes.
+pub fn load(read_percent: u8, request_bytes: u32, depth: u32, bytes: u64) -> Workload {
+    Workload {
+        read_percent,
+        request_bytes,
+        depth,
+        region_bytes: bytes,
+        limit_bytes: Some(bytes),
+        ..Workload::default()
+    }
+}
+
+/// One run and its account.
+pub struct Ran {
+    pub sample: Sample,
+    pub account: Account,
+}
+
+impl Ran {
+    pub fn elapsed_ns(&self) -> u64 {
+        self.sample.end_ns - self.sample.start_ns
+    }
+
+    pub fn bytes_per_s(&self) -> f64 {
+        self.sample.bytes() as f64 * 1e9 / self.elapsed_ns() as f64
+    }
+
+    pub fn ns_per_request(&self) -> f64 {
+        self.elapsed_ns() as f64 / self.sample.requests() as f64
+    }
+}
+
+/// Runs a load, and checks what every run must keep: all requests come back, no part is busy for
+/// more than the time, Little's law.
+pub fn run(system: &System, load: &Workload, caching: Caching) -> Ran {
+    let world = SimWorld::new(system, load.seed);
+    let whole = |file: SimTarget| file.with_size(u64::MAX);
+    let files: Vec<SimTarget> = world.files(caching).into_iter().map(whole).collect();
+    let targets: Vec<&SimTarget> = files.iter().collect();
+    let load = Workload { personality: Personality::IoUring, ..load.clone() };
+    let planned = plan::resolve(&load, targets[0]).unwrap_or_else(|error| panic!("{error}"));
+    let mark = world.mark();
+    let stop = AtomicBool::new(false);
+    let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+    let (clock, meter) = (world.clock(), world.meter());
+    let sample = stepper::run(&targets, &planned, &clock, &meter, &mut control);
+    let sample = sample.unwrap_or_else(|error| panic!("{error}"));
+    let account = world.account_since(&mark);
+    let what = || format!("{} {:?} {load:?} {caching:?}", system.name, system.setup);
+    assert_eq!(account.violations(), Vec::<String>::new(), "{}", what());
+    assert_eq!(account.requests, sample.requests(), "{}", what());
+    if let Some(bytes) = load.limit_bytes {
+        let request = u64::from(load.request_bytes);
+        let wanted = bytes / request * request * files.len() as u64;
+        assert_eq!(account.bytes, wanted, "requests were lost: {}", what());
+    }
+    Ran { sample, account }
+}
+
+/// The share by which two numbers differ.
+pub fn apart(a: f64, b: f64) -> f64 {
+    (a / b - 1.0).abs()
+}
+
+/// A load whose threads have a region each.
+pub fn threads(load: Workload, threads: u32) -> Workload {
+    Workload { threads, placement: Placement::Own, ..load }
+}

@@ -1,0 +1,215 @@
+//! No run is faster than any of the closed-form bounds, whatever the system, setup and load; and
+//! where one part alone works, its bound is what the run comes to.
+
+use ioengine::{Caching, Op};
+use proptest::prelude::*;
+use simulator::Description;
+use simulator::System;
+use simulator::bounds::{self, Bound, Shape};
+use workload::{Pattern, Workload};
+
+use crate::bench::{DISKS, Parts, Ran, apart, filled, load, made, named, run, threads};
+
+const KIB: u64 = 1024;
+
+/// One system with one load.
+#[derive(Clone)]
+struct Case {
+    system: System,
+    load: Workload,
+    caching: Caching,
+}
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Workload { pattern, read_percent, request_bytes, depth, threads, .. } = self.load;
+        let (limit_bytes, seed) = (self.load.limit_bytes, self.load.seed);
+        write!(
+            f,
+            "{} {:?}, cpus {}, {pattern} {read_percent}% reads of {request_bytes}, depth {depth} \
+             x {threads}, {limit_bytes:?} bytes, {:?}, seed {seed}, drive {:?}",
+            self.system.name,
+            self.system.setup,
+            self.system.host.cpus.0,
+            self.caching,
+            self.system.drive
+        )
+    }
+}
+
+impl Case {
+    fn shape(&self) -> Shape {
+        let load = &self.load;
+        let files = self.system.setup.files();
+        Shape {
+            op: if load.read_percent == 100 { Op::Read } else { Op::Write },
+            random: load.pattern == Pattern::Random,
+            request_bytes: load.request_bytes,
+            depth: load.depth * load.threads * files,
+            caching: self.caching,
+            bytes: load.limit_bytes.map(|bytes| {
+                let request = u64::from(load.request_bytes);
+                bytes / request * request * u64::from(files)
+            }),
+        }
+    }
+
+    fn run(&self) -> Ran {
+        run(&self.system, &self.load, self.caching)
+    }
+}
+
+fn base() -> impl Strategy<Value = Description> {
+    let mut all: Vec<Description> = filled()
+        .into_iter()
+        .map(|name| Description::named(name).expect("it is one of the names"))
+        .collect();
+    for number in 1..8 {
+        let parts =
+            Parts { flash: number & 1 != 0, uncached: number & 2 != 0, network: number & 4 != 0 };
+        all.push(made(parts));
+    }
+    prop::sample::select(all)
+}
+
+fn one_of(texts: &[&'static str]) -> impl Strategy<Value = &'static str> + use<> {
+    prop::sample::select(texts.to_vec())
+}
+
+/// Sets what is there; tells nothing about the rest.
+fn set(description: &mut Description, key: &str, value: &str) {
+    let mut changed = description.clone();
+    if changed.set(key, value).is_ok() && changed.system().is_ok() {
+        *description = changed;
+    }
+}
+
+fn system() -> impl Strategy<Value = System> {
+    let volume = (one_of(&["none", "stripe", "raid1", "raid5"]), 1..7_u32, 1..4_u32, 1..3_u32);
+    let raid = (
+        one_of(&["host", "adapter", "array"]),
+        one_of(&["16k", "64k", "96k"]),
+        one_of(&["0", "12k"]),
+    );
+    let mirror = (one_of(&["first", "shortest", "twinstor"]), 0..6_u32);
+    let rest = (
+        one_of(&["existing", "extend"]),
+        one_of(&["on", "off"]),
+        one_of(&["0.1", "0.9"]),
+        one_of(&["path=driver", "path=file-system", "drive.zero_latency_write=on"]),
+        one_of(&[
+            "host.cpus=2",
+            "links.0.fixed=300",
+            "drive.buffer=4",
+            "drive.credit=3;drive.sustained=20",
+            "drive.requests_per_s=3000",
+            "drive.cache=16",
+            "drive.unit_write=0;drive.write_amplification=3",
+            "drive.schedule=look",
+            "drive.schedule=fcfs",
+            "",
+        ]),
+    );
+    (base(), volume, raid, mirror, rest).prop_map(|(mut text, volume, raid, mirror, rest)| {
+        let (kind, disks, buses, hosts) = volume;
+        set(&mut text, "buses", "1");
+        set(&mut text, "hosts", "1");
+        set(&mut text, "disks", &disks.to_string());
+        set(&mut text, "buses", &buses.to_string());
+        set(&mut text, "hosts", &hosts.to_string());
+        let setup = [
+            ("volume", kind),
+            ("raid_in", raid.0),
+            ("chunk", raid.1),
+            ("misalign", raid.2),
+            ("mirror_reads", mirror.0),
+            ("failed", if mirror.1 < 2 { "1" } else { "0" }),
+            ("rebuilding", if mirror.1 == 0 { "on" } else { "off" }),
+            ("allocation", rest.0),
+            ("write_cache", rest.1),
+            ("file_at", rest.2),
+        ];
+        setup.iter().for_each(|(key, value)| set(&mut text, key, value));
+        let others = rest.4.split(';').chain([rest.3]).filter_map(|pair| pair.split_once('='));
+        others.for_each(|(key, value)| set(&mut text, key, value));
+        text.system().expect("a change that does not fit is not kept")
+    })
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let kib = prop::sample::select(vec![2_u32, 4, 8, 16, 48, 64, 128, 192, 1024]);
+    let shape = (kib, any::<bool>(), any::<bool>(), prop::sample::select(vec![1_u32, 2, 3, 8, 32]));
+    let rest = (prop::sample::select(vec![1_u32, 1, 2, 4]), 0..4_u8, 1..12_u64, any::<u64>());
+    (system(), shape, rest).prop_map(|(system, shape, (workers, mode, mib, seed))| {
+        let (kib, write, random, depth) = shape;
+        // The same for each thread, and each byte once.
+        let round = u64::from(kib) * KIB * u64::from(workers);
+        let bytes = ((mib << 20) / round).max(2) * round;
+        let load = load(if write { 0 } else { 100 }, kib * 1024, depth, bytes);
+        let pattern = if random { Pattern::Random } else { Pattern::Sequential };
+        let load = threads(Workload { pattern, seed, ..load }, workers);
+        Case { system, load, caching: Caching::ALL[mode as usize] }
+    })
+}
+
+fn rates(bounds: &[Bound]) -> String {
+    let one = |bound: &Bound| format!("{} {:.0}", bound.name, bound.bytes_per_s);
+    bounds.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn no_run_is_faster_than_a_bound(case in case()) {
+        let bounds = bounds::of(&case.system, &case.shape());
+        prop_assert!(!bounds.is_empty());
+        let rate = case.run().bytes_per_s();
+        for bound in &bounds {
+            let broken = format!("{}: {rate:.0} of {:.0}", bound.name, bound.bytes_per_s);
+            prop_assert!(rate <= bound.bytes_per_s * (1.0 + 1e-6), "{broken}; {}", rates(&bounds));
+        }
+    }
+}
+
+fn tightest(system: System, load: Workload, caching: Caching) -> (Bound, f64) {
+    let case = Case { system, load, caching };
+    let shape = Shape { bytes: None, ..case.shape() };
+    (bounds::of(&case.system, &shape)[0].clone(), case.run().bytes_per_s())
+}
+
+#[test]
+fn the_tightest_bound_names_what_binds_and_the_run_comes_up_to_it() {
+    let mib64 = 64 << 20;
+    let stripe = [("volume", "stripe"), ("disks", "4")];
+    let buses = [("buses", "4")];
+    let cases = [
+        ("media", named(DISKS, &[]), load(100, 65536, 4, mib64)),
+        ("a revolution for each write", named(DISKS, &[]), load(0, 8192, 1, mib64 / 8)),
+        ("CPU", named(DISKS, &[&stripe[..], &buses].concat()), load(100, 2048, 32, mib64 / 8)),
+        ("Ultra-Wide SCSI", named(DISKS, &stripe), load(100, 65536, 16, mib64)),
+    ];
+    for (name, system, load) in cases {
+        let (bound, rate) = tightest(system, load, Caching::Direct);
+        assert_eq!(bound.name, name);
+        assert!(apart(rate, bound.bytes_per_s) < 0.2, "{name}: {rate} of {}", bound.bytes_per_s);
+    }
+}
+
+#[test]
+fn the_naive_model_is_the_least_of_three_quotients() {
+    let shape = Shape {
+        op: Op::Read,
+        random: false,
+        request_bytes: 65536,
+        depth: 8,
+        caching: Caching::Direct,
+        bytes: None,
+    };
+    let one = bounds::naive(&named(DISKS, &[("drive.spindle_spread", "0")]), &shape);
+    let stripe = [("volume", "stripe"), ("disks", "8"), ("drive.spindle_spread", "0")];
+    let eight = bounds::naive(&named(DISKS, &stripe), &shape);
+    assert!((8.8e6..9.6e6).contains(&one), "the media: {one}");
+    assert!(apart(eight, 35.4e6) < 1e-9, "the bus: {eight}");
+    let few = bounds::naive(&named(DISKS, &[]), &Shape { request_bytes: 2048, depth: 1, ..shape });
+    assert!((3e6..8e6).contains(&few), "the request: {few}");
+}

@@ -1,0 +1,231 @@
+//! Closed forms: where the answer follows from the parameters with pencil and paper, a run must
+//! give it.
+
+use ioengine::{Caching, Op};
+use simulator::geometry::Geometry;
+use simulator::system::{DriveModel, System};
+use workload::{Arrival, Pattern, Workload};
+
+use crate::bench::{DISKS, Parts, apart, changed, load, made, named, run};
+
+const MIB: u64 = 1 << 20;
+
+fn geometry(system: &System) -> Geometry {
+    let DriveModel::Disk(disk) = &system.drive else { panic!("no disk") };
+    Geometry::new(disk, 1.0)
+}
+
+/// Where the file begins on its disk.
+fn file_start(system: &System) -> u64 {
+    (geometry(system).bytes() as f64 * system.setup.file_at) as u64
+}
+
+fn media_rate(system: &System) -> f64 {
+    geometry(system).rate_at(file_start(system))
+}
+
+fn is_near(found: f64, wanted: f64, share: f64, what: &str) {
+    assert!(apart(found, wanted) <= share, "{what}: {found} where {wanted} was expected");
+}
+
+#[test]
+fn a_write_without_a_cache_takes_a_revolution_and_its_own_time() {
+    for name in ["nt4-ultrawide", "nt4-fastwide", "nt4-narrow"] {
+        let system = named(name, &[("drive.spindle_spread", "0")]);
+        let revolution_ns = geometry(&system).revolution_ns() as f64;
+        for kib in [2, 4, 8, 16, 32, 64] {
+            let ran = run(&system, &load(0, kib * 1024, 1, 16 * MIB), Caching::Direct);
+            let transfer_ns = f64::from(kib * 1024) * 1e9 / media_rate(&system);
+            let wanted_ns = revolution_ns + transfer_ns;
+            is_near(ran.ns_per_request(), wanted_ns, 0.005, &format!("{name} {kib} KiB"));
+        }
+    }
+}
+
+#[test]
+fn a_read_from_the_buffer_takes_a_fixed_time_and_one_for_each_byte() {
+    // Platters so fast that the buffer is always ahead.
+    let system = named(DISKS, &[("drive.rotation", "7200000"), ("links.0.read", "0")]);
+    // As often, so that the first seek does not tell the sizes apart.
+    let often = |kib: u32| load(100, kib * 1024, 1, 4000 * u64::from(kib) * 1024);
+    let time = |kib: u32| run(&system, &often(kib), Caching::Direct);
+    let (small, large) = (time(4).ns_per_request(), time(64).ns_per_request());
+    let host = &system.host.direct_read;
+    let each = 1e9 / system.bus.read.0 + host.each.0;
+    is_near((large - small) / (60.0 * 1024.0), each, 0.005, "each byte");
+    let DriveModel::Disk(disk) = &system.drive else { panic!("no disk") };
+    let bus = &system.bus;
+    let phases = [bus.arbitrate, bus.select, bus.message_out, bus.command, bus.status];
+    let phases: u64 = phases.iter().map(|phase| phase.ns()).sum();
+    let fixed = phases + bus.message_in.ns() + host.fixed.ns() + disk.firmware_read.ns();
+    is_near(small - 4096.0 * each, fixed as f64, 0.01, "each request");
+}
+
+#[test]
+fn large_reads_get_the_rate_of_the_media() {
+    for name in ["nt4-ultrawide", "nt4-fastwide", "nt4-narrow"] {
+        let system = named(name, &[("drive.spindle_spread", "0")]);
+        let ran = run(&system, &load(100, 65536, 4, 64 * MIB), Caching::Direct);
+        is_near(ran.bytes_per_s(), media_rate(&system), 0.01, name);
+    }
+}
+
+#[test]
+fn a_disk_that_commits_ahead_gains_nothing_from_a_second_random_request() {
+    let system = named(DISKS, &[("drive.spindle_spread", "0"), ("file_at", "0.1")]);
+    let rate = |depth: u32| {
+        let random = Workload { pattern: Pattern::Random, ..load(100, 8192, depth, 2 << 30) };
+        let ran =
+            run(&system, &Workload { limit_bytes: Some(32 * MIB), ..random }, Caching::Direct);
+        ran.bytes_per_s()
+    };
+    let (one, two, eight) = (rate(1), rate(2), rate(8));
+    // Only the host's share of a request, 0.5 of 13 ms, is won.
+    assert!(two / one < 1.08, "one {one}, two {two}");
+    assert!(eight / one > 1.15, "one {one}, eight {eight}");
+}
+
+/// Flash of which only the units take time, behind a host and bus that take none.
+fn bare_units(units: &str, unit_us: &str) -> System {
+    bare(units, unit_us, ["0", "0"])
+}
+
+/// The same with a fixed time before the units, and told of together for so long.
+fn bare(units: &str, unit_us: &str, [fixed_us, coalesce_us]: [&str; 2]) -> System {
+    let none = ["host.direct_read.fixed", "host.direct_read.each", "links.0.read", "bus.read"];
+    let none = none.map(|key| (key, "0"));
+    let phases = ["arbitrate", "select", "message_out", "command", "message_in", "disconnect"];
+    let phases: Vec<String> = phases.iter().map(|phase| format!("bus.{phase}")).collect();
+    let mut changes: Vec<(&str, &str)> = none.to_vec();
+    changes.extend(phases.iter().map(|phase| (phase.as_str(), "0")));
+    changes.extend([("bus.reselect", "0"), ("bus.status", "0"), ("drive.fixed_read", fixed_us)]);
+    changes.push(("drive.coalesce", coalesce_us));
+    changes.extend([("drive.read_rate", "0"), ("drive.units", units)]);
+    changes.push(("drive.unit_read", unit_us));
+    changed(made(Parts { flash: true, ..Parts::default() }), &changes)
+}
+
+#[test]
+fn a_queue_before_one_server_waits_as_long_as_theory_says() {
+    let system = bare_units("1", "100");
+    for load_share in [0.3, 0.6, 0.8] {
+        let requests = 400_000_u64;
+        let poisson = Workload {
+            arrival: Arrival::Poisson { requests_per_s: load_share * 10_000.0 },
+            ..load(100, 4096, 512, requests * 4096)
+        };
+        let ran = run(&system, &poisson, Caching::Direct);
+        // M/D/1 (Pollaczek and Khinchine): waiting is rho / (2 (1 - rho)) services.
+        let wanted_ns = 1e5 * (1.0 + load_share / (2.0 * (1.0 - load_share)));
+        let found_ns = ran.account.mean_residence_ns;
+        is_near(found_ns, wanted_ns, 0.02, &format!("a load of {load_share}"));
+    }
+}
+
+#[test]
+fn a_closed_loop_gets_one_server_for_each_request_until_all_are_busy() {
+    for units in [1_u32, 3, 4] {
+        let system = bare_units(&units.to_string(), "100");
+        for depth in 1..=8 {
+            let ran = run(&system, &load(100, 4096, depth, 24_000 * 4096), Caching::Direct);
+            let rate = ran.account.requests as f64 * 1e9 / ran.elapsed_ns() as f64;
+            let wanted = f64::from(depth.min(units)) * 1e4;
+            is_near(rate, wanted, 0.002, &format!("{depth} outstanding on {units}"));
+        }
+    }
+}
+
+#[test]
+fn requests_that_are_told_of_together_wait_for_the_last_of_them() {
+    let system = bare("1", "100", ["400", "1000000"]);
+    for depth in [1_u32, 4, 16] {
+        let ran = run(&system, &load(100, 4096, depth, 16_000 * 4096), Caching::Direct);
+        let each_ns = 400_000.0 / f64::from(depth) + 100_000.0;
+        is_near(ran.ns_per_request(), each_ns, 0.01, &format!("{depth} outstanding"));
+    }
+}
+
+#[test]
+fn a_link_takes_a_fixed_time_and_one_for_each_byte() {
+    let slow = [("links.0.fixed", "121"), ("links.0.read", "20")];
+    let system = named(DISKS, &[&slow[..], &[("drive.rotation", "7200000")]].concat());
+    let often = |kib: u32| load(100, kib * 1024, 1, 1000 * u64::from(kib) * 1024);
+    let time = |kib: u32| run(&system, &often(kib), Caching::Direct);
+    let each = 1e9 / (20.0 * MIB as f64) + system.host.direct_read.each.0;
+    let (small, large) = (time(16).ns_per_request(), time(64).ns_per_request());
+    is_near((large - small) / (48.0 * 1024.0), each, 0.005, "each byte");
+    let faster = [("links.0.fixed", "0"), ("links.0.read", "20"), ("drive.rotation", "7200000")];
+    let faster = run(&named(DISKS, &faster), &often(16), Caching::Direct);
+    is_near(small - faster.ns_per_request(), 121_000.0, 0.005, "each transfer");
+}
+
+#[test]
+fn cached_writes_take_what_bus_and_firmware_take_until_the_buffer_is_full() {
+    let on = [("write_cache", "on")];
+    let system = named(DISKS, &on);
+    let few = run(&system, &load(0, 8192, 1, 12 * 8192), Caching::Direct);
+    let many = run(&system, &load(0, 65536, 4, 64 * MIB), Caching::Direct);
+    assert!(few.ns_per_request() < 2e6, "{} ns", few.ns_per_request());
+    assert!(many.bytes_per_s() <= media_rate(&system) * 1.01, "{}", many.bytes_per_s());
+    assert!(many.bytes_per_s() >= media_rate(&system) * 0.9, "{}", many.bytes_per_s());
+}
+
+#[test]
+fn devices_move_what_the_program_asked_for_and_what_redundancy_adds() {
+    let bytes = 8 * MIB;
+    let moved = |changes: &[(&str, &str)], read_percent: u8, request: u32| {
+        let ran =
+            run(&named(DISKS, changes), &load(read_percent, request, 2, bytes), Caching::Direct);
+        assert_eq!(ran.account.bytes, bytes);
+        ran.account.device_bytes.map(|moved| moved as f64 / bytes as f64)
+    };
+    let stripe = [("volume", "stripe"), ("disks", "4"), ("misalign", "12k")];
+    let mirror = [("volume", "raid1"), ("disks", "2")];
+    let parity = [("volume", "raid5"), ("disks", "5")];
+    assert_eq!(moved(&[], 100, 65536), [1.0, 0.0]);
+    assert_eq!(moved(&[], 0, 131_072), [0.0, 1.0]);
+    assert_eq!(moved(&stripe, 100, 65536), [1.0, 0.0]);
+    assert_eq!(moved(&mirror, 0, 65536), [0.0, 2.0], "RAID 1 writes twice");
+    assert_eq!(moved(&mirror, 100, 65536), [1.0, 0.0]);
+    assert_eq!(moved(&parity, 0, 262_144), [0.0, 1.25], "whole rows");
+    assert_eq!(moved(&parity, 0, 8192), [2.0, 2.0], "parts of rows");
+    assert_eq!(moved(&parity, 100, 8192), [1.0, 0.0]);
+    let device_requests = |read_percent: u8, request: u32| {
+        let ran =
+            run(&named(DISKS, &parity), &load(read_percent, request, 1, bytes), Caching::Direct);
+        ran.account.device_requests.map(|count| count as f64 / ran.account.requests as f64)
+    };
+    assert_eq!(device_requests(0, 8192), [2.0, 2.0]);
+    assert_eq!(device_requests(0, 262_144), [0.0, 5.0]);
+}
+
+#[test]
+fn what_is_written_through_a_controller_with_a_cache_is_on_the_devices() {
+    let array = [("volume", "raid1"), ("disks", "2"), ("raid_in", "array"), ("write_cache", "on")];
+    let written = |caching: Caching| {
+        let ran = run(&named(DISKS, &array), &load(0, 65536, 1, 4 * MIB), caching);
+        ran.account.device_bytes[Op::Write as usize]
+    };
+    assert_eq!(written(Caching::DirectWriteThrough), 8 * MIB);
+    assert!(written(Caching::Direct) < 8 * MIB, "nothing stays in the cache");
+}
+
+#[test]
+fn a_cache_of_the_file_system_pays_for_the_controller_below_it() {
+    let rate = |piece: &str| {
+        let fixed = [("adapter.fixed", piece), ("raid_in", "adapter")];
+        let stripe = [("volume", "stripe"), ("disks", "2")];
+        let system = named(DISKS, &[&fixed[..], &stripe].concat());
+        run(&system, &load(100, 65536, 1, 4 * MIB), Caching::Buffered).bytes_per_s()
+    };
+    assert!(rate("20000") < 65536.0 / 20e-3, "{}", rate("20000"));
+    assert!(rate("0") > 65536.0 / 20e-3, "{}", rate("0"));
+}
+
+#[test]
+fn a_degraded_array_reads_a_lost_chunk_from_all_others() {
+    let system = named(DISKS, &[("volume", "raid5"), ("disks", "5"), ("failed", "1")]);
+    let ran = run(&system, &load(100, 8192, 1, 20 * MIB), Caching::Direct);
+    // A fifth of the data lies on the failed device and takes four reads.
+    is_near(ran.account.device_requests[Op::Read as usize] as f64 / 2560.0, 1.6, 0.001, "reads");
+}

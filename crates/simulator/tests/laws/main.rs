@@ -1,0 +1,7 @@
+//! What no simulated run may break: closed forms, conservation, bounds, and the same bits each
+//! time. Every run goes through the load generator, as the program's own runs do.
+
+mod bench;
+mod bounds;
+mod forms;
+mod properties;

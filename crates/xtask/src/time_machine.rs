@@ -1,0 +1,213 @@
+//! `cargo xtask time-machine`: what programs see of a published figure on a mounted system.
+//!
+//! Mounts `sim:nt4-ultrawide` as the release program does, lets `halfpower run` and fio issue the
+//! requests of the first paper's Figure 3 (unbuffered, one at a time), and prints each rate beside
+//! the published one. The bar: every point within 10%. Takes some ten minutes, needs fio and FUSE,
+//! and a machine that is quiet: the path to a served file is a few microseconds only there.
+
+use crate::{bench::host, repository};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+/// What to compare with, and how.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The published points
+    #[arg(long, default_value = "papers/riedel97_fig03_unbuffered_single_disk.csv")]
+    data: PathBuf,
+    /// Length of one run
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// Put the table into docs/accuracy.md
+    #[arg(long)]
+    write: bool,
+}
+
+/// The drive whose points are compared, and its system.
+const DRIVE: &str = "Seagate ST34371W (Ultra-Wide)";
+const SYSTEM: &str = "sim:nt4-ultrawide";
+/// How far a program may see a point from where it was published.
+const APART_MAX: f64 = 0.1;
+/// Bytes of the papers' MB.
+const MB: f64 = 1_048_576.0;
+
+/// A published point.
+#[derive(Debug, PartialEq)]
+struct Point {
+    series: String,
+    operation: String,
+    write_cache: String,
+    request_kib: u32,
+    mb_per_s: f64,
+}
+
+/// 0 if both programs see every point, 1 if not.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let data = repository::root().join(&options.data);
+    let text = std::fs::read_to_string(&data).with_context(|| format!("{}", data.display()))?;
+    let points = parse(&text)?;
+    let program = repository::release_build()?;
+    let mut table = "| series | KiB | published, MB/s | halfpower run | apart | fio | apart |\n\
+                     |---|---|---|---|---|---|---|\n"
+        .to_string();
+    let mut worst: f64 = 0.0;
+    for point in &points {
+        let mounted = Mounted::new(&program, &point.write_cache)?;
+        let seen = [
+            mounted.by_halfpower(&program, point, options.seconds)?,
+            mounted.by_fio(point, options.seconds)?,
+        ];
+        let [ours, fio] = seen.map(|mb_per_s| mb_per_s / point.mb_per_s - 1.0);
+        worst = worst.max(ours.abs()).max(fio.abs());
+        let Point { series, request_kib, mb_per_s, .. } = point;
+        let [by_ours, by_fio] = seen;
+        let row = format!(
+            "| {series} | {request_kib} | {mb_per_s:.3} | {by_ours:.3} | {:+.1}% | {by_fio:.3} | \
+             {:+.1}% |",
+            ours * 100.0,
+            fio * 100.0
+        );
+        eprintln!("{row}");
+        writeln!(table, "{row}")?;
+    }
+    let heading = format!("{} points, worst {:.1}% apart.", points.len(), worst * 100.0);
+    let text = format!("{heading}\n\n{table}");
+    println!("{text}");
+    if options.write {
+        repository::write_section("docs/accuracy.md", "time machine", &text)?;
+    }
+    Ok(if worst <= APART_MAX { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The points of the drive, in the order of the file.
+fn parse(csv: &str) -> Result<Vec<Point>> {
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().context("the data are empty")?.split(',').collect();
+    let column = |name: &str| {
+        let at = names.iter().position(|known| *known == name);
+        at.with_context(|| format!("the data have no column {name}"))
+    };
+    let (series, drive, operation) = (column("series")?, column("drive")?, column("operation")?);
+    let (cache, size, value) = (column("wce")?, column("request_kib")?, column("value")?);
+    let mut points = Vec::new();
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        if fields.len() != names.len() {
+            bail!("not as many fields as columns: {line}");
+        }
+        if fields[drive] != DRIVE {
+            continue;
+        }
+        points.push(Point {
+            series: fields[series].to_string(),
+            operation: fields[operation].to_string(),
+            write_cache: if fields[cache] == "on" { "on" } else { "off" }.to_string(),
+            request_kib: fields[size].parse().with_context(|| line.to_string())?,
+            mb_per_s: fields[value].parse().with_context(|| line.to_string())?,
+        });
+    }
+    if points.is_empty() {
+        bail!("the data have no points of {DRIVE}");
+    }
+    Ok(points)
+}
+
+/// The system as a file, until it is dropped.
+struct Mounted {
+    server: Child,
+    file: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Mounted {
+    fn new(program: &Path, write_cache: &str) -> Result<Mounted> {
+        let folder = tempfile::tempdir().context("cannot make a folder to mount on")?;
+        let mut command = match host::on_path("chrt") {
+            Some(chrt) => {
+                let mut command = Command::new(chrt);
+                command.args(["--fifo", "10"]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.args(["mount", SYSTEM, "--quiet", "--until-eof"]).arg(folder.path());
+        command.args(["--set", &format!("write_cache={write_cache}")]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut server = command.spawn().context("cannot start the server")?;
+        let mut ready = String::new();
+        let stdout = server.stdout.take().context("the server has no output")?;
+        BufReader::new(stdout).read_line(&mut ready).context("the server says nothing")?;
+        let mounted = Mounted { server, file: ready.trim().to_string(), _folder: folder };
+        if mounted.file.is_empty() {
+            bail!("{SYSTEM} cannot be mounted here: see above");
+        }
+        Ok(mounted)
+    }
+
+    /// The rate that `halfpower run` sees.
+    fn by_halfpower(&self, program: &Path, point: &Point, seconds: u32) -> Result<f64> {
+        let mut command = Command::new(program);
+        command.args(["run", &self.file, "--rw", &point.operation, "--iodepth", "1"]);
+        command.args(["--bs", &format!("{}k", point.request_kib)]);
+        command.args(["--runtime", &seconds.to_string(), "--trials", "1", "--no-store"]);
+        command.args(["--json", "--quiet", &format!("--overwrite={}", self.file)]);
+        let json = json_of(&mut command)?;
+        rate(&json["summary"]["throughput_bytes_per_s"]["median"])
+    }
+
+    /// The rate that fio sees.
+    fn by_fio(&self, point: &Point, seconds: u32) -> Result<f64> {
+        let mut command = Command::new("fio");
+        command.args(["--name=figure3", "--direct=1", "--ioengine=psync", "--time_based"]);
+        command.args(["--output-format=json", &format!("--filename={}", self.file)]);
+        command.args([&format!("--rw={}", point.operation), &format!("--runtime={seconds}")]);
+        command.arg(format!("--bs={}k", point.request_kib));
+        let json = json_of(&mut command)?;
+        rate(&json["jobs"][0][&point.operation]["bw_bytes"])
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // The end of its input tells it to unmount.
+        drop(self.server.stdin.take());
+        let _ = self.server.wait();
+    }
+}
+
+fn rate(bytes_per_s: &Value) -> Result<f64> {
+    Ok(bytes_per_s.as_f64().context("a run without a rate")? / MB)
+}
+
+/// The document that a command prints, which may follow warnings.
+fn json_of(command: &mut Command) -> Result<Value> {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot start {command:?}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let start = text.find('{').with_context(|| format!("{command:?}: {}", output.status))?;
+    serde_json::from_str(&text[start..]).with_context(|| format!("{command:?}: no document"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_points_of_the_drive_are_taken() {
+        let csv = format!(
+            "series,drive,operation,wce,request_kib,value\n\
+             Fast Read,another,read,n/a,2,2.4690\n\
+             Ultra Write WCE,{DRIVE},write,on,64,8.9584\n"
+        );
+        let points = parse(&csv).unwrap();
+        assert_eq!(points.len(), 1);
+        let Point { operation, write_cache, request_kib, mb_per_s, .. } = &points[0];
+        assert_eq!((operation.as_str(), write_cache.as_str()), ("write", "on"));
+        assert_eq!((*request_kib, *mb_per_s), (64, 8.9584));
+        assert!(parse("series,drive\n").is_err() && parse("").is_err());
+    }
+}
