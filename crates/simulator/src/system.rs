@@ -13,6 +13,8 @@ pub use crate::models::{
 
 /// Devices of a system: more than any machine room has, few enough for memory.
 const DISKS_MOST: u32 = 65_536;
+/// Processors of a host and units of a device, for the same reasons.
+const UNITS_MOST: f64 = 65_536.0;
 
 /// A system, ready to be built.
 #[derive(Clone, Debug, Deserialize)]
@@ -229,7 +231,12 @@ impl System {
             true => Ok(()),
             false => Err(format!("{what} must be above 0")),
         };
+        let few = |value: f64, what: &str| match value <= UNITS_MOST {
+            true => Ok(()),
+            false => Err(format!("{what} is at most {UNITS_MOST}")),
+        };
         positive(self.host.cpus.0, "host.cpus")?;
+        few(self.host.cpus.0, "host.cpus")?;
         positive(self.host.max_transfer.0, "host.max_transfer")?;
         positive(self.host.cache.page.0, "host.cache.page")?;
         positive(self.host.cache.read_ahead.0, "host.cache.read_ahead")?;
@@ -247,6 +254,7 @@ impl System {
             }
             DriveModel::Flash(flash) => {
                 positive(flash.units.0, "drive.units")?;
+                few(flash.units.0, "drive.units")?;
                 positive(flash.unit_size.0, "drive.unit_size")?;
                 if flash.buffer.0 > 0.0 {
                     positive(flash.drain.0, "drive.drain, where drive.buffer is,")?;

@@ -16,16 +16,16 @@ pub(crate) fn text_of(table: &Table) -> String {
 
 fn write_table(text: &mut String, path: &str, table: &Table) {
     let below = |key: &str| match path {
-        "" => key.to_owned(),
-        _ => format!("{path}.{key}"),
+        "" => name(key),
+        _ => format!("{path}.{}", name(key)),
     };
     let is_heading = |value: &Value| match value {
         Value::Table(inner) => !is_value(inner),
-        Value::Array(items) => matches!(items.first(), Some(Value::Table(_))),
+        Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_table),
         _ => false,
     };
     for (key, value) in table.iter().filter(|(_, value)| !is_heading(value)) {
-        let _ = writeln!(text, "{key} = {}", inline(value));
+        let _ = writeln!(text, "{} = {}", name(key), inline(value));
     }
     for (key, value) in table.iter().filter(|(_, value)| is_heading(value)) {
         let path = below(key);
@@ -55,18 +55,18 @@ fn inline(value: &Value) -> String {
             // Value, unit, source: the order in which people read them.
             let mut keys: Vec<&String> = table.keys().collect();
             keys.sort_by_key(|key| std::cmp::Reverse(key.as_str()));
-            let parts: Vec<String> =
-                keys.iter().map(|key| format!("{key} = {}", inline(&table[*key]))).collect();
+            let parts: Vec<String> = keys
+                .iter()
+                .map(|key| format!("{} = {}", name(key), inline(&table[*key])))
+                .collect();
             format!("{{ {} }}", parts.join(", "))
         }
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(inline).collect();
             format!("[{}]", items.join(", "))
         }
-        Value::String(text) => {
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-            format!("\"{}\"", text.replace(char::is_control, " "))
-        }
+        Value::String(text) => quoted(text),
+        Value::Float(number) if number.is_nan() => "nan".to_owned(),
         Value::Float(number) => format!("{number:?}"),
         Value::Integer(number) => number.to_string(),
         Value::Boolean(switch) => switch.to_string(),
@@ -74,9 +74,39 @@ fn inline(value: &Value) -> String {
     }
 }
 
+/// A key, in quotes where it is not of the plain kind.
+fn name(key: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 #[cfg(test)]
 mod tests {
     use crate::Description;
+
+    #[test]
+    fn whatever_text_and_keys_hold_is_read_again() {
+        let odd = "'a b' = \"\\u007f \\\" \\\\ \\n\"\nx = [{ y = nan }, 1]\n[\"\".\"k.l\"]\n";
+        let before = Description::read(odd, "odd").unwrap();
+        let after = Description::read(&before.text(), "written").unwrap();
+        assert_eq!(before.text(), after.text());
+        assert!(after.text().contains("\\u007F"), "{}", after.text());
+    }
 
     #[test]
     fn a_system_that_is_written_and_read_is_the_same() {
