@@ -230,9 +230,14 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
             let (value, unit) = text.split_at(digits.unwrap_or(text.len()));
             let value: f64 = value.trim().parse().map_err(|_| "that is no number".to_owned())?;
             table.insert("value".to_owned(), Value::Float(value));
-            if !unit.trim().is_empty() {
-                table.insert("unit".to_owned(), Value::String(unit.trim().to_owned()));
-            }
+            match unit.trim() {
+                "" => None,
+                // Sizes as everywhere else on the command line: 64k, 64K.
+                "K" | "M" | "G" => {
+                    table.insert("unit".to_owned(), unit.trim().to_lowercase().into())
+                }
+                unit => table.insert("unit".to_owned(), unit.into()),
+            };
             table.insert("source".to_owned(), Value::String("--set".to_owned()));
         }
         Value::Table(_) | Value::Array(_) => return Err("that is a group of values".to_owned()),
@@ -265,5 +270,32 @@ fn walk(value: &Value, path: &mut String, found: &mut dyn FnMut(&str, &Table)) {
             items.iter().enumerate().for_each(|(i, item)| inside(&i.to_string(), item));
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coalesces(text: &str) -> Result<u64, String> {
+        let mut description = Description::named("nt4-fastwide").unwrap();
+        description.set("drive.coalesce", text).map_err(|error| error.to_string())?;
+        match description.system().map_err(|error| error.to_string())?.drive {
+            crate::system::DriveModel::Disk(disk) => Ok(disk.coalesce.bytes()),
+            crate::system::DriveModel::Flash(_) => Err("a disk".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_size_is_typed_in_any_of_the_usual_ways() {
+        for text in ["64k", "64K", "64KiB", "64", "65536B", "128sectors"] {
+            assert_eq!(coalesces(text), Ok(65536), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_unit_of_another_kind_is_refused_with_those_that_are() {
+        let said = coalesces("64us").unwrap_err();
+        assert!(said.contains("'us'") && said.contains("KiB"), "{said}");
     }
 }
