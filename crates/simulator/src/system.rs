@@ -75,7 +75,7 @@ pub struct Setup {
     pub allocation: Allocated,
     /// Through the file-system cache or past it, where a target is not opened either way.
     pub caching: CachingChoice,
-    /// Whether devices complete writes from their cache.
+    /// Whether devices, and the controllers of volumes, complete writes from their caches.
     #[serde(deserialize_with = "switch_text")]
     pub write_cache: bool,
     /// Where on each device the file lies, as a share of its capacity.

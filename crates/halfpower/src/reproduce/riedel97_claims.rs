@@ -287,29 +287,22 @@ pub const INTERNALS: &[Check] = &[
         let write = ultra().buffered().writing().kib(8.0);
         loss(lab, &write.clone().with("allocation", "extend"), &write)
     }),
-    ("R155", |lab| gain(lab, &ultra().striped(3).deep(8), &stripe(ULTRA, 3).deep(8))),
+    ("R155", |lab| gain(lab, &ultra().striped(4).deep(8), &stripe(ULTRA, 4).deep(8))),
     ("R158", |lab| {
         let measured = lab.measure(&stripe(ULTRA, 3).deep(8))?;
         Ok(8.0 * measured.account.device_requests[0] as f64 / measured.requests)
     }),
-    ("R161", |lab| loss(lab, &stripe(ULTRA, 3).deep(8), &ultra().striped(3).deep(8))),
-    ("R162", |lab| loss(lab, &stripe(ULTRA, 3).wce().deep(8), &ultra().striped(3).wce().deep(8))),
+    ("R161", |lab| loss(lab, &stripe(ULTRA, 4).deep(8), &ultra().striped(4).deep(8))),
+    ("R162", |lab| loss(lab, &stripe(ULTRA, 4).wce().deep(8), &ultra().striped(4).wce().deep(8))),
     ("R166", |lab| share_of_media(lab, &ultra(), 15.0, 10.0)),
     ("R169", |lab| share_of_media(lab, &fast(), 8.8, 5.9)),
     ("R170", |lab| loss(lab, &at(ultra(), "0.99"), &at(ultra(), "0.0"))),
-    ("R172", |lab| {
-        let small = stripe(ULTRA, 3).wce().deep(3);
-        let worse = first_size(&SIZES, |kib| {
-            let host = small.clone().kib(kib);
-            Ok(ratio(lab, &host.clone().with("raid_in", "adapter"), &host)? < 1.0)
-        })?;
-        Ok(worse / 2.0)
-    }),
     ("R174", |lab| {
         let raid = ultra().with("disks", 4).with("volume", "raid5").writing().deep(3);
         first_size(&SIZES, |kib| {
             let host = raid.clone().kib(kib);
-            Ok(cost(lab, &host)? > 2.0 * cost(lab, &host.clone().with("raid_in", "array"))?)
+            let array = lab.measure(&host.clone().with("raid_in", "array"))?;
+            Ok(lab.measure(&host)?.soaked_ms_per_mib() > 2.0 * array.soaked_ms_per_mib())
         })
     }),
     ("R175", depth_of_three_disks),

@@ -90,7 +90,8 @@ impl FileCache {
 
     /// A controller's cache, empty; None where it has none.
     pub fn of_controller(model: &ControllerModel, setup: &Setup) -> Option<FileCache> {
-        let (reads, writes) = (model.read_ahead.0 > 0.0, model.write_buffer.0 > 0.0);
+        let reads = model.read_ahead.0 > 0.0;
+        let writes = setup.write_cache && model.write_buffer.0 > 0.0;
         if !reads && !writes {
             return None;
         }
