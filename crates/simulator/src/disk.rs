@@ -458,6 +458,11 @@ impl Disk {
 
     fn stop_reading_ahead(&mut self, now_ns: u64) {
         if let Some(index) = self.active.take() {
+            if now_ns == self.rest_ns {
+                // Right after the read itself; its end is known to the byte.
+                self.streams[index].base = self.rest;
+                return;
+            }
             let reach = self.reach(&self.streams[index], true, now_ns);
             self.streams[index].base = reach;
             self.cylinder = self.geometry.cylinder_of(reach.saturating_sub(1));
@@ -532,6 +537,36 @@ mod tests {
         assert_eq!(disk.find(8192, 8192, now_ns), Found::Streamed(now_ns), "before it: there");
         assert_eq!(disk.find(16384, 8192, now_ns), Found::Missed(16384));
         assert_eq!(disk.find(24576, 8192, now_ns), Found::Missed(24576));
+    }
+
+    #[test]
+    fn queued_reads_that_follow_each_other_are_read_in_one_go() {
+        for name in Description::names() {
+            let system = Description::named(name).unwrap().system().unwrap();
+            let DriveModel::Disk(model) = system.drive else { continue };
+            let mut disk = Disk::new(&model, false, 0.0, 1.0);
+            for place in [0, 3, 57, 911] {
+                let base = place * 12_345_344;
+                let (command, op, length) = (Some(0), Op::Read, 65536);
+                let mut ends_ns = vec![1_000_000_000 * (place + 1)];
+                for number in 0..4 {
+                    let from = base + number * length;
+                    disk.enqueue(Wait { command, from, length, op, since_ns: 0, requests: 1 });
+                    // All are waiting before the first is done.
+                    if number == 0 {
+                        ends_ns.push(disk.start(ends_ns[0]).expect("the media are free"));
+                    }
+                }
+                for number in 1..4 {
+                    disk.finish(&mut Vec::new());
+                    ends_ns.push(disk.start(ends_ns[number]).expect("the media are free"));
+                }
+                disk.finish(&mut Vec::new());
+                let at = |bytes| disk.geometry.time_of(base + bytes);
+                let media_ns = at(4 * length) - at(length);
+                assert_eq!(ends_ns[4] - ends_ns[1], media_ns, "{name} from {base}");
+            }
+        }
     }
 
     #[test]
