@@ -65,10 +65,10 @@ pub fn bus_test(system: &'static str, kib: f64) -> Probe {
     stripe.over(Extent::Again(1 << 20))
 }
 
-/// Read or write on a stripe that the adapter makes: it begins with the disk, the file system with
+/// Read or write on a stripe that a 3ware card makes: it begins with the disk, the file system with
 /// the first partition, 63 sectors later.
-pub fn hardware_stripe(disks: u32) -> Probe {
-    Probe::of(FIREBALL).striped(disks).with("raid_in", "adapter").with("misalign", "31.5k")
+pub fn hardware_stripe(card: &'static str, disks: u32) -> Probe {
+    Probe::of(card).striped(disks).with("raid_in", "adapter").with("misalign", "31.5k")
 }
 
 /// Two mirrored disks on the 3ware card.
@@ -109,15 +109,19 @@ fn limits() -> Figure {
             of("SCSI bus Ultra160", "write").0,
         ),
         ("3W-5400, reads of 64 KB", bus_test(FIREBALL, 64.0), of("3ware 3W-5400", "64KB read").0),
-        ("3W-5400, writes", hardware_stripe(4).wce().deep(8), of("3ware 3W-5400", "write").0),
+        (
+            "3W-5400, writes",
+            hardware_stripe(FIREBALL, 4).wce().deep(8),
+            of("3ware 3W-5400", "write").0,
+        ),
         (
             "3W-6800, reads of 256 KB",
-            Probe::of(CARD_6800).striped(4).kib(256.0).deep(8),
+            hardware_stripe(CARD_6800, 4).kib(256.0).deep(8),
             of("3ware 3W-6800 (alpha test unit)", "256KB read").0,
         ),
         (
             "3W-6800, writes of 256 KB",
-            Probe::of(CARD_6800).striped(4).wce().kib(256.0).deep(8),
+            hardware_stripe(CARD_6800, 4).wce().kib(256.0).deep(8),
             of("3ware 3W-6800 (alpha test unit)", "256KB write").0,
         ),
         ("Atlas 10K, inner", short(inner(ATLAS)), of("disk Atlas 10K", "").0),
@@ -253,7 +257,7 @@ fn probe_of(row: &Row) -> Probe {
     }
     let probe = match config {
         config if config.contains("RAID1") => twinstor(),
-        config if config.contains("hardware") => hardware_stripe(disks),
+        config if config.contains("hardware") => hardware_stripe(system, disks),
         config if config.contains("independent") => apart(system, disks),
         _ if system == CIFS => Probe::of(system),
         _ => Probe::of(system).striped(disks),

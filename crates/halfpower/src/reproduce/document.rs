@@ -132,6 +132,10 @@ pub struct ClaimsDocument {
     pub passed: u64,
     /// Claims that were checked and failed.
     pub failed: u64,
+    /// Those of the checked claims whose kind is measured or derived.
+    pub measured_checked: u64,
+    /// Those of them that passed.
+    pub measured_passed: u64,
     /// Claims that no simulation of storage can say anything about.
     pub out: u64,
     /// The checked ones.
@@ -252,6 +256,8 @@ fn claims(claims: &Claims) -> ClaimsDocument {
         inputs: claims.inputs as u64,
         passed: claims.passed() as u64,
         failed: (claims.scored.len() - claims.passed()) as u64,
+        measured_checked: claims.measured().1 as u64,
+        measured_passed: claims.measured().0 as u64,
         out: claims.out.len() as u64,
         checked: claims.scored.iter().map(claim).collect(),
         out_of_scope: claims.out.iter().map(out).collect(),

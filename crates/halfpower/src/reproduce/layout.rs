@@ -172,14 +172,9 @@ fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
             claims.out.len()
         ),
     ];
-    let measured = |scored: &&Scored| ["measured", "derived"].contains(&scored.claim.kind.as_str());
-    let of_measurements: Vec<&Scored> = claims.scored.iter().filter(measured).collect();
-    let good = of_measurements.iter().filter(|scored| scored.pass).count();
-    lines.push(format!(
-        "  of the {} measured or derived ones {:.0}% passed",
-        of_measurements.len(),
-        good as f64 * 100.0 / of_measurements.len().max(1) as f64
-    ));
+    let (good, of) = claims.measured();
+    let share = good as f64 * 100.0 / of.max(1) as f64;
+    lines.push(format!("  of the measured or derived ones {good} of {of} passed, {share:.1}%"));
     for scored in claims.scored.iter().filter(|scored| all || !scored.pass) {
         lines.push(claim_line(scored));
     }

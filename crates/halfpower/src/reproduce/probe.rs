@@ -112,11 +112,17 @@ impl Probe {
         self
     }
 
-    /// 8 KB requests anywhere on the whole of the devices, for a virtual minute.
+    /// 8 KB requests anywhere, for a virtual minute: past the cache on files that fill the devices,
+    /// as SQLIO had them (paper 2, section 7.1); through it on the ordinary file, since buffered
+    /// requests were measured with cacheflush (section 4.1), and no file of its own is stated.
     pub fn random(mut self) -> Probe {
         self.random = true;
-        let whole = self.with("file_at", "0.0").with("file_size", "1t");
-        whole.kib(8.0).over(Extent::Anywhere(60_000_000_000))
+        let cached = self.sets.iter().any(|(key, value)| *key == "caching" && value == "buffered");
+        let placed = match cached {
+            true => self,
+            false => self.with("file_at", "0.0").with("file_size", "1t"),
+        };
+        placed.kib(8.0).over(Extent::Anywhere(60_000_000_000))
     }
 
     fn description(&self) -> Result<Description, String> {
@@ -173,13 +179,13 @@ impl Probe {
     pub fn naive_mib_per_s(&self) -> Option<f64> {
         let system = self.description().ok()?.system().ok()?;
         let DriveModel::Disk(disk) = &system.drive else { return None };
-        let Setup { disks, buses, file_at, volume, .. } = system.setup;
+        let Setup { disks, file_at, volume, .. } = system.setup;
         let geometry = Geometry::new(disk, 1.0);
         let media = account::media_rate(&geometry, file_at);
         let spindles = if volume == VolumeKind::None { 1 } else { disks };
         let data = if self.writes && volume == VolumeKind::Raid5 { spindles - 1 } else { spindles };
         let bus = if self.writes { system.bus.write.0 } else { system.bus.read.0 };
-        let bus = if bus > 0.0 { bus * f64::from(buses) } else { f64::INFINITY };
+        let bus = if bus > 0.0 { bus * f64::from(system.buses()) } else { f64::INFINITY };
         let lone = self.lone_request_ns(&system, &geometry);
         let by_depth = f64::from(self.depth) * f64::from(self.request_bytes) * 1e9 / lone;
         Some(by_depth.min(media * f64::from(data)).min(bus) / MIB)

@@ -247,6 +247,20 @@ mod tests {
     }
 
     #[test]
+    fn a_measurement_that_is_an_input_is_cited_by_a_system_or_says_what_it_restates() {
+        let sources: String = Description::names()
+            .flat_map(|system| Description::named(system).unwrap().sources())
+            .map(|source| source + " ")
+            .collect();
+        for claim in [Paper::Riedel97, Paper::Chung2000].into_iter().flat_map(claims) {
+            let measured = ["measured", "derived"].contains(&claim.kind.as_str());
+            if claim.role == Role::Input && measured && claim.why.is_empty() {
+                assert!(sources.contains(&claim.id), "{}: {}", claim.id, claim.text);
+            }
+        }
+    }
+
+    #[test]
     fn a_claim_that_a_system_cites_as_its_source_is_an_input() {
         let claims: Vec<Claim> =
             [Paper::Riedel97, Paper::Chung2000].into_iter().flat_map(claims).collect();

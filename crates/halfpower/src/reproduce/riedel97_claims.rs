@@ -146,7 +146,8 @@ pub const UNBUFFERED: &[Check] = &[
     ("R048", |lab| lab.mib(&ultra().kib(4.0))),
     ("R049", |lab| {
         let write = ultra().writing();
-        reaches(lab, &write, &TO_1_MIB, 0.98 * best(lab, &write, &TO_1_MIB)?)
+        let kib = reaches(lab, &write, &TO_1_MIB, 0.98 * best(lab, &write, &TO_1_MIB)?)?;
+        Ok(kib / 1024.0)
     }),
     ("R050", |lab| reaches(lab, &ultra().writing(), &SIZES, ULTRA_MEDIA / 2.0)),
     ("R051", |lab| plateau(lab, &ultra().wce(), &SIZES)),

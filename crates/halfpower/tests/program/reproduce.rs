@@ -55,15 +55,37 @@ fn the_first_paper_is_reproduced_within_its_bars() {
 
 #[test]
 fn every_claim_is_counted_once() {
-    let document = Place::new().document("reproduce riedel97 --claims");
-    let claims = &document["claims"];
-    let count = |name: &str| claims[name].as_u64().unwrap();
-    assert_eq!(count("inputs") + count("passed") + count("failed") + count("out"), 187);
-    let checked = claims["checked"].as_array().unwrap();
-    assert_eq!(checked.len() as u64, count("passed") + count("failed"));
-    for claim in checked.iter().filter(|claim| claim["pass"] == false) {
-        assert!(!claim["reason"].as_str().unwrap().is_empty(), "{claim}");
+    for (paper, all) in [("riedel97", 187), ("chung2000", 280)] {
+        let document = Place::new().document(&format!("reproduce {paper} --claims"));
+        let claims = &document["claims"];
+        let count = |name: &str| claims[name].as_u64().unwrap();
+        let counted = count("inputs") + count("passed") + count("failed") + count("out");
+        assert_eq!(counted, all, "{paper}");
+        let checked = claims["checked"].as_array().unwrap();
+        assert_eq!(checked.len() as u64, count("passed") + count("failed"));
+        let measured = checked
+            .iter()
+            .filter(|claim| ["measured", "derived"].contains(&claim["kind"].as_str().unwrap()));
+        let passed = measured.clone().filter(|claim| claim["pass"] == true).count() as u64;
+        assert_eq!(count("measured_checked"), measured.count() as u64, "{paper}");
+        assert_eq!(count("measured_passed"), passed, "{paper}");
+        for claim in checked.iter().filter(|claim| claim["pass"] == false) {
+            assert!(!claim["reason"].as_str().unwrap().is_empty(), "{claim}");
+        }
     }
+}
+
+#[test]
+fn what_fails_of_the_second_paper_has_a_reason() {
+    let document = Place::new().document("reproduce chung2000 --claims");
+    let checked = document["claims"]["checked"].as_array().unwrap();
+    for claim in checked.iter().filter(|claim| claim["pass"] == false) {
+        assert_ne!(claim["reason"], "unexplained", "{claim}");
+        assert_ne!(claim["reason"], "it holds at no size", "{claim}");
+    }
+    let claims = &document["claims"];
+    let share = |of: &str| claims[of].as_f64().unwrap();
+    assert!(share("measured_passed") >= 0.75 * share("measured_checked"), "{claims}");
 }
 
 #[test]
