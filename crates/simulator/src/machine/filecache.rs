@@ -54,8 +54,8 @@ pub(crate) struct FileCache {
     fetching: u32,
     read_end: u64,
     write_end: u64,
-    /// The page that a small write has brought in last.
-    page_here: Option<u64>,
+    /// The pages that small writes have brought in last: where they are, two for both ends of one.
+    pages_here: [Option<u64>; 2],
     /// Dirty stretches: first byte and length.
     dirty: VecDeque<(u64, u64)>,
     dirty_bytes: u64,
@@ -128,7 +128,7 @@ impl FileCache {
             fetching: 0,
             read_end: 0,
             write_end: 0,
-            page_here: None,
+            pages_here: [None; 2],
             dirty: VecDeque::new(),
             dirty_bytes: 0,
             writing: 0,
@@ -300,21 +300,20 @@ impl Machine {
         let Some(cache) = self.cache(file) else { return };
         let (page, frame, limit) = (cache.page, cache.frame, cache.dirty_limit);
         let end = offset + length;
-        let partial = !offset.is_multiple_of(page) || !end.is_multiple_of(page);
         let sequential = offset == cache.write_end;
         cache.random = !sequential;
-        let needed = if !sequential && length < frame {
-            Some((offset / frame * frame, frame))
-        } else if partial {
-            Some((offset / page * page, page))
+        let (needed, bytes) = if !sequential && length < frame {
+            ([Some(offset / frame * frame), None], frame)
         } else {
-            None
+            // The pages of which the write covers a part only: at its begin and at its end.
+            let page_of = |at: u64| (!at.is_multiple_of(page)).then_some(at / page * page);
+            ([page_of(offset), page_of(end)], page)
         };
-        if let Some((from, bytes)) = needed.filter(|_| exists)
-            && cache.page_here != Some(from)
-        {
+        let missing = |from: &u64| !cache.pages_here.contains(&Some(*from));
+        if exists && let Some(from) = needed.into_iter().flatten().find(missing) {
             if cache.fetching == 0 {
-                cache.page_here = Some(from);
+                let kept = cache.pages_here.into_iter().find(|page| needed.contains(page));
+                cache.pages_here = [kept.flatten(), Some(from)];
                 self.bring_in(file, from, bytes);
             }
             return;

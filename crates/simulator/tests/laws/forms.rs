@@ -229,3 +229,21 @@ fn a_degraded_array_reads_a_lost_chunk_from_all_others() {
     // A fifth of the data lies on the failed device and takes four reads.
     is_near(ran.account.device_requests[Op::Read as usize] as f64 / 2560.0, 1.6, 0.001, "reads");
 }
+
+#[test]
+fn small_writes_read_every_page_once_that_they_do_not_cover_alone() {
+    let count = 2560;
+    let page_reads = |changes: &[(&str, &str)], kib: u32| {
+        let bytes = count * u64::from(kib) * 1024;
+        let ran = run(&named(DISKS, changes), &load(0, kib * 1024, 1, bytes), Caching::Buffered);
+        let [bytes, _] = ran.account.device_bytes;
+        let [reads, _] = ran.account.device_requests;
+        assert_eq!(bytes, reads * 4096, "{kib} KiB");
+        reads
+    };
+    // Two requests meet in every other page, or three pages of four have a border within.
+    for (kib, reads) in [(2, 1280), (4, 0), (6, 1280), (3, 1920), (5, 1920), (1, 640)] {
+        assert_eq!(page_reads(&[], kib), reads, "{kib} KiB");
+    }
+    assert_eq!(page_reads(&[("allocation", "extend")], 6), 0, "there is nothing to read");
+}
