@@ -40,6 +40,8 @@ pub(crate) enum Event {
     MediaAsked(u32),
     /// A device without a controller of ours has done a command.
     Answered(u32),
+    /// A command that is done may have been held back for as long as it may.
+    HeldLong(u32),
     /// The CPU has completed a request.
     Completed(u32),
     /// The lazy writer of a file looks for work.
@@ -433,6 +435,7 @@ impl Machine {
         let Some(event) = self.agenda.next() else { return false };
         match event {
             Event::Issued(io) => self.issued(io),
+            Event::HeldLong(device) => self.held_long(device),
             Event::BusFree(bus) => self.bus_free(bus),
             Event::Processed(device) => self.processed(device),
             Event::DataReady(command) => self.data_ready(command),

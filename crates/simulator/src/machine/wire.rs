@@ -338,12 +338,28 @@ impl Machine {
         }
         entry.held.push(command);
         let is_last = entry.held.len() as u32 == entry.outstanding;
-        if is_last || now_ns - entry.held_since_ns >= coalesce_ns {
-            let mut held = std::mem::take(&mut entry.held);
-            held.drain(..).for_each(|command| self.told(command));
-            // What is told may have sent more, but nothing is done at the moment it is sent.
-            self.devices[device as usize].held = held;
+        if is_last {
+            self.tell(device);
+        } else if entry.held.len() == 1 {
+            self.agenda.at(now_ns + coalesce_ns, Event::HeldLong(device));
         }
+    }
+
+    /// The first of a device's commands that are held may have waited for as long as one may: the
+    /// host is told, unless they are others by now.
+    pub(crate) fn held_long(&mut self, device: u32) {
+        let entry = &self.devices[device as usize];
+        if self.now_ns() - entry.held_since_ns >= entry.mechanism.coalesce_ns() {
+            self.tell(device);
+        }
+    }
+
+    /// The host is told of all commands of a device that are held.
+    fn tell(&mut self, device: u32) {
+        let mut held = std::mem::take(&mut self.devices[device as usize].held);
+        held.drain(..).for_each(|command| self.told(command));
+        // What is told may have sent more, but nothing is done at the moment it is sent.
+        self.devices[device as usize].held = held;
     }
 
     /// The host knows that a command is done.

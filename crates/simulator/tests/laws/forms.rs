@@ -146,6 +146,14 @@ fn requests_that_are_told_of_together_wait_for_the_last_of_them() {
 }
 
 #[test]
+fn a_command_that_is_done_is_told_of_in_time_whatever_the_next_one_takes() {
+    let system = bare("1", "1000", ["0", "50"]);
+    let ran = run(&system, &load(100, 4096, 2, 2 * 4096), Caching::Direct);
+    // The first one 50 us after its end, the last one at once.
+    is_near(ran.account.mean_residence_ns, (1_050_000.0 + 2_000_000.0) / 2.0, 0.001, "two reads");
+}
+
+#[test]
 fn a_link_takes_a_fixed_time_and_one_for_each_byte() {
     let slow = [("links.0.fixed", "121"), ("links.0.read", "20")];
     let system = named(DISKS, &[&slow[..], &[("drive.rotation", "7200000")]].concat());
