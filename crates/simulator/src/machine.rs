@@ -84,12 +84,23 @@ pub(crate) struct Io {
     pub offset: u64,
     pub length: u64,
     pub origin: Origin,
+    /// When it began (ns).
+    pub begun_ns: u64,
     /// Pieces that are still under way.
     pub left: u32,
     /// What comes after the first pieces.
     pub then: Vec<Piece>,
-    pub parity_bytes: u64,
+    /// What comes then is written twice, zeroes first.
+    pub zeroes: bool,
     pub stage: u8,
+}
+
+impl Io {
+    /// A transfer that begins now.
+    fn new(origin: Origin, op: Op, (file, offset, length): (u32, u64, u64), now_ns: u64) -> Io {
+        let (left, then, zeroes, stage) = (0, Vec::new(), false, 0);
+        Io { op, file, offset, length, origin, begun_ns: now_ns, left, then, zeroes, stage }
+    }
 }
 
 /// A command to a device.
@@ -203,7 +214,6 @@ pub(crate) struct Link {
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
     pub file: u32,
-    pub in_flight: u32,
     pub ready: Vec<Completion>,
     /// When its thread is done with what it does (ns).
     thread_ns: u64,
@@ -263,7 +273,6 @@ pub(crate) struct Machine {
     /// The server's side of a network.
     pub remote: Option<remote::Remote>,
     pub ios: Slab<Io>,
-    begun_ns: Vec<u64>,
     pub commands: Slab<Command>,
     scratch: Pieces,
     served: Vec<crate::disk::Wait>,
@@ -303,7 +312,6 @@ impl Machine {
             raid: Server::default(),
             remote,
             ios: Slab::new(),
-            begun_ns: Vec::new(),
             commands: Slab::new(),
             scratch: Pieces::default(),
             served: Vec::new(),
@@ -340,7 +348,7 @@ impl Machine {
 
     /// A new thread that issues requests to a file; gives the number of its engine.
     pub fn issuer(&mut self, file: u32) -> u32 {
-        self.issuers.push(Issuer { file, in_flight: 0, ready: Vec::new(), thread_ns: 0 });
+        self.issuers.push(Issuer { file, ready: Vec::new(), thread_ns: 0 });
         self.issuers.len() as u32 - 1
     }
 
@@ -351,23 +359,14 @@ impl Machine {
         let entry = &mut self.files[file as usize];
         let random = entry.next != request.offset;
         entry.next = request.offset + u64::from(request.length);
-        self.issuers[engine as usize].in_flight += 1;
         self.count.change(now_ns, 1);
         if self.system.setup.rebuilding && !self.is_rebuilding {
             self.is_rebuilding = true;
             self.agenda.at(now_ns, Event::Rebuild);
         }
-        let io = self.put(Io {
-            op: request.op,
-            file,
-            offset: request.offset,
-            length: u64::from(request.length),
-            origin: Origin::App { engine, slot: request.slot },
-            left: 0,
-            then: Vec::new(),
-            parity_bytes: 0,
-            stage: 0,
-        });
+        let origin = Origin::App { engine, slot: request.slot };
+        let place = (file, request.offset, u64::from(request.length));
+        let io = self.ios.put(Io::new(origin, request.op, place, now_ns));
         if self.remote.is_some() {
             self.remote_begin(io);
         } else if self.is_cached(file, Layer::FileSystem) {
@@ -385,16 +384,6 @@ impl Machine {
 
     fn is_cached(&self, file: u32, layer: Layer) -> bool {
         self.files[file as usize].cache.as_ref().is_some_and(|cache| cache.layer == layer)
-    }
-
-    fn put(&mut self, io: Io) -> u32 {
-        let now_ns = self.now_ns();
-        let number = self.ios.put(io);
-        if self.begun_ns.len() <= number as usize {
-            self.begun_ns.resize(number as usize + 1, 0);
-        }
-        self.begun_ns[number as usize] = now_ns;
-        number
     }
 
     fn direct_cost(&self, op: Op) -> Cost {
@@ -435,13 +424,13 @@ impl Machine {
         let Some(event) = self.agenda.next() else { return false };
         match event {
             Event::Issued(io) => self.issued(io),
-            Event::HeldLong(device) => self.held_long(device),
             Event::BusFree(bus) => self.bus_free(bus),
             Event::Processed(device) => self.processed(device),
             Event::DataReady(command) => self.data_ready(command),
             Event::MediaFree(device) => self.media_free(device),
             Event::MediaAsked(device) => self.start_media(device),
             Event::Answered(command) => self.answered(command),
+            Event::HeldLong(device) => self.held_long(device),
             Event::Completed(io) => self.completed(io),
             Event::LazyWriter(file) => self.lazy_writer(file),
             Event::WriterRested(file) => self.writer_rested(file),
@@ -489,14 +478,17 @@ impl Machine {
         }
         let zeroed = self.system.setup.allocation == Allocated::Zeroed;
         if zeroed && op == Op::Write && matches!(self.ios[io].origin, Origin::App { .. }) {
-            let again = pieces.first.clone();
-            pieces.then.extend(again);
+            // The writes come last: alone, or after what parity needs to be read.
+            if pieces.then.is_empty() {
+                pieces.then.extend_from_slice(&pieces.first);
+            } else {
+                self.ios[io].zeroes = true;
+            }
         }
         let parity = pieces.parity_bytes;
         let delay_ns = self.volume_work(io, pieces.first.len() as u64, parity);
         let entry = &mut self.ios[io];
         entry.left = pieces.first.len() as u32;
-        entry.parity_bytes = parity;
         entry.then.clear();
         entry.then.extend_from_slice(&pieces.then);
         for piece in &pieces.first {
@@ -534,7 +526,11 @@ impl Machine {
     /// All pieces of a stage are done.
     pub(crate) fn pieces_done(&mut self, io: u32) {
         if !self.ios[io].then.is_empty() {
-            let then = std::mem::take(&mut self.ios[io].then);
+            let entry = &mut self.ios[io];
+            let then = match std::mem::take(&mut entry.zeroes) {
+                true => entry.then.clone(),
+                false => std::mem::take(&mut entry.then),
+            };
             self.ios[io].left = then.len() as u32;
             let now_ns = self.now_ns();
             for piece in &then {
@@ -583,12 +579,12 @@ impl Machine {
     /// A request is back with the program.
     pub(crate) fn completed(&mut self, io: u32) {
         let now_ns = self.now_ns();
-        let Io { length, origin, .. } = self.ios[io];
+        let Io { length, origin, begun_ns, .. } = self.ios[io];
         let Origin::App { engine, slot } = origin else { return };
         self.count.change(now_ns, -1);
         self.count.requests += 1;
         self.count.bytes += length;
-        self.count.residence_ns += u128::from(now_ns - self.begun_ns[io as usize]);
+        self.count.residence_ns += u128::from(now_ns - begun_ns);
         let issuer = &mut self.issuers[engine as usize];
         if issuer.ready.is_empty() {
             self.woken.push_back(engine);
@@ -617,17 +613,8 @@ impl Machine {
         let at = self.rebuilt;
         self.rebuilt = (at + length) % (self.devices[0].bytes() / length * length);
         let spare = Piece { device: 0, at, length, op: Op::Write };
-        let io = self.put(Io {
-            op: Op::Read,
-            file: 0,
-            offset: at,
-            length,
-            origin: Origin::Rebuild,
-            left: sources,
-            then: vec![spare],
-            parity_bytes: parity,
-            stage: 0,
-        });
+        let io = Io::new(Origin::Rebuild, Op::Read, (0, at, length), self.now_ns());
+        let io = self.ios.put(Io { left: sources, then: vec![spare], ..io });
         let from_ns = self.volume_work(io, u64::from(sources), parity);
         for device in 1..=sources {
             self.send(io, Piece { device, op: Op::Read, ..spare }, from_ns);

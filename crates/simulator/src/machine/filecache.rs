@@ -381,17 +381,8 @@ impl Machine {
 
     /// A transfer that the cache makes for itself.
     fn transfer(&mut self, file: u32, op: Op, offset: u64, length: u64, origin: Origin) {
-        let io = self.put(Io {
-            op,
-            file,
-            offset,
-            length,
-            origin,
-            left: 0,
-            then: Vec::new(),
-            parity_bytes: 0,
-            stage: 0,
-        });
+        let now_ns = self.now_ns();
+        let io = self.ios.put(Io::new(origin, op, (file, offset, length), now_ns));
         let layer = self.files[file as usize].cache.as_ref().map(|cache| cache.layer);
         if layer == Some(Layer::Controller) {
             self.dispatch(io);

@@ -239,6 +239,30 @@ fn a_degraded_array_reads_a_lost_chunk_from_all_others() {
 }
 
 #[test]
+fn a_block_that_is_zeroed_first_is_written_twice_and_what_parity_needs_is_read_once() {
+    let requests = |kind: &str, disks: &str, allocation: &str, request: u32| {
+        let setup = [("volume", kind), ("disks", disks), ("allocation", allocation)];
+        let ran = run(
+            &named(DISKS, &setup),
+            &load(0, request, 2, 1024 * u64::from(request)),
+            Caching::Direct,
+        );
+        ran.account.device_requests.map(|count| count as f64 / 1024.0)
+    };
+    for (kind, disks, request, [reads, writes]) in [
+        ("none", "1", 8192, [0.0, 1.0]),
+        ("stripe", "4", 8192, [0.0, 1.0]),
+        ("raid1", "2", 8192, [0.0, 2.0]),
+        ("raid5", "5", 8192, [2.0, 2.0]),
+        ("raid5", "5", 262_144, [0.0, 5.0]),
+    ] {
+        let what = format!("{kind}, {request} bytes");
+        assert_eq!(requests(kind, disks, "existing", request), [reads, writes], "{what}");
+        assert_eq!(requests(kind, disks, "zeroed", request), [reads, 2.0 * writes], "{what}");
+    }
+}
+
+#[test]
 fn small_writes_read_every_page_once_that_they_do_not_cover_alone() {
     let count = 2560;
     let page_reads = |changes: &[(&str, &str)], kib: u32| {
