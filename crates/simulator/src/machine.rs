@@ -54,8 +54,8 @@ pub(crate) enum Event {
     Stored(u32),
     /// A network message has arrived, or a server has done a step.
     Remote(u32),
-    /// The next stretch of a rebuild.
-    Rebuild,
+    /// The next stretch of the rebuild of a file's volume.
+    Rebuild(u32),
 }
 
 /// Why a transfer is made.
@@ -231,6 +231,18 @@ pub(crate) struct File {
     /// Writes that grow the file, one at a time.
     growing: bool,
     grow_queue: std::collections::VecDeque<u32>,
+    /// Whether its volume is being rebuilt, and how far that has come (bytes of each device).
+    is_rebuilding: bool,
+    rebuilt: u64,
+}
+
+impl File {
+    /// A file that nothing has been done to.
+    fn new(volume: Volume, host: u32, cache: Option<FileCache>, through: bool) -> File {
+        let grow_queue = std::collections::VecDeque::new();
+        let (next, growing, is_rebuilding, rebuilt) = (0, false, false, 0);
+        File { volume, host, cache, through, next, growing, grow_queue, is_rebuilding, rebuilt }
+    }
 }
 
 /// What has gone in and come out, for the checks.
@@ -278,9 +290,6 @@ pub(crate) struct Machine {
     served: Vec<crate::disk::Wait>,
     /// Engines that have something for their worker.
     pub woken: std::collections::VecDeque<u32>,
-    /// How far a rebuild has come (bytes of each device), and whether it is at work.
-    rebuilt: u64,
-    is_rebuilding: bool,
 }
 
 impl Machine {
@@ -316,8 +325,6 @@ impl Machine {
             scratch: Pieces::default(),
             served: Vec::new(),
             woken: std::collections::VecDeque::new(),
-            rebuilt: 0,
-            is_rebuilding: false,
             system: system.clone(),
         }
     }
@@ -339,10 +346,9 @@ impl Machine {
             Some(model) => FileCache::of_controller(model, &system.setup),
             None => None,
         };
-        let grow_queue = std::collections::VecDeque::new();
         // The host of the devices is one; programs on others reach it over the network.
         let host = if self.remote.is_some() { 0 } else { host };
-        self.files.push(File { volume, host, cache, through, next: 0, growing: false, grow_queue });
+        self.files.push(File::new(volume, host, cache, through));
         self.files.len() as u32 - 1
     }
 
@@ -360,9 +366,8 @@ impl Machine {
         let random = entry.next != request.offset;
         entry.next = request.offset + u64::from(request.length);
         self.count.change(now_ns, 1);
-        if self.system.setup.rebuilding && !self.is_rebuilding {
-            self.is_rebuilding = true;
-            self.agenda.at(now_ns, Event::Rebuild);
+        if self.system.setup.rebuilding {
+            self.begin_rebuilds();
         }
         let origin = Origin::App { engine, slot: request.slot };
         let place = (file, request.offset, u64::from(request.length));
@@ -437,7 +442,7 @@ impl Machine {
             Event::CacheAgain(file) => self.cache_again(file),
             Event::Stored(io) => self.stored(io),
             Event::Remote(io) => self.remote_step(io),
-            Event::Rebuild => self.rebuild(),
+            Event::Rebuild(file) => self.rebuild(file),
         }
         true
     }
@@ -515,7 +520,8 @@ impl Machine {
         let Io { op, file, length, origin, .. } = self.ios[io];
         let each = if op == Op::Read { controller.read } else { controller.write };
         // What its own cache does has been paid for by the request.
-        let own = !matches!(origin, Origin::App { .. }) && self.is_cached(file, Layer::Controller);
+        let is_of_cache = matches!(origin, Origin::BringIn | Origin::WriteBehind);
+        let own = is_of_cache && self.is_cached(file, Layer::Controller);
         let request_ns = if own { 0 } else { controller.fixed.ns() + each.ns_for(length) };
         let ns = request_ns
             + controller.piece.ns() * pieces.saturating_sub(1)
@@ -551,7 +557,7 @@ impl Machine {
             Origin::BringIn | Origin::WriteBehind => self.cache_transfer_done(io),
             Origin::Rebuild => {
                 self.ios.give_back(io);
-                self.agenda.at(self.agenda.now_ns(), Event::Rebuild);
+                self.agenda.at(self.agenda.now_ns(), Event::Rebuild(file));
             }
         }
     }
@@ -599,24 +605,38 @@ impl Machine {
         while !self.is_flushed(file) && self.advance(u64::MAX) {}
     }
 
-    /// Reads the next stretch of the devices that are left and writes it to the spare, one
-    /// stretch at a time for as long as the program works: a rebuild has no end of its own here.
-    fn rebuild(&mut self) {
-        self.is_rebuilding = self.count.inside > 0;
-        if !self.is_rebuilding {
+    /// Begins to rebuild every volume that is not being rebuilt; a volume with several files once.
+    fn begin_rebuilds(&mut self) {
+        let now_ns = self.now_ns();
+        for file in 0..self.files.len() {
+            let (before, rest) = self.files.split_at_mut(file);
+            let home = rest[0].volume.home();
+            if !rest[0].is_rebuilding && before.iter().all(|other| other.volume.home() != home) {
+                rest[0].is_rebuilding = true;
+                self.agenda.at(now_ns, Event::Rebuild(file as u32));
+            }
+        }
+    }
+
+    /// Reads the next stretch of the devices of a volume that are left and writes it to the spare,
+    /// one stretch at a time for as long as a program works: a rebuild has no end of its own here.
+    fn rebuild(&mut self, file: u32) {
+        let entry = &mut self.files[file as usize];
+        entry.is_rebuilding = self.count.inside > 0;
+        if !entry.is_rebuilding {
             return;
         }
         let setup = &self.system.setup;
         let length = setup.chunk.min(self.system.host.max_transfer.bytes());
         let sources = if setup.volume == VolumeKind::Raid1 { 1 } else { setup.volume_disks() - 1 };
         let parity = if sources > 1 { length * u64::from(sources) } else { 0 };
-        let at = self.rebuilt;
-        self.rebuilt = (at + length) % (self.devices[0].bytes() / length * length);
-        let spare = Piece { device: 0, at, length, op: Op::Write };
-        let io = Io::new(Origin::Rebuild, Op::Read, (0, at, length), self.now_ns());
+        let (at, home) = (entry.rebuilt, entry.volume.home());
+        entry.rebuilt = (at + length) % (self.devices[home as usize].bytes() / length * length);
+        let spare = Piece { device: home, at, length, op: Op::Write };
+        let io = Io::new(Origin::Rebuild, Op::Read, (file, at, length), self.now_ns());
         let io = self.ios.put(Io { left: sources, then: vec![spare], ..io });
         let from_ns = self.volume_work(io, u64::from(sources), parity);
-        for device in 1..=sources {
+        for device in home + 1..=home + sources {
             self.send(io, Piece { device, op: Op::Read, ..spare }, from_ns);
         }
     }

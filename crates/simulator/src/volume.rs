@@ -88,6 +88,11 @@ impl Volume {
         }
     }
 
+    /// Its first device.
+    pub fn home(&self) -> u32 {
+        self.home
+    }
+
     /// The largest file (bytes).
     pub fn bytes(&self) -> u64 {
         let data = match self.kind {

@@ -279,3 +279,31 @@ fn small_writes_read_every_page_once_that_they_do_not_cover_alone() {
     }
     assert_eq!(page_reads(&[("allocation", "extend")], 6), 0, "there is nothing to read");
 }
+
+/// Writes per second of a rebuild beside reads that ask for little.
+fn rebuild_writes(changes: &[(&str, &str)]) -> f64 {
+    let setup = [("volume", "raid5"), ("failed", "1"), ("rebuilding", "on")];
+    let system = named(DISKS, &[&setup[..], changes].concat());
+    let arrival = Arrival::Constant { requests_per_s: 10.0 };
+    let ran =
+        run(&system, &Workload { arrival, ..load(100, 8192, 1, 400 * 8192) }, Caching::Direct);
+    let [_, writes] = ran.account.device_requests;
+    writes as f64 * 1e9 / ran.elapsed_ns() as f64
+}
+
+#[test]
+fn every_hosts_volume_is_rebuilt() {
+    let one = rebuild_writes(&[("disks", "4")]);
+    let two = rebuild_writes(&[("disks", "8"), ("hosts", "2"), ("buses", "2")]);
+    assert!(one > 0.0);
+    is_near(two, 2.0 * one, 0.02, "two hosts");
+}
+
+#[test]
+fn a_rebuild_costs_a_controller_with_a_cache_what_it_costs_one_without() {
+    let with = |cache: &str| {
+        let fixed = [("raid_in", "array"), ("array.fixed", "50000"), ("write_cache", cache)];
+        rebuild_writes(&[&fixed[..], &[("disks", "4")]].concat())
+    };
+    assert!(with("on") <= 20.0, "{}", with("on"));
+}
