@@ -62,7 +62,6 @@ pub(crate) struct Volume {
     mirror: MirrorReads,
     turn: u64,
     last_end: u64,
-    run_bytes: u64,
 }
 
 impl Volume {
@@ -84,7 +83,6 @@ impl Volume {
             mirror: setup.mirror_reads,
             turn: 0,
             last_end: 0,
-            run_bytes: 0,
         }
     }
 
@@ -167,35 +165,31 @@ impl Volume {
         out: &mut Pieces,
     ) {
         let at = self.base + self.misalign + offset;
-        let alive = |device: u32| self.failed != Some(device);
+        let all = 0..self.disks as u32;
         if op == Op::Write {
-            let copies: Vec<u32> =
-                (0..self.disks as u32).filter(|d| self.takes_writes(*d)).collect();
-            for device in copies {
+            for device in all.filter(|device| self.takes_writes(*device)) {
                 self.add(device, at, length, op, &mut out.first);
             }
             return;
         }
         let sequential = offset == self.last_end;
-        self.run_bytes = if sequential { self.run_bytes + length } else { 0 };
         self.last_end = offset + length;
-        let mut devices = (0..self.disks as u32).filter(|d| alive(*d));
         let load = |device: u32| load(self.home + device);
-        let shortest = || (0..self.disks as u32).filter(|d| alive(*d)).min_by_key(|d| load(*d));
+        let failed = self.failed;
+        let is_alive = |device: &u32| failed != Some(*device);
+        let mut alive = all.clone().filter(is_alive);
+        let shortest = || all.clone().filter(is_alive).min_by_key(|device| load(*device));
         let device = match self.mirror {
-            MirrorReads::First => devices.next(),
+            MirrorReads::First => alive.next(),
             MirrorReads::Shortest => shortest(),
             MirrorReads::Twinstor => {
-                let outstanding: u32 = (0..self.disks as u32).map(load).sum();
+                let outstanding: u32 = all.clone().map(load).sum();
                 let window = (u64::from(outstanding) + 1) * length;
-                match sequential && self.run_bytes > 0 {
-                    true if window >= TWINSTOR_BYTES => {
-                        self.turn = (offset / TWINSTOR_BYTES) % self.disks;
-                        Some(self.turn as u32).filter(|d| alive(*d)).or_else(shortest)
-                    }
-                    true => Some(self.turn as u32).filter(|d| alive(*d)).or_else(shortest),
-                    false => shortest(),
+                if sequential && window >= TWINSTOR_BYTES {
+                    self.turn = (offset / TWINSTOR_BYTES) % self.disks;
                 }
+                let whose_turn = Some(self.turn as u32).filter(|_| sequential);
+                whose_turn.filter(is_alive).or_else(shortest)
             }
         };
         self.add(device.unwrap_or(0), at, length, op, &mut out.first);
