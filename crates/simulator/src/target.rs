@@ -15,7 +15,7 @@ use ioengine::{Clock, Completion, Error, ErrorKind, Request, VirtualTime};
 
 use crate::account::{Account, Reading};
 use crate::machine::Machine;
-use crate::system::{Allocated, Setup, System, VolumeKind};
+use crate::system::{Setup, System, VolumeKind};
 
 /// A world in which simulated targets, clocks and meters live together.
 #[derive(Clone)]
@@ -50,9 +50,8 @@ impl SimWorld {
         let name = format!("sim:{}", machine.system.name);
         let most = machine.files[file as usize].volume.bytes();
         let size = setup.file_size.min(most);
-        let grows = setup.allocation == Allocated::Extend;
         drop(machine);
-        SimTarget { machine: Rc::clone(&self.machine), file, name, size, most, caching, grows }
+        SimTarget { machine: Rc::clone(&self.machine), file, name, size, most, caching }
     }
 
     /// The clock.
@@ -74,11 +73,6 @@ impl SimWorld {
     pub fn account_since(&self, mark: &Mark) -> Account {
         Reading::of(&self.machine.borrow()).since(&mark.0)
     }
-
-    /// Events that have happened so far.
-    pub fn events(&self) -> u64 {
-        self.machine.borrow().agenda.happened()
-    }
 }
 
 /// Counters at a moment.
@@ -93,7 +87,6 @@ pub struct SimTarget {
     size: u64,
     most: u64,
     caching: Caching,
-    grows: bool,
 }
 
 impl SimTarget {
@@ -102,11 +95,6 @@ impl SimTarget {
     pub fn with_size(mut self, bytes: u64) -> SimTarget {
         self.size = bytes.min(self.most);
         self
-    }
-
-    /// Whether writes grow the file.
-    pub fn grows(&self) -> bool {
-        self.grows
     }
 }
 
