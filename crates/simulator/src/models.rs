@@ -301,7 +301,7 @@ pub struct FlashModel {
     pub requests_per_s: Number,
     /// Data kept for reads.
     pub cache: Size,
-    /// Time of a read from the cache, in place of the fixed one.
+    /// Time of a read from the cache, in place of fixed time, units and channel.
     pub cache_hit: Time,
     /// Writes complete from here ...
     pub buffer: Size,
