@@ -73,9 +73,10 @@ pub struct Balance {
 /// What limits a simulated system.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BindingDocument {
-    /// The resource, or "latency" where none is near its limit: more requests outstanding help.
+    /// The resource, or "latency" where none is near its limit: more requests outstanding may
+    /// help.
     pub resource: String,
-    /// Utilisation of the busiest resource, from 0 to 1.
+    /// Its utilisation, or that of the busiest resource where none binds, from 0 to 1.
     pub utilisation: f64,
 }
 
@@ -86,7 +87,9 @@ pub struct ResourceDocument {
     pub name: String,
     /// Share of the time in which it was busy, from 0 to 1.
     pub utilisation: f64,
-    /// How long it was busy, over all of its servers.
+    /// How long it was busy, over all of its servers. A drain or a sustained rate is busy while
+    /// nothing is saved up and requests wait for it; what lets so many requests through at once is
+    /// busy while they are under way.
     pub busy_ns: u64,
     /// How many there are of it.
     pub servers: u32,
@@ -190,12 +193,13 @@ fn line(resource: &ResourceDocument) -> String {
 mod tests {
     use super::*;
     use crate::point::tests::point;
-    use simulator::Resource;
     use simulator::bounds::Bound;
+    use simulator::{Resource, ResourceKind};
 
     fn account(busy_ns: u64) -> Account {
         let media = Resource {
             name: "media".to_owned(),
+            kind: ResourceKind::Part,
             busy_ns,
             servers: 1,
             bytes: 10,

@@ -33,9 +33,10 @@ pub struct SideDocument {
     pub latency_p99_ns: u64,
     /// Simulated: CPU charged to the program, for each request.
     pub cpu_ns_per_request: f64,
-    /// What limits: the busiest resource, or "latency" where more outstanding requests would help.
+    /// What limits: a resource, or "latency" where none does and more outstanding requests may
+    /// help.
     pub bottleneck: String,
-    /// How busy the busiest resource is, 0 to 1.
+    /// How busy it is, or the busiest resource where none limits, 0 to 1.
     pub utilisation: f64,
     /// The tightest closed-form bound; it holds for loads of one
     /// direction, and is null for mixes.

@@ -1,14 +1,22 @@
 //! Where the time went: every resource with its utilisation, which one binds, and the laws that
 //! no run may break.
+//!
+//! A part that is busy nearly all the time limits. So does a reserve that is spent most of the
+//! time, and where no part does, an order in which requests go through one after the other. Only
+//! where none of them does more requests outstanding may help.
 
+use crate::flash::FlashTimes;
 use crate::geometry::Geometry;
-use crate::machine::{Count, Machine, Mechanism, PHASE_NAMES};
+use crate::machine::{Count, Link, Machine, Mechanism, PHASE_NAMES};
+use crate::system::{Allocated, DriveModel};
 
 /// A part of the system that can be busy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
     /// What it is called.
     pub name: String,
+    /// What its time means.
+    pub kind: ResourceKind,
     /// How long it was busy (ns), over all of its servers.
     pub busy_ns: u64,
     /// How many servers it has.
@@ -17,6 +25,28 @@ pub struct Resource {
     pub bytes: u64,
     /// The busy time by phase (ns), where it has phases.
     pub phases_ns: Vec<(&'static str, u64)>,
+}
+
+/// What the busy time of a resource means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceKind {
+    /// A part that works.
+    Part,
+    /// A rate or a drain from which requests take what is saved up first: busy while nothing is.
+    Reserve,
+    /// So many at once: busy while they are under way, whatever parts work for them.
+    Order,
+}
+
+impl ResourceKind {
+    /// A resource that is busy for less than this share does not bind.
+    fn binds(self) -> f64 {
+        match self {
+            ResourceKind::Part | ResourceKind::Order => 0.9,
+            // Until it is spent something else limits.
+            ResourceKind::Reserve => 0.5,
+        }
+    }
 }
 
 /// What happened between two moments.
@@ -43,20 +73,39 @@ pub struct Account {
 /// What limits a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binding {
-    /// The resource, or "latency" where none is near its limit: more requests outstanding help.
+    /// The resource, or "latency" where none is near its limit: more requests outstanding may
+    /// help.
     pub resource: String,
-    /// Utilisation of the busiest resource, 0 to 1.
+    /// Its utilisation, or that of the busiest resource where none binds, 0 to 1.
     pub utilisation: f64,
 }
-
-/// A resource that is busy for less than this share does not bind.
-const BINDS: f64 = 0.9;
 
 impl Resource {
     /// Share of an interval in which it was busy.
     pub fn utilisation(&self, elapsed_ns: u64) -> f64 {
         let capacity = elapsed_ns as f64 * f64::from(self.servers.max(1));
         if capacity > 0.0 { self.busy_ns as f64 / capacity } else { 0.0 }
+    }
+
+    fn new(name: &str, kind: ResourceKind, busy_ns: u64, servers: u32, bytes: u64) -> Resource {
+        Resource { name: name.to_owned(), kind, busy_ns, servers, bytes, phases_ns: Vec::new() }
+    }
+
+    /// A part without phases.
+    fn part(name: &str, busy_ns: u64, servers: u32, bytes: u64) -> Resource {
+        Resource::new(name, ResourceKind::Part, busy_ns, servers, bytes)
+    }
+
+    /// What has come since an earlier reading of the same resource.
+    fn since(&self, earlier: Option<&Resource>) -> Resource {
+        let Some(then) = earlier else { return self.clone() };
+        let phases = self.phases_ns.iter().zip(&then.phases_ns);
+        Resource {
+            busy_ns: self.busy_ns.saturating_sub(then.busy_ns),
+            bytes: self.bytes - then.bytes,
+            phases_ns: phases.map(|(now, then)| (now.0, now.1.saturating_sub(then.1))).collect(),
+            ..self.clone()
+        }
     }
 }
 
@@ -67,7 +116,8 @@ pub(crate) struct Reading {
     count: Count,
     device_bytes: [u64; 2],
     device_requests: [u64; 2],
-    resources: Vec<Resource>,
+    /// Parts of a kind are one resource: the busiest of them speaks for it.
+    resources: Vec<Vec<Resource>>,
 }
 
 impl Reading {
@@ -93,16 +143,12 @@ impl Reading {
         let requests = self.count.requests - earlier.count.requests;
         let presence = self.count.presence_ns - earlier.count.presence_ns;
         let residence = self.count.residence_ns - earlier.count.residence_ns;
-        let resources = self.resources.iter().zip(&earlier.resources).map(|(now, then)| Resource {
-            busy_ns: now.busy_ns.saturating_sub(then.busy_ns),
-            bytes: now.bytes - then.bytes,
-            phases_ns: now
-                .phases_ns
-                .iter()
-                .zip(&then.phases_ns)
-                .map(|(now, then)| (now.0, now.1.saturating_sub(then.1)))
-                .collect(),
-            ..now.clone()
+        let resources = self.resources.iter().zip(&earlier.resources);
+        let resources = resources.filter_map(|(now, then)| {
+            // What was opened meanwhile had done nothing before.
+            let then = then.iter().map(Some).chain(std::iter::repeat(None));
+            let copies = now.iter().zip(then).map(|(now, then)| now.since(then));
+            copies.max_by_key(|resource| resource.busy_ns)
         });
         Account {
             elapsed_ns,
@@ -117,40 +163,51 @@ impl Reading {
     }
 }
 
-fn resources(machine: &Machine, now_ns: u64) -> Vec<Resource> {
-    let plain = |name: String, busy_ns: u64, servers: u32, bytes: u64| Resource {
-        name,
-        busy_ns,
-        servers,
-        bytes,
-        phases_ns: Vec::new(),
-    };
+/// All resources in the order of a request's way, each with those parts of which the busiest
+/// speaks for it.
+fn resources(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let mut all = Vec::new();
+    let thread = |busy_ns| Resource::new("issuing thread", ResourceKind::Order, busy_ns, 1, 0);
+    let threads = machine.issuers.iter().map(|issuer| thread(issuer.thread.busy_ns(now_ns)));
+    all.push(threads.collect());
     let cpus: u32 = machine.hosts.iter().map(crate::machine::Host::cpus).sum();
     let busy: u64 = machine.hosts.iter().map(|host| host.busy_ns(now_ns)).sum();
-    all.push(plain("CPU".to_owned(), busy, cpus, 0));
+    all.push(vec![Resource::part("CPU", busy, cpus, 0)]);
+    all.extend(orders(machine, now_ns));
     if let Some(remote) = &machine.remote {
-        let client = remote.client.busy_ns(now_ns);
-        all.push(plain("client CPU".to_owned(), client, remote.client.cpus(), 0));
-        let wire = remote.wire.iter().map(|wire| wire.busy_ns(now_ns)).max();
-        all.push(plain(remote.model.name.clone(), wire.unwrap_or(0), 1, 0));
+        let client = &remote.client;
+        all.push(vec![Resource::part("client CPU", client.busy_ns(now_ns), client.cpus(), 0)]);
+        let wire = |busy_ns| Resource::part(&remote.model.name, busy_ns, 1, 0);
+        all.push(remote.wire.iter().map(|way| wire(way.busy_ns(now_ns))).collect());
+        all.push(vec![Resource::part("write turn", remote.turn.busy_ns(now_ns), 1, 0)]);
     }
     let raid_ns = machine.raid.busy_ns(now_ns);
     if let Some(controller) = machine.system.controller() {
-        all.push(plain(controller.name.clone(), raid_ns, 1, 0));
+        all.push(vec![Resource::part(&controller.name, raid_ns, 1, 0)]);
     }
-    // Parts of a kind are one resource: the busiest of them speaks for it.
-    for model in &machine.system.links {
-        let same = machine.links.iter().filter(|link| link.model.name == model.name);
-        let busiest = same.max_by_key(|link| link.server.busy_ns(now_ns));
-        if let Some(link) = busiest {
+    for (model, copies) in machine.system.links.iter().zip(&machine.links) {
+        let copy = |link: &Link| {
             let bytes = link.bytes[0] + link.bytes[1];
-            all.push(plain(model.name.clone(), link.server.busy_ns(now_ns), 1, bytes));
-        }
+            Resource::part(&model.name, link.server.busy_ns(now_ns), 1, bytes)
+        };
+        all.push(copies.iter().map(copy).collect());
     }
-    all.extend(bus(machine, now_ns));
-    all.extend(devices(machine, now_ns));
+    all.push(bus(machine, now_ns).into_iter().collect());
+    all.extend(disks(machine, now_ns));
+    all.extend(flashes(machine, now_ns));
     all
+}
+
+/// What lets requests of a file through one after the other.
+fn orders(machine: &Machine, now_ns: u64) -> [Vec<Resource>; 3] {
+    let order = |name, ns, servers| Resource::new(name, ResourceKind::Order, ns, servers, 0);
+    let caches = || machine.files.iter().filter_map(|file| file.cache.as_ref());
+    let grows = machine.system.setup.allocation != Allocated::Existing;
+    let growing = machine.files.iter().filter(|_| grows);
+    let growing = growing.map(|file| order("growth of the file", file.growing.sum_ns(now_ns), 1));
+    let fetches = caches().map(|c| order("cache fetches", c.fetching.sum_ns(now_ns), c.at_once));
+    let writers = caches().map(|cache| order("lazy writer", cache.starved.sum_ns(now_ns), 1));
+    [growing.collect(), fetches.collect(), writers.collect()]
 }
 
 /// All buses as one resource with several servers.
@@ -164,47 +221,62 @@ fn bus(machine: &Machine, now_ns: u64) -> Option<Resource> {
     let busy_ns = phases_ns.iter().map(|(_, ns)| ns).sum();
     let bytes = machine.device_bytes[0] + machine.device_bytes[1];
     let servers = machine.buses.len() as u32;
-    let name = machine.system.bus.name.clone();
-    (servers > 0).then_some(Resource { name, busy_ns, servers, bytes, phases_ns })
+    let bus = Resource::part(&machine.system.bus.name, busy_ns, servers, bytes);
+    (servers > 0).then_some(Resource { phases_ns, ..bus })
 }
 
-fn devices(machine: &Machine, now_ns: u64) -> Vec<Resource> {
-    let (mut controller_ns, mut seek_ns, mut rotate_ns, mut transfer_ns) = (0, 0, 0, 0);
-    let (mut disks, mut flash_ns, mut flashes) = (0, 0, 0);
+/// The disks with their controllers.
+fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
+    let (mut controller_ns, mut disks) = (0, 0);
+    let (mut seek_ns, mut rotate_ns, mut transfer_ns) = (0, 0, 0);
     for device in &machine.devices {
         controller_ns += device.controller_ns;
-        match &device.mechanism {
-            Mechanism::Disk(disk) => {
-                let times = disk.times_until(now_ns);
-                disks += 1;
-                seek_ns += times.seek_ns;
-                rotate_ns += times.rotate_ns;
-                transfer_ns += times.transfer_ns;
-            }
-            Mechanism::Flash(flash) => {
-                flashes += 1;
-                flash_ns += flash.busy_ns(now_ns);
-            }
+        if let Mechanism::Disk(disk) = &device.mechanism {
+            let times = disk.times_until(now_ns);
+            disks += 1;
+            seek_ns += times.seek_ns;
+            rotate_ns += times.rotate_ns;
+            transfer_ns += times.transfer_ns;
         }
     }
-    let mut all = Vec::new();
+    if disks == 0 {
+        return Vec::new();
+    }
     let bytes = machine.device_bytes[0] + machine.device_bytes[1];
-    if disks > 0 {
-        let name = "drive controller".to_owned();
-        let phases_ns = Vec::new();
-        all.push(Resource { name, busy_ns: controller_ns, servers: disks, bytes, phases_ns });
-        all.push(Resource {
-            name: "media".to_owned(),
-            busy_ns: seek_ns + rotate_ns + transfer_ns,
-            servers: disks,
-            bytes,
-            phases_ns: vec![("seek", seek_ns), ("rotate", rotate_ns), ("transfer", transfer_ns)],
-        });
-    }
-    if flashes > 0 {
-        let (name, phases_ns) = ("flash".to_owned(), Vec::new());
-        all.push(Resource { name, busy_ns: flash_ns, servers: flashes, bytes, phases_ns });
-    }
+    let media = Resource::part("media", seek_ns + rotate_ns + transfer_ns, disks, bytes);
+    let phases_ns = vec![("seek", seek_ns), ("rotate", rotate_ns), ("transfer", transfer_ns)];
+    let controller = Resource::part("drive controller", controller_ns, disks, bytes);
+    vec![vec![controller], vec![Resource { phases_ns, ..media }]]
+}
+
+/// The devices of flash: what they work with, and the limits that they have.
+fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
+    let DriveModel::Flash(model) = &machine.system.drive else { return Vec::new() };
+    let flash = machine.devices.iter().filter_map(|device| match &device.mechanism {
+        Mechanism::Flash(flash) => Some(flash.times_until(now_ns)),
+        Mechanism::Disk(_) => None,
+    });
+    let times: Vec<FlashTimes> = flash.collect();
+    let sum = |part: fn(&FlashTimes) -> u64| times.iter().map(part).sum::<u64>();
+    let devices = times.len() as u32;
+    let [read, written] = machine.device_bytes;
+    let channel = |busy_ns, bytes| Resource::part("flash channels", busy_ns, devices, bytes);
+    let units = devices * model.units.count().max(1);
+    let mut all = vec![
+        vec![Resource::part("flash units", sum(|t| t.units_ns), units, read + written)],
+        vec![channel(sum(|t| t.channel_ns[0]), read), channel(sum(|t| t.channel_ns[1]), written)],
+    ];
+    let mut limit = |is_set: bool, name: &str, kind, busy_ns, bytes| {
+        if is_set {
+            all.push(vec![Resource::new(name, kind, busy_ns, devices, bytes)]);
+        }
+    };
+    let (part, reserve) = (ResourceKind::Part, ResourceKind::Reserve);
+    let (paced, drains) = (model.requests_per_s.0 > 0.0, model.buffer.0 > 0.0);
+    limit(paced, "requests per second", part, sum(|t| t.paced_ns), read + written);
+    limit(drains, "drain", reserve, sum(|t| t.full_ns), written);
+    let lasts = model.sustained.0 > 0.0;
+    limit(lasts, "sustained rate", reserve, sum(|t| t.spent_ns), read + written);
     all
 }
 
@@ -212,13 +284,21 @@ impl Account {
     /// What limits.
     pub fn binding(&self) -> Binding {
         let share = |resource: &Resource| resource.utilisation(self.elapsed_ns);
-        let busiest = self.resources.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
-        let utilisation = busiest.map_or(0.0, share);
-        let resource = match busiest {
-            Some(resource) if utilisation >= BINDS => resource.name.clone(),
-            _ => "latency".to_owned(),
+        let nearness = |resource: &&Resource| share(resource) / resource.kind.binds();
+        let nearest = |of_orders: bool| {
+            let is_of = move |kind: ResourceKind| (kind == ResourceKind::Order) == of_orders;
+            let all = self.resources.iter().filter(|resource| is_of(resource.kind));
+            all.max_by(|a, b| nearness(a).total_cmp(&nearness(b)))
         };
-        Binding { resource, utilisation }
+        let binds = |resource: &&Resource| nearness(resource) >= 1.0;
+        // An order is full also while it waits for a part.
+        match nearest(false).filter(binds).or_else(|| nearest(true).filter(binds)) {
+            Some(found) => Binding { resource: found.name.clone(), utilisation: share(found) },
+            None => {
+                let utilisation = self.resources.iter().map(share).fold(0.0, f64::max);
+                Binding { resource: "latency".to_owned(), utilisation }
+            }
+        }
     }
 
     /// Bytes per second that programs got.

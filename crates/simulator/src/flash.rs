@@ -25,15 +25,34 @@ pub(crate) struct Flash {
     /// Bytes in the write buffer at a moment (ns).
     buffered: f64,
     buffered_ns: u64,
+    /// When it had no room for a write, until one of its length would find some.
+    full: Server,
+}
+
+/// Where the time of a device goes (ns).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FlashTimes {
+    /// Units at work.
+    pub units_ns: u64,
+    /// Data on the channel, by direction.
+    pub channel_ns: [u64; 2],
+    /// The limit on requests.
+    pub paced_ns: u64,
+    /// The write buffer without room.
+    pub full_ns: u64,
+    /// The credit spent.
+    pub spent_ns: u64,
 }
 
 /// A bucket of tokens that fills at a rate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Credit {
     most: f64,
     left: f64,
     bytes_per_s: f64,
     at_ns: u64,
+    /// When nothing was left for a request, until one of its length would find enough.
+    spent: Server,
 }
 
 impl Credit {
@@ -50,12 +69,15 @@ impl Credit {
             // What is owed is earned before the request ends.
             self.at_ns += (-self.left * 1e9 / self.bytes_per_s).ceil() as u64;
             self.left = 0.0;
+            let again = (bytes as f64).min(self.most) * 1e9 / self.bytes_per_s;
+            self.spent.cover(at_ns, self.at_ns + again as u64);
         }
         self.at_ns
     }
 }
 
-/// Lines in the order of their last use.
+/// Lines in the order of their last use. `ioengine::truth` has the same once more, on purpose: the
+/// device of known truth and the simulator check each other and share no code.
 #[derive(Default)]
 struct Lru {
     most: u64,
@@ -96,6 +118,7 @@ impl Flash {
             left: model.credit.0,
             bytes_per_s: model.sustained.0,
             at_ns: 0,
+            spent: Server::default(),
         };
         let cache = Lru { most: model.cache.bytes() / LINE_BYTES, ..Lru::default() };
         Flash {
@@ -106,6 +129,7 @@ impl Flash {
             cache,
             buffered: 0.0,
             buffered_ns: 0,
+            full: Server::default(),
             model: model.clone(),
         }
     }
@@ -171,15 +195,22 @@ impl Flash {
         if over > 0.0 {
             self.buffered_ns += (over * 1e9 / drain).ceil() as u64;
             self.buffered -= over;
+            let again = (length as f64).min(self.model.buffer.0) * 1e9 / drain;
+            self.full.cover(at_ns, self.buffered_ns + again as u64);
         }
         self.buffered_ns
     }
 
-    /// How long the busiest part has been busy up to `now_ns`.
-    pub fn busy_ns(&self, now_ns: u64) -> u64 {
-        let units: u64 = self.units.iter().map(|unit| unit.busy_ns(now_ns)).sum();
-        let channels = self.channel.iter().map(|channel| channel.busy_ns(now_ns)).max();
-        (units / self.units.len() as u64).max(channels.unwrap_or(0))
+    /// How long each part has been busy up to `now_ns`: units all together, channels of either
+    /// direction.
+    pub fn times_until(&self, now_ns: u64) -> FlashTimes {
+        FlashTimes {
+            units_ns: self.units.iter().map(|unit| unit.busy_ns(now_ns)).sum(),
+            channel_ns: [0, 1].map(|op: usize| self.channel[op].busy_ns(now_ns)),
+            paced_ns: self.pacer.busy_ns(now_ns),
+            full_ns: self.full.busy_ns(now_ns),
+            spent_ns: self.sustained.spent.busy_ns(now_ns),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub mod target;
 pub mod driver;
 pub mod bounds;
 
-pub use account::{Account, Binding, Resource};
+pub use account::{Account, Binding, Resource, ResourceKind};
 pub use description::Description;
 pub use driver::Driver;
 pub use system::System;

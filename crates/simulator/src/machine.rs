@@ -16,7 +16,7 @@ use crate::agenda::Agenda;
 use crate::disk::Disk;
 use crate::flash::Flash;
 use crate::random::Stream;
-use crate::server::Server;
+use crate::server::{Gauge, Server};
 use crate::system::{Allocated, Cost, DriveModel, LinkModel, LinkPer, RaidIn, System, VolumeKind};
 use crate::volume::{Piece, Pieces, Volume};
 
@@ -191,6 +191,13 @@ impl Host {
         self.cpus[first].serve(ready_ns, ns).1
     }
 
+    /// The same for a thread, which does one thing at a time.
+    #[inline]
+    pub fn work_for(&mut self, thread: &mut Server, ready_ns: u64, ns: u64) -> u64 {
+        let end_ns = self.work(ready_ns.max(thread.free_ns()), ns);
+        thread.serve(end_ns - ns, ns).1
+    }
+
     /// Busy time of all CPUs (ns).
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         self.cpus.iter().map(|cpu| cpu.busy_ns(now_ns)).sum()
@@ -203,9 +210,8 @@ impl Host {
 }
 
 /// A link and what it has carried.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
-    pub model: LinkModel,
     pub server: Server,
     pub bytes: [u64; 2],
 }
@@ -215,8 +221,8 @@ pub(crate) struct Link {
 pub(crate) struct Issuer {
     pub file: u32,
     pub ready: Vec<Completion>,
-    /// When its thread is done with what it does (ns).
-    thread_ns: u64,
+    /// Its thread at work.
+    pub thread: Server,
 }
 
 /// A file: where it lies and how it is opened.
@@ -228,8 +234,8 @@ pub(crate) struct File {
     pub through: bool,
     /// Where the next request is if it follows the last one.
     next: u64,
-    /// Writes that grow the file, one at a time.
-    growing: bool,
+    /// Writes that grow the file, one at a time: 1 or 0 under way.
+    pub growing: Gauge,
     grow_queue: std::collections::VecDeque<u32>,
     /// Whether its volume is being rebuilt, and how far that has come (bytes of each device).
     is_rebuilding: bool,
@@ -240,7 +246,7 @@ impl File {
     /// A file that nothing has been done to.
     fn new(volume: Volume, host: u32, cache: Option<FileCache>, through: bool) -> File {
         let grow_queue = std::collections::VecDeque::new();
-        let (next, growing, is_rebuilding, rebuilt) = (0, false, false, 0);
+        let (next, growing, is_rebuilding, rebuilt) = (0, Gauge::default(), false, 0);
         File { volume, host, cache, through, next, growing, grow_queue, is_rebuilding, rebuilt }
     }
 }
@@ -272,7 +278,8 @@ pub(crate) struct Machine {
     pub agenda: Agenda<Event>,
     pub system: System,
     pub hosts: Vec<Host>,
-    pub links: Vec<Link>,
+    /// The links of the system, each with all of its copies.
+    pub links: Vec<Vec<Link>>,
     pub buses: Vec<Bus>,
     pub devices: Vec<Device>,
     pub files: Vec<File>,
@@ -354,7 +361,7 @@ impl Machine {
 
     /// A new thread that issues requests to a file; gives the number of its engine.
     pub fn issuer(&mut self, file: u32) -> u32 {
-        self.issuers.push(Issuer { file, ready: Vec::new(), thread_ns: 0 });
+        self.issuers.push(Issuer { file, ready: Vec::new(), thread: Server::default() });
         self.issuers.len() as u32 - 1
     }
 
@@ -401,9 +408,7 @@ impl Machine {
     fn work_for(&mut self, engine: u32, cost: Cost, ns: u64, whole_ns: u64) -> u64 {
         let issuer = &mut self.issuers[engine as usize];
         let host = &mut self.hosts[self.files[issuer.file as usize].host as usize];
-        let ready_ns = issuer.thread_ns.max(self.agenda.now_ns());
-        let end_ns = host.work(ready_ns, ns);
-        issuer.thread_ns = end_ns;
+        let end_ns = host.work_for(&mut issuer.thread, self.agenda.now_ns(), ns);
         if whole_ns > 0 {
             let uncharged = (cost.fixed.0 * cost.uncharged.0) as u64;
             host.uncharged_ns += uncharged.min(whole_ns);
@@ -461,12 +466,13 @@ impl Machine {
         }
         let grows = op == Op::Write && self.system.setup.allocation != Allocated::Existing;
         if grows {
+            let now_ns = self.now_ns();
             let file = &mut self.files[file as usize];
-            if file.growing {
+            if file.growing.count() > 0 {
                 file.grow_queue.push_back(io);
                 return;
             }
-            file.growing = true;
+            file.growing.set(now_ns, 1);
         }
         self.dispatch(io);
     }
@@ -545,7 +551,7 @@ impl Machine {
             return;
         }
         let Io { op, file, origin, .. } = self.ios[io];
-        if self.files[file as usize].growing && op == Op::Write {
+        if self.files[file as usize].growing.count() > 0 && op == Op::Write {
             self.grown(file);
         }
         match origin {
@@ -578,7 +584,7 @@ impl Machine {
         let next = self.files[file as usize].grow_queue.pop_front();
         match next {
             Some(io) => self.dispatch(io),
-            None => self.files[file as usize].growing = false,
+            None => self.files[file as usize].growing.set(self.agenda.now_ns(), 0),
         }
     }
 
@@ -642,16 +648,15 @@ impl Machine {
     }
 }
 
-/// The links of a system: one, one for each bus or one for each host.
-fn links_of(system: &System) -> Vec<Link> {
-    let count = |model: &LinkModel| match model.per {
+/// The links of a system: of each one, one for each bus or one for each host.
+fn links_of(system: &System) -> Vec<Vec<Link>> {
+    let copies = |model: &LinkModel| match model.per {
         LinkPer::System => 1,
         LinkPer::Bus => system.buses(),
         LinkPer::Host => system.setup.hosts,
     };
-    let link =
-        |model: &LinkModel| Link { model: model.clone(), server: Server::default(), bytes: [0; 2] };
-    system.links.iter().flat_map(|model| (0..count(model)).map(move |_| link(model))).collect()
+    let all = system.links.iter();
+    all.map(|model| vec![Link::default(); copies(model) as usize]).collect()
 }
 
 /// One device of the system.

@@ -19,6 +19,14 @@ impl Server {
         (start_ns, self.free_ns)
     }
 
+    /// Is busy from one moment to another, as far as it was not already: for what is no queue.
+    pub fn cover(&mut self, from_ns: u64, until_ns: u64) {
+        let start_ns = self.free_ns.max(from_ns);
+        if until_ns > start_ns {
+            self.serve(start_ns, until_ns - start_ns);
+        }
+    }
+
     /// When it is free again (ns).
     #[inline]
     pub fn free_ns(&self) -> u64 {
@@ -28,6 +36,33 @@ impl Server {
     /// How long it has been busy up to `now_ns`.
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         self.busy_ns - self.free_ns.saturating_sub(now_ns).min(self.busy_ns)
+    }
+}
+
+/// How many of something there were over time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gauge {
+    count: u32,
+    since_ns: u64,
+    sum_ns: u64,
+}
+
+impl Gauge {
+    /// From now on there are so many.
+    #[inline]
+    pub fn set(&mut self, now_ns: u64, count: u32) {
+        (self.sum_ns, self.since_ns, self.count) = (self.sum_ns(now_ns), now_ns, count);
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Time that all of them have been there up to `now_ns`, each counted (ns).
+    pub fn sum_ns(&self, now_ns: u64) -> u64 {
+        self.sum_ns + u64::from(self.count) * (now_ns - self.since_ns)
     }
 }
 
@@ -44,5 +79,24 @@ mod tests {
         assert_eq!(server.busy_ns(31), 11);
         server.serve(31, 100);
         assert_eq!(server.busy_ns(41), 21, "what is still to come is not counted");
+    }
+
+    #[test]
+    fn what_is_covered_twice_counts_once() {
+        let mut server = Server::default();
+        server.cover(10, 20);
+        server.cover(15, 25);
+        server.cover(12, 24);
+        server.cover(30, 40);
+        assert_eq!(server.busy_ns(40), 25);
+    }
+
+    #[test]
+    fn a_gauge_counts_each_for_the_time_that_it_is_there() {
+        let mut gauge = Gauge::default();
+        gauge.set(10, 1);
+        gauge.set(20, 3);
+        gauge.set(30, 0);
+        assert_eq!((gauge.sum_ns(35), gauge.count()), (40, 0));
     }
 }

@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use ioengine::Op;
 
 use super::{Event, Io, Machine, Origin};
+use crate::server::Gauge;
 use crate::system::{Allocated, CacheModel, ControllerModel, Setup};
 
 /// What the cache has of a unit.
@@ -37,7 +38,7 @@ pub(crate) struct FileCache {
     unit: u64,
     /// Written behind in stretches of so much, and so many requests at once either way.
     behind: u64,
-    at_once: u32,
+    pub at_once: u32,
     dirty_limit: u64,
     frame: u64,
     first_delay_ns: u64,
@@ -51,7 +52,7 @@ pub(crate) struct FileCache {
     /// Requests of programs, in order; the first is being served.
     queue: VecDeque<u32>,
     /// Fetches under way.
-    fetching: u32,
+    pub fetching: Gauge,
     read_end: u64,
     write_end: u64,
     /// The pages that small writes have brought in last: where they are, two for both ends of one.
@@ -65,8 +66,8 @@ pub(crate) struct FileCache {
     /// The lazy writer will wake of itself.
     scheduled: bool,
     flushing: bool,
-    /// A writer waits for room.
-    starved: bool,
+    /// Whether a writer waits for room: 1 or 0.
+    pub starved: Gauge,
     /// The last request did not follow the one before it.
     random: bool,
 }
@@ -125,7 +126,7 @@ impl FileCache {
             units: HashMap::new(),
             order: VecDeque::new(),
             queue: VecDeque::new(),
-            fetching: 0,
+            fetching: Gauge::default(),
             read_end: 0,
             write_end: 0,
             pages_here: [None; 2],
@@ -135,7 +136,7 @@ impl FileCache {
             awake: false,
             scheduled: false,
             flushing: false,
-            starved: false,
+            starved: Gauge::default(),
             random: false,
         }
     }
@@ -214,7 +215,7 @@ impl Machine {
         let sequential = offset == cache.read_end || stage > 0;
         cache.random = stage == 2 || !sequential;
         if !sequential {
-            let (page, fetching) = (cache.page, cache.fetching);
+            let (page, fetching) = (cache.page, cache.fetching.count());
             let (from, to) = (offset / page * page, end.next_multiple_of(page));
             if fetching == 0 {
                 self.ios[io].stage = 2;
@@ -228,7 +229,7 @@ impl Machine {
         cache.units_most = cache.units_most.max(together as usize);
         let random = stage == 2;
         if random {
-            if cache.fetching > 0 {
+            if cache.fetching.count() > 0 {
                 return;
             }
         } else if self.fetch(io, !defeated) {
@@ -261,7 +262,7 @@ impl Machine {
                 continue;
             }
             missing = true;
-            if cache.fetching < cache.at_once && !cache.units.contains_key(&number) {
+            if cache.fetching.count() < cache.at_once && !cache.units.contains_key(&number) {
                 cache.insert(number);
                 self.ios[io].stage = 1;
                 self.bring_in(file, number * unit, unit);
@@ -283,7 +284,7 @@ impl Machine {
         for number in last + 1.. {
             let Some(cache) = self.cache(file) else { return };
             let enough = number > last + u64::from(cache.at_once);
-            if enough || cache.fetching >= cache.at_once || number * unit >= most {
+            if enough || cache.fetching.count() >= cache.at_once || number * unit >= most {
                 return;
             }
             if !cache.units.contains_key(&number) {
@@ -296,6 +297,7 @@ impl Machine {
     fn serve_write(&mut self, io: u32) {
         let Io { file, offset, length, .. } = self.ios[io];
         let exists = self.system.setup.allocation == Allocated::Existing;
+        let now_ns = self.now_ns();
         let extend_ns = if exists { 0 } else { self.system.host.cache.extend.ns() };
         let Some(cache) = self.cache(file) else { return };
         let (page, frame, limit) = (cache.page, cache.frame, cache.dirty_limit);
@@ -311,18 +313,19 @@ impl Machine {
         };
         let missing = |from: &u64| !cache.pages_here.contains(&Some(*from));
         if exists && let Some(from) = needed.into_iter().flatten().find(missing) {
-            if cache.fetching == 0 {
+            if cache.fetching.count() == 0 {
                 let kept = cache.pages_here.into_iter().find(|page| needed.contains(page));
                 cache.pages_here = [kept.flatten(), Some(from)];
                 self.bring_in(file, from, bytes);
             }
             return;
         }
-        if cache.fetching > 0 {
+        if cache.fetching.count() > 0 {
             return;
         }
-        cache.starved = cache.dirty_bytes > 0 && cache.dirty_bytes + length > limit;
-        if cache.starved {
+        let starved = cache.dirty_bytes > 0 && cache.dirty_bytes + length > limit;
+        cache.starved.set(now_ns, u32::from(starved));
+        if starved {
             if cache.awake {
                 self.write_behind(file);
             }
@@ -373,8 +376,9 @@ impl Machine {
     /// Reads into the cache, up to the end of the devices.
     fn bring_in(&mut self, file: u32, offset: u64, length: u64) {
         let length = length.min(self.files[file as usize].volume.bytes() - offset);
+        let now_ns = self.now_ns();
         if let Some(cache) = self.cache(file) {
-            cache.fetching += 1;
+            cache.fetching.set(now_ns, cache.fetching.count() + 1);
         }
         self.transfer(file, Op::Read, offset, length, Origin::BringIn);
     }
@@ -402,9 +406,10 @@ impl Machine {
         let Io { file, offset, length, origin, .. } = self.ios[io];
         self.ios.give_back(io);
         let most = self.files[file as usize].volume.bytes();
+        let now_ns = self.now_ns();
         let Some(cache) = self.cache(file) else { return };
         if origin == Origin::BringIn {
-            cache.fetching -= 1;
+            cache.fetching.set(now_ns, cache.fetching.count() - 1);
             let unit = offset / cache.unit;
             let whole = offset % cache.unit == 0 && length == cache.unit.min(most - offset);
             if whole && cache.units.contains_key(&unit) {
@@ -413,8 +418,7 @@ impl Machine {
         } else {
             cache.dirty_bytes -= length;
             let gap_ns = cache.gap_ns;
-            let at_ns = gap_ns + self.agenda.now_ns();
-            self.agenda.at(at_ns, Event::WriterRested(file));
+            self.agenda.at(now_ns + gap_ns, Event::WriterRested(file));
         }
         self.serve_first(file);
     }
@@ -474,7 +478,7 @@ impl Machine {
             let now = length.min(most - from % most);
             // A stretch that is still being filled waits for the rest of it.
             let filling = cache.dirty.len() == 1 && from + now == cache.write_end;
-            if filling && now < most && !cache.flushing && !cache.starved {
+            if filling && now < most && !cache.flushing && cache.starved.count() == 0 {
                 return;
             }
             cache.writing += 1;

@@ -16,7 +16,7 @@ pub(crate) struct Remote {
     pub client: Host,
     pub wire: [Server; 2],
     /// Where writes take their turn.
-    turn: Server,
+    pub turn: Server,
 }
 
 impl Remote {
@@ -42,9 +42,8 @@ impl Machine {
         let cost =
             if op == Op::Read { remote.model.client_read } else { remote.model.client_write };
         let ns = cost.ns_for(length);
-        let ready_ns = self.issuers[engine as usize].thread_ns.max(now_ns);
-        let end_ns = remote.client.work(ready_ns, ns);
-        self.issuers[engine as usize].thread_ns = end_ns;
+        let thread = &mut self.issuers[engine as usize].thread;
+        let end_ns = remote.client.work_for(thread, now_ns, ns);
         remote.client.charged_ns += ns;
         self.ios[io].stage = CLIENT;
         self.agenda.at(end_ns, Event::Remote(io));
@@ -96,8 +95,9 @@ impl Machine {
         let model = &remote.model;
         let more = (model.crossings.0 - 1.0).max(0.0);
         let mut ready_ns = now_ns;
-        if let Some(link) = self.links.first_mut() {
-            let rate = if op == Op::Read { link.model.read } else { link.model.write };
+        let first = self.links.first_mut().and_then(|copies| copies.first_mut());
+        if let (Some(link), Some(model)) = (first, self.system.links.first()) {
+            let rate = if op == Op::Read { model.read } else { model.write };
             let ns = (rate.ns_for(length) as f64 * more) as u64;
             ready_ns = link.server.serve(now_ns, ns).1;
             link.bytes[op as usize] += (length as f64 * more) as u64;

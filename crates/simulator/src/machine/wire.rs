@@ -13,7 +13,7 @@ use ioengine::Op;
 use super::{Command, Event, Machine};
 use crate::disk::{Disk, Found, Wait};
 use crate::flash::Flash;
-use crate::system::{LinkPer, Path};
+use crate::system::{DiskModel, LinkPer, Path};
 use crate::volume::Piece;
 
 /// The phases of a bus (paper 1, Table 4).
@@ -428,8 +428,7 @@ impl Machine {
             Op::Read => {
                 let small = length < model.queued_read_below.bytes();
                 let queued_ns = if queued && small { model.firmware_queued_read.ns() } else { 0 };
-                let inline = model.answers_inline && (alone || model.answers_inline_queued);
-                let leaves = breaks && !inline;
+                let leaves = breaks && !stays(model, alone);
                 let delay_ns = if leaves { model.disconnect_delay.ns() } else { 0 };
                 model.firmware_read.ns() + queued_ns + delay_ns
             }
@@ -494,7 +493,7 @@ impl Machine {
             }
         };
         let model = &disk.model;
-        let stays = model.answers_inline && (alone || model.answers_inline_queued);
+        let stays = stays(model, alone);
         let breaks_ns = if driver || stays { 0 } else { model.disconnect_delay.ns() };
         let floor_ns = begun_ns + model.read_floor.ns() + breaks_ns;
         let data_ns = ready_ns.max(floor_ns).saturating_sub(bus_ns).max(now_ns);
@@ -614,27 +613,27 @@ impl Machine {
     }
 }
 
+/// Whether a drive that has what a read wants answers without disconnecting.
+fn stays(model: &DiskModel, alone: bool) -> bool {
+    model.answers_inline && (alone || model.answers_inline_queued)
+}
+
 /// Books the data of a command on every link between bus and host: gives when the last of them
 /// is through (ns).
 fn carry(machine: &mut Machine, bus: u32, command: u32, start_ns: u64, bus_end_ns: u64) -> u64 {
     let Command { io, op, length, .. } = machine.commands[command];
     let mut end_ns = bus_end_ns;
-    let mut first = 0;
-    for model in &machine.system.links {
-        let (count, index) = match model.per {
-            LinkPer::System => (1, 0),
-            LinkPer::Bus => (machine.system.buses(), bus),
-            LinkPer::Host => {
-                let file = machine.ios[io].file;
-                (machine.system.setup.hosts, machine.files[file as usize].host)
-            }
+    for (model, copies) in machine.system.links.iter().zip(&mut machine.links) {
+        let copy = match model.per {
+            LinkPer::System => 0,
+            LinkPer::Bus => bus,
+            LinkPer::Host => machine.files[machine.ios[io].file as usize].host,
         };
-        let link = &mut machine.links[(first + index) as usize];
+        let link = &mut copies[copy as usize];
         let rate = if op == Op::Read { model.read } else { model.write };
         let (_, done_ns) = link.server.serve(start_ns, model.fixed.ns() + rate.ns_for(length));
         link.bytes[op as usize] += length;
         end_ns = end_ns.max(done_ns);
-        first += count;
     }
     end_ns
 }

@@ -4,4 +4,5 @@
 mod bench;
 mod bounds;
 mod forms;
+mod limits;
 mod properties;
