@@ -123,11 +123,6 @@ impl Geometry {
         zone.first_cylinder + (at - zone.first_byte) / zone.cylinder_bytes
     }
 
-    /// Bytes of the track that holds a byte.
-    pub fn track_bytes_at(&self, at: u64) -> u64 {
-        self.zone_of(|zone| zone.first_byte <= at).track_bytes
-    }
-
     /// Time of a seek over so many cylinders (ns), head settling included.
     #[inline]
     pub fn seek_ns(&self, distance: u64) -> u64 {
