@@ -97,6 +97,7 @@ pub(crate) struct Io {
 
 impl Io {
     /// A transfer that begins now.
+    #[inline]
     fn new(origin: Origin, op: Op, (file, offset, length): (u32, u64, u64), now_ns: u64) -> Io {
         let (left, then, zeroes, stage) = (0, Vec::new(), false, 0);
         Io { op, file, offset, length, origin, begun_ns: now_ns, left, then, zeroes, stage }
