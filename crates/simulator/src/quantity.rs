@@ -2,7 +2,9 @@
 //!
 //! Every value of a system is a table `{ value = 8.333, unit = "ms", source = "..." }`; there are
 //! no defaults. Each kind of quantity has its units and one canonical unit in which it is kept:
-//! times in ns, sizes in bytes, rates in bytes per second, costs in ns per byte.
+//! times in ns, sizes in bytes, rates in bytes per second, costs in ns per byte. Times,
+//! sizes, rates and costs have a most, so that what the models add and multiply stays a number;
+//! of numbers `system` says what they may be, each by its key.
 
 use serde::Deserialize;
 
@@ -18,7 +20,18 @@ struct Written {
 /// Units of one kind of quantity, each with its size in the canonical unit.
 type Units = &'static [(&'static str, f64)];
 
-fn canonical(written: &Written, units: Units) -> Result<f64, String> {
+/// The longest time (ns): an hour.
+pub(crate) const TIME_NS_MOST: f64 = 3.6e12;
+/// The largest size (bytes): more fit neither a file nor the arithmetic.
+pub(crate) const BYTES_MOST: f64 = 9e18;
+/// The highest rate (bytes per second).
+const RATE_MOST: f64 = 1e18;
+/// The lowest rate that is one (bytes per second): a request through it takes hours, not years.
+const RATE_LEAST: f64 = 1e3;
+/// The most that a byte costs (ns).
+const PER_BYTE_MOST: f64 = 1e6;
+
+fn canonical(written: &Written, units: Units, range: [f64; 2]) -> Result<f64, String> {
     if written.source.trim().is_empty() {
         return Err("a value needs a source".to_owned());
     }
@@ -29,11 +42,21 @@ fn canonical(written: &Written, units: Units) -> Result<f64, String> {
     let found = units.iter().find(|(name, _)| *name == written.unit);
     let (_, scale) =
         found.ok_or_else(|| format!("unit '{}' is none of: {}", written.unit, names()))?;
-    Ok(written.value * scale)
+    let [least, most] = range;
+    let (value, unit) = (written.value, &written.unit);
+    match value * scale {
+        canonical if canonical > most => {
+            Err(format!("{value} {unit} is too much; {} {unit} is the most", most / scale))
+        }
+        canonical if canonical > 0.0 && canonical < least => {
+            Err(format!("{value} {unit} is too little; 0, or at least {} {unit}", least / scale))
+        }
+        canonical => Ok(canonical),
+    }
 }
 
 macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident, $units:expr) => {
+    ($(#[$doc:meta])* $name:ident, $range:expr, $units:expr) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Deserialize)]
         #[serde(try_from = "Written")]
@@ -43,7 +66,7 @@ macro_rules! quantity {
             type Error = String;
 
             fn try_from(written: Written) -> Result<Self, String> {
-                canonical(&written, $units).map($name)
+                canonical(&written, $units, $range).map($name)
             }
         }
     };
@@ -52,11 +75,13 @@ macro_rules! quantity {
 quantity!(
     /// A time (ns).
     Time,
+    [0.0, TIME_NS_MOST],
     &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)]
 );
 quantity!(
     /// A size (bytes).
     Size,
+    [0.0, BYTES_MOST],
     &[
         ("B", 1.0),
         ("k", 1024.0),
@@ -74,6 +99,7 @@ quantity!(
 quantity!(
     /// A rate (bytes per second).
     Rate,
+    [RATE_LEAST, RATE_MOST],
     &[
         ("KB/s", 1e3),
         ("KiB/s", 1024.0),
@@ -87,11 +113,13 @@ quantity!(
 quantity!(
     /// What each byte costs (ns per byte).
     PerByte,
+    [0.0, PER_BYTE_MOST],
     &[("ns/B", 1.0), ("us/KiB", 1e3 / 1024.0), ("ms/MiB", 1e6 / 1_048_576.0)]
 );
 quantity!(
     /// A number.
     Number,
+    [0.0, f64::MAX],
     &[
         ("1", 1.0),
         ("percent", 0.01),
@@ -169,6 +197,21 @@ mod tests {
         assert_eq!(rate.ns_for(40_000), 1_000_000);
         let cost: PerByte = read(r#"{ value = 16, unit = "us/KiB", source = "C079" }"#).unwrap();
         assert_eq!(cost.ns_for(1024), 16_000);
+    }
+
+    #[test]
+    fn a_value_that_no_sum_could_hold_is_refused_with_what_could() {
+        let value = |value: &str, unit: &str| {
+            format!(r#"{{ value = {value}, unit = "{unit}", source = "x" }}"#)
+        };
+        let long = read::<Time>(&value("1e30", "us")).unwrap_err();
+        assert!(long.contains("3600000000 us is the most"), "{long}");
+        let slow = read::<Rate>(&value("1e-9", "MB/s")).unwrap_err();
+        assert!(slow.contains("0, or at least 0.001 MB/s"), "{slow}");
+        assert!(read::<Rate>(&value("0", "MB/s")).is_ok(), "no limit");
+        assert!(read::<Rate>(&value("1e308", "GB/s")).is_err());
+        assert!(read::<Size>(&value("1e12", "GB")).is_err());
+        assert!(read::<PerByte>(&value("1e12", "ns/B")).is_err());
     }
 
     #[test]

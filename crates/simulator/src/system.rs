@@ -2,9 +2,12 @@
 //!
 //! What a system cannot be is refused here, so that the models need not check.
 
+use std::ops::RangeInclusive;
+
 use serde::Deserialize;
 
 use crate::models::{choice, size_text, switch_text};
+use crate::quantity::{BYTES_MOST, Number, Size, TIME_NS_MOST};
 
 pub use crate::models::{
     BusModel, CacheModel, ControllerModel, Cost, DiskModel, DriveModel, FlashModel, HostModel,
@@ -13,8 +16,26 @@ pub use crate::models::{
 
 /// Devices of a system: more than any machine room has, few enough for memory.
 const DISKS_MOST: u32 = 65_536;
-/// Processors of a host and units of a device, for the same reasons.
-const UNITS_MOST: f64 = 65_536.0;
+/// Processors of a host, units, heads and segments of a device, for the same reasons.
+const UNITS_MOST: u32 = 65_536;
+/// Of parts that are there once for each of another, in all: what memory holds.
+const PARTS_MOST: usize = 1 << 20;
+/// Devices of a RAID 5: all places of a row on each of them are looked at together.
+const RAID5_DISKS_MOST: u32 = 1024;
+/// What a cache moves and keeps in one piece (bytes): it must not be cut to millions of requests.
+const STRETCH: RangeInclusive<u64> = 512..=64 << 20;
+/// The largest request to a device (bytes), or more than any program asks for: nothing is cut.
+const TRANSFER: RangeInclusive<u64> = 512..=1 << 40;
+/// The largest chunk (bytes): a row of the largest volume can still be counted.
+const CHUNK_MOST: u64 = 1 << 30;
+/// The shortest revolution (ns); the longest is the longest of all times.
+const REVOLUTION_NS_LEAST: f64 = 1e3;
+/// Skews of a track or cylinder (revolutions).
+const SKEW_MOST: f64 = 10.0;
+/// Bands of a disk.
+const ZONES_MOST: usize = 1024;
+/// Round trips, crossings and amplification.
+const TIMES_MOST: f64 = 1000.0;
 
 /// A system, ready to be built.
 #[derive(Clone, Debug, Deserialize)]
@@ -212,8 +233,11 @@ impl System {
         if !(0.0..1.0).contains(&file_at) {
             return Err("file_at is a share of the disk, from 0 to below 1".into());
         }
-        if chunk < 512 || !chunk.is_multiple_of(512) {
-            return Err("chunk is a multiple of 512 bytes".into());
+        if chunk < 512 || !chunk.is_multiple_of(512) || chunk > CHUNK_MOST {
+            return Err(format!("chunk is a multiple of 512 bytes, at most {CHUNK_MOST}"));
+        }
+        if volume == VolumeKind::Raid5 && disks / hosts > RAID5_DISKS_MOST {
+            return Err(format!("volume=raid5 has at most disks={RAID5_DISKS_MOST} for each host"));
         }
         let has_controller = match self.setup.raid_in {
             RaidIn::Host => true,
@@ -226,41 +250,188 @@ impl System {
         self.check_values()
     }
 
+    /// Values that the models could not work with, or that memory could not hold.
     fn check_values(&self) -> Result<(), String> {
-        let positive = |value: f64, what: &str| match value > 0.0 {
-            true => Ok(()),
-            false => Err(format!("{what} must be above 0")),
-        };
-        let few = |value: f64, what: &str| match value <= UNITS_MOST {
-            true => Ok(()),
-            false => Err(format!("{what} is at most {UNITS_MOST}")),
-        };
-        positive(self.host.cpus.0, "host.cpus")?;
-        few(self.host.cpus.0, "host.cpus")?;
-        positive(self.host.max_transfer.0, "host.max_transfer")?;
-        positive(self.host.cache.page.0, "host.cache.page")?;
-        positive(self.host.cache.read_ahead.0, "host.cache.read_ahead")?;
-        positive(self.host.cache.write_behind.0, "host.cache.write_behind")?;
-        match &self.drive {
-            DriveModel::Disk(disk) => {
-                positive(disk.rotation.0, "drive.rotation")?;
-                positive(disk.segments.0, "drive.segments")?;
-                positive(disk.zones.len() as f64, "the number of drive.zones")?;
-                let is_empty = |[cylinders, sectors]: &[u64; 2]| cylinders * sectors == 0;
-                match disk.zones.iter().any(is_empty) {
-                    true => Err("a zone of drive.zones is empty".to_owned()),
-                    false => Ok(()),
-                }
+        self.check_host()?;
+        let controllers = [("adapter", &self.adapter), ("array", &self.array)];
+        for (name, controller) in controllers {
+            if let Some(controller) = controller.as_ref().filter(|c| c.read_ahead.0 > 0.0) {
+                stretch(controller.read_ahead, &format!("{name}.read_ahead, where there is any,"))?;
             }
+        }
+        if let Some(network) = &self.network {
+            for (cost, what) in [
+                (&network.client_read, "network.client_read"),
+                (&network.client_write, "network.client_write"),
+                (&network.server_read, "network.server_read"),
+                (&network.server_write, "network.server_write"),
+            ] {
+                share(cost.uncharged, &format!("{what}.uncharged"))?;
+            }
+            few_times(network.read_round_trips, "network.read_round_trips")?;
+            few_times(network.write_round_trips, "network.write_round_trips")?;
+            few_times(network.crossings, "network.crossings")?;
+        }
+        let device_bytes = match &self.drive {
+            DriveModel::Disk(disk) => check_disk(disk)?,
+            DriveModel::Flash(flash) => check_flash(flash)?,
+        };
+        self.check_sizes(device_bytes)?;
+        self.check_parts()
+    }
+
+    fn check_host(&self) -> Result<(), String> {
+        let host = &self.host;
+        counted(host.cpus, "host.cpus")?;
+        within(host.max_transfer, &TRANSFER, "host.max_transfer")?;
+        stretch(host.cache.page, "host.cache.page")?;
+        stretch(host.cache.read_ahead, "host.cache.read_ahead")?;
+        stretch(host.cache.write_behind, "host.cache.write_behind")?;
+        if host.cache.write_frame.0 > 0.0 {
+            stretch(host.cache.write_frame, "host.cache.write_frame, where there is one,")?;
+        }
+        share(host.issue_share, "host.issue_share")?;
+        share(host.direct_read.uncharged, "host.direct_read.uncharged")?;
+        share(host.direct_write.uncharged, "host.direct_write.uncharged")?;
+        share(host.buffered_read.uncharged, "host.buffered_read.uncharged")?;
+        share(host.buffered_write.uncharged, "host.buffered_write.uncharged")
+    }
+
+    /// The file lies on its devices, and all of them together can be counted.
+    fn check_sizes(&self, device_bytes: u64) -> Result<(), String> {
+        let Setup { disks, file_at, chunk, .. } = self.setup;
+        let before = (device_bytes as f64 * file_at) as u64 / chunk * chunk;
+        if device_bytes.saturating_sub(before) < chunk {
+            return Err(
+                "file_at leaves less than a chunk of the device; make either smaller".into()
+            );
+        }
+        let all = device_bytes.checked_mul(u64::from(disks));
+        match all.is_some_and(|bytes| bytes as f64 <= BYTES_MOST) {
+            true => Ok(()),
+            false => Err(format!(
+                "disks={disks} of {device_bytes} bytes hold more than can be counted; make disks, \
+                 drive.zones or drive.capacity smaller"
+            )),
+        }
+    }
+
+    /// Each part takes memory, and some are there once for each of another.
+    fn check_parts(&self) -> Result<(), String> {
+        let Setup { disks, hosts, .. } = self.setup;
+        let few = |a: usize, b: u32, what: &str| match a.saturating_mul(b as usize) <= PARTS_MOST {
+            true => Ok(()),
+            false => Err(format!("{what} are at most {PARTS_MOST} in all")),
+        };
+        few(self.host.cpus.count() as usize, hosts, "hosts times host.cpus")?;
+        few(self.links.len(), self.buses().max(hosts), "[[links]] times buses or hosts")?;
+        match &self.drive {
+            DriveModel::Disk(disk) => few(disk.zones.len(), disks, "disks times drive.zones"),
             DriveModel::Flash(flash) => {
-                positive(flash.units.0, "drive.units")?;
-                few(flash.units.0, "drive.units")?;
-                positive(flash.unit_size.0, "drive.unit_size")?;
-                if flash.buffer.0 > 0.0 {
-                    positive(flash.drain.0, "drive.drain, where drive.buffer is,")?;
-                }
-                positive(flash.capacity.0, "drive.capacity")
+                few(flash.units.count() as usize, disks, "disks times drive.units")
             }
         }
     }
+}
+
+/// What there is once or more, as the models count it.
+fn counted(value: Number, what: &str) -> Result<(), String> {
+    match value.count() {
+        0 => Err(format!("{what} is 1 or more")),
+        count if count > UNITS_MOST => Err(format!("{what} is at most {UNITS_MOST}")),
+        _ => Ok(()),
+    }
+}
+
+/// What a cache moves or keeps in one piece.
+fn stretch(value: Size, what: &str) -> Result<(), String> {
+    within(value, &STRETCH, what)
+}
+
+fn within(value: Size, range: &RangeInclusive<u64>, what: &str) -> Result<(), String> {
+    match range.contains(&value.bytes()) {
+        true => Ok(()),
+        false => Err(format!("{what} is from {} to {} bytes", range.start(), range.end())),
+    }
+}
+
+fn share(value: Number, what: &str) -> Result<(), String> {
+    match value.0 <= 1.0 {
+        true => Ok(()),
+        false => Err(format!("{what} is a share, from 0 to 1")),
+    }
+}
+
+fn few_times(value: Number, what: &str) -> Result<(), String> {
+    match value.0 <= TIMES_MOST {
+        true => Ok(()),
+        false => Err(format!("{what} is at most {TIMES_MOST}")),
+    }
+}
+
+/// Gives the capacity of a disk (bytes).
+fn check_disk(disk: &DiskModel) -> Result<u64, String> {
+    let revolution_ns = 60e9 / disk.rotation.0;
+    if !(REVOLUTION_NS_LEAST..=TIME_NS_MOST).contains(&revolution_ns) {
+        return Err("drive.rotation is such that a revolution takes from 1 us to an hour".into());
+    }
+    if disk.spindle_spread.0 >= 0.5 {
+        return Err("drive.spindle_spread is a share, from 0 to below 0.5".into());
+    }
+    counted(disk.heads, "drive.heads")?;
+    counted(disk.segments, "drive.segments")?;
+    if disk.write_entries.count() > UNITS_MOST {
+        return Err(format!("drive.write_entries is at most {UNITS_MOST}"));
+    }
+    for (skew, what) in [(disk.track_skew, "track_skew"), (disk.cylinder_skew, "cylinder_skew")] {
+        if skew.0 > SKEW_MOST {
+            return Err(format!("drive.{what} is at most {SKEW_MOST} revolutions"));
+        }
+    }
+    if disk.zones.is_empty() {
+        return Err("the number of drive.zones must be above 0".into());
+    }
+    if disk.zones.iter().any(|zone| zone.contains(&0)) {
+        return Err("a zone of drive.zones is empty".into());
+    }
+    let heads = u64::from(disk.heads.count());
+    let capacity = crate::geometry::capacity(&disk.zones, heads);
+    // The geometry multiplies the bytes of a track by a time of up to a turn with its skew.
+    let cylinder_ns = revolution_ns * 1.5 * (1.0 + SKEW_MOST);
+    let fits = |[cylinders, sectors]: &[u64; 2]| {
+        *sectors as f64 * 512.0 * cylinder_ns <= BYTES_MOST
+            && *cylinders as f64 * heads as f64 * cylinder_ns <= BYTES_MOST / ZONES_MOST as f64
+    };
+    let capacity = capacity.filter(|_| disk.zones.len() <= ZONES_MOST);
+    let Some(bytes) = capacity.filter(|_| disk.zones.iter().all(fits)) else {
+        return Err(
+            "drive.zones, drive.heads and the time of a revolution are more than can be counted; \
+             make one smaller"
+                .into(),
+        );
+    };
+    let cylinders = disk.zones.iter().map(|zone| zone[0]).sum::<u64>() as f64;
+    let seek = &disk.seek;
+    let near_ns = seek.near_fixed.0 + seek.near_root.0 * seek.knee.0.min(cylinders).sqrt();
+    if near_ns.max(seek.far_fixed.0 + seek.far_each.0 * cylinders) > TIME_NS_MOST {
+        return Err("a seek of drive.seek takes more than an hour; make its times shorter".into());
+    }
+    Ok(bytes)
+}
+
+/// Gives the capacity of a flash device (bytes).
+fn check_flash(flash: &FlashModel) -> Result<u64, String> {
+    counted(flash.units, "drive.units")?;
+    if flash.unit_size.bytes() < *STRETCH.start() {
+        return Err(format!("drive.unit_size is {} bytes or more", STRETCH.start()));
+    }
+    if flash.buffer.0 > 0.0 && flash.drain.0 <= 0.0 {
+        return Err("drive.drain, where drive.buffer is, must be above 0".into());
+    }
+    let each_ns = 1e9 / flash.requests_per_s.0;
+    if flash.requests_per_s.0 > 0.0 && each_ns > TIME_NS_MOST {
+        return Err("drive.requests_per_s is 0 (no limit), or one in an hour or more".into());
+    }
+    few_times(flash.write_amplification, "drive.write_amplification")?;
+    Ok(flash.capacity.bytes())
 }

@@ -6,3 +6,4 @@ mod bounds;
 mod forms;
 mod limits;
 mod properties;
+mod values;

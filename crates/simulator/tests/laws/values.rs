@@ -1,0 +1,149 @@
+//! Values that no machine has are refused where they are read, with the key and a remedy; what is
+//! accepted can be bounded and runs.
+
+use ioengine::{Caching, ErrorKind, Op};
+use simulator::bounds::{self, Shape};
+use simulator::{Description, Driver, System};
+
+use crate::bench::{DISKS, Parts, changed, made, named};
+
+/// What came of changes to a system.
+fn refusal(mut text: Description, changes: &str) -> Option<String> {
+    for (key, value) in changes.split(' ').filter_map(|change| change.split_once('=')) {
+        text.set(key, value).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let error = text.system().err()?;
+    assert_eq!(error.kind(), ErrorKind::Usage, "{changes}: {error}");
+    Some(error.to_string())
+}
+
+#[test]
+fn what_the_models_cannot_count_is_refused_by_its_key() {
+    let cases = [
+        ("drive.rotation=1000000000000", "drive.rotation"),
+        ("drive.rotation=0.001", "drive.rotation"),
+        ("drive.rotation=0", "drive.rotation"),
+        ("drive.spindle_spread=5", "drive.spindle_spread"),
+        ("drive.spindle_spread=0.5", "drive.spindle_spread"),
+        ("drive.segments=0.4", "drive.segments"),
+        ("drive.segments=1e9", "drive.segments"),
+        ("drive.heads=0.4", "drive.heads"),
+        ("drive.heads=1e30", "drive.heads"),
+        ("drive.heads=65537", "drive.heads"),
+        ("drive.zones.0.0=9223372036854775807", "drive.zones"),
+        ("drive.zones.0.1=9223372036854775807", "drive.zones"),
+        ("drive.zones.0.1=0", "drive.zones"),
+        ("drive.zones.0.0=100000000000", "drive.zones"),
+        ("drive.track_skew=1e10", "drive.track_skew"),
+        ("drive.cylinder_skew=1e10", "drive.cylinder_skew"),
+        ("drive.seek.far_each=3600s", "drive.seek"),
+        ("host.cpus=0.4", "host.cpus"),
+        ("host.cpus=70000", "host.cpus"),
+        ("host.max_transfer=0.0001", "host.max_transfer"),
+        ("host.max_transfer=1B", "host.max_transfer"),
+        ("host.cache.page=0.0001", "host.cache.page"),
+        ("host.cache.page=1e6GB", "host.cache.page"),
+        ("host.cache.read_ahead=0.0001", "host.cache.read_ahead"),
+        ("host.cache.write_behind=0.0001", "host.cache.write_behind"),
+        ("host.cache.write_frame=0.0001", "host.cache.write_frame"),
+        ("host.issue_share=2", "host.issue_share"),
+        ("host.direct_read.fixed=1e30us", "direct_read"),
+        ("host.direct_write.uncharged=1.1", "host.direct_write.uncharged"),
+        ("array.read_ahead=0.0001", "array.read_ahead"),
+        ("links.0.read=1e-300", "read"),
+        ("chunk=2g", "chunk"),
+        ("disks=65537", "disks"),
+        ("disks=65536 host.cpus=65536 hosts=65536", "hosts times host.cpus"),
+        ("disks=2000 volume=raid5 failed=1", "disks=1024"),
+        ("chunk=1g file_at=0.9999", "file_at"),
+        ("disks=65536 drive.zones.0.0=100000000", "drive.zones"),
+    ];
+    for (changes, key) in cases {
+        let said = refusal(Description::named(DISKS).unwrap(), changes);
+        let said = said.unwrap_or_else(|| panic!("{changes} is accepted"));
+        assert!(said.contains(key) && !said.contains('\n'), "{changes}: {said}");
+    }
+}
+
+#[test]
+fn what_the_models_of_flash_and_networks_cannot_count_is_refused_by_its_key() {
+    let cases = [
+        ("drive.units=0.4", "drive.units"),
+        ("drive.units=1e9", "drive.units"),
+        ("drive.units=65536 disks=65536", "disks times drive.units"),
+        ("drive.unit_size=0.0001", "drive.unit_size"),
+        ("drive.capacity=0.0000001", "file_at"),
+        ("drive.capacity=8e9 disks=65536", "drive.capacity"),
+        ("drive.requests_per_s=1e-300", "drive.requests_per_s"),
+        ("drive.write_amplification=1e9", "drive.write_amplification"),
+        ("drive.buffer=1 drive.drain=0", "drive.drain"),
+        ("network.crossings=1e9", "network.crossings"),
+        ("network.read_round_trips=1e9", "network.read_round_trips"),
+        ("network.write_round_trips=1e9", "network.write_round_trips"),
+        ("network.server_write.uncharged=2", "network.server_write.uncharged"),
+    ];
+    for (changes, key) in cases {
+        let said = refusal(made(Parts { flash: true, uncached: true, network: true }), changes);
+        let said = said.unwrap_or_else(|| panic!("{changes} is accepted"));
+        assert!(said.contains(key) && !said.contains('\n'), "{changes}: {said}");
+    }
+}
+
+/// One request through a system that was accepted, or so much of it as nobody would wait for.
+fn works(system: &System, what: &str) {
+    for caching in [Caching::Direct, Caching::Buffered] {
+        for op in [Op::Read, Op::Write] {
+            let shape =
+                Shape { op, random: false, request_bytes: 65536, depth: 1, caching, bytes: None };
+            let bounds = bounds::of(system, &shape);
+            assert!(bounds.iter().all(|bound| bound.bytes_per_s >= 0.0), "{what}: {bounds:?}");
+            let mut driver = Driver::new(system, caching, 1);
+            driver.submit(0, 7, op, 0, 65536);
+            let mut done = Vec::new();
+            for _ in 0..2000 {
+                let Some(next_ns) = driver.next_ns().filter(|_| done.is_empty()) else { break };
+                driver.advance(next_ns, &mut done);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_value_is_refused_or_works_whatever_it_is() {
+    let whole = Parts { flash: true, uncached: true, network: true };
+    let uncached = Parts { uncached: true, ..Parts::default() };
+    let raid = [("disks", "3"), ("volume", "raid5"), ("raid_in", "array"), ("write_cache", "on")];
+    let bases = [
+        (Description::named(DISKS).unwrap(), &raid[..]),
+        (made(whole), &[]),
+        (made(uncached), &raid[..]),
+    ];
+    let (mut refused, mut accepted) = (0, 0);
+    for (mut text, changes) in bases {
+        changes.iter().for_each(|(key, value)| text.set(key, value).unwrap());
+        for key in text.keys() {
+            for value in ["0", "1e-300", "0.4", "1", "1e3", "1e6", "1e12", "1e18", "1e300"] {
+                let mut changed = text.clone();
+                changed.set(&key, value).unwrap();
+                match changed.system() {
+                    Ok(system) => works(&system, &format!("{key}={value}")),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Usage, "{error}"),
+                }
+                *if changed.system().is_ok() { &mut accepted } else { &mut refused } += 1;
+            }
+        }
+    }
+    assert!(refused > 500 && accepted > 500, "{refused} refused, {accepted} accepted");
+}
+
+#[test]
+fn the_extremes_of_what_is_accepted_work() {
+    let many = [("disks", "8192"), ("hosts", "8192"), ("buses", "8192")];
+    works(&named(DISKS, &many), "many hosts");
+    let raid5 = [("disks", "1024"), ("volume", "raid5"), ("failed", "1"), ("chunk", "48k")];
+    works(&named(DISKS, &raid5), "a wide RAID 5");
+    assert!(refusal(Description::named(DISKS).unwrap(), "drive.rotation=0.02").is_some());
+    assert!(refusal(Description::named(DISKS).unwrap(), "drive.rotation=60").is_none());
+    works(&named(DISKS, &[("drive.rotation", "6e7")]), "a fast spindle");
+    works(&changed(made(Parts::default()), &[("host.max_transfer", "512B")]), "small pieces");
+}
