@@ -63,38 +63,12 @@ pub fn of(system: &System, shape: &Shape) -> Vec<Bound> {
     all
 }
 
-/// What the simplest of models says: the least of requests outstanding over the time of one
-/// alone, of what all media give, and of what the buses carry (bytes per second). Not a bound:
-/// the time of one alone is an average.
-pub fn naive(system: &System, shape: &Shape) -> f64 {
-    let load = Load::new(system, shape);
-    let size = f64::from(shape.request_bytes);
-    let alone_ns = load.least_ns() + load.average_positioning_ns();
-    let by_latency = f64::from(shape.depth) * size * 1e9 / alone_ns.max(1.0);
-    let media = match &system.drive {
-        DriveModel::Disk(_) => load.media_rate() * f64::from(load.devices),
-        DriveModel::Flash(flash) => {
-            let rate = if shape.op == Op::Read { flash.read_rate } else { flash.write_rate };
-            unlimited(rate.0) * f64::from(load.devices)
-        }
-    };
-    let bus = if shape.op == Op::Read { system.bus.read } else { system.bus.write };
-    by_latency.min(media).min(unlimited(bus.0) * f64::from(load.buses))
-}
-
-/// A rate of 0 is no limit.
-fn unlimited(bytes_per_s: f64) -> f64 {
-    if bytes_per_s > 0.0 { bytes_per_s } else { f64::INFINITY }
-}
-
 /// A load on a system, with what both together decide.
 struct Load<'a> {
     system: &'a System,
     shape: &'a Shape,
     /// The file-system cache moves data between program and devices.
     cached: bool,
-    /// Writes are complete before they are on the media.
-    behind: bool,
     /// A RAID controller joins requests.
     joins: bool,
     /// Transfers are looked at as whole rows.
@@ -116,7 +90,6 @@ impl<'a> Load<'a> {
         let cached = !remote && !shape.caching.is_direct();
         let through = shape.caching.is_write_through();
         let write = shape.op == Op::Write;
-        let behind = write && !through && (cached || system.setup.write_cache || is_flash(system));
         // Behind the file system's cache the controller's own has no part.
         let controller = system.controller().filter(|_| shape.caching.is_direct());
         let joins = controller.is_some_and(|controller| match shape.op {
@@ -152,7 +125,6 @@ impl<'a> Load<'a> {
             system,
             shape,
             cached,
-            behind: behind || joins && write,
             joins,
             rows: false,
             places: Vec::new(),
@@ -616,26 +588,6 @@ impl<'a> Load<'a> {
     fn track_rate(&self) -> f64 {
         let Some(geometry) = self.geometry() else { return f64::INFINITY };
         geometry.best_rate_from(0, false)
-    }
-
-    /// What seeking and waiting for the sector take on average (ns).
-    fn average_positioning_ns(&self) -> f64 {
-        let Some(geometry) = self.geometry() else { return 0.0 };
-        let transfer_ns = self.unit as f64 * 1e9 / self.media_rate();
-        let revolution_ns = geometry.revolution_ns() as f64;
-        let waits = self.shape.op == Op::Read || !self.behind;
-        match (self.shape.random, self.shape.op) {
-            _ if !waits => 0.0,
-            (true, _) => {
-                // A third of the file's cylinders is the mean distance of two places in it.
-                let from = (geometry.bytes() as f64 * self.system.setup.file_at) as u64;
-                let each = self.system.setup.file_size / u64::from(self.devices.max(1));
-                let cylinders = geometry.cylinder_of(from + each) - geometry.cylinder_of(from);
-                geometry.seek_ns(cylinders / 3) as f64 + revolution_ns / 2.0 + transfer_ns
-            }
-            (false, Op::Write) => revolution_ns,
-            (false, Op::Read) => 0.0,
-        }
     }
 }
 

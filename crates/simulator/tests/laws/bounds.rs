@@ -194,22 +194,3 @@ fn the_tightest_bound_names_what_binds_and_the_run_comes_up_to_it() {
         assert!(apart(rate, bound.bytes_per_s) < 0.2, "{name}: {rate} of {}", bound.bytes_per_s);
     }
 }
-
-#[test]
-fn the_naive_model_is_the_least_of_three_quotients() {
-    let shape = Shape {
-        op: Op::Read,
-        random: false,
-        request_bytes: 65536,
-        depth: 8,
-        caching: Caching::Direct,
-        bytes: None,
-    };
-    let one = bounds::naive(&named(DISKS, &[("drive.spindle_spread", "0")]), &shape);
-    let stripe = [("volume", "stripe"), ("disks", "8"), ("drive.spindle_spread", "0")];
-    let eight = bounds::naive(&named(DISKS, &stripe), &shape);
-    assert!((8.8e6..9.6e6).contains(&one), "the media: {one}");
-    assert!(apart(eight, 35.4e6) < 1e-9, "the bus: {eight}");
-    let few = bounds::naive(&named(DISKS, &[]), &Shape { request_bytes: 2048, depth: 1, ..shape });
-    assert!((3e6..8e6).contains(&few), "the request: {few}");
-}
