@@ -180,6 +180,11 @@ impl Setup {
         if self.volume == VolumeKind::None { 1 } else { self.disks / self.hosts }
     }
 
+    /// Who puts the volume together; without one there is nothing for a controller to do.
+    fn puts_together(&self) -> RaidIn {
+        if self.volume == VolumeKind::None { RaidIn::Host } else { self.raid_in }
+    }
+
     /// Files that a load works on: one for each host's volume, or without one for each device.
     pub fn files(&self) -> u32 {
         if self.volume == VolumeKind::None { self.disks } else { self.hosts }
@@ -189,17 +194,17 @@ impl Setup {
 impl System {
     /// Who puts the volume together, where there is one and the host does not.
     pub fn controller(&self) -> Option<&ControllerModel> {
-        match self.setup.raid_in {
-            _ if self.setup.volume == VolumeKind::None => None,
+        match self.setup.puts_together() {
             RaidIn::Host => None,
             RaidIn::Adapter => self.adapter.as_ref(),
             RaidIn::Array => self.array.as_ref(),
         }
     }
 
-    /// Buses to the devices: those of the setup, or one for each device within an array.
+    /// Buses to the devices: those of the setup, or one for each device within an array that puts
+    /// a volume together.
     pub fn buses(&self) -> u32 {
-        match (self.setup.raid_in, self.setup.buses) {
+        match (self.setup.puts_together(), self.setup.buses) {
             (RaidIn::Array, _) | (_, 0) => self.setup.disks,
             (_, buses) => buses,
         }

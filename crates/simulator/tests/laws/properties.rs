@@ -169,6 +169,16 @@ fn a_rebuild_works_beside_the_program_and_ends_with_it() {
 }
 
 #[test]
+fn an_array_without_a_volume_leaves_the_devices_on_their_buses() {
+    let plain = named(DISKS, &[("disks", "4"), ("buses", "2")]);
+    let array = named(DISKS, &[("disks", "4"), ("buses", "2"), ("raid_in", "array")]);
+    assert_eq!((plain.buses(), array.buses()), (2, 2));
+    let stream = load(100, 65536, 4, 8 * MIB);
+    let [plain, array] = [plain, array].map(|system| run(&system, &stream, Caching::Direct));
+    assert_eq!(plain.elapsed_ns(), array.elapsed_ns());
+}
+
+#[test]
 fn a_rebuild_of_nothing_is_refused() {
     let mut text = Description::named(DISKS).unwrap();
     text.set("rebuilding", "on").unwrap();
