@@ -94,7 +94,7 @@ impl<'a> Load<'a> {
         let controller = system.controller().filter(|_| shape.caching.is_direct());
         let joins = controller.is_some_and(|controller| match shape.op {
             Op::Read => controller.read_ahead.0 > 0.0,
-            Op::Write => controller.write_buffer.0 > 0.0 && !through,
+            Op::Write => setup.holds_writes(controller) && !through,
         });
         let first_only = setup.mirror_reads == MirrorReads::First && !write;
         // What is written during a rebuild goes to the spare too.

@@ -185,6 +185,11 @@ impl Setup {
         if self.volume == VolumeKind::None { RaidIn::Host } else { self.raid_in }
     }
 
+    /// Whether a controller of volumes completes writes from its memory.
+    pub fn holds_writes(&self, controller: &ControllerModel) -> bool {
+        self.write_cache && controller.write_buffer.bytes() > 0
+    }
+
     /// Files that a load works on: one for each host's volume, or without one for each device.
     pub fn files(&self) -> u32 {
         if self.volume == VolumeKind::None { self.disks } else { self.hosts }

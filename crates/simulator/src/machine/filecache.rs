@@ -92,7 +92,7 @@ impl FileCache {
     /// A controller's cache, empty; None where it has none.
     pub fn of_controller(model: &ControllerModel, setup: &Setup) -> Option<FileCache> {
         let reads = model.read_ahead.0 > 0.0;
-        let writes = setup.write_cache && model.write_buffer.0 > 0.0;
+        let writes = setup.holds_writes(model);
         if !reads && !writes {
             return None;
         }

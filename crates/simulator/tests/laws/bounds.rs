@@ -194,3 +194,13 @@ fn the_tightest_bound_names_what_binds_and_the_run_comes_up_to_it() {
         assert!(apart(rate, bound.bytes_per_s) < 0.2, "{name}: {rate} of {}", bound.bytes_per_s);
     }
 }
+
+#[test]
+fn an_array_that_may_not_hold_writes_waits_for_the_platter() {
+    let array = [("raid_in", "array"), ("volume", "raid1"), ("disks", "2"), ("write_cache", "off")];
+    let system = named(DISKS, &array);
+    assert!(system.array.as_ref().is_some_and(|array| array.write_buffer.0 > 0.0));
+    let (bound, rate) = tightest(system, load(0, 8192, 1, 8 << 20), Caching::Direct);
+    assert_eq!(bound.name, "a revolution for each write");
+    assert!(apart(rate, bound.bytes_per_s) < 0.2, "{rate} of {}", bound.bytes_per_s);
+}
