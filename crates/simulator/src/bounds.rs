@@ -264,6 +264,15 @@ impl<'a> Load<'a> {
             self.add(all, "client CPU", self.rate(client_ns, servers), 0.0);
             let wire_ns = network.rate.ns_for(request) as f64;
             self.add(all, &network.name, self.rate(wire_ns, 1.0), 0.0);
+            if shape.op == Op::Write {
+                let turn_ns = network.write_turn.ns() as f64;
+                self.add(
+                    all,
+                    "a file server takes one write at a time",
+                    self.rate(turn_ns, 1.0),
+                    0.0,
+                );
+            }
         }
     }
 
@@ -549,7 +558,9 @@ impl<'a> Load<'a> {
         let slow_from = network.slow_write_from.bytes();
         let slow = write && slow_from > 0 && request >= slow_from;
         let slow_ns = if slow { network.slow_write.ns_for(request) } else { 0 };
-        let client_ns = (client.ns_for(request) + network.rate.ns_for(request) + slow_ns) as f64;
+        let turn_ns = if write { network.write_turn.ns() } else { 0 };
+        let waits_ns = slow_ns + turn_ns;
+        let client_ns = (client.ns_for(request) + network.rate.ns_for(request) + waits_ns) as f64;
         let travel_ns = (network.latency.0 * (trips.0 * 2.0 - 1.0)).floor().max(0.0);
         own_ns + device_ns + client_ns + travel_ns + network.latency.ns() as f64
     }

@@ -204,3 +204,12 @@ fn an_array_that_may_not_hold_writes_waits_for_the_platter() {
     assert_eq!(bound.name, "a revolution for each write");
     assert!(apart(rate, bound.bytes_per_s) < 0.2, "{rate} of {}", bound.bytes_per_s);
 }
+
+#[test]
+fn a_file_server_that_takes_one_write_at_a_time_binds() {
+    let turns = "a file server takes one write at a time";
+    let system = named("w2k-cifs-gigabit", &[]);
+    let (bound, rate) = tightest(system, load(0, 8192, 8, 8 << 20), Caching::Direct);
+    assert_eq!(bound.name, turns);
+    assert!(apart(rate, bound.bytes_per_s) < 0.05, "{rate} of {}", bound.bytes_per_s);
+}
