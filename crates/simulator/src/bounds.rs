@@ -236,7 +236,7 @@ impl<'a> Load<'a> {
         let (system, shape) = (self.system, self.shape);
         let request = u64::from(shape.request_bytes);
         let cpus = system.host.cpus.count().max(1);
-        let hosts = if system.network.is_some() { 1 } else { self.files };
+        let hosts = if system.network.is_some() { 1 } else { system.setup.hosts };
         let own_ns = self.cost().ns_for(request) as f64;
         let servers = if system.network.is_some() { cpus } else { (cpus * hosts).min(shape.depth) };
         self.add(all, "CPU", self.rate(own_ns, f64::from(servers)), 0.0);
@@ -301,7 +301,7 @@ impl<'a> Load<'a> {
                 LinkPer::System => 1,
                 LinkPer::Bus => self.buses,
                 LinkPer::Host if system.network.is_some() => 1,
-                LinkPer::Host => self.files,
+                LinkPer::Host => system.setup.hosts,
             };
             let mut demand = self.least_of_pieces(|piece| link_ns(link, piece));
             if let Some(network) = system.network.as_ref().filter(|_| index == 0) {
