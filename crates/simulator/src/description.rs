@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use ioengine::{Error, ErrorKind};
 use toml::{Table, Value};
 
+use crate::quantity::bytes_of;
 use crate::system::System;
 use crate::written;
 
@@ -233,7 +234,7 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
             match unit.trim() {
                 "" => None,
                 // Sizes as everywhere else on the command line: 64k, 64K.
-                "K" | "M" | "G" => {
+                "K" | "M" | "G" | "T" => {
                     table.insert("unit".to_owned(), unit.trim().to_lowercase().into())
                 }
                 unit => table.insert("unit".to_owned(), unit.into()),
@@ -242,8 +243,13 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
         }
         Value::Table(_) | Value::Array(_) => return Err("that is a group of values".to_owned()),
         Value::String(old) => text.clone_into(old),
-        Value::Integer(old) => {
-            *old = text.parse().map_err(|_| "that is no whole number".to_owned())?;
+        // A share may be written 0 and a size as bytes: what was a whole number need not be one.
+        Value::Integer(_) => {
+            let number =
+                || text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float));
+            let size = |_| bytes_of(text).map(|_| Value::String(text.to_owned()));
+            *place =
+                number().or_else(size).map_err(|_| "that is no whole number, share or size")?;
         }
         Value::Float(old) => *old = text.parse().map_err(|_| "that is no number".to_owned())?,
         other => return Err(format!("{} cannot be changed", other.type_str())),
@@ -290,6 +296,34 @@ mod tests {
     fn a_size_is_typed_in_any_of_the_usual_ways() {
         for text in ["64k", "64K", "64KiB", "64", "65536B", "128sectors"] {
             assert_eq!(coalesces(text), Ok(65536), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_shares_of_a_setup_may_be_whole_numbers_and_become_others() {
+        let text = Description::file("nt4-ultrawide").unwrap();
+        let text = text.replace("chunk = \"64k\"", "chunk = 65536");
+        let text = text.replace("file_at = 0.3", "file_at = 0");
+        let mut whole = Description::read(&text, "whole").unwrap();
+        let setup = whole.system().unwrap().setup;
+        assert_eq!((setup.chunk, setup.file_at), (65536, 0.0));
+        whole.set("chunk", "16k").unwrap();
+        whole.set("file_at", "0.5").unwrap();
+        let setup = whole.system().unwrap().setup;
+        assert_eq!((setup.chunk, setup.file_at), (16384, 0.5));
+        assert!(whole.set("disks", "many").unwrap_err().to_string().contains("whole number"));
+        whole.set("disks", "0.5").unwrap();
+        let said = whole.system().unwrap_err().to_string();
+        assert!(said.contains("disks"), "{said}");
+    }
+
+    #[test]
+    fn a_size_of_the_setup_that_is_none_is_refused() {
+        for size in ["64q", "0.3k", "-1", "1e30"] {
+            let mut text = Description::named("nt4-ultrawide").unwrap();
+            text.set("misalign", size).unwrap();
+            let said = text.system().unwrap_err().to_string();
+            assert!(said.contains("misalign") && said.contains(size), "{said}");
         }
     }
 

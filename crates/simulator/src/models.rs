@@ -1,10 +1,11 @@
 //! The parts of a simulated system, as its file describes them: every value with unit and source.
 
-use std::str::FromStr;
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::{Error, Visitor};
 
-use crate::quantity::{Number, PerByte, Rate, Size, Time};
+use crate::quantity::{Number, PerByte, Rate, Size, Time, bytes_of};
 
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident),+ $(,)? }) => {
@@ -373,28 +374,27 @@ pub struct NetworkModel {
     pub slow_write: PerByte,
 }
 
-/// Reads `64k`, `1m`, `2g` or a bare number.
+/// Reads `"64k"`, `"10MB"` or a bare number of bytes, in quotes or not.
 pub(crate) fn size_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(from)?;
-    parse_size(&text).ok_or_else(|| {
-        serde::de::Error::custom(format!("'{text}' is no size; write bytes, or 64k, 1m, 4g"))
-    })
-}
+    struct Bytes;
 
-/// Bytes of `64k`, `1m`, `2g` or a bare number; powers of 1024.
-fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim().to_ascii_lowercase();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let scale = match &text[digits.len()..] {
-        "" | "b" => 1.0,
-        "k" | "kb" | "kib" => 1024.0,
-        "m" | "mb" | "mib" => 1_048_576.0,
-        "g" | "gb" | "gib" => 1_073_741_824.0,
-        "t" | "tb" | "tib" => 1_099_511_627_776.0,
-        _ => return None,
-    };
-    let bytes = f64::from_str(digits.trim()).ok()? * scale;
-    (bytes.is_finite() && (0.0..9e18).contains(&bytes)).then_some(bytes as u64)
+    impl Visitor<'_> for Bytes {
+        type Value = u64;
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            to.write_str("a size: bytes, or \"64k\", \"1m\", \"4g\", \"10MB\"")
+        }
+
+        fn visit_i64<E: Error>(self, bytes: i64) -> Result<u64, E> {
+            self.visit_str(&bytes.to_string())
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+            bytes_of(text).map_err(E::custom)
+        }
+    }
+
+    from.deserialize_any(Bytes)
 }
 
 /// Reads `on` or `off`.
@@ -403,6 +403,6 @@ pub(crate) fn switch_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<b
     match text.as_str() {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(serde::de::Error::custom(format!("'{text}' is neither on nor off"))),
+        _ => Err(D::Error::custom(format!("'{text}' is neither on nor off"))),
     }
 }

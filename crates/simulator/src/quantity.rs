@@ -78,23 +78,29 @@ quantity!(
     [0.0, TIME_NS_MOST],
     &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)]
 );
+/// Units of sizes: a bare letter is a power of 1024.
+const SIZES: Units = &[
+    ("B", 1.0),
+    ("k", 1024.0),
+    ("m", 1_048_576.0),
+    ("g", 1_073_741_824.0),
+    ("t", 1_099_511_627_776.0),
+    ("sectors", 512.0),
+    ("KB", 1e3),
+    ("KiB", 1024.0),
+    ("MB", 1e6),
+    ("MiB", 1_048_576.0),
+    ("GB", 1e9),
+    ("GiB", 1_073_741_824.0),
+    ("TB", 1e12),
+    ("TiB", 1_099_511_627_776.0),
+];
+
 quantity!(
     /// A size (bytes).
     Size,
     [0.0, BYTES_MOST],
-    &[
-        ("B", 1.0),
-        ("k", 1024.0),
-        ("m", 1_048_576.0),
-        ("g", 1_073_741_824.0),
-        ("sectors", 512.0),
-        ("KB", 1e3),
-        ("KiB", 1024.0),
-        ("MB", 1e6),
-        ("MiB", 1_048_576.0),
-        ("GB", 1e9),
-        ("GiB", 1_073_741_824.0)
-    ]
+    SIZES
 );
 quantity!(
     /// A rate (bytes per second).
@@ -138,6 +144,34 @@ quantity!(
         ("revolutions", 1.0)
     ]
 );
+
+/// Bytes of a size as it is typed, with its unit in capitals or not: `64k`, `1.5MiB`, `10MB`, or
+/// bytes.
+pub(crate) fn bytes_of(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (number, unit) =
+        text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let is_named = |(name, _): &&(&str, f64)| name.eq_ignore_ascii_case(unit);
+    let scale = if unit.is_empty() { Some(1.0) } else { SIZES.iter().find(is_named).map(|u| u.1) };
+    let refuse = || format!("'{text}' is no size; write bytes, or 64k, 1m, 4g, 10MB");
+    let (number, scale) = (number.trim(), scale.ok_or_else(refuse)?);
+    // Whole numbers exactly, however large.
+    let bytes = match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(scale as u64),
+        Err(_) => {
+            let bytes = number.parse::<f64>().map_err(|_| refuse())? * scale;
+            if bytes.is_nan() || bytes < 0.0 {
+                return Err(refuse());
+            }
+            if (bytes - bytes.round()).abs() > bytes * f64::EPSILON {
+                return Err(format!("'{text}' is not a whole number of bytes"));
+            }
+            (bytes <= BYTES_MOST).then_some(bytes.round() as u64)
+        }
+    };
+    let most = BYTES_MOST as u64;
+    bytes.filter(|bytes| *bytes <= most).ok_or_else(|| format!("'{text}' is too large"))
+}
 
 impl Time {
     /// In whole nanoseconds.
@@ -212,6 +246,22 @@ mod tests {
         assert!(read::<Rate>(&value("1e308", "GB/s")).is_err());
         assert!(read::<Size>(&value("1e12", "GB")).is_err());
         assert!(read::<PerByte>(&value("1e12", "ns/B")).is_err());
+    }
+
+    #[test]
+    fn sizes_mean_what_they_mean_on_the_command_line() {
+        let sizes = ["65536", "64k", "64K", "64KiB", "64kib", "0.0625m", "128sectors", "65536 B"];
+        for text in sizes {
+            assert_eq!(bytes_of(text), Ok(65536), "{text}");
+        }
+        assert_eq!(bytes_of("64KB"), Ok(64_000));
+        assert_eq!(bytes_of("1.001gb"), Ok(1_001_000_000));
+        assert_eq!(bytes_of("1t"), Ok(1 << 40));
+        assert_eq!(bytes_of("8999999999999999999"), Ok(8_999_999_999_999_999_999));
+        for text in ["", "k", "-1", "1.5", "0.3k", "1x", "nan", "inf", "1e30", "9e6TB", "10000000t"]
+        {
+            assert!(bytes_of(text).is_err(), "{text}");
+        }
     }
 
     #[test]
