@@ -5,6 +5,11 @@
 //! back no faster than they can. Everything errs towards the system: a demand is the least that a
 //! request can cost, wherever it lies. What need not be done when the clock stops (bytes in write
 //! buffers, saved-up credit) is taken off where the run's length is known.
+//!
+//! Two models are shared with the events, and neither lets time pass: `volume` says how a request
+//! is cut, `geometry` how large and fast the tracks of a disk are. A mistake in those breaks no
+//! bound; their own tests have to find it. All the rest is worked out here from the values of the
+//! system.
 
 use ioengine::Op;
 use ioengine::target::Caching;

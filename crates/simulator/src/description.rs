@@ -200,7 +200,7 @@ impl Description {
     }
 }
 
-/// The first line of a message that says something.
+/// The lines of a message that say something, as one.
 fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" ")

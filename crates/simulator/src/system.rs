@@ -45,7 +45,7 @@ pub struct System {
     pub name: String,
     /// What it is, in one line.
     pub title: String,
-    /// Claims and figures of the papers on which it is scored.
+    /// Claims and figures of the papers on which it is scored: for those who read the file.
     pub claims: Vec<String>,
     /// How it is put together.
     pub setup: Setup,
