@@ -8,7 +8,7 @@ use simulator::System;
 use simulator::bounds::{self, Bound, Shape};
 use workload::{Pattern, Workload};
 
-use crate::bench::{DISKS, Parts, Ran, apart, filled, load, made, named, run, threads};
+use crate::bench::{DISKS, Parts, Ran, all, apart, load, made, named, run, threads};
 
 const KIB: u64 = 1024;
 
@@ -59,81 +59,129 @@ impl Case {
     }
 }
 
-fn base() -> impl Strategy<Value = Description> {
-    let mut all: Vec<Description> = filled()
+fn bases() -> Vec<Description> {
+    let mut bases: Vec<Description> = all()
         .into_iter()
         .map(|name| Description::named(name).expect("it is one of the names"))
         .collect();
     for number in 1..8 {
         let parts =
             Parts { flash: number & 1 != 0, uncached: number & 2 != 0, network: number & 4 != 0 };
-        all.push(made(parts));
+        bases.push(made(parts));
     }
-    prop::sample::select(all)
+    bases
 }
 
-fn one_of(texts: &[&'static str]) -> impl Strategy<Value = &'static str> + use<> {
-    prop::sample::select(texts.to_vec())
-}
+/// What the systems of the property are changed to, each for itself, in the order in which the
+/// property does it.
+const CHANGES: [(&str, &[&str]); 10] = [
+    ("volume", &["none", "stripe", "raid1", "raid5"]),
+    ("raid_in", &["host", "adapter", "array"]),
+    ("chunk", &["16k", "64k", "96k"]),
+    ("misalign", &["0", "12k"]),
+    ("mirror_reads", &["first", "shortest", "twinstor"]),
+    ("allocation", &["existing", "extend"]),
+    ("write_cache", &["on", "off"]),
+    ("file_at", &["0.1", "0.9"]),
+    ("path", &["driver", "file-system"]),
+    ("drive.zero_latency_write", &["on", "off"]),
+];
+/// Further changes, of which a system has one.
+const OTHERS: [&str; 10] = [
+    "",
+    "host.cpus=2",
+    "links.0.fixed=300",
+    "drive.buffer=4",
+    "drive.credit=3;drive.sustained=20",
+    "drive.requests_per_s=3000",
+    "drive.cache=16",
+    "drive.unit_write=0;drive.write_amplification=3",
+    "drive.schedule=look",
+    "drive.schedule=fcfs",
+];
 
-/// Sets what is there; tells nothing about the rest.
-fn set(description: &mut Description, key: &str, value: &str) {
+/// Sets what is there and fits; gives whether it did.
+fn set(description: &mut Description, key: &str, value: &str) -> bool {
     let mut changed = description.clone();
-    if changed.set(key, value).is_ok() && changed.system().is_ok() {
+    let fits = changed.set(key, value).is_ok() && changed.system().is_ok();
+    if fits {
         *description = changed;
     }
+    fits
+}
+
+fn pairs(changes: &str) -> impl Iterator<Item = (&str, &str)> {
+    changes.split(';').filter_map(|pair| pair.split_once('='))
 }
 
 fn system() -> impl Strategy<Value = System> {
-    let volume = (one_of(&["none", "stripe", "raid1", "raid5"]), 1..7_u32, 1..4_u32, 1..3_u32);
-    let raid = (
-        one_of(&["host", "adapter", "array"]),
-        one_of(&["16k", "64k", "96k"]),
-        one_of(&["0", "12k"]),
-    );
-    let mirror = (one_of(&["first", "shortest", "twinstor"]), 0..6_u32);
-    let rest = (
-        one_of(&["existing", "extend"]),
-        one_of(&["on", "off"]),
-        one_of(&["0.1", "0.9"]),
-        one_of(&["path=driver", "path=file-system", "drive.zero_latency_write=on"]),
-        one_of(&[
-            "host.cpus=2",
-            "links.0.fixed=300",
-            "drive.buffer=4",
-            "drive.credit=3;drive.sustained=20",
-            "drive.requests_per_s=3000",
-            "drive.cache=16",
-            "drive.unit_write=0;drive.write_amplification=3",
-            "drive.schedule=look",
-            "drive.schedule=fcfs",
-            "",
-        ]),
-    );
-    (base(), volume, raid, mirror, rest).prop_map(|(mut text, volume, raid, mirror, rest)| {
-        let (kind, disks, buses, hosts) = volume;
-        set(&mut text, "buses", "1");
-        set(&mut text, "hosts", "1");
-        set(&mut text, "disks", &disks.to_string());
+    let counts = (1..7_u32, 1..4_u32, 1..3_u32);
+    // Of some the system keeps what it has.
+    let choices = any::<[prop::sample::Index; CHANGES.len()]>();
+    let keeps = [prop::bool::weighted(0.25), prop::bool::weighted(0.5)];
+    let rest = (0..6_u32, prop::sample::select(OTHERS.to_vec()), keeps);
+    let bases = prop::sample::select(bases());
+    (bases, counts, choices, rest).prop_map(|(mut text, (disks, buses, hosts), choices, rest)| {
+        let (failed, others, [keeps_path, keeps_drive]) = rest;
+        for (key, value) in [("buses", 1), ("hosts", 1), ("disks", disks)] {
+            set(&mut text, key, &value.to_string());
+        }
         set(&mut text, "buses", &buses.to_string());
         set(&mut text, "hosts", &hosts.to_string());
-        let setup = [
-            ("volume", kind),
-            ("raid_in", raid.0),
-            ("chunk", raid.1),
-            ("misalign", raid.2),
-            ("mirror_reads", mirror.0),
-            ("failed", if mirror.1 < 2 { "1" } else { "0" }),
-            ("rebuilding", if mirror.1 == 0 { "on" } else { "off" }),
-            ("allocation", rest.0),
-            ("write_cache", rest.1),
-            ("file_at", rest.2),
-        ];
-        setup.iter().for_each(|(key, value)| set(&mut text, key, value));
-        let others = rest.4.split(';').chain([rest.3]).filter_map(|pair| pair.split_once('='));
-        others.for_each(|(key, value)| set(&mut text, key, value));
+        for ((key, values), choice) in CHANGES.iter().zip(choices) {
+            let keeps = (*key == "path" && keeps_path)
+                || (*key == "drive.zero_latency_write" && keeps_drive);
+            if !keeps {
+                set(&mut text, key, choice.get::<&str>(values));
+            }
+        }
+        set(&mut text, "failed", if failed < 2 { "1" } else { "0" });
+        set(&mut text, "rebuilding", if failed == 0 { "on" } else { "off" });
+        for (key, value) in pairs(others) {
+            set(&mut text, key, value);
+        }
         text.system().expect("a change that does not fit is not kept")
     })
+}
+
+#[test]
+fn every_change_of_the_property_takes_effect_somewhere() {
+    let one = [("volume", "none"), ("hosts", "1"), ("buses", "1"), ("disks", "7")];
+    let mirrored = [("volume", "raid1"), ("chunk", "32k"), ("misalign", "4k")];
+    let degraded = [("failed", "1"), ("allocation", "extend")];
+    let rebuilt = [("rebuilding", "on"), ("path", "driver"), ("mirror_reads", "shortest")];
+    let mut bases = bases();
+    for mut base in bases.clone() {
+        for changes in [&one[..], &mirrored, &degraded, &rebuilt] {
+            changes.iter().for_each(|(key, value)| assert!(set(&mut base, key, value), "{key}"));
+            bases.push(base.clone());
+        }
+        if set(&mut base, "raid_in", "array") {
+            bases.push(base);
+        }
+    }
+    let takes_effect = |key: &str, value: &str| {
+        bases.iter().any(|base| {
+            let mut changed = base.clone();
+            set(&mut changed, key, value) && changed.text() != base.text()
+        })
+    };
+    let counts = ["1", "2", "3", "4", "5", "6"];
+    let all_of = [
+        ("disks", &counts[..]),
+        ("buses", &counts[..3]),
+        ("hosts", &counts[..2]),
+        ("failed", &["0", "1"]),
+        ("rebuilding", &["off", "on"]),
+    ];
+    for (key, values) in all_of.iter().chain(&CHANGES) {
+        for value in *values {
+            assert!(takes_effect(key, value), "{key}={value} changes nothing anywhere");
+        }
+    }
+    for (key, value) in OTHERS.into_iter().flat_map(pairs) {
+        assert!(takes_effect(key, value), "{key}={value} changes nothing anywhere");
+    }
 }
 
 fn case() -> impl Strategy<Value = Case> {
