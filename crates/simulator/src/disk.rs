@@ -237,8 +237,7 @@ impl Disk {
     /// Whether a cached write fits into the buffer.
     pub fn has_room(&self, length: u64) -> bool {
         let fits = self.dirty_bytes + length <= self.model.write_buffer.bytes();
-        let sorted = self.model.write_entries.count().max(1);
-        (fits && self.dirty_entries < sorted * ENTRIES_FOR_EACH) || self.dirty_entries == 0
+        (fits && self.dirty_entries < self.most_entries()) || self.dirty_entries == 0
     }
 
     /// Keeps room for a cached write that is about to come.
@@ -323,9 +322,15 @@ impl Disk {
         Some(stream.base_ns + to_go).filter(|until_ns| *until_ns > now_ns && end > stream.base)
     }
 
-    /// Whether cached writes fill at least a third of their buffer.
+    /// How many cached writes the buffer has entries for.
+    fn most_entries(&self) -> u32 {
+        self.model.write_entries.count().max(1) * ENTRIES_FOR_EACH
+    }
+
+    /// Whether cached writes fill at least a third of their buffer, or of its entries.
     fn is_crowded(&self) -> bool {
         self.dirty_bytes * 3 >= self.model.write_buffer.bytes()
+            || self.dirty_entries * 3 >= self.most_entries()
     }
 
     /// The command of the read that has just been started.
@@ -567,6 +572,25 @@ mod tests {
                 assert_eq!(ends_ns[4] - ends_ns[1], media_ns, "{name} from {base}");
             }
         }
+    }
+
+    #[test]
+    fn cached_writes_that_fill_the_entries_of_the_buffer_wait_for_no_read() {
+        let mut text = Description::named("w2k-atlas10k").unwrap();
+        text.set("drive.write_entries", "1").unwrap();
+        let DriveModel::Disk(model) = text.system().unwrap().drive else { panic!("no disk") };
+        let mut disk = Disk::new(&model, true, 0.0, 1.0);
+        let mut from = 1 << 20;
+        while disk.has_room(2048) {
+            disk.reserve(2048);
+            disk.cache_write(from, 2048, 0);
+            from += 1 << 20;
+        }
+        let (command, op) = (Some(0), Op::Read);
+        let far = 8 << 30;
+        disk.enqueue(Wait { command, from: far, length: 2048, op, since_ns: 0, requests: 1 });
+        disk.start(0).expect("the media are free");
+        assert_eq!(disk.read_under_way(), None, "the write is nearer");
     }
 
     #[test]

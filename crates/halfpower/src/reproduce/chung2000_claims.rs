@@ -258,8 +258,9 @@ pub const ONE_IDE_DISK: &[Check] = &[
     }),
     ("C205", |lab| plateau(lab, &fireball(), &SIZES)),
     ("C206", |lab| plateau(lab, &fireball().wce(), &SIZES)),
+    // Two-deep writes, since they are of the 3ware card.
     ("C207", |lab| {
-        let writes = plateau(lab, &fireball().wce(), &SIZES)?;
+        let writes = plateau(lab, &fireball().wce().deep(2), &SIZES)?;
         Ok(plateau(lab, &fireball().deep(2), &SIZES)?.max(writes))
     }),
     ("C208", |lab| optimal_depth(lab, &fireball().kib(8.0))),
