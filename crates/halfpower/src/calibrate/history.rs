@@ -171,6 +171,11 @@ impl History {
         self.trials.iter().enumerate().filter(move |(_, trial)| trial.point == point)
     }
 
+    /// The trials of points that are not held out, in the order of time.
+    pub fn fitted(&self) -> impl Iterator<Item = &Moment> {
+        self.trials.iter().filter(|trial| !self.points[trial.point].held_out)
+    }
+
     /// Requests of all trials.
     pub fn requests(&self) -> f64 {
         let of = |trial: &Moment| trial.bytes / f64::from(trial.workload.request_bytes);
@@ -178,10 +183,15 @@ impl History {
     }
 
     /// The most that some trials in a row moved beyond what a rate allows, pauses included: the
-    /// depth of a bucket that fills at this rate, if it was ever empty (bytes).
+    /// depth of a bucket that fills at this rate, if it was ever empty (bytes). What a trial did
+    /// that is held out is not looked at: the level stays as it was.
     pub fn beyond_bytes(&self, bytes_per_s: f64, counts: impl Fn(&Observed) -> bool) -> f64 {
         let (mut level, mut most, mut at_ns) = (0.0_f64, 0.0_f64, 0_u64);
         for trial in &self.trials {
+            if self.points[trial.point].held_out {
+                at_ns = u64::MAX;
+                continue;
+            }
             let pause_ns = trial.start_ns.saturating_sub(at_ns);
             level = (level - bytes_per_s * pause_ns as f64 / 1e9).max(0.0);
             at_ns = trial.start_ns;
@@ -381,6 +391,52 @@ pub mod tests {
                 ..first.clone()
             })
             .collect();
+        history
+    }
+
+    /// The same history with every point that is held out measured otherwise.
+    pub fn held_out_otherwise(history: &History) -> History {
+        let mut other = history.clone();
+        for point in other.points.iter_mut().filter(|point| point.held_out) {
+            point.bytes_per_s *= 3.0;
+            point.best_bytes_per_s *= 5.0;
+            point.fresh_latency_ns /= 7.0;
+            point.spread = 0.9;
+            point.cpu_ns = Some(1.0);
+            point.latency_ns = [1.0, 2.0, 30.0];
+        }
+        for trial in other.trials.iter_mut().filter(|trial| other.points[trial.point].held_out) {
+            let bytes_per_s = trial.seen.bytes_per_s * 3.0;
+            let late_bytes_per_s = Some(bytes_per_s / 20.0);
+            trial.seen = Seen { bytes_per_s, latency_ns: Some(1.0), late_bytes_per_s };
+            trial.series.iter_mut().for_each(|(_, bytes)| *bytes *= 3.0);
+            trial.bytes *= 3.0;
+        }
+        other
+    }
+
+    /// Reads of a device of 1 ms and 100 MB/s, every second point held out.
+    pub fn measured() -> History {
+        let mut points = Vec::new();
+        for request_bytes in [4096, 65536, 1 << 20] {
+            points.extend([1, 2, 4, 8].map(|depth| a_point(request_bytes, depth)));
+        }
+        let mut history = History::of(&points, 0.5).unwrap();
+        for point in &mut history.points {
+            let single_s = 1e-3 + point.key.request_bytes as f64 / 100e6;
+            let rate = f64::from(point.key.depth) * point.key.request_bytes as f64 / single_s;
+            point.bytes_per_s = rate.min(100e6);
+            point.best_bytes_per_s = point.bytes_per_s;
+            point.fresh_latency_ns = single_s * 1e9;
+            point.latency_ns = [single_s * 1e9; 3];
+            point.cpu_ns = Some(5000.0);
+        }
+        for trial in &mut history.trials {
+            let bytes_per_s = history.points[trial.point].bytes_per_s;
+            trial.seen = Seen { bytes_per_s, latency_ns: None, late_bytes_per_s: None };
+            trial.series = vec![(100_000_000, bytes_per_s / 10.0); 4];
+            trial.bytes = bytes_per_s * 0.4;
+        }
         history
     }
 

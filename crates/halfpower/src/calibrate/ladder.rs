@@ -144,11 +144,11 @@ fn commonest(rates: &[f64]) -> Option<f64> {
     rates.iter().copied().max_by_key(|rate| near(*rate))
 }
 
-/// Looks for trials whose rate falls; a trial that begins where another fell has its end too.
+/// Looks for fitted trials whose rate falls; one that begins where another fell has its end too.
 fn falls(history: &History) -> Falls {
     let (mut all, mut writes) = (Vec::new(), Vec::new());
     let mut any = false;
-    for trial in &history.trials {
+    for trial in history.fitted() {
         let late = trial.seen.late_bytes_per_s.unwrap_or(trial.seen.bytes_per_s);
         any |= late < 0.8 * trial.seen.bytes_per_s;
         if any {
@@ -160,7 +160,7 @@ fn falls(history: &History) -> Falls {
     }
     let lasting = |rates: &[f64]| commonest(rates).unwrap_or(f64::MAX);
     let rates = [lasting(&all), lasting(&writes)];
-    let moved: f64 = history.trials.iter().map(|trial| trial.bytes).sum();
+    let moved: f64 = history.fitted().map(|trial| trial.bytes).sum();
     let saved = |rate: f64, writes: bool| match rate < f64::MAX {
         true => history.beyond_bytes(rate, |point| !writes || point.reads() != Some(true)),
         false => moved / if writes { 40.0 } else { 4.0 },
@@ -169,5 +169,24 @@ fn falls(history: &History) -> Falls {
         any,
         late_bytes_per_s: rates,
         saved_bytes: [saved(rates[0], false), saved(rates[1], true)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrate::history::tests::{held_out_otherwise, measured};
+
+    #[test]
+    fn what_is_held_out_is_no_part_of_the_guesses() {
+        let mut history = measured();
+        for trial in &mut history.trials {
+            trial.seen.late_bytes_per_s = Some(trial.seen.bytes_per_s.min(10e6));
+        }
+        for take in [Take::Mean, Take::Fresh] {
+            let guesses = Ladder::of(&history, take);
+            assert!(guesses.remembers && guesses.saved_bytes[0] > 0.0, "{guesses:?}");
+            assert_eq!(guesses, Ladder::of(&held_out_otherwise(&history), take));
+        }
     }
 }

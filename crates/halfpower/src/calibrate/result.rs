@@ -179,11 +179,12 @@ fn score_of(history: &History, scored: &[Scored]) -> ScoreDocument {
     }
 }
 
-/// CPU of a request, as a line over its size through the least of what was charged: what is more
-/// than that at the same size is waiting.
+/// CPU of a request, as a line over its size through the least of what was charged at the fitted
+/// points: what is more than that at the same size is waiting.
 fn put_cpu(base: &mut Description, history: &History, source: &str) -> Outcome<()> {
     for (reads, op) in [(true, "read"), (false, "write")] {
-        let mine = || history.points.iter().filter(|p| p.reads().is_none_or(|r| r == reads));
+        let fitted = || history.points.iter().filter(|p| !p.held_out);
+        let mine = || fitted().filter(|p| p.reads().is_none_or(|r| r == reads));
         let mut sizes: Vec<u64> = mine().map(|p| p.key.request_bytes).collect();
         sizes.sort_unstable();
         sizes.dedup();
@@ -209,4 +210,26 @@ fn put_cpu(base: &mut Description, history: &History, source: &str) -> Outcome<(
         base.put(&format!("host.direct_{op}.each"), each, &format!("{source}: CPU charged"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrate::history::tests::{held_out_otherwise, measured};
+    use crate::calibrate::structure;
+
+    #[test]
+    fn what_is_held_out_changes_no_parameter() {
+        let history = measured();
+        let fitted = |history: &History| {
+            let base = structure::volume(history, 1).unwrap();
+            let found = calibrate(history, base, "calibrated", &mut |_| {}).unwrap();
+            let parameters = found.parameters.iter().map(|p| (p.key.clone(), p.value, p.low));
+            let cpu = found.system.value_of("host.direct_read.fixed");
+            (parameters.collect::<Vec<_>>(), cpu, found.score.held_out.mean)
+        };
+        let (one, other) = (fitted(&history), fitted(&held_out_otherwise(&history)));
+        assert_eq!((&one.0, &one.1), (&other.0, &other.1));
+        assert!(one.2 < 0.1 && other.2 > 0.5, "{} {}", one.2, other.2);
+    }
 }
