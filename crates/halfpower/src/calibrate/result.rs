@@ -91,8 +91,32 @@ pub struct Calibrated {
     pub points: Vec<FittedPointDocument>,
     /// How good it is.
     pub score: ScoreDocument,
+    /// What was not looked for, and why.
+    pub not_sought: Option<String>,
     /// The system file.
     pub system: Description,
+}
+
+/// How the score begins in the title of a system file.
+const HELD_OUT: &str = "held-out error: ";
+const FITTED: &str = "error on fitted points, none held out: ";
+
+impl ScoreDocument {
+    /// The score in one line, as the title of the system file keeps it.
+    pub fn line(&self) -> String {
+        let (what, errors) = match self.held_out.points {
+            0 => (FITTED, &self.fitted),
+            _ => (HELD_OUT, &self.held_out),
+        };
+        let (mean, worst) = (errors.mean * 100.0, errors.worst * 100.0);
+        format!("{what}mean {mean:.1}%, worst {worst:.1}% of {} points", errors.points)
+    }
+}
+
+/// The score in the title of a system file, where it was calibrated.
+pub fn score_in(title: &str) -> Option<&str> {
+    let (_, last) = title.rsplit_once("; ")?;
+    [HELD_OUT, FITTED].iter().any(|what| last.starts_with(what)).then_some(last)
 }
 
 /// Fits a system to a history; `source` says where its values come from.
@@ -136,6 +160,7 @@ pub fn calibrate(
         parameters,
         points: history.points.iter().zip(&scored).map(document).collect(),
         score: score_of(history, &scored),
+        not_sought: score::not_sought(history),
         system: base,
     })
 }
@@ -231,5 +256,22 @@ mod tests {
         let (one, other) = (fitted(&history), fitted(&held_out_otherwise(&history)));
         assert_eq!((&one.0, &one.1), (&other.0, &other.1));
         assert!(one.2 < 0.1 && other.2 > 0.5, "{} {}", one.2, other.2);
+    }
+
+    #[test]
+    fn the_score_is_read_off_the_title_again() {
+        let errors = |points, mean| ErrorsDocument { points, mean, median: mean, worst: 0.08 };
+        let mut score = ScoreDocument {
+            fitted: errors(21, 0.01),
+            held_out: errors(20, 0.0234),
+            naive_held_out: errors(20, 0.5),
+            repeatability: 0.01,
+        };
+        let title = |score: &ScoreDocument| format!("a; disk: serial path; {}", score.line());
+        let line = "held-out error: mean 2.3%, worst 8.0% of 20 points";
+        assert_eq!(score_in(&title(&score)), Some(line));
+        score.held_out.points = 0;
+        assert!(score_in(&title(&score)).unwrap().contains("none held out: mean 1.0%"));
+        assert_eq!(score_in("A solid-state drive; of no score"), None);
     }
 }

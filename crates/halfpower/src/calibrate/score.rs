@@ -193,6 +193,22 @@ pub fn choose(
         .ok_or_else(|| Failure::failed("no structure of a device fits this run; measure it again"))
 }
 
+/// What is not sought in a run that is too long to be replayed as often as that takes, where
+/// anything speaks of it.
+pub fn not_sought(history: &History) -> Option<String> {
+    let requests = history.requests();
+    let remembers = Ladder::of(history, Take::Mean).remembers;
+    (remembers && requests >= REPLAYED).then(|| {
+        format!(
+            "no cache, write buffer or credit was sought, though rates fall or differ: the run has \
+             {:.1} million requests, more than {:.0} million; measure less, with --runtime or \
+             --trials",
+            requests / 1e6,
+            REPLAYED / 1e6
+        )
+    })
+}
+
 /// Adds what remembers, one after the other: the best of what was found on the way, so that two
 /// which explain something only together are found too.
 fn remember(fitting: &Fitting<'_>, ladder: &Ladder, plain: Fit, tell: &mut dyn FnMut(&str)) -> Fit {
@@ -289,5 +305,24 @@ impl Naive {
         let bytes = point.key.request_bytes as f64;
         let single_s = direction.fixed_ns / 1e9 + bytes / direction.single_bytes_per_s;
         (f64::from(point.outstanding()) * bytes / single_s).min(direction.most_bytes_per_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrate::history::tests::measured;
+
+    #[test]
+    fn a_run_too_long_to_seek_a_memory_in_says_so() {
+        let mut history = measured();
+        assert_eq!(not_sought(&history), None);
+        for trial in &mut history.trials {
+            trial.seen.late_bytes_per_s = Some(trial.seen.bytes_per_s / 2.0);
+        }
+        assert_eq!(not_sought(&history), None);
+        history.trials[0].bytes = 3e6 * f64::from(history.trials[0].workload.request_bytes);
+        let said = not_sought(&history).unwrap();
+        assert!(said.contains("3.0 million requests") && said.contains("--runtime"), "{said}");
     }
 }

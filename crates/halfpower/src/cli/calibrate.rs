@@ -14,7 +14,8 @@ use clap::Args;
 
 Every second point is held out: the system is fitted to the others and scored on these. Only direct
 I/O and closed loops tell of the device. A parameter whose 95% interval spans more than a factor of
-three is flagged as unidentified: the run says too little of it.")]
+three is flagged as unidentified: the run says too little of it. Caches, write buffers and credit
+are sought in runs of up to two million requests.")]
 pub struct CalibrateArgs {
     /// Which run: its number, the beginning of its uuid, its label, or latest
     #[arg(value_name = "RUN", default_value = "latest")]
@@ -22,10 +23,11 @@ pub struct CalibrateArgs {
     /// Where results are kept
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
-    /// The system whose other values are taken (default: one volume on one host)
+    /// The system whose other values are taken, one of flash: sata-ssd, nvme-gen4, cloud-gp-volume
+    /// or a file (default: one volume on one host)
     #[arg(long, value_name = "SYSTEM")]
     pub system: Option<String>,
-    /// Write the system file there; it must not exist
+    /// Write the system file there, with its score in the title; it must not exist
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Share of the points that are scored and not fitted

@@ -1,13 +1,14 @@
 //! `halfpower calibrate`: a simulated system that does what a stored run measured.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::Path;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
 use results::{RunRow, Store};
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::Description;
+use simulator::system::DriveModel;
 
 use crate::calibrate::history::History;
 use crate::calibrate::result::{
@@ -41,6 +42,8 @@ pub struct CalibrateDocument {
     pub points: Vec<FittedPointDocument>,
     /// Points of the run that say nothing of the device, and why.
     pub left_out: Vec<String>,
+    /// Parts of a device that were not looked for, and why; null where all were.
+    pub not_sought: Option<String>,
     /// The system file.
     pub system: String,
 }
@@ -54,6 +57,7 @@ pub fn execute(args: &CalibrateArgs) -> Outcome {
     if let Some(path) = &args.out {
         check(path)?;
     }
+    let base = base(args, &row, &history)?;
     let held_out = history.points.iter().filter(|point| point.held_out).count();
     if args.plan {
         let to = args.out.as_ref().map(|path| format!(" and write {}", path.display()));
@@ -66,8 +70,9 @@ pub fn execute(args: &CalibrateArgs) -> Outcome {
         ));
         return Ok(Exit::Ok);
     }
+    // Before the fit, which takes long, and not only after it.
+    args.out.as_deref().map(try_out).transpose()?;
     history.left_out.iter().for_each(|why| console.say(format!("left out: {why}")));
-    let base = base(args, &row, &history)?;
     let source = format!("calibrated from run {} on {}", row.id, day(row.started_unix_ns));
     let mut progress = console.open_progress();
     let calibrated = result::calibrate(&history, base, &source, &mut |what| progress.update(what));
@@ -78,16 +83,16 @@ pub fn execute(args: &CalibrateArgs) -> Outcome {
         .as_deref()
         .and_then(Path::file_stem)
         .map_or_else(|| format!("run-{}", row.id), |stem| stem.to_string_lossy().into_owned());
-    let title = format!("{}: {}, {source}", target_name(&row), calibrated.structure);
+    let Calibrated { structure, score, .. } = &calibrated;
+    let title = format!("{}: {structure}, {source}; {}", target_name(&row), score.line());
     calibrated.system.rename(&name, &title);
-    if let Some(path) = &args.out {
-        write(path, &calibrated.system.text())?;
-    }
+    let text = calibrated.system.text();
     if args.json {
         console::data(&json::print(&document(&row, &history, calibrated)));
     } else {
         print(&calibrated);
     }
+    args.out.as_deref().map(|path| write(path, &text)).transpose()?;
     Ok(Exit::Ok)
 }
 
@@ -116,6 +121,12 @@ fn base(args: &CalibrateArgs, row: &RunRow, history: &History) -> Outcome<Descri
         return structure::volume(history, host.cpus.max(1));
     };
     let mut base = sim_target::parse(name, &[])?;
+    if matches!(base.system()?.drive, DriveModel::Disk(_)) {
+        return Err(Failure::usage(format!(
+            "--system {name} is one of disks, whose parts are not fitted; name one of flash: \
+             sata-ssd, nvme-gen4, cloud-gp-volume or a file of your own, or drop --system"
+        )));
+    }
     base.set("file_size", &history.extent_bytes().to_string())?;
     Ok(base)
 }
@@ -123,10 +134,10 @@ fn base(args: &CalibrateArgs, row: &RunRow, history: &History) -> Outcome<Descri
 /// Refuses a place where the file could not go, or where something else lies.
 fn check(path: &Path) -> Outcome<()> {
     let shown = path.display();
-    if std::fs::symlink_metadata(path).is_ok() {
+    if fs::symlink_metadata(path).is_ok() {
         return Err(Failure::refused(format!("{shown} exists; give another --out")));
     }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     if !folder.is_dir() {
         let folder = folder.display();
         return Err(Failure::usage(format!("--out: {folder} does not exist; create it first")));
@@ -134,11 +145,60 @@ fn check(path: &Path) -> Outcome<()> {
     check_not_under_dev(path, "--out")
 }
 
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Refuses a folder in which no file can be made, by making one and taking it away.
+fn try_out(path: &Path) -> Outcome<()> {
+    let part = part_of(path);
+    let made = OpenOptions::new().write(true).create_new(true).open(&part);
+    made.and_then(|_| fs::remove_file(&part)).map_err(|error| unwritten(path, &error))
+}
+
+fn part_of(path: &Path) -> PathBuf {
+    path.with_file_name(format!("halfpower-{}.part", uuid::Uuid::new_v4()))
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    let (shown, cause) = (path.display(), ioengine::error::cause(error));
+    Failure::failed(format!("writing {shown}: {cause}; give another --out"))
+}
+
+/// Writes the file beside its place and links it there when it is whole, so that there is never
+/// half a file, and nothing that exists is written over.
 fn write(path: &Path, text: &str) -> Outcome<()> {
-    let made = OpenOptions::new().write(true).create_new(true).open(path);
-    made.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
-        let (shown, cause) = (path.display(), ioengine::error::cause(&error));
-        Failure::failed(format!("writing {shown}: {cause}; give another --out"))
+    let part = part_of(path);
+    let made = OpenOptions::new().write(true).create_new(true).open(&part);
+    let written = made.and_then(|mut file| {
+        let whole = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let linked = whole.and_then(|()| match fs::hard_link(&part, path) {
+            // A file system without links, such as FAT: the name itself is still made only once.
+            Err(error) if !is_final(&error) => copy(path, text),
+            linked => linked,
+        });
+        let _ = fs::remove_file(&part);
+        linked
+    });
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            Failure::refused(format!("{} exists; give another --out", path.display()))
+        }
+        _ => unwritten(path, &error),
+    })
+}
+
+/// Whether a link that could not be made means that no file can be made.
+fn is_final(error: &std::io::Error) -> bool {
+    let no_links = [ErrorKind::PermissionDenied, ErrorKind::Unsupported, ErrorKind::TooManyLinks];
+    !no_links.contains(&error.kind())
+}
+
+fn copy(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.inspect_err(|_| {
+        let _ = fs::remove_file(path);
     })
 }
 
@@ -152,12 +212,16 @@ fn document(row: &RunRow, history: &History, calibrated: Calibrated) -> Calibrat
         score: calibrated.score,
         points: calibrated.points,
         left_out: history.left_out.clone(),
+        not_sought: calibrated.not_sought,
         system: calibrated.system.text(),
     }
 }
 
 fn print(calibrated: &Calibrated) {
     console::data(&format!("structure: {}\n", calibrated.structure));
+    if let Some(what) = &calibrated.not_sought {
+        console::data(&format!("{what}\n"));
+    }
     let row = |cells: [&str; 4]| {
         let [key, value, interval, flag] = cells;
         console::data(format!("{key:<24} {value:>18} {interval:>24}  {flag}").trim_end());
@@ -199,4 +263,27 @@ fn print(calibrated: &Calibrated) {
         line("naive bound on held-out points", &score.naive_held_out);
     }
     console::data(&format!("repeatability of the run: {:.1}%", score.repeatability * 100.0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_file_is_whole_and_takes_the_place_of_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        try_out(&at("new")).unwrap();
+        assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+        write(&at("new"), "text").unwrap();
+        fs::write(at("precious"), "diary").unwrap();
+        std::os::unix::fs::symlink("nothing", at("dangling")).unwrap();
+        for name in ["new", "precious", "dangling"] {
+            assert_eq!(write(&at(name), "other").unwrap_err().exit, Exit::Refused, "{name}");
+        }
+        assert_eq!(fs::read_to_string(at("new")).unwrap(), "text");
+        assert_eq!(fs::read_to_string(at("precious")).unwrap(), "diary");
+        assert!(write(&at("none/new"), "text").is_err() && try_out(&at("none/new")).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "something was left");
+    }
 }

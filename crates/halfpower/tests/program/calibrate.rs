@@ -1,5 +1,7 @@
 //! `halfpower calibrate` on devices of known truth that were swept, and `whatif` on what came out.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::fixture::{Place, list};
@@ -54,6 +56,34 @@ fn a_device_with_cache_and_credit_is_calibrated_on_half_and_predicts_the_rest() 
     let axes = "--bs 4k,64k,256k --iodepth 1,4,16 --runtime 0.4 --size 32m --time-based";
     let (_, document) = calibrated(truth, axes);
     predicts_the_other_half(&document);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() {
+    let place = Place::new();
+    place.does(
+        "sweep --ioengine delay --truth fixed=1ms,rate=200MB/s --rw randread --bs 4k,64k \
+         --iodepth 1,4 --runtime 0.1 --trials 1 --quiet",
+    );
+    let disks = place.halfpower("calibrate --system sata-hdd-7200 --out my.toml");
+    disks.with_code(2).says("is one of disks", "name one of flash: sata-ssd");
+    // Files end at 4 KiB: the table fits, the system file does not.
+    let line = "calibrate --quiet --out my.toml";
+    let program = place.command(line);
+    let mut limited = Command::new("bash");
+    let script = "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\"";
+    limited.args(["-c", script]).arg(program.get_program()).args(program.get_args());
+    limited.current_dir(place.path("")).env("HOME", place.state());
+    let ended = place.start_command(limited, line).ended().with_code(1);
+    assert!(ended.stdout.contains("error on held-out points"), "{ended}");
+    ended.says("writing my.toml", "give another --out");
+    assert_eq!(place.listing(), ["halfpower.db"]);
+    place.does(line);
+    let text = std::fs::read_to_string(place.path("my.toml")).unwrap();
+    assert!(text.contains("; held-out error: mean "), "{text}");
+    let ended = place.does("whatif my.toml --rw randread --bs 4k --iodepth-to 4");
+    assert!(ended.stdout.contains("calibration: held-out error: mean "), "{ended}");
+    place.cannot("calibrate --out none/my.toml").with_code(2).says("none does not exist", "create");
 }
 
 #[test]
