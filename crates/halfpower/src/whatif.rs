@@ -1,13 +1,15 @@
 //! What a change would do: a load on a simulated system before and after it, by bounds and by
 //! simulation, which parameters matter, and how far to trust the answer.
 
-use ioengine::Caching;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ioengine::{Caching, Personality};
 use schemars::JsonSchema;
 use serde::Serialize;
-use simulator::bounds;
-use simulator::{Description, System};
-use workload::{Pattern, Workload};
+use simulator::{Description, SimWorld, System};
+use workload::{Pattern, Workload, plan};
 
+use crate::calibrate::result;
 use crate::failure::Outcome;
 use crate::simulated::{self, BoundDocument, Simulated, on_all_cores};
 
@@ -38,8 +40,8 @@ pub struct SideDocument {
     pub bottleneck: String,
     /// How busy it is, or the busiest resource where none limits, 0 to 1.
     pub utilisation: f64,
-    /// The tightest closed-form bound; it holds for loads of one
-    /// direction, and is null for mixes.
+    /// The tightest closed-form bound; null for loads of two directions and for those that ask for
+    /// bytes more than once, for which none holds.
     pub bound: Option<BoundDocument>,
     /// What it costs, where prices are known.
     pub price: Option<PriceDocument>,
@@ -61,8 +63,7 @@ pub struct PriceDocument {
 pub struct SensitivityDocument {
     /// Its path in the system file.
     pub key: String,
-    /// d ln(throughput) / d ln(parameter) before the change: 1 is in proportion, -1 in inverse
-    /// proportion, 0 none.
+    /// d ln(throughput) / d ln(parameter): 1 is in proportion, -1 in inverse proportion, 0 none.
     pub sensitivity: f64,
     /// Where its value comes from.
     pub source: String,
@@ -92,44 +93,138 @@ pub struct Answer {
     pub before: SideDocument,
     /// After.
     pub after: SideDocument,
-    /// Every parameter, by how much it matters.
+    /// Every parameter, by how much it matters before the change ...
     pub sensitivities: Vec<SensitivityDocument>,
+    /// ... and after it.
+    pub sensitivities_after: Vec<SensitivityDocument>,
+    /// What the system file says of how good its calibration is.
+    pub score: Option<String>,
 }
 
 impl Answer {
-    /// What the answer stands on that nobody has measured.
+    /// What either side of the answer stands on that nobody has measured, each once.
     pub fn doubts(&self) -> Vec<&SensitivityDocument> {
-        self.sensitivities.iter().filter(|sensitivity| sensitivity.doubtful).collect()
+        let mut doubts: Vec<&SensitivityDocument> = Vec::new();
+        for found in self.sensitivities.iter().chain(&self.sensitivities_after) {
+            if found.doubtful && doubts.iter().all(|known| known.key != found.key) {
+                doubts.push(found);
+            }
+        }
+        doubts
     }
 }
 
-/// Answers a question.
+/// Refuses a question that could not be answered, without simulating anything.
 ///
 /// # Errors
 /// When a system cannot be, or a load does not fit it.
-pub fn answer(question: &Question) -> Outcome<Answer> {
-    let [price, price_after] = question.prices;
-    let sides = [
-        (&question.before, &question.load, price),
-        (&question.after, &question.load_after, price_after),
-    ];
-    let found = on_all_cores(&sides, |(description, load, price)| side(description, load, *price));
+pub fn check(question: &Question) -> Outcome<()> {
+    for (description, load, price) in sides(question) {
+        let system = description.system()?;
+        fits(&system, load, simulated::caching_of(&system))?;
+        if price.is_some() {
+            fits(&system, &accesses(load), Caching::Direct)?;
+        }
+    }
+    Ok(())
+}
+
+fn fits(system: &System, load: &Workload, caching: Caching) -> Outcome<()> {
+    let load = Workload { personality: Personality::IoUring, ..load.clone() };
+    plan::resolve(&load, &SimWorld::new(system, load.seed).files(caching)[0])?;
+    Ok(())
+}
+
+/// Answers a question, telling what share of the work is done.
+///
+/// # Errors
+/// When a system cannot be, or a load does not fit it.
+pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answer> {
+    let [load, load_after] = on_all_cores(&sides(question), |side| lasting(side.0, side.1))
+        .try_into()
+        .map_err(|_| crate::failure::Failure::interrupted())?;
+    let question = Question { load: load?, load_after: load_after?, ..question.clone() };
+    let sides = sides(&question);
+    let moves = sides.iter().zip(0_usize..).flat_map(|((description, ..), number)| {
+        description.keys().into_iter().map(move |key| (number, key))
+    });
+    let moves: Vec<(usize, String)> = moves.collect();
+    let (done, all) = (AtomicUsize::new(0), moves.len() + sides.len());
+    let count = || {
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        tell(done as f64 / all as f64);
+    };
+    let found = on_all_cores(&sides, |(description, load, price)| {
+        let found = side(description, load, *price);
+        count();
+        found
+    });
     let mut found = found.into_iter();
     let mut next = || found.next().unwrap_or_else(|| Err(crate::failure::Failure::interrupted()));
     let (before, after) = (next()?, next()?);
-    Ok(Answer { before, after, sensitivities: sensitivities(&question.before, &question.load) })
+    let moved = on_all_cores(&moves, |(number, key)| {
+        let (description, load, _) = sides[*number];
+        let found = responds(description, load, key);
+        count();
+        Some((*number, found?))
+    });
+    let moved: Vec<(usize, SensitivityDocument)> = moved.into_iter().flatten().collect();
+    let of = |side: usize| strongest(moved.iter().filter(|(n, _)| *n == side).map(|(_, s)| s));
+    Ok(Answer {
+        before,
+        after,
+        sensitivities: of(0),
+        sensitivities_after: of(1),
+        score: question.before.title().and_then(result::score_in).map(str::to_owned),
+    })
+}
+
+type Side<'a> = (&'a Description, &'a Workload, Option<f64>);
+
+fn sides(question: &Question) -> [Side<'_>; 2] {
+    let [price, price_after] = question.prices;
+    [
+        (&question.before, &question.load, price),
+        (&question.after, &question.load_after, price_after),
+    ]
+}
+
+/// Files that each get all of a load.
+pub fn files(system: &System) -> u64 {
+    SimWorld::new(system, 0).files(simulated::caching_of(system)).len() as u64
+}
+
+/// A load that keeps every file busy to its end: of several that get as many requests each, the
+/// slowest decides when all are done, so all go on for as long as it takes. What is flushed at the
+/// end goes on for longer than it is asked for, and stays as it is.
+fn lasting(description: &Description, load: &Workload) -> Outcome<Workload> {
+    let system = description.system()?;
+    let (served, caching) = served(&system, load);
+    if files(&system) < 2 || served.flush_at_end {
+        return Ok(load.clone());
+    }
+    let sample = simulated::simulate(&system, &served, caching)?.sample;
+    let limit_ns = Some(sample.end_ns.saturating_sub(sample.start_ns));
+    Ok(Workload { limit_bytes: None, limit_ns, ..load.clone() })
+}
+
+/// A load as a system serves it: through its cache or past it, and buffered writes are over when
+/// they are flushed, as with `run`.
+fn served(system: &System, load: &Workload) -> (Workload, Caching) {
+    let caching = simulated::caching_of(system);
+    let flush_at_end = !caching.is_direct() && load.writes();
+    (Workload { flush_at_end, ..load.clone() }, caching)
 }
 
 fn side(description: &Description, load: &Workload, price: Option<f64>) -> Outcome<SideDocument> {
     let system = description.system()?;
-    let caching = simulated::caching_of(&system);
+    let (load, caching) = served(&system, load);
+    let load = &load;
     let simulated = simulated::simulate(&system, load, caching)?;
     let moved = simulated.sample.bytes();
     let bounds = simulated::bounds_of(&system, load, caching, moved);
     simulated::check_bounds(&system, &bounds, simulated.bytes_per_s())?;
-    let shape = simulated::shape_of(&system, load, caching, moved);
-    let bound = shape.and_then(|shape| bounds::of(&system, &shape).into_iter().next());
-    let bound = bound.as_ref().map(BoundDocument::from);
+    let bound = bounds.first().map(BoundDocument::from);
     let binding = simulated.account.binding();
     let latency = simulated.sample.latency();
     let quantile = |q| latency.quantile(q).unwrap_or(0);
@@ -148,7 +243,8 @@ fn side(description: &Description, load: &Workload, price: Option<f64>) -> Outco
     })
 }
 
-fn describe(load: &Workload) -> String {
+/// A load in a few words.
+pub fn describe(load: &Workload) -> String {
     let size = crate::units::size(u64::from(load.request_bytes));
     let threads = match load.threads {
         1 => String::new(),
@@ -163,14 +259,7 @@ fn priced(
     load: &Workload,
     simulated: &Simulated,
 ) -> Outcome<PriceDocument> {
-    let whole = load.region_bytes / u64::from(ACCESS_BYTES) * u64::from(ACCESS_BYTES);
-    let accesses = Workload {
-        pattern: Pattern::Random,
-        read_percent: 100,
-        request_bytes: ACCESS_BYTES,
-        region_bytes: whole,
-        ..load.clone()
-    };
+    let accesses = accesses(load);
     let kaps = simulated::simulate(system, &accesses, Caching::Direct)?.requests_per_s() / 1e3;
     Ok(PriceDocument {
         price,
@@ -179,19 +268,32 @@ fn priced(
     })
 }
 
-/// How the throughput answers to each parameter of a system, the strongest first. Parameters
-/// that cannot be moved, or do nothing, are left out.
-fn sensitivities(description: &Description, load: &Workload) -> Vec<SensitivityDocument> {
-    let keys = description.keys();
-    let all = on_all_cores(&keys, |key| {
-        let sensitivity = sensitivity(description, load, key)?;
-        let source = description.source_of(key).unwrap_or_default();
-        let unknown = source.starts_with("assumed") || source.contains("unidentified");
-        let doubtful = sensitivity.abs() > MATTERS && unknown;
-        Some(SensitivityDocument { key: key.clone(), sensitivity, source, doubtful })
-    });
-    let mut all: Vec<SensitivityDocument> =
-        all.into_iter().flatten().filter(|s| s.sensitivity.abs() > 1e-4).collect();
+/// The accesses of a KAPS at the depth of a load.
+fn accesses(load: &Workload) -> Workload {
+    let requests = load.limit_bytes.map(|bytes| bytes / u64::from(load.request_bytes));
+    Workload {
+        pattern: Pattern::Random,
+        read_percent: 100,
+        request_bytes: ACCESS_BYTES,
+        region_bytes: load.region_bytes / u64::from(ACCESS_BYTES) * u64::from(ACCESS_BYTES),
+        limit_bytes: requests.map(|requests| requests * u64::from(ACCESS_BYTES)),
+        flush_at_end: false,
+        ..load.clone()
+    }
+}
+
+/// How the throughput answers to a parameter; None where it cannot be moved.
+fn responds(description: &Description, load: &Workload, key: &str) -> Option<SensitivityDocument> {
+    let sensitivity = sensitivity(description, load, key)?;
+    let source = description.source_of(key).unwrap_or_default();
+    let unknown = source.starts_with("assumed") || source.contains("unidentified");
+    let doubtful = sensitivity.abs() > MATTERS && unknown;
+    Some(SensitivityDocument { key: key.to_owned(), sensitivity, source, doubtful })
+}
+
+/// The strongest first; those that do nothing are left out.
+fn strongest<'a>(all: impl Iterator<Item = &'a SensitivityDocument>) -> Vec<SensitivityDocument> {
+    let mut all: Vec<_> = all.filter(|s| s.sensitivity.abs() > 1e-4).cloned().collect();
     all.sort_by(|a, b| b.sensitivity.abs().total_cmp(&a.sensitivity.abs()));
     all
 }
@@ -205,8 +307,8 @@ fn sensitivity(description: &Description, load: &Workload, key: &str) -> Option<
         let mut moved = description.clone();
         moved.put(key, value, "moved").ok()?;
         let system = moved.system().ok()?;
-        let caching = simulated::caching_of(&system);
-        Some(simulated::simulate(&system, load, caching).ok()?.bytes_per_s())
+        let (load, caching) = served(&system, load);
+        Some(simulated::simulate(&system, &load, caching).ok()?.bytes_per_s())
     };
     let down = if value - step > 0.0 { value - step } else { value };
     let up = value + step;
@@ -234,7 +336,73 @@ mod tests {
         change.iter().for_each(|(key, value)| after.set(key, value).unwrap());
         let prices = [Some(1000.0), Some(2000.0)];
         let (load, load_after) = (load(65536), load(65536));
-        answer(&Question { before, after, load, load_after, prices }).unwrap()
+        answer(&Question { before, after, load, load_after, prices }, &|_| {}).unwrap()
+    }
+
+    /// A load of 5000 requests within 20 MiB of a system, which then changes.
+    fn ask_of(name: &str, given: &[(&str, &str)], load: &Workload, set: (&str, &str)) -> Answer {
+        let mut before = Description::named(name).unwrap();
+        given.iter().for_each(|(key, value)| before.set(key, value).unwrap());
+        let mut after = before.clone();
+        after.set(set.0, set.1).unwrap();
+        let load = Workload {
+            region_bytes: load.region_bytes.min(20 << 20),
+            limit_bytes: Some(5000 * u64::from(load.request_bytes)),
+            limit_ns: Some(20_000_000_000),
+            ..load.clone()
+        };
+        let load_after = load.clone();
+        answer(&Question { before, after, load, load_after, prices: [None; 2] }, &|_| {}).unwrap()
+    }
+
+    fn random_writes(request_bytes: u32) -> Workload {
+        let region_bytes = 20 << 20;
+        let pattern = Pattern::Random;
+        Workload { pattern, read_percent: 0, request_bytes, region_bytes, ..Workload::default() }
+    }
+
+    #[test]
+    fn buffered_writes_are_over_when_they_are_flushed() {
+        let buffered = [("caching", "buffered")];
+        let answer =
+            ask_of("sata-hdd-7200", &buffered, &random_writes(4096), ("caching", "direct"));
+        let mb_per_s = answer.before.bytes_per_s / 1e6;
+        assert!((0.3..2.0).contains(&mb_per_s), "{mb_per_s}");
+        assert!(answer.sensitivities[0].key.starts_with("drive."), "{:?}", answer.sensitivities);
+    }
+
+    #[test]
+    fn what_matters_only_after_the_change_is_doubted_too() {
+        let answer = ask_of("nt4-fastwide", &[], &random_writes(8192), ("write_cache", "on"));
+        let doubted = |all: &[SensitivityDocument]| all.iter().filter(|s| s.doubtful).count();
+        assert!(doubted(&answer.sensitivities) == 0, "{:?}", answer.sensitivities);
+        let after = doubted(&answer.sensitivities_after);
+        assert!(after > 0 && answer.doubts().len() == after, "{:?}", answer.sensitivities_after);
+    }
+
+    #[test]
+    fn a_bound_that_does_not_hold_is_not_told() {
+        let load = Workload { request_bytes: 65536, region_bytes: 1 << 20, ..Workload::default() };
+        let buffered = [("caching", "buffered")];
+        let answer = ask_of("nt4-ultrawide", &buffered, &load, ("caching", "direct"));
+        assert!(answer.before.bytes_per_s > 20e6, "{:?}", answer.before);
+        assert!(answer.before.bound.is_none() && answer.after.bound.is_none(), "{answer:?}");
+    }
+
+    #[test]
+    fn a_question_that_cannot_be_answered_is_refused_beforehand() {
+        let before = Description::named("nt4-ultrawide").unwrap();
+        let (load, prices) = (load(4096), [Some(1.0); 2]);
+        let question = |load_after| Question {
+            before: before.clone(),
+            after: before.clone(),
+            load: load.clone(),
+            load_after,
+            prices,
+        };
+        assert!(check(&question(load.clone())).is_ok());
+        let small = Workload { region_bytes: 4096, ..load.clone() };
+        assert!(check(&question(small)).is_err(), "no access of 8 KiB fits");
     }
 
     #[test]

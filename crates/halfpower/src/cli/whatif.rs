@@ -7,18 +7,21 @@ use crate::units;
 /// Flags of `whatif`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower whatif nt4-ultrawide --rw read --bs 64k --set disks=2 --set volume=stripe
+  halfpower whatif nt4-ultrawide --rw read --bs 64k --set disks=2,volume=stripe
   halfpower whatif ./disk.toml --rw randread --bs 4k --iodepth 1 --iodepth-to 32
   halfpower whatif nvme-gen4 --set drive.units=64 --price 300 --price-to 450
 
 Before and after, by closed-form bounds and by simulation; what limits; how the throughput answers
-to each parameter of the system; and which of those that matter are only assumed.")]
+to each parameter of the system; and which of those that matter on either side are only assumed.
+Buffered writes are over when they are flushed, as with run. Files that are not bound into a volume
+get the load each.")]
 pub struct WhatifArgs {
     /// A system that comes with the program, or a system file
     #[arg(value_name = "SYSTEM")]
     pub system: String,
-    /// The system as it is, where it is not as its file says (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", help_heading = "Before")]
+    /// The system as it is, where it is not as its file says (as --set)
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_delimiter = ',',
+          help_heading = "Before")]
     pub given: Vec<String>,
     /// read, write, rw, randread, randwrite or randrw
     #[arg(
@@ -51,8 +54,9 @@ pub struct WhatifArgs {
     /// What the system costs
     #[arg(long, value_name = "PRICE", value_parser = parse_price, help_heading = "Before")]
     pub price: Option<f64>,
-    /// Changes a value of the system: disks=2, write_cache=on, drive.rotation=5400 (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", help_heading = "Change")]
+    /// Change values of the system, such as disks=4, write_cache=on or drive.rotation=5400
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_delimiter = ',',
+          help_heading = "Change")]
     pub set: Vec<String>,
     /// Changes the depth
     #[arg(long, value_name = "N", help_heading = "Change",

@@ -1,5 +1,7 @@
 //! `halfpower whatif`: a change to a simulated system or its load, before it is made.
 
+use std::sync::{Mutex, PoisonError};
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::Description;
@@ -7,7 +9,7 @@ use workload::spec::Content;
 use workload::{Pattern, Workload};
 
 use crate::cli::whatif::WhatifArgs;
-use crate::console;
+use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::json::{self, Program};
 use crate::sim_target;
@@ -16,8 +18,10 @@ use crate::whatif::{self, Answer, Question, SensitivityDocument, SideDocument};
 
 /// The longest stretch of virtual time that is simulated (ns) ...
 const LIMIT_NS: u64 = 20_000_000_000;
-/// ... and the most requests, for each that is outstanding at least so many.
+/// ... and the requests: of all files together, but so many of each file, and so many for each
+/// that is outstanding.
 const REQUESTS: u64 = 5000;
+const REQUESTS_OF_EACH_FILE: u64 = 100;
 const REQUESTS_FOR_EACH: u64 = 50;
 /// Parameters that are printed.
 const PRINTED: usize = 10;
@@ -40,22 +44,52 @@ pub struct WhatifDocument {
     /// How the throughput before the change answers to the parameters of the system, the
     /// strongest first.
     pub sensitivities: Vec<SensitivityDocument>,
+    /// The same of the throughput after the change.
+    pub sensitivities_after: Vec<SensitivityDocument>,
+    /// What the system file says of how good its calibration is; null where it was not calibrated.
+    pub score: Option<String>,
 }
 
 /// Answers and prints.
 pub fn execute(args: &WhatifArgs) -> Outcome {
     let question = question(args)?;
     if args.plan {
-        console::plan_to_print();
+        plan(args, &question);
         return Ok(Exit::Ok);
     }
-    let answer = whatif::answer(&question)?;
+    let progress = Mutex::new(Console::new(args.quiet).open_progress());
+    let tell = |share| {
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.advance(Some(share), "simulating");
+    };
+    let answer = whatif::answer(&question, &tell);
+    progress.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
+    let answer = answer?;
     if args.json {
         console::data(&json::print(&document(args, answer)));
     } else {
         print(&answer);
     }
     Ok(Exit::Ok)
+}
+
+/// Both sides, and what would be computed.
+fn plan(args: &WhatifArgs, question: &Question) {
+    let keys = question.before.keys().len() + question.after.keys().len();
+    let [before, after] = [&question.load, &question.load_after].map(whatif::describe);
+    let given = match args.given.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", args.given.join(", ")),
+    };
+    let changes = match changes(args).as_slice() {
+        [] => "the price".to_owned(),
+        changes => changes.join(", "),
+    };
+    console::data(&format!("before:  {}{given}, {before}", args.system));
+    console::data(&format!("after:   {after}"));
+    console::data(&format!("changes: {changes}"));
+    console::data(&format!("simulates both, and moves each of their {keys} values to either side"));
+    console::plan_to_print();
 }
 
 /// The changes as they were typed.
@@ -66,10 +100,9 @@ fn changes(args: &WhatifArgs) -> Vec<String> {
 }
 
 fn question(args: &WhatifArgs) -> Outcome<Question> {
-    let mut before = sim_target::parse(&args.system, &[])?;
-    change(&mut before, &args.given)?;
-    let mut after = before.clone();
-    change(&mut after, &args.set)?;
+    let both: Vec<String> = args.given.iter().chain(&args.set).cloned().collect();
+    let before = sim_target::parse(&args.system, &args.given)?;
+    let after = sim_target::parse(&args.system, &both)?;
     let no_change = changes(args).is_empty() && args.price_to.is_none();
     if no_change {
         return Err(Failure::usage(
@@ -80,17 +113,9 @@ fn question(args: &WhatifArgs) -> Outcome<Question> {
     let (size, depth) = (args.bs_to.unwrap_or(args.bs), args.iodepth_to.unwrap_or(args.iodepth));
     let load_after = self::load(args, &after, size, depth)?;
     let prices = [args.price, args.price_to.or(args.price)];
-    Ok(Question { before, after, load, load_after, prices })
-}
-
-fn change(system: &mut Description, changes: &[String]) -> Outcome<()> {
-    for change in changes {
-        let (key, value) = change.split_once('=').ok_or_else(|| {
-            Failure::usage(format!("--set {change}: write KEY=VALUE, as in --set disks=2"))
-        })?;
-        system.set(key, value)?;
-    }
-    Ok(())
+    let question = Question { before, after, load, load_after, prices };
+    whatif::check(&question)?;
+    Ok(question)
 }
 
 fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outcome<Workload> {
@@ -110,10 +135,12 @@ fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outco
     let request_bytes = u32::try_from(size).ok().filter(|bytes| *bytes > 0);
     let request_bytes = request_bytes
         .ok_or_else(|| Failure::usage(format!("--bs {size}: use a request size such as 64k")))?;
-    let file_bytes = system.system()?.setup.file_size;
-    let region_bytes = args.size.unwrap_or(file_bytes) / size * size;
+    let system = system.system()?;
+    let region_bytes = args.size.unwrap_or(system.setup.file_size) / size * size;
     let outstanding = u64::from(depth) * u64::from(args.numjobs);
-    let requests = REQUESTS.max(REQUESTS_FOR_EACH * outstanding);
+    let files = whatif::files(&system).max(1);
+    let requests =
+        (REQUESTS / files).max(REQUESTS_OF_EACH_FILE).max(REQUESTS_FOR_EACH * outstanding);
     Ok(Workload {
         pattern,
         read_percent,
@@ -138,11 +165,13 @@ fn document(args: &WhatifArgs, answer: Answer) -> WhatifDocument {
         before: answer.before,
         after: answer.after,
         sensitivities: answer.sensitivities,
+        sensitivities_after: answer.sensitivities_after,
+        score: answer.score,
     }
 }
 
 fn print(answer: &Answer) {
-    let Answer { before, after, sensitivities } = answer;
+    let Answer { before, after, .. } = answer;
     let row = |what: &str, of: &dyn Fn(&SideDocument) -> String| {
         let (before, after) = (of(before), of(after));
         console::data(&format!("{what:<24} {before:>26} {after:>26}"));
@@ -168,10 +197,32 @@ fn print(answer: &Answer) {
     }
     let ratio = after.bytes_per_s / before.bytes_per_s;
     console::data(&format!("\nthe change multiplies throughput by {ratio:.2}\n"));
-    console::data("sensitivity of the throughput before: d ln(throughput) / d ln(parameter)");
-    for s in sensitivities.iter().take(PRINTED) {
-        console::data(&format!("{:<28} {:>+6.2}  {}", s.key, s.sensitivity, s.source));
+    print_sensitivities(answer);
+    print_trust(answer);
+}
+
+/// Before and after the change, the strongest of either first.
+fn print_sensitivities(answer: &Answer) {
+    console::data("sensitivity of the throughput: d ln(throughput) / d ln(parameter)");
+    console::data(&format!("{:<28} {:>6} {:>6}", "", "before", "after"));
+    let sides = [&answer.sensitivities, &answer.sensitivities_after];
+    let of = |side: &[SensitivityDocument], key: &str| {
+        side.iter().find(|s| s.key == key).map_or(0.0, |s| s.sensitivity)
+    };
+    let mut all: Vec<&SensitivityDocument> = sides.into_iter().flatten().collect();
+    all.sort_by(|a, b| b.sensitivity.abs().total_cmp(&a.sensitivity.abs()));
+    let mut printed: Vec<&str> = Vec::new();
+    for s in all {
+        if printed.len() < PRINTED && !printed.contains(&s.key.as_str()) {
+            printed.push(&s.key);
+            let [before, after] = sides.map(|side| of(side, &s.key));
+            console::data(&format!("{:<28} {before:>+6.2} {after:>+6.2}  {}", s.key, s.source));
+        }
     }
+}
+
+/// How far to trust the answer: what it stands on, and how good the calibration was.
+fn print_trust(answer: &Answer) {
     let doubts = answer.doubts();
     let text = if doubts.is_empty() {
         "trust: every parameter that matters was measured or is documented".to_owned()
@@ -179,5 +230,34 @@ fn print(answer: &Answer) {
         let keys: Vec<&str> = doubts.iter().map(|doubt| doubt.key.as_str()).collect();
         format!("trust: with care; these matter and are only assumed: {}", keys.join(", "))
     };
-    console::data(&format!("\n{text}"));
+    let score = answer.score.as_ref().map(|score| format!("; calibration: {score}"));
+    console::data(&format!("\n{text}{}", score.unwrap_or_default()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Verb, normalise};
+    use clap::Parser;
+    use std::ffi::OsString;
+
+    fn question_of(line: &str) -> Question {
+        let words = std::iter::once("halfpower").chain(line.split_whitespace());
+        match Cli::try_parse_from(normalise(words.map(OsString::from))).unwrap().verb {
+            Verb::Whatif(args) => question(&args).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn requests_are_shared_out_over_files() {
+        let requests = |line: &str| {
+            let Question { load, load_after, .. } = question_of(line);
+            [load, load_after].map(|load| load.limit_bytes.unwrap() / 8192)
+        };
+        let one = requests("whatif sata-ssd --rw randread --bs 8k --iodepth-to 200");
+        assert_eq!(one, [5000, 10_000]);
+        // A thousand drives.
+        assert_eq!(requests("whatif rack --rw randread --bs 8k --iodepth-to 4"), [100, 200]);
+    }
 }

@@ -8,6 +8,7 @@
 
 mod fixture;
 mod volume;
+mod whatif;
 
 mod calibrate;
 mod campaign;
