@@ -104,6 +104,11 @@ impl Treasure {
         }
         fs::write(at("foreign.db"), [b"SQLite format 3\0".as_slice(), &[0; 4096]].concat())
             .unwrap();
+        // A run to which a system can be fitted: what asks for the file of one could write it.
+        let sweep = "sweep --ioengine delay --truth fixed=1ms --rw randread --bs 4k,64k";
+        place.does(&format!("{sweep} --iodepth 1,4 --runtime 0.05 --trials 1 --db swept.db"));
+        let plan = place.does("calibrate --db swept.db --out fresh.toml --plan").stdout;
+        assert!(plan.contains("fit a system to 2 points"), "{plan}");
         let volume = Volume::new(24 * MIB)?;
         fs::write(volume.folder().join("mounted"), noise(MIB)).unwrap();
         let device = LoopDevice::new(24 * MIB)?;
@@ -342,7 +347,9 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
         }
         "calibrate" => {
             let all = files.iter().flat_map(|out| files.map(|db| (out, db)));
-            all.map(|(out, db)| format!("calibrate --out {out} --db {db}")).collect()
+            let exist = files.iter().filter(|out| **out != "new.db").map(|out| (out, "swept.db"));
+            let fitted = all.chain(exist);
+            fitted.map(|(out, db)| format!("calibrate --out {out} --db {db}")).collect()
         }
         "whatif" => {
             let named = treasure.targets().into_iter();
