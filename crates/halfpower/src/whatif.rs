@@ -15,6 +15,8 @@ use crate::simulated::{self, BoundDocument, Simulated, on_all_cores};
 
 /// How far each parameter is moved for its sensitivity, to either side.
 const STEP: f64 = 0.05;
+/// Slopes to either side that differ by more are those of a step.
+const STEP_FROM: f64 = 0.3;
 /// A parameter whose sensitivity is above this matters for whether to trust the answer.
 const MATTERS: f64 = 0.1;
 /// The request of a KAPS: thousand accesses of 8 KiB per second.
@@ -164,7 +166,8 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
     let (before, after) = (next()?, next()?);
     let moved = on_all_cores(&moves, |(number, key)| {
         let (description, load, _) = sides[*number];
-        let found = responds(description, load, key);
+        let found =
+            responds(description, load, key, [before.bytes_per_s, after.bytes_per_s][*number]);
         count();
         Some((*number, found?))
     });
@@ -283,8 +286,15 @@ fn accesses(load: &Workload) -> Workload {
 }
 
 /// How the throughput answers to a parameter; None where it cannot be moved.
-fn responds(description: &Description, load: &Workload, key: &str) -> Option<SensitivityDocument> {
-    let sensitivity = sensitivity(description, load, key)?;
+fn responds(
+    description: &Description,
+    load: &Workload,
+    key: &str,
+    bytes_per_s: f64,
+) -> Option<SensitivityDocument> {
+    let [weaker, stronger] = slopes(description, load, key, bytes_per_s)?;
+    let is_step = (stronger - weaker).abs() > STEP_FROM && stronger * weaker >= 0.0;
+    let sensitivity = if is_step { weaker } else { (weaker + stronger) / 2.0 };
     let source = description.source_of(key).unwrap_or_default();
     let unknown = source.starts_with("assumed") || source.contains("unidentified");
     let doubtful = sensitivity.abs() > MATTERS && unknown;
@@ -298,22 +308,32 @@ fn strongest<'a>(all: impl Iterator<Item = &'a SensitivityDocument>) -> Vec<Sens
     all
 }
 
-/// Central differences over 5% to either side; what counts things moves by one at least.
-fn sensitivity(description: &Description, load: &Workload, key: &str) -> Option<f64> {
+/// Slopes of the throughput for 5% less and for 5% more of a parameter, the weaker one first; what
+/// counts things moves by one at least.
+///
+/// They differ at a step, such as a request that is just not cut in two: it answers in one
+/// direction only.
+fn slopes(
+    description: &Description,
+    load: &Workload,
+    key: &str,
+    bytes_per_s: f64,
+) -> Option<[f64; 2]> {
     let (value, unit) = description.value_of(key)?;
     let counts = ["units", "CPUs", "heads", "requests", "hosts", "disks", "buses", "cylinders"];
     let step = if counts.contains(&unit.as_str()) { (value * STEP).max(1.0) } else { value * STEP };
-    let rate = |value: f64| {
+    let slope = |moved_to: f64| {
         let mut moved = description.clone();
-        moved.put(key, value, "moved").ok()?;
+        moved.put(key, moved_to, "moved").ok()?;
         let system = moved.system().ok()?;
         let (load, caching) = served(&system, load);
-        Some(simulated::simulate(&system, &load, caching).ok()?.bytes_per_s())
+        let rate = simulated::simulate(&system, &load, caching).ok()?.bytes_per_s();
+        Some((rate / bytes_per_s).ln() / (moved_to / value).ln()).filter(|slope| slope.is_finite())
     };
-    let down = if value - step > 0.0 { value - step } else { value };
-    let up = value + step;
-    let sensitivity = (rate(up)? / rate(down)?).ln() / (up / down).ln();
-    (value > 0.0 && sensitivity.is_finite()).then_some(sensitivity)
+    let less = Some(value - step).filter(|value| *value > 0.0).and_then(slope);
+    let more = slope(value + step);
+    let (less, more) = (less.or(more)?, more.or(less)?);
+    Some(if less.abs() < more.abs() { [less, more] } else { [more, less] })
 }
 
 #[cfg(test)]
@@ -403,6 +423,16 @@ mod tests {
         assert!(check(&question(load.clone())).is_ok());
         let small = Workload { region_bytes: 4096, ..load.clone() };
         assert!(check(&question(small)).is_err(), "no access of 8 KiB fits");
+    }
+
+    #[test]
+    fn a_step_to_one_side_is_no_slope() {
+        // Requests of 64 KiB are the largest that are not cut: a little less cuts each in two.
+        let stripe = [("disks", "4"), ("volume", "stripe")];
+        let answer = ask(&stripe);
+        let of = |key: &str| answer.sensitivities_after.iter().find(|s| s.key == key);
+        assert!(of("host.max_transfer").is_none_or(|s| s.sensitivity.abs() < 0.3), "{answer:?}");
+        assert!(of("bus.read").is_some_and(|s| s.sensitivity > 0.5), "{answer:?}");
     }
 
     #[test]

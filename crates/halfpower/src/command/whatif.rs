@@ -141,6 +141,11 @@ fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outco
     let files = whatif::files(&system).max(1);
     let requests =
         (REQUESTS / files).max(REQUESTS_OF_EACH_FILE).max(REQUESTS_FOR_EACH * outstanding);
+    // Bounds hold where each byte is asked for once.
+    let bytes = match region_bytes >= REQUESTS_OF_EACH_FILE * size {
+        true => region_bytes.min(requests * size),
+        false => requests * size,
+    };
     Ok(Workload {
         pattern,
         read_percent,
@@ -148,7 +153,7 @@ fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outco
         depth,
         threads: args.numjobs,
         region_bytes,
-        limit_bytes: Some(requests * size),
+        limit_bytes: Some(bytes),
         limit_ns: Some(LIMIT_NS),
         content: Content::Zero,
         seed: args.seed,
