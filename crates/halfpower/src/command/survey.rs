@@ -92,7 +92,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let prepared = prepare(&lab, &subject, &mut facts);
     let bounds = Bounds {
         deadline_ns: start_ns + effort.budget_ns,
-        write_left: args.max_write.saturating_sub(written),
+        write_left: write_left(args, &subject, written),
         write_rate: facts.layout_bytes_per_s.unwrap_or(SLOW_DISK),
         soak: facts.soaker_declined.is_none() && !subject.is_simulated(),
         seed: args.common.seed,
@@ -108,9 +108,11 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
             return Err(failure);
         }
     };
+    if !subject.is_simulated() {
+        facts.written_bytes = written + bounds.write_left - write_left;
+    }
     drop(subject);
     drop(scratch);
-    facts.written_bytes = written + bounds.write_left - write_left;
     facts.elapsed_ns = lab.clock.now_ns() - start_ns;
     facts.interrupted = lab.interrupt.is_set();
     let evidence = Evidence { host, target, points, facts, started_unix_ns };
@@ -256,14 +258,20 @@ fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) ->
     };
     page::check(&args.html)?;
     let spots = grid::first(effort, &limits).len();
-    console::data(&format!(
-        "measure up to {spots} workloads, {} times or more each, in {} in all",
-        effort.rounds,
-        units::time(effort.budget_ns as f64)
-    ));
+    let trials = format!("measure up to {spots} workloads, {} times or more each", effort.rounds);
+    if let Place::Simulated(_) = place {
+        let (each, most) = (units::time(effort.trial_ns as f64), effort.budget_ns as f64);
+        let most = units::time(most);
+        console::data(&format!(
+            "{trials}, {each} of virtual time a trial; ends when all is settled, after {most} here \
+             at the latest"
+        ));
+    } else {
+        console::data(&format!("{trials}, in {} in all", units::time(effort.budget_ns as f64)));
+        let share = units::share_of_endurance(args.max_write, args.common.endurance);
+        console::data(&format!("write at most {} in all{share}", units::size(args.max_write)));
+    }
     let (html, db) = (args.html.display(), args.common.db.display());
-    let share = units::share_of_endurance(args.max_write, args.common.endurance);
-    console::data(&format!("write at most {} in all{share}", units::size(args.max_write)));
     console::data(&format!("write the page {html} and the database {db}; nothing was done"));
     Ok(Exit::Ok)
 }
@@ -277,13 +285,16 @@ fn announce(
 ) {
     let seconds = effort.budget_ns / 1_000_000_000;
     let target = args.target.display();
+    if let Place::Simulated(place) = place {
+        let title = &place.system.title;
+        return console.say(format!("survey of {target}: {title}; time is virtual"));
+    }
     let what = match (place, size) {
         (Place::Directory(_), Some(size)) => format!(
             "a test file of {} there, removed afterwards; writes at most {}",
             units::size(size),
             units::size(args.max_write)
         ),
-        (Place::Simulated(place), _) => format!("{}; time is virtual", place.system.title),
         _ => "nothing is created there".to_owned(),
     };
     console.say(format!("survey of {target}, about {seconds} s: {what}"));
@@ -316,6 +327,14 @@ fn lay_out(
     let limit_ns = args.size.is_none().then_some(limit_ns);
     let laid_out = scratch.lay_out(lab, bytes, args.common.seed, limit_ns)?;
     Ok(Some((scratch, laid_out)))
+}
+
+/// Bytes that may be written once the test file is laid out; a simulated system writes none.
+fn write_left(args: &SurveyArgs, subject: &Subject, written: u64) -> u64 {
+    match subject.is_simulated() {
+        true => u64::MAX,
+        false => args.max_write.saturating_sub(written),
+    }
 }
 
 /// Whether writes are measured, and if not why.

@@ -48,7 +48,7 @@ pub struct SurveyDocument {
     pub instrument: InstrumentDocument,
     /// Whether to trust the whole.
     pub verdict: VerdictDocument,
-    /// Bytes written, test file included.
+    /// Bytes written, test file included; none where the target is simulated.
     pub written_bytes: u64,
     /// Time it took.
     pub elapsed_ns: u64,

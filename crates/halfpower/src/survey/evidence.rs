@@ -40,7 +40,7 @@ pub struct Facts {
     pub direct: bool,
     /// Size of the test file or region (bytes).
     pub region_bytes: u64,
-    /// Bytes written, test file included.
+    /// Bytes written, test file included; none where the target is simulated.
     pub written_bytes: u64,
     /// Time it took (ns).
     pub elapsed_ns: u64,

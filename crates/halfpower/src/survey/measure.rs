@@ -78,6 +78,9 @@ pub struct Survey<'a> {
     allow_holes: bool,
     seed: u64,
     stream: Stream,
+    /// How requests are issued past the page cache, chosen once: to ask what the kernel offers
+    /// takes a ring, which the kernel takes down in its own time.
+    personality: Personality,
     deadline_ns: u64,
     write_left: u64,
     write_rate: f64,
@@ -92,7 +95,7 @@ pub struct Survey<'a> {
 pub struct Bounds {
     /// When it must be over [ns of the clock].
     pub deadline_ns: u64,
-    /// Bytes that may still be written.
+    /// Bytes that may still be written; u64::MAX where nothing is written in earnest.
     pub write_left: u64,
     /// The rate at which writing is known to go [bytes per second].
     pub write_rate: f64,
@@ -124,6 +127,10 @@ impl<'a> Survey<'a> {
             allow_holes: bounds.allow_holes,
             seed: bounds.seed,
             stream: Stream::new(bounds.seed),
+            personality: match subject.is_simulated() {
+                true => Personality::IoUring,
+                false => Personality::best(true),
+            },
             deadline_ns: bounds.deadline_ns.saturating_sub(RESERVE_NS),
             write_left: bounds.write_left,
             write_rate: bounds.write_rate,
@@ -150,7 +157,11 @@ impl<'a> Survey<'a> {
         let writes = self.spots.iter().filter(|spot| spot.write).count() as u64;
         self.planned_writes = writes * u64::from(self.effort.rounds + 1);
         let total_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
-        let mut progress = self.lab.console.progress(total_ns);
+        // Virtual work is over when all is settled, long before the budget.
+        let mut progress = match is_simulated {
+            true => self.lab.console.open_progress(),
+            false => self.lab.console.progress(total_ns),
+        };
         for round in 0..self.effort.rounds {
             let mut order: Vec<(usize, bool)> =
                 (0..self.spots.len()).map(|index| (index, false)).collect();
@@ -166,7 +177,9 @@ impl<'a> Survey<'a> {
             }
         }
         while let Some(order) = self.next_batch()? {
-            if !self.batch(&order, &mut progress)? {
+            let made = self.trials();
+            // A batch without a trial would be offered again for ever.
+            if !self.batch(&order, &mut progress)? || self.trials() == made {
                 break;
             }
         }
@@ -174,11 +187,19 @@ impl<'a> Survey<'a> {
         Ok((self.points, self.write_left))
     }
 
+    /// Trials made so far.
+    fn trials(&self) -> usize {
+        self.points.iter().map(|point| point.trials.len()).sum()
+    }
+
+    /// Adds a spot; gives back its place among them.
     fn add(&mut self, spot: Spot) -> Outcome<usize> {
+        let index = self.spots.len();
         let key = self.setting(&spot, false).key();
         self.spots.push(spot);
         self.points.push(Point { key: key.clone(), trials: Vec::new() });
-        self.keeper.add_point(&key)
+        self.keeper.add_point(&key)?;
+        Ok(index)
     }
 
     fn shuffle(&mut self, order: &mut [(usize, bool)]) {
@@ -192,13 +213,14 @@ impl<'a> Survey<'a> {
         let measured = self.measured();
         let fresh = schedule::new_spots(&measured, self.peaks(&measured), &self.subject.limits);
         let mut order = Vec::new();
-        for spot in fresh {
+        for spot in fresh.into_iter().filter(|spot| self.may_go_on(spot)).collect::<Vec<_>>() {
             let index = self.add(spot)?;
             order.extend([(index, false); NEW_SPOT_TRIALS]);
         }
         if order.len() < BATCH {
-            let needy = schedule::neediest(&measured, BATCH - order.len());
-            order.extend(needy.into_iter().map(|index| (index, false)));
+            let needy = schedule::neediest(&measured, measured.len()).into_iter();
+            let able = needy.filter(|index| self.may_go_on(&self.spots[*index]));
+            order.extend(able.take(BATCH - order.len()).map(|index| (index, false)));
         }
         self.planned_writes = order.iter().filter(|(i, _)| self.spots[*i].write).count() as u64;
         self.shuffle(&mut order);
@@ -270,6 +292,11 @@ impl<'a> Survey<'a> {
         }
     }
 
+    /// Whether another trial may be made: one that writes needs a request of what is left.
+    fn may_go_on(&self, spot: &Spot) -> bool {
+        !spot.write || u64::from(spot.request_bytes) <= self.write_left
+    }
+
     /// Bytes that the next write trial may write: its share of what is left. None when even one
     /// request is too much.
     fn write_share(&self, spot: &Spot) -> Option<u64> {
@@ -293,7 +320,7 @@ impl<'a> Survey<'a> {
         let read = !spot.write;
         let workload = Workload {
             // A program that uses the page cache reads and writes one block at a time.
-            personality: if buffered { Personality::Sync } else { Personality::best(true) },
+            personality: if buffered { Personality::Sync } else { self.personality },
             pattern: spot.pattern,
             read_percent: if spot.write { 0 } else { 100 },
             request_bytes: spot.request_bytes,

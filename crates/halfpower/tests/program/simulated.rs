@@ -1,6 +1,7 @@
 //! `run` and `sweep` on simulated systems, and `halfpower simulate`: the same workloads, in virtual
 //! time, the same to the bit each time.
 
+use ioengine::{Clock, Monotonic};
 use serde_json::Value;
 
 use crate::fixture::{KIB, MIB, Place, about, list, pause, real, whole};
@@ -189,11 +190,30 @@ fn a_survey_of_a_simulated_disk_says_what_the_paper_said_of_it() {
 }
 
 #[test]
+fn a_survey_of_a_simulated_system_ends_when_all_is_settled() {
+    let place = Place::new();
+    let clock = Monotonic::new();
+    let start_ns = clock.now_ns();
+    // Virtual writes are no writes to bound.
+    let document = place.document("survey sim:cloud-gp-volume --max-write 16m");
+    let took_ns = clock.now_ns() - start_ns;
+    assert!(took_ns < 60_000_000_000, "it waited for the end of 90 s: {took_ns} ns");
+    assert_eq!(whole(&document["written_bytes"]), 0, "nothing of this host was written");
+    let trials = |document: &Value| -> Vec<usize> {
+        list(&document["points"]).iter().map(|point| list(&point["trials"]).len()).collect()
+    };
+    assert!(trials(&document).iter().min() >= Some(&3), "{:?}", trials(&document));
+    let unkept = place.document("survey sim:cloud-gp-volume --no-store");
+    assert_eq!(trials(&unkept), trials(&document), "the same without a database");
+}
+
+#[test]
 fn a_plan_simulates_nothing() {
     let place = Place::new();
     for line in ["run", "sweep", "survey", "simulate"] {
         let ended = place.does(&format!("{line} {ULTRA} --plan"));
         assert!(ended.stdout.contains("nothing is touched"), "{ended}");
+        assert!(!ended.stdout.contains("write at most"), "{ended}");
         assert_eq!(place.listing(), [""; 0], "{ended}");
     }
 }

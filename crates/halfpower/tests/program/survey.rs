@@ -169,6 +169,22 @@ fn a_survey_writes_no_more_than_it_may() {
 }
 
 #[test]
+fn a_survey_that_may_write_no_more_goes_on_reading() {
+    let place = Place::new();
+    let line = "survey . --size 4m --max-write 5m --budget 12s --no-store --json";
+    let document = place.document(line);
+    assert!(whole(&document["written_bytes"]) <= 5 * MIB, "{}", document["written_bytes"]);
+    let of = |share: u64| -> Vec<usize> {
+        let points = list(&document["points"]).iter();
+        let chosen = points.filter(|point| whole(&point["workload"]["read_percent"]) == share);
+        chosen.map(|point| list(&point["trials"]).len()).collect()
+    };
+    let (read, written) = (of(100), of(0));
+    // Two rounds over the grid, soaked trials in the second: what comes after was chosen.
+    assert!(read.iter().any(|trials| *trials > 3), "read {read:?}, wrote {written:?}");
+}
+
+#[test]
 fn the_page_is_whole_and_needs_nothing_from_elsewhere() {
     for page in [&survey().page, &survey().report_page] {
         assert!(page.trim_start().to_lowercase().starts_with("<!doctype html>"));
