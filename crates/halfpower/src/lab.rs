@@ -180,6 +180,7 @@ pub fn simulated_trial(
         interrupted: sample.interrupted,
         became_steady: sample.became_steady,
         tail: setting.tail,
+        long_trial: sample.elapsed_ns() >= LONG_TRIAL_NS,
         ..Circumstances::default()
     };
     let bounds = simulated::bounds_of(system, workload, place.caching, sample.bytes());

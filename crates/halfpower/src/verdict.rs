@@ -135,6 +135,9 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         // Nothing disturbs a simulated system, and what it does is what it is asked about.
         check_depth(key, trial, &mut verdict);
         check_rate(key, trial, &mut verdict);
+        if around.long_trial {
+            check_series(key, trial, &mut verdict);
+        }
         if around.tail.asked {
             check_tail(trial, around.tail, &mut verdict);
         }

@@ -180,7 +180,12 @@ fn a_survey_of_a_simulated_disk_says_what_the_paper_said_of_it() {
     assert_eq!(document["verdict"]["state"], "valid", "{}", document["verdict"]);
     assert_eq!(document["target"]["kind"], "simulated");
     let points = list(&document["points"]);
-    assert!(points.len() > 20 && points.iter().all(|p| p["verdict"]["state"] == "valid"));
+    assert!(points.len() > 20);
+    // Buffered writes fill the memory first: that is a break, here as on a real machine.
+    let steady = |p: &&Value| p["workload"]["rw"] == "read" || p["workload"]["caching"] == "direct";
+    for point in points.iter().filter(steady) {
+        assert_eq!(point["verdict"]["state"], "valid", "{point}");
+    }
     let advice: Vec<&str> =
         list(&document["advice"]).iter().map(|a| a["text"].as_str().unwrap()).collect();
     assert!(advice.iter().any(|text| text.contains("outstanding")), "{advice:?}");
@@ -215,6 +220,24 @@ fn a_plan_simulates_nothing() {
         assert!(ended.stdout.contains("nothing is touched"), "{ended}");
         assert!(!ended.stdout.contains("write at most"), "{ended}");
         assert_eq!(place.listing(), [""; 0], "{ended}");
+    }
+}
+
+#[test]
+fn a_simulated_rate_that_falls_is_said_to_fall_and_one_that_stays_is_valid() {
+    let place = Place::new();
+    let verdict = |line: &str| {
+        let document = place.document(&format!("run {line} --trials 1 --no-store"));
+        document["verdict"].to_string()
+    };
+    let bursts = "sim:cloud-gp-volume --bs 1m --iodepth 8 --time-based --runtime 600";
+    let fell = verdict(bursts);
+    assert!(fell.contains("suspect") && fell.contains("the rate fell from 250 MB/s"), "{fell}");
+    for system in ["nt4-ultrawide", "sata-hdd-7200", "nvme-gen4"] {
+        for load in ["read --bs 64k", "randread --bs 8k --iodepth 4", "randwrite --bs 4k"] {
+            let line = format!("sim:{system} --rw {load} --time-based --runtime 4");
+            assert!(verdict(&line).contains(r#""state":"valid""#), "{line}: {}", verdict(&line));
+        }
     }
 }
 
