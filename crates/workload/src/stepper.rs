@@ -111,7 +111,12 @@ where
 /// Steps a worker until it waits; tells whether it has come to its end just now.
 fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> Result<bool, Error> {
     while !stepped.done {
-        match stepped.worker.step(stop)? {
+        let state =
+            stepped.worker.step(stop).map_err(|error| match stepped.worker.waits_in_vain() {
+                true => never_ends(),
+                false => error,
+            })?;
+        match state {
             State::Running => {}
             State::Waiting => return Ok(false),
             State::Done => {
@@ -121,6 +126,15 @@ fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> R
         }
     }
     Ok(false)
+}
+
+/// In a simulated world nobody has hung: a request takes that long.
+fn never_ends() -> ioengine::Error {
+    let what = "a request takes more than 60 s of virtual time in the simulated system";
+    ioengine::Error::new(ioengine::ErrorKind::Io, what).with_remedy(
+        "look for a value that was changed by too much (halfpower simulate --show NAME prints them \
+         with their units)",
+    )
 }
 
 fn build<T: Target, C: VirtualTime + Clone>(

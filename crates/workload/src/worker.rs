@@ -272,7 +272,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// Whether a request is overdue and neither the end of the time nor an order to stop is left
     /// to end the waiting.
     #[cold]
-    fn waits_in_vain(&self) -> bool {
+    pub(crate) fn waits_in_vain(&self) -> bool {
         let time_will_end_it = self.phase != Phase::Drain && self.limit_ns != u64::MAX;
         let overdue = |request: &Outstanding| {
             request.busy && self.now_ns.saturating_sub(request.stamp_ns) > HANG_NS
