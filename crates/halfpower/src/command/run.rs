@@ -161,14 +161,20 @@ fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
             axes.threads
         ));
     }
-    let share = units::share_of_endurance(writes, endurance);
-    console::data(&format!("writes {at_least}{} in all{share}", units::size(writes)));
+    if job.simulated.is_none() {
+        let share = units::share_of_endurance(writes, endurance);
+        console::data(&format!("writes {at_least}{} in all{share}", units::size(writes)));
+    }
+    let spent = if job.simulated.is_some() { "virtual time" } else { "measuring" };
     let time = match endless {
+        true if job.simulated.is_some() => {
+            "the virtual time that it takes to move those bytes".to_owned()
+        }
         true => "as long as it takes to move those bytes".to_owned(),
         false if job.base.steady.is_some() => {
-            format!("{seconds} s of measuring, and up to 10 min before each trial to become steady")
+            format!("{seconds} s of {spent}, and up to 10 min before each trial to become steady")
         }
-        false => format!("{seconds} s of measuring"),
+        false => format!("{seconds} s of {spent}"),
     };
     console::data(&format!("takes {time}; nothing was done"));
     Ok(Exit::Ok)

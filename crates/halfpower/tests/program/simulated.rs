@@ -218,7 +218,9 @@ fn a_plan_simulates_nothing() {
     for line in ["run", "sweep", "survey", "simulate"] {
         let ended = place.does(&format!("{line} {ULTRA} --plan"));
         assert!(ended.stdout.contains("nothing is touched"), "{ended}");
+        assert!(ended.stdout.contains("virtual time"), "{ended}");
         assert!(!ended.stdout.contains("write at most"), "{ended}");
+        assert!(!ended.stdout.contains("measuring"), "{ended}");
         assert_eq!(place.listing(), [""; 0], "{ended}");
     }
 }
