@@ -13,7 +13,7 @@ use ioengine::Caching;
 use simulator::system::{Allocated, CachingChoice};
 use simulator::{Description, System};
 
-use crate::cli::RunArgs;
+use crate::cli::{CommonArgs, RunArgs, SurveyArgs};
 use crate::failure::{Failure, Outcome};
 
 /// What the name of a simulated target begins with.
@@ -79,17 +79,18 @@ impl SimPlace {
     }
 
     /// The place that the target of a survey names, None where it is real; its file holds
-    /// `region_bytes` at least.
+    /// `--size` at least.
     ///
     /// # Errors
-    /// When there is no such system.
-    pub fn of_survey(target: &Path, region_bytes: u64) -> Outcome<Option<SimPlace>> {
-        if !is_simulated(target) {
+    /// When there is no such system, or a flag that means nothing there.
+    pub fn of_survey(args: &SurveyArgs) -> Outcome<Option<SimPlace>> {
+        if !is_simulated(&args.target) {
             return Ok(None);
         }
-        let name = target.to_string_lossy().into_owned();
+        refuse(&foreign(&args.common))?;
+        let name = args.target.to_string_lossy().into_owned();
         let Named { description, changes } = named(&name, &[])?;
-        Ok(Some(SimPlace::new(name, &description, changes, region_bytes)?))
+        Ok(Some(SimPlace::new(name, &description, changes, args.size.unwrap_or(0))?))
     }
 
     /// As a test file in a directory, the file is as large as the region that is asked for.
@@ -119,18 +120,38 @@ fn check_flags(args: &RunArgs) -> Outcome<()> {
         || host.kernel_write_cache.is_some()
         || host.nr_requests.is_some()
         || host.nomerges.is_some();
-    let consents = !args.common.overwrite.is_empty() || !args.common.destroy_data_on.is_empty();
-    let refused = [
+    refuse(&[
         (args.verify, "--verify", "keeps no data to verify"),
         (args.inject.is_some(), "--inject", "suffers no faults"),
         (args.cpus_allowed.is_some(), "--cpus-allowed", "has no CPUs of this host"),
         (args.hint.is_some(), "--hint", "has no kernel to be told"),
         (args.ioengine != "auto", "--ioengine", "issues requests in its own way"),
         (args.allocation == "truncate", "--allocation truncate", "has no blocks to give back"),
-        (consents, "--overwrite and --destroy-data-on", "holds nothing that could be lost"),
+        (args.soaker, "--soaker", "tells both bounds of its CPU cost without one"),
+        (args.zero_buffers, "--zero-buffers", "keeps no data"),
+        (!args.invalidate, "--invalidate=0", "begins each trial with a cold cache"),
         (sets_host, "the flags under Host (halfpower run --help)", "is not this host"),
-    ];
-    match refused.iter().find(|(given, ..)| *given) {
+    ])?;
+    refuse(&foreign(&args.common))
+}
+
+/// A flag, whether it was given, and why a simulated system has no use for it.
+type Refused = (bool, &'static str, &'static str);
+
+/// What of the flags of every verb means nothing there.
+fn foreign(common: &CommonArgs) -> [Refused; 4] {
+    let consents = !common.overwrite.is_empty() || !common.destroy_data_on.is_empty();
+    [
+        (consents, "--overwrite and --destroy-data-on", "holds nothing that could be lost"),
+        (common.buffer_pages != "huge", "--buffer-pages", "has no memory pages"),
+        (common.allow_holes, "--allow-holes", "has no holes"),
+        (common.endurance.is_some(), "--endurance", "wears no drive"),
+    ]
+}
+
+/// Refuses the first that was given.
+fn refuse(flags: &[Refused]) -> Outcome<()> {
+    match flags.iter().find(|(given, ..)| *given) {
         Some((_, flag, why)) => {
             Err(Failure::usage(format!("a simulated system {why}; drop {flag}")))
         }

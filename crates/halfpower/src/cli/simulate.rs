@@ -59,6 +59,14 @@ fn simulated(arg: Arg) -> Arg {
     let foreign = matches!(heading, "Host" | "Safety" | "Known truth");
     let hidden = foreign || HIDDEN.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {
+        // Without what is about files and folders of this host.
+        "allocation" => arg
+            .value_name("preallocated|extend")
+            .help("preallocated: blocks were written before; extend: writes grow a new file"),
+        "size" => arg.help(
+            "Region of the file to work on (default: all of it); the file is as large as needed",
+        ),
+        "direct" => arg.help("Past the system's cache, or through it (default: as it is set up)"),
         "db" => arg.default_value(NO_DATABASE),
         _ if hidden => arg.hide(true),
         _ => arg,

@@ -121,7 +121,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
 
 /// What the target is.
 fn place_of(args: &SurveyArgs) -> Outcome<Place> {
-    if let Some(place) = SimPlace::of_survey(&args.target, args.size.unwrap_or(0))? {
+    if let Some(place) = SimPlace::of_survey(args)? {
         return Ok(Place::Simulated(Box::new(place)));
     }
     bench::check_path(&args.target, &job::consent(&args.common))?;

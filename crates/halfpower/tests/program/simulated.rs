@@ -150,6 +150,12 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
         ("--overwrite=data", "nothing that could be lost", "--overwrite"),
         ("--rw write --allocation truncate", "no blocks", "drop --allocation truncate"),
         ("--hint random", "no kernel", "drop --hint"),
+        ("--soaker", "both bounds", "drop --soaker"),
+        ("--buffer-pages 4k", "no memory pages", "drop --buffer-pages"),
+        ("--invalidate=0", "cold cache", "drop --invalidate=0"),
+        ("--zero-buffers", "no data", "drop --zero-buffers"),
+        ("--allow-holes", "no holes", "drop --allow-holes"),
+        ("--endurance 600TB", "no drive", "drop --endurance"),
         ("--rw read --allocation extend", "writes only", "write or randwrite"),
         ("data", "a world of its own", "name it alone"),
         ("sim:nt4-narrow", "a world of its own", "name it alone"),
@@ -160,6 +166,8 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
         place.cannot(&format!("run {ULTRA} {flags}")).with_code(2).says(cause, remedy);
     }
     for (line, cause, remedy) in [
+        ("survey sim:nt4-ultrawide --destroy-data-on=foo", "could be lost", "--destroy-data-on"),
+        ("survey sim:nt4-ultrawide --buffer-pages 4k", "no memory pages", "--buffer-pages"),
         ("run sim:nothing", "no simulated system is called 'nothing'", "nt4-ultrawide"),
         ("run sim:nt4-ultrawide,disks", "'disks' is no change", "KEY=VALUE"),
         ("run sim:nt4-ultrawide,wheels=4", "no such value", "disks"),
@@ -250,6 +258,12 @@ fn a_simulated_request_that_takes_for_ever_is_no_matter_for_the_kernel_log() {
     let ended = place.cannot(&line).with_code(1);
     let ended = ended.says("60 s of virtual time", "simulate --show");
     assert!(!ended.stderr.contains("dmesg"), "{ended}");
+}
+
+#[test]
+fn the_help_of_simulate_offers_what_a_simulated_system_can_do() {
+    let help = Place::new().does("simulate --help").stdout;
+    assert!(!help.contains("truncate") && !help.contains("a directory"), "{help}");
 }
 
 #[test]
