@@ -17,5 +17,5 @@ mod files;
 pub mod mounted;
 
 pub use files::Spec;
-pub use mounted::Mounted;
+pub use mounted::{Mounted, SOURCE};
 pub use timing::{KnownTruth, Timing};

@@ -16,6 +16,9 @@ use crate::files::{Files, Spec};
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What the system's table of mounts names as the source of ours.
+pub const SOURCE: &str = "halfpower";
+
 /// A file that is being served; dropping it unmounts.
 pub struct Mounted {
     folder: PathBuf,
@@ -36,7 +39,7 @@ pub fn mount(folder: &Path, spec: Spec) -> io::Result<Mounted> {
     let metadata = fs::metadata(folder)?;
     let owner = (metadata.uid(), metadata.gid());
     let mut config = Config::default();
-    let name = MountOption::FSName("halfpower".to_owned());
+    let name = MountOption::FSName(SOURCE.to_owned());
     let kind = MountOption::Subtype("halfpower".to_owned());
     config.mount_options = vec![name, kind, MountOption::NoDev, MountOption::NoSuid];
     let file = folder.join(&spec.name);

@@ -2,13 +2,17 @@
 //!
 //! The first signal asks for an orderly end: the trial in progress stops, what is finished is
 //! kept, test files are removed. A second one of the same kind ends the program at once, as the
-//! system would have done; `halfpower clean` then removes what is left.
+//! system would have done; `halfpower clean` then removes what is left. Where something must be
+//! taken away before the end, which is quick, a second one changes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
+
+/// What is understood as an order to stop.
+const ORDERS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// The order to stop.
 #[derive(Clone, Debug, Default)]
@@ -18,10 +22,22 @@ impl Interrupt {
     /// Catches the signals from now on.
     pub fn install() -> Interrupt {
         let interrupt = Interrupt::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in ORDERS {
             // The conditional one comes first, so that it sees the flag of an earlier signal.
             // Failure leaves the system's default: the program ends at once.
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupt.0));
+        }
+        interrupt.catch()
+    }
+
+    /// The same, but a second signal does not end the program either (SIGQUIT does, Ctrl-\).
+    pub fn until_all_is_put_away() -> Interrupt {
+        Interrupt::default().catch()
+    }
+
+    fn catch(self) -> Interrupt {
+        let interrupt = self;
+        for signal in ORDERS {
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
         // A file-size limit is then an error of the write (EFBIG), with a remedy, and not the end.

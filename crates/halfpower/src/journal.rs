@@ -1,12 +1,12 @@
-//! The journal of what halfpower changed on the host: test files here, settings of block devices
-//! in `settings`.
+//! The journal of what halfpower changed on the host: test files and mounts here, settings of
+//! block devices in `settings`.
 //!
 //! An entry is written before the change and removed after it is undone, so that
 //! `halfpower clean` and `halfpower restore` find what a killed run left behind. An entry is one
 //! small JSON file in `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A file is
 //! removed only if its inode is the one that was recorded, and its owner is gone: an owner holds a
 //! lock (flock) on its test file for life, which is seen from every namespace of processes, unlike
-//! its number.
+//! its number. A mount is taken away only if it is one of ours and nobody serves it any more.
 
 pub mod settings;
 
@@ -17,11 +17,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use ioengine::mount::Mount;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{console, machine};
 
-/// One test file.
+/// How the name of a mount's entry ends.
+const MOUNT: &str = "mount";
+
+/// One test file, or the folder of one mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Absolute path.
@@ -90,6 +94,17 @@ impl Recorded {
     /// Notes that a test file is about to be made, durably: a power failure must not leave the
     /// file without its entry. Without a writable state folder nothing is recorded, which is said.
     pub fn about_to_make(path: &Path) -> Recorded {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Recorded::new(path, &format!("{name}.json"), "after a kill remove halfpower-*.test by hand")
+    }
+
+    /// Notes that a file system is about to be mounted on a folder (absolute path).
+    pub fn about_to_mount(folder: &Path) -> Recorded {
+        let name = format!("{}-{}.{MOUNT}", std::process::id(), ioengine::clock::unix_ns());
+        Recorded::new(folder, &name, "after a kill unmount by hand (fusermount3 -u DIR)")
+    }
+
+    fn new(path: &Path, name: &str, by_hand: &str) -> Recorded {
         let entry = Entry {
             path: path.to_path_buf(),
             identity: None,
@@ -97,16 +112,15 @@ impl Recorded {
             boot_id: machine::boot_id(),
             locked: false,
         };
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let file = folder().map(|folder| folder.join(format!("{name}.json")));
+        let file = folder().map(|folder| folder.join(name));
         let recorded = Recorded { file, entry };
         if let Err(error) = recorded.write() {
             // Out of open files, the run fails in a moment and says so itself.
             if error.raw_os_error() != Some(libc::EMFILE) {
                 let cause = ioengine::error::cause(&error);
                 console::error(&format!(
-                    "test files cannot be journalled ({cause}): after a kill remove \
-                     halfpower-*.test by hand; set XDG_STATE_HOME to a folder that can be written"
+                    "what is made cannot be journalled ({cause}): {by_hand}; set XDG_STATE_HOME to \
+                     a folder that can be written"
                 ));
             }
         }
@@ -144,15 +158,24 @@ impl Recorded {
     }
 }
 
-/// All entries on disk.
+/// All entries of test files on disk.
 pub fn entries() -> Vec<(PathBuf, Entry)> {
+    entries_of("json")
+}
+
+/// All entries of mounts on disk.
+pub fn mounts() -> Vec<(PathBuf, Entry)> {
+    entries_of(MOUNT)
+}
+
+fn entries_of(extension: &str) -> Vec<(PathBuf, Entry)> {
     let files = folder().and_then(|folder| fs::read_dir(folder).ok());
     let read = |path: PathBuf| {
         let entry = parse(&fs::read(&path).ok()?)?;
         Some((path, entry))
     };
-    let json = |path: &PathBuf| path.extension().is_some_and(|e| e == "json");
-    files.into_iter().flatten().flatten().map(|e| e.path()).filter(json).filter_map(read).collect()
+    let its = |path: &PathBuf| path.extension().is_some_and(|e| e == extension);
+    files.into_iter().flatten().flatten().map(|e| e.path()).filter(its).filter_map(read).collect()
 }
 
 /// An entry as it is on disk.
@@ -181,6 +204,23 @@ pub fn state_of(entry: &Entry) -> Stray {
         },
         Err(_) if is_away(&entry.path, entry.identity) => Stray::Away,
         _ => Stray::Gone,
+    }
+}
+
+/// What has become of the entry of a mount. One that is dead says so to whoever looks into it; one
+/// that is served answers, also where its server's number means another process.
+pub fn state_of_mount(entry: &Entry) -> Stray {
+    if machine::is_alive(entry.pid, &entry.boot_id) {
+        return Stray::InUse;
+    }
+    let ours = |mount: &Mount| mount.mount_point == entry.path && mount.source == fusefile::SOURCE;
+    if !ioengine::mount::all().iter().any(ours) {
+        return Stray::Gone;
+    }
+    let is_dead = |error: io::Error| error.raw_os_error() == Some(libc::ENOTCONN);
+    match fs::read_dir(&entry.path).is_err_and(is_dead) {
+        true => Stray::Removable,
+        false => Stray::InUse,
     }
 }
 

@@ -26,7 +26,8 @@ loop device on the file, goes through this machine's page cache. A flush takes n
 
 A simulated system's time holds the CPU time of its own host. What the way through this machine
 costs is measured at the start and credited to each request; no request can be faster than that.
-Give the server real-time priority on a busy machine: chrt --fifo 10 halfpower mount ...")]
+Give the server real-time priority on a busy machine: chrt --fifo 10 halfpower mount ...
+Ctrl-C unmounts; what a killed server leaves mounted, halfpower clean takes away.")]
 pub struct MountArgs {
     /// sim:SYSTEM[,KEY=VALUE,..], or truth:KEY=VALUE,.. with the keys of run --truth
     #[arg(value_name = "SYSTEM")]

@@ -1,4 +1,4 @@
-//! `halfpower clean`: removes test files that a killed run left behind.
+//! `halfpower clean`: removes test files and mounts that a killed program left behind.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -41,6 +41,8 @@ pub fn execute(args: &CleanArgs) -> Outcome {
             }
         }
     }
+    let (mounts, still_mounted) = take_mounts_away(args);
+    told += mounts;
     let changed = settings::left_behind();
     for device in &changed {
         console::data(&format!("settings of {device} are still changed; say halfpower restore"));
@@ -54,5 +56,40 @@ pub fn execute(args: &CleanArgs) -> Outcome {
              remount their file system read-write"
         )));
     }
+    if still_mounted > 0 {
+        return Err(Failure::failed(format!(
+            "{still_mounted} of the mounts could not be taken away; type fusermount3 -u DIR as \
+             their owner, or umount -l DIR as root"
+        )));
+    }
     Ok(Exit::Ok)
+}
+
+/// Takes away what nobody serves any more: how many were told of, and how many stay.
+fn take_mounts_away(args: &CleanArgs) -> (u32, u32) {
+    let (mut told, mut failed) = (0, 0);
+    for (file, entry) in journal::mounts() {
+        let path = entry.path.display();
+        match journal::state_of_mount(&entry) {
+            Stray::InUse => console::data(&format!("in use   {path} (mounted)")),
+            Stray::Removable if args.plan => {
+                console::data(&format!("unmount  {path}"));
+                told += 1;
+            }
+            Stray::Removable => {
+                told += 1;
+                if let Err(error) = ioengine::mount::unmount(&entry.path, true) {
+                    let cause = ioengine::error::cause(&error);
+                    console::data(&format!("failed   {path}: {cause}"));
+                    failed += 1;
+                    continue;
+                }
+                let _ = fs::remove_file(file);
+                console::data(&format!("unmounted {path}"));
+            }
+            Stray::Gone | Stray::Away if args.plan => {}
+            Stray::Gone | Stray::Away => _ = fs::remove_file(file),
+        }
+    }
+    (told, failed)
 }

@@ -15,6 +15,7 @@ use crate::cli::mount::MountArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
+use crate::journal::Recorded;
 use crate::time_machine::{PathCost, TimeMachine};
 use crate::{sim_target, simulated, truth, units};
 
@@ -106,6 +107,12 @@ impl Model {
 
 fn cannot_mount(args: &MountArgs, error: &std::io::Error) -> Failure {
     let (cause, folder) = (ioengine::error::cause(error), args.folder.display());
+    if error.raw_os_error() == Some(libc::ENOTCONN) {
+        return Failure::failed(format!(
+            "mounting on {folder}: {cause}: a server that was killed left its mount there; type: \
+             halfpower clean, or fusermount3 -u {folder} (umount {folder} as root)"
+        ));
+    }
     Failure::failed(format!(
         "mounting on {folder}: {cause}; name an empty folder of your own, and install fuse3 \
          (fusermount3) where you are not root"
@@ -133,18 +140,26 @@ pub fn execute(args: &MountArgs) -> Outcome {
         console::data("its content lives in memory; nothing was done");
         return Ok(Exit::Ok);
     }
-    let interrupt = Interrupt::install();
-    let timing = model.timing(args, Console::new(args.quiet))?;
-    let block_bytes = model.block_bytes();
-    let spec = Spec { name: FILE_NAME.to_owned(), size_bytes, block_bytes, timing, faults };
-    let served = mounted::mount(&args.folder, spec).map_err(|e| cannot_mount(args, &e))?;
+    // An end between two orders to stop would leave the mount behind.
+    let interrupt = Interrupt::until_all_is_put_away();
+    let folder = args.folder.canonicalize().map_err(|e| cannot_mount(args, &e))?;
+    let recorded = Recorded::about_to_mount(&folder);
+    let served = serve(args, &model, size_bytes, faults).inspect_err(|_| recorded.undone())?;
     console::data(&served.path().display().to_string());
     wait_for_the_end(args, &served, &interrupt);
     served.unmount().map_err(|error| {
         let (cause, folder) = (ioengine::error::cause(&error), args.folder.display());
         Failure::failed(format!("unmounting {folder}: {cause}; type: fusermount3 -u {folder}"))
     })?;
+    recorded.undone();
     Ok(Exit::Ok)
+}
+
+fn serve(args: &MountArgs, model: &Model, size_bytes: u64, faults: FaultPlan) -> Outcome<Mounted> {
+    let timing = model.timing(args, Console::new(args.quiet))?;
+    let block_bytes = model.block_bytes();
+    let spec = Spec { name: FILE_NAME.to_owned(), size_bytes, block_bytes, timing, faults };
+    mounted::mount(&args.folder, spec).map_err(|e| cannot_mount(args, &e))
 }
 
 /// Returns when a signal has come, when standard input ends if that counts, and when somebody

@@ -100,6 +100,40 @@ fn a_second_order_leaves_no_mount_behind() {
 }
 
 #[test]
+fn orders_to_stop_in_quick_succession_leave_no_mount_behind() {
+    for milliseconds in [0, 1, 2, 4, 8] {
+        let mut served = or_skip!(Served::of("truth:fixed=1ms mounted --size 1m"));
+        let server = served.server.take().unwrap();
+        server.signal("INT");
+        pause(milliseconds);
+        server.signal("INT");
+        server.signal("TERM");
+        server.ended().with_code(0);
+        assert_eq!(fs::read_dir(served.place.path("mounted")).unwrap().count(), 0);
+        assert_eq!(served.place.journal(), [""; 0]);
+    }
+}
+
+#[test]
+fn what_a_killed_server_left_mounted_is_named_and_taken_away_by_clean() {
+    let mut served = or_skip!(Served::of("truth:fixed=1ms mounted --size 1m"));
+    let clean = || served.place.does("clean");
+    assert!(clean().stdout.contains("in use"), "it is being served");
+    let server = served.server.take().unwrap();
+    server.signal("KILL");
+    server.ended();
+    let again = served.place.halfpower("mount truth:fixed=1ms mounted").with_code(1);
+    again.says("left its mount there", "fusermount3 -u mounted");
+    let plan = served.place.does("clean --plan");
+    assert!(plan.stdout.contains("unmount") && served.place.path("mounted/x").metadata().is_err());
+    let ended = served.place.does("clean");
+    assert!(ended.stdout.contains("unmounted"), "{ended}");
+    assert_eq!(fs::read_dir(served.place.path("mounted")).unwrap().count(), 0);
+    assert!(served.place.does("clean").stdout.contains("nothing to clean"));
+    assert_eq!(served.place.journal(), [""; 0]);
+}
+
+#[test]
 fn what_would_be_served_is_said_and_what_cannot_be_refused() {
     let place = Place::new();
     let plan = place.does("mount sim:nt4-ultrawide,disks=2,volume=stripe . --speed 10 --plan");
