@@ -73,9 +73,9 @@ pub enum Verb {
     Reproduce(ReproduceArgs),
     /// What a change to a simulated system or its load would do
     Whatif(whatif::WhatifArgs),
-    /// Serve a device of known truth as a real file, until Ctrl-C
+    /// Serve a simulated system or a device of known truth as a real file, until Ctrl-C
     Mount(mount::MountArgs),
-    /// Remove test files that an interrupted run left behind
+    /// Remove test files and mounts that a killed program left behind
     Clean(CleanArgs),
     /// Put back settings of devices that a killed run left changed
     Restore(RestoreArgs),
@@ -535,7 +535,7 @@ pub struct ReproduceArgs {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but warnings and errors
+    /// As without it: nothing is said but the result and errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be done and do nothing

@@ -281,8 +281,8 @@ fn host(args: &HostArgs, null: bool) -> Outcome<Vec<HostSetting>> {
 pub fn check_real(target: &Path) -> Outcome<()> {
     if is_simulated(target) {
         return Err(Failure::usage(format!(
-            "{}: simulated systems are for run, sweep, survey and simulate; name a file, \
-             device or directory",
+            "{}: simulated systems are for run, sweep, survey, simulate, whatif and mount; name a \
+             file, device or directory",
             target.display()
         )));
     }
