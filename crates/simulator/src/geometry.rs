@@ -5,18 +5,8 @@
 //! a revolution, so all media timing follows from T and its inverse, without an event for each
 //! sector.
 
+use crate::models::SECTOR_BYTES;
 use crate::system::{DiskModel, SeekCurve};
-
-const SECTOR_BYTES: u64 = 512;
-
-/// Bytes of a disk of such zones (cylinders and sectors of a track); None where they are too many
-/// to be counted.
-pub(crate) fn capacity(zones: &[[u64; 2]], heads: u64) -> Option<u64> {
-    zones.iter().try_fold(0_u64, |sum, [cylinders, sectors]| {
-        let tracks = cylinders.checked_mul(heads)?;
-        sum.checked_add(tracks.checked_mul(*sectors)?.checked_mul(SECTOR_BYTES)?)
-    })
-}
 
 /// A band of cylinders with the same number of sectors on each track.
 #[derive(Clone, Debug)]

@@ -246,6 +246,20 @@ pub struct DiskModel {
     pub schedule: Schedule,
 }
 
+/// What a sector holds (bytes).
+pub(crate) const SECTOR_BYTES: u64 = 512;
+
+impl DiskModel {
+    /// Bytes of all zones; None where they are too many to be counted.
+    pub(crate) fn capacity(&self) -> Option<u64> {
+        let heads = u64::from(self.heads.count());
+        self.zones.iter().try_fold(0_u64, |sum, [cylinders, sectors]| {
+            let tracks = cylinders.checked_mul(heads)?;
+            sum.checked_add(tracks.checked_mul(*sectors)?.checked_mul(SECTOR_BYTES)?)
+        })
+    }
+}
+
 choice!(
     /// The order in which a device serves its queue.
     Schedule {

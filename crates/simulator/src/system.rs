@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 
-use crate::models::{choice, size_text, switch_text};
+use crate::models::{SECTOR_BYTES, choice, size_text, switch_text};
 use crate::quantity::{BYTES_MOST, Number, Size, TIME_NS_MOST};
 
 pub use crate::models::{
@@ -405,11 +405,11 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
         return Err("a zone of drive.zones is empty".into());
     }
     let heads = u64::from(disk.heads.count());
-    let capacity = crate::geometry::capacity(&disk.zones, heads);
+    let capacity = disk.capacity();
     // The geometry multiplies the bytes of a track by a time of up to a turn with its skew.
     let cylinder_ns = revolution_ns * 1.5 * (1.0 + SKEW_MOST);
     let fits = |[cylinders, sectors]: &[u64; 2]| {
-        *sectors as f64 * 512.0 * cylinder_ns <= BYTES_MOST
+        *sectors as f64 * SECTOR_BYTES as f64 * cylinder_ns <= BYTES_MOST
             && *cylinders as f64 * heads as f64 * cylinder_ns <= BYTES_MOST / ZONES_MOST as f64
     };
     let capacity = capacity.filter(|_| disk.zones.len() <= ZONES_MOST);

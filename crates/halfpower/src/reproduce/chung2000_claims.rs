@@ -374,7 +374,7 @@ pub const REASONS: &[Reason] = &[
     ),
     (
         &["C228", "C230"],
-        "two disks write at twice the rate of one here, at 92 to 96% of that in the paper; what the \
-         third and fourth add is a small difference of large numbers",
+        "two disks write at twice the rate of one here, at 92 to 96% of that in the paper; what \
+         the third and fourth add is a small difference of large numbers",
     ),
 ];

@@ -1,8 +1,9 @@
 //! The numbers of a paper's prose, asked of the simulator: what counts as the same, and the score.
 //!
 //! A value passes within a tenth of what was published, or of the published range; one-sided words
-//! (more than, at most) are honoured; "up to" names the most that was seen. Sizes, depths and numbers of disks come from grids, so that
-//! they pass only if they are the published ones, or after "above" the next ones.
+//! (more than, at most) are honoured; "up to" names the most that was seen. Sizes, depths and
+//! numbers of disks come from grids, so that they pass only if they are the published ones, or
+//! after "above" the next ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 

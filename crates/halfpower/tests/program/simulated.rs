@@ -254,7 +254,7 @@ fn a_simulated_rate_that_falls_is_said_to_fall_and_one_that_stays_is_valid() {
 #[test]
 fn a_simulated_request_that_takes_for_ever_is_no_matter_for_the_kernel_log() {
     let place = Place::new();
-    let line = format!("run {ULTRA},drive.rotation=0.1 --bs 4k --size 1m --no-store -q");
+    let line = format!("run {ULTRA},drive.firmware_read=100s --bs 4k --size 1m --no-store -q");
     let ended = place.cannot(&line).with_code(1);
     let ended = ended.says("60 s of virtual time", "simulate --show");
     assert!(!ended.stderr.contains("dmesg"), "{ended}");
