@@ -10,11 +10,12 @@ use workload::{Workload, plan};
 
 use crate::failure::{Failure, Outcome};
 use crate::guard::{self, Consent, Permit};
-use crate::job::{self, Allocation, Job};
-use crate::lab::{Lab, Place};
+use crate::job::{self, Allocation, Axes, Job};
+use crate::lab::{Lab, Place, Setting};
 use crate::machine::TargetFacts;
 use crate::scratch::{self, Scratch};
 use crate::sim_target::SimPlace;
+use crate::verdict::Tail;
 use crate::{simulated, truth, units};
 
 /// Size of a test file where none is given (bytes), bounded by a tenth of the free space.
@@ -342,6 +343,28 @@ impl Bench {
         match &self.simulated {
             Some(place) => Place::Simulated(place),
             None => Place::Host(self.targets.iter().collect()),
+        }
+    }
+
+    /// Everything that one combination of the job needs.
+    pub fn setting(&self, job: &Job, axes: &Axes) -> Setting<'_> {
+        let place = self.place();
+        let caching = place.caching();
+        let reads = axes.read_percent > 0;
+        Setting {
+            place,
+            workload: job.workload(axes, self.region_bytes, caching.is_direct()),
+            scrub: job.invalidate && reads && !caching.is_direct() && self.can_scrub(),
+            truncate: job.allocation.grows(),
+            hint: job.hint,
+            allow_holes: job.allow_holes || job.allocation.grows(),
+            soaked: false,
+            coverage: self.coverage,
+            tail: Tail {
+                percentile: job.percentiles().last().copied().unwrap_or(99.0),
+                trials: job.trials,
+                asked: job.percentiles.is_some(),
+            },
         }
     }
 

@@ -6,6 +6,7 @@
 pub mod calibrate;
 pub mod mount;
 pub mod simulate;
+pub mod study;
 pub mod whatif;
 
 use std::ffi::OsString;
@@ -53,6 +54,8 @@ pub enum Verb {
     Run(RunArgs),
     /// Measure the product of lists of request sizes, depths, threads ...
     Sweep(RunArgs),
+    /// One experiment of the papers, or all of them, on any target
+    Study(Box<study::StudyArgs>),
     /// Ask a simulated system what a workload would give, and what would limit it
     Simulate(Box<simulate::SimulateArgs>),
     /// Run any command and bound the CPU that it cost, from below and from above
@@ -296,9 +299,18 @@ pub struct RunArgs {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub norandommap: Option<String>,
+    /// Of a plan with a quick form: fewer points and shorter trials
+    #[arg(long, help_heading = "Time")]
+    pub quick: bool,
+    /// Of a plan with figures: where the page goes
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
     /// The flags that came from a plan file, to be kept with the results.
     #[arg(skip)]
     pub planned: Vec<String>,
+    /// The plan file with its text, where it is the plan of a study.
+    #[arg(skip)]
+    pub study_plan: Option<(PathBuf, String)>,
 }
 
 /// Settings of the block device beneath the target, changed for the run and put back (root).

@@ -16,5 +16,6 @@ pub mod runs;
 pub mod selftest;
 pub mod simulate;
 pub mod soak;
+pub mod study;
 pub mod survey;
 pub mod whatif;

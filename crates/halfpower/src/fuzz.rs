@@ -166,7 +166,7 @@ fn plan_file(data: &[u8]) {
             return;
         }
     };
-    let words = ["halfpower", "sweep"].into_iter().chain(plan.words());
+    let words = ["halfpower", "sweep"].map(str::to_owned).into_iter().chain(plan.words());
     let cli = Cli::try_parse_from(words).expect("each flag was accepted by itself");
     let Verb::Sweep(args) = cli.verb else { unreachable!("sweep was typed") };
     assert!(args.common.overwrite.is_empty() && args.common.destroy_data_on.is_empty());

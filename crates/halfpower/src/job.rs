@@ -84,6 +84,8 @@ pub struct Job {
     pub hint: Option<Hint>,
     /// Scrub before buffered reads.
     pub invalidate: bool,
+    /// Holes and unwritten blocks are meant.
+    pub allow_holes: bool,
     /// Trials of each combination.
     pub trials: u32,
     /// Alternate soaked trials.
@@ -155,6 +157,7 @@ impl Job {
             allocation,
             hint: args.hint.as_deref().map(hint).transpose()?,
             invalidate: args.invalidate,
+            allow_holes: args.common.allow_holes,
             trials: args.trials,
             // The busy time of a simulated host is known without one.
             soaker: args.soaker && simulated.is_none(),

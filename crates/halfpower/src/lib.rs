@@ -37,6 +37,7 @@ mod bench;
 mod rounds;
 mod balance;
 mod survey;
+mod study;
 mod selftest;
 mod command;
 #[doc(hidden)]
@@ -80,7 +81,11 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
     match verb {
         Verb::Survey(args) => command::survey::execute(args),
         Verb::Run(args) => command::run::execute(args, Form::Run),
-        Verb::Sweep(args) => command::run::execute(args, Form::Sweep),
+        Verb::Sweep(args) => match &args.study_plan {
+            Some(plan) => command::study::sweep(args, plan),
+            None => command::run::execute(args, Form::Sweep),
+        },
+        Verb::Study(args) => command::study::execute(args),
         Verb::Simulate(args) => command::simulate::execute(args),
         Verb::Soak(args) => command::soak::execute(args),
         Verb::Engines(args) => command::engines::execute(args),

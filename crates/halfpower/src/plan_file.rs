@@ -3,6 +3,9 @@
 //! A key is a flag in either spelling, or `target`; a value is text, a number, true, false, or a
 //! list of them. The file becomes words that stand before those that were typed, so that typed
 //! flags win and clap says what they mean. Consent to write is not taken from a file.
+//!
+//! A file that has parts, figures or a quick form (see [`STRUCTURE`]) is the plan of a study and
+//! read by `study::plan`, from flags that are read here.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,23 +22,51 @@ use crate::failure::{Exit, Failure, Outcome};
 const BYTES_MAX: u64 = 1 << 20;
 /// Flags that must be typed.
 const CONSENTS: [&str; 2] = ["overwrite", "destroy-data-on"];
+/// Keys that only the plan of a study has.
+pub const STRUCTURE: [&str; 7] = ["title", "asks", "study", "disks", "quick", "part", "figure"];
 
 /// What a plan file says; nothing where there is none.
 #[derive(Debug, Default)]
 pub struct PlanFile {
     path: PathBuf,
-    settings: Vec<Setting>,
+    flags: Flags,
     targets: Vec<PathBuf>,
+    /// The whole text, where it is the plan of a study.
+    study: Option<String>,
 }
 
-/// One flag of a plan file.
-#[derive(Debug)]
-struct Setting {
+/// Flags of `sweep` as a file says them.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    settings: Vec<Setting>,
+}
+
+/// One flag of a file.
+#[derive(Clone, Debug)]
+pub struct Setting {
     line: usize,
-    flag: String,
-    value: String,
+    /// Its name, without dashes before it.
+    pub flag: String,
+    /// What it is set to, each value as it would be typed.
+    pub values: Vec<String>,
+    /// Whether it is typed without a value.
+    is_bare: bool,
+}
+
+impl Setting {
     /// As it would be typed; none for a bare flag that is false.
-    word: Option<String>,
+    pub fn word(&self) -> Option<String> {
+        match self.is_bare {
+            false => Some(format!("--{}={}", self.flag, self.values.join(","))),
+            true => (self.values == ["1"]).then(|| format!("--{}", self.flag)),
+        }
+    }
+
+    /// The same flag with one of its values.
+    #[must_use]
+    pub fn with(&self, value: &str) -> Setting {
+        Setting { values: vec![value.to_owned()], ..self.clone() }
+    }
 }
 
 /// Parses again with the plan file that is among the targets of a sweep, if there is one.
@@ -56,7 +87,7 @@ pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
     }
     let plan = PlanFile::read(&path)?;
     let verb = typed.iter().position(|word| word == "sweep").map_or(typed.len(), |at| at + 1);
-    let words = plan.words().map(OsString::from);
+    let words = plan.words().into_iter().map(OsString::from);
     let words = typed[..verb].iter().cloned().chain(words).chain(typed[verb..].iter().cloned());
     let mut cli = Cli::try_parse_from(words).map_err(|e| Failure::usage(first_line(&e)))?;
     if let Verb::Sweep(args) = &mut cli.verb {
@@ -64,7 +95,8 @@ pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
         if args.targets.is_empty() && args.filename.is_none() {
             args.targets.clone_from(&plan.targets);
         }
-        args.planned = plan.words().map(str::to_owned).collect();
+        args.planned = plan.words();
+        args.study_plan = plan.study.clone().map(|text| (path, text));
     }
     Ok((cli, plan))
 }
@@ -95,6 +127,10 @@ impl PlanFile {
             at(path, line, format!("{message}; write flags as in bs = [\"4k\", \"64k\"]"))
         })?;
         let mut plan = PlanFile { path: path.to_path_buf(), ..PlanFile::default() };
+        if table.keys().any(|key| STRUCTURE.contains(&key.get_ref().as_str())) {
+            plan.study = Some(text.to_owned());
+            return Ok(plan);
+        }
         for (key, value) in &table {
             let line = line_of(text, key.span().start);
             plan.add(line, key.get_ref(), value).map_err(|failure| Failure {
@@ -106,13 +142,59 @@ impl PlanFile {
     }
 
     fn add(&mut self, line: usize, key: &str, value: &Value) -> Outcome<()> {
-        let values = values_of(value).ok_or_else(|| {
-            Failure::usage(format!("{key}: no value of a flag; write text, a number or a list"))
-        })?;
         if key == "target" || key == "filename" {
-            self.targets.extend(values.into_iter().map(PathBuf::from));
+            self.targets.extend(texts_of(key, value)?.into_iter().map(PathBuf::from));
             return Ok(());
         }
+        self.flags.add(line, key, value)?;
+        // A list where a flag takes one value.
+        let word = self.flags.settings.last().and_then(Setting::word);
+        word.map_or(Ok(()), |word| check(&word))
+    }
+
+    /// The flags as they would be typed.
+    pub fn words(&self) -> Vec<String> {
+        self.flags.words()
+    }
+
+    /// A failure about a flag of the file, with the line where it stands.
+    pub fn place(&self, failure: Failure) -> Failure {
+        let is_about = |setting: &&Setting| {
+            let rest = failure.message.strip_prefix(&format!("--{} ", setting.flag));
+            let value = rest.and_then(|rest| rest.split([' ', ':', ';']).next());
+            let is_one =
+                |v: &str| v == setting.values.join(",") || setting.values.iter().any(|w| w == v);
+            value.is_some_and(is_one)
+        };
+        match self.flags.settings.iter().find(is_about) {
+            Some(setting) => {
+                let message = at(&self.path, setting.line, &failure.message).message;
+                Failure { message, ..failure }
+            }
+            None => failure,
+        }
+    }
+}
+
+impl Flags {
+    /// The flags of a table.
+    ///
+    /// # Errors
+    /// As for [`Flags::add`].
+    pub fn of<'a>(table: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Outcome<Flags> {
+        let mut flags = Flags::default();
+        for (key, value) in table {
+            flags.add(0, key, value)?;
+        }
+        Ok(flags)
+    }
+
+    /// Adds a flag.
+    ///
+    /// # Errors
+    /// Usage for what is no flag of `sweep`, or no value of it; refused for a consent to write.
+    fn add(&mut self, line: usize, key: &str, value: &Value) -> Outcome<()> {
+        let values = texts_of(key, value)?;
         let (flag, is_bare) = flag_of(key).ok_or_else(|| unknown(key))?;
         if CONSENTS.contains(&flag.as_str()) {
             return Err(Failure::new(
@@ -123,39 +205,40 @@ impl PlanFile {
         if self.settings.iter().any(|setting| setting.flag == flag) {
             return Err(Failure::usage(format!("{key} sets --{flag} again; drop one of them")));
         }
-        let value_text = values.join(",");
-        let word = match (is_bare, value) {
-            (false, _) => Some(format!("--{flag}={value_text}")),
-            (true, Value::Boolean(on)) => on.then(|| format!("--{flag}")),
-            (true, _) => return Err(Failure::usage(format!("{key}: write true or false"))),
-        };
-        if let Some(word) = &word {
-            let checked = Cli::try_parse_from(["halfpower", "sweep", word]);
-            checked.map_err(|error| Failure::usage(first_line(&error)))?;
+        if is_bare && !matches!(value, Value::Boolean(_)) {
+            return Err(Failure::usage(format!("{key}: write true or false")));
         }
-        self.settings.push(Setting { line, flag, value: value_text, word });
+        let setting = Setting { line, flag, values, is_bare };
+        for value in &setting.values {
+            setting.with(value).word().map_or(Ok(()), |word| check(&word))?;
+        }
+        self.settings.push(setting);
         Ok(())
     }
 
-    /// The flags as they would be typed.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.settings.iter().filter_map(|setting| setting.word.as_deref())
+    /// All of them, in the order in which they were written.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
     }
 
-    /// A failure about a flag of the file, with the line where it stands.
-    pub fn place(&self, failure: Failure) -> Failure {
-        let is_about = |setting: &&Setting| {
-            let rest = failure.message.strip_prefix(&format!("--{} ", setting.flag));
-            let value = rest.and_then(|rest| rest.split([' ', ':', ';']).next());
-            value.is_some_and(|v| v == setting.value || setting.value.split(',').any(|w| w == v))
-        };
-        match self.settings.iter().find(is_about) {
-            Some(setting) => {
-                let message = at(&self.path, setting.line, &failure.message).message;
-                Failure { message, ..failure }
-            }
-            None => failure,
-        }
+    /// The same, but what `others` set as they set it.
+    #[must_use]
+    pub fn overridden_by(&self, others: &Flags) -> Flags {
+        let mut settings = self.without(others).settings;
+        settings.extend(others.settings.iter().cloned());
+        Flags { settings }
+    }
+
+    /// The same without what `others` set.
+    #[must_use]
+    pub fn without(&self, others: &Flags) -> Flags {
+        let is_kept = |setting: &&Setting| others.settings.iter().all(|o| o.flag != setting.flag);
+        Flags { settings: self.settings.iter().filter(is_kept).cloned().collect() }
+    }
+
+    /// As they would be typed.
+    pub fn words(&self) -> Vec<String> {
+        self.settings.iter().filter_map(Setting::word).collect()
     }
 }
 
@@ -167,6 +250,16 @@ fn at(path: &Path, line: usize, message: impl AsRef<str>) -> Failure {
 fn line_of(text: &str, offset: usize) -> usize {
     let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
     line.min(text.lines().count().max(1))
+}
+
+/// The same, where it is a value of a flag.
+///
+/// # Errors
+/// Usage, naming the key.
+pub fn texts_of(key: &str, value: &Value) -> Outcome<Vec<String>> {
+    values_of(value).ok_or_else(|| {
+        Failure::usage(format!("{key}: no value of a flag; write text, a number or a list"))
+    })
 }
 
 /// What a value would be typed as, each of a list by itself.
@@ -210,6 +303,12 @@ fn unknown(key: &str) -> Failure {
     Failure::usage(format!("'{}' is no flag of sweep; {remedy}", key.escape_debug()))
 }
 
+/// Refuses a word that is no flag of `sweep` with its value.
+fn check(word: &str) -> Outcome<()> {
+    let checked = Cli::try_parse_from(["halfpower", "sweep", word]);
+    checked.map(drop).map_err(|error| Failure::usage(first_line(&error)))
+}
+
 /// The cause in clap's words, with a remedy where it has none.
 fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
@@ -231,7 +330,7 @@ mod tests {
     fn keys_of_either_spelling_and_values_of_every_kind_become_words() {
         let text = "bs = ['4k', 65536]\niodepth = [1, 2]\nrw = 'randread'\ntime_based = true\n\
                     direct = false\nruntime = 0.5\nverify = false\nsoaker = true\nname = 'x y'\n";
-        let mut words: Vec<String> = parse(text).unwrap().words().map(str::to_owned).collect();
+        let mut words = parse(text).unwrap().flags.words();
         words.sort();
         let expected = [
             "--bs=4k,65536",

@@ -12,15 +12,26 @@ use workload::random::{Stream, mix};
 use workload::{Progress, Workload};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::job::Job;
 use crate::keeper::Keeper;
 use crate::lab::{Lab, Place, Setting, simulated_trial};
 use crate::point::{Point, Trial};
 
-/// All trials of all combinations: round by round, each round in an order of its own.
+/// How often everything is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    /// Trials of each setting.
+    pub trials: u32,
+    /// Each of them once without and once with a soaker.
+    pub soaker: bool,
+    /// The seed of the first round; the others draw theirs from it.
+    pub seed: u64,
+}
+
+/// All trials of all settings: round by round, each round in an order of its own. The settings are
+/// all of this host, or all of simulated systems.
 pub fn measure(
     lab: &Lab,
-    job: &Job,
+    rounds: &Rounds,
     mut settings: Vec<Setting<'_>>,
     keeper: &mut Keeper,
 ) -> Outcome<Vec<Point>> {
@@ -29,21 +40,19 @@ pub fn measure(
     for point in &points {
         keeper.add_point(&point.key)?;
     }
-    if job.simulated.is_some() {
-        measure_simulated(lab, job, &settings, keeper, &mut points)?;
+    if settings.iter().any(|setting| matches!(setting.place, Place::Simulated(_))) {
+        measure_simulated(lab, rounds, &settings, keeper, &mut points)?;
         return Ok(points);
     }
-    let rounds = job.trials.saturating_mul(if job.soaker { 2 } else { 1 });
+    let Rounds { soaker, seed, .. } = *rounds;
+    let rounds = rounds.trials.saturating_mul(if soaker { 2 } else { 1 });
     let trials = u64::from(rounds).saturating_mul(settings.len() as u64);
-    let mut progress = match settings[0].workload.limit_ns {
-        Some(ns) => {
-            let each_ns = ns.saturating_add(settings[0].workload.warm_up_ns);
-            lab.console.progress(each_ns.saturating_mul(trials))
-        }
+    let mut progress = match time_of(&settings) {
+        Some(ns) => lab.console.progress(ns.saturating_mul(u64::from(rounds))),
         None => lab.console.open_progress(),
     };
     let mut done = 0.0;
-    let mut stream = Stream::new(job.base.seed);
+    let mut stream = Stream::new(seed);
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..settings.len()).collect();
         for last in (1..order.len()).rev() {
@@ -51,9 +60,9 @@ pub fn measure(
         }
         for index in order {
             let setting = &mut settings[index];
-            setting.soaked = job.soaker && round % 2 == 1;
+            setting.soaked = soaker && round % 2 == 1;
             // Each round has an order of its own, so that no cache learns one.
-            setting.workload.seed = seed_of(job, round);
+            setting.workload.seed = seed_of(seed, round);
             let label = points[index].key.describe();
             let bounds =
                 (setting.workload.limit_ns, bytes_of(setting), setting.workload.warm_up_ns);
@@ -74,6 +83,14 @@ pub fn measure(
     Ok(points)
 }
 
+/// How long one trial of each takes together (ns), where time ends all of them.
+fn time_of(settings: &[Setting<'_>]) -> Option<u64> {
+    settings.iter().try_fold(0_u64, |sum, setting| {
+        let workload = &setting.workload;
+        Some(sum.saturating_add(workload.limit_ns?.saturating_add(workload.warm_up_ns)))
+    })
+}
+
 /// Bytes that a trial moves on all targets, where they end it.
 pub fn bytes_of(setting: &Setting<'_>) -> Option<u64> {
     Some(setting.workload.limit_bytes?.saturating_mul(setting.place.count() as u64))
@@ -87,10 +104,10 @@ pub fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>
 }
 
 /// The seed of a round, drawn from the run's own.
-pub fn seed_of(job: &Job, round: u32) -> u64 {
+pub fn seed_of(seed: u64, round: u32) -> u64 {
     match round {
-        0 => job.base.seed,
-        round => mix(job.base.seed, u64::from(round)),
+        0 => seed,
+        round => mix(seed, u64::from(round)),
     }
 }
 
@@ -130,21 +147,23 @@ enum Told {
 /// All trials of all combinations in simulated systems, on all cores.
 fn measure_simulated(
     lab: &Lab,
-    job: &Job,
+    rounds: &Rounds,
     settings: &[Setting<'_>],
     keeper: &mut Keeper,
     points: &mut [Point],
 ) -> Outcome<()> {
     let round = |round| (0..settings.len()).map(move |index| (round, index));
-    let turns: Vec<(u32, usize)> = (0..job.trials).flat_map(round).collect();
+    let turns: Vec<(u32, usize)> = (0..rounds.trials).flat_map(round).collect();
     let stop = lab.interrupt.flag();
     let (next, (sender, told)) = (AtomicUsize::new(0), channel());
     let work = |sender: Sender<Told>| {
         while !stop.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some((round, index)) = turns.get(number) else { return };
-            let workload =
-                Workload { seed: seed_of(job, *round), ..settings[*index].workload.clone() };
+            let workload = Workload {
+                seed: seed_of(rounds.seed, *round),
+                ..settings[*index].workload.clone()
+            };
             let setting = Setting { workload, ..settings[*index].clone() };
             let Place::Simulated(place) = setting.place else { return };
             let limit = &setting.workload;

@@ -161,6 +161,8 @@ words! {
         Survey = "survey",
         /// The product of several axes.
         Sweep = "sweep",
+        /// One experiment of the papers, or of a user's plan.
+        Study = "study",
     }
 }
 

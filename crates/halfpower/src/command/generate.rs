@@ -24,6 +24,7 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema-sweep" => schema::<json::SweepDocument>(),
         "schema-simulate" => schema::<SimulateDocument>(),
         "schema-survey" => schema::<crate::survey::document::SurveyDocument>(),
+        "schema-study" => schema::<crate::study::document::StudiesDocument>(),
         "schema-selftest" => schema::<crate::command::selftest::SelftestDocument>(),
         "schema-reproduce" => schema::<ReproduceDocument>(),
         "schema-soak" => schema::<crate::soak::SoakDocument>(),
@@ -58,8 +59,8 @@ fn completions(shell: &str) -> Outcome<String> {
     let shell: Shell = shell.parse().map_err(|_| {
         Failure::usage(format!(
             "generate {shell}: man, schema-run, schema-sweep, schema-simulate, schema-survey, \
-             schema-selftest, schema-reproduce, schema-calibrate, schema-whatif, schema-soak, \
-             schema-target, bash, zsh, fish or elvish"
+             schema-study, schema-selftest, schema-reproduce, schema-calibrate, schema-whatif, \
+             schema-soak, schema-target, bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
@@ -78,6 +79,7 @@ mod tests {
             (include_str!("../../../../docs/schema/sweep.schema.json"), "sweep"),
             (include_str!("../../../../docs/schema/simulate.schema.json"), "simulate"),
             (include_str!("../../../../docs/schema/survey.schema.json"), "survey"),
+            (include_str!("../../../../docs/schema/study.schema.json"), "study"),
             (include_str!("../../../../docs/schema/selftest.schema.json"), "selftest"),
             (include_str!("../../../../docs/schema/soak.schema.json"), "soak"),
             (include_str!("../../../../docs/schema/reproduce.schema.json"), "reproduce"),
@@ -90,6 +92,7 @@ mod tests {
                 "run" => schema::<json::RunDocument>(),
                 "sweep" => schema::<json::SweepDocument>(),
                 "simulate" => schema::<SimulateDocument>(),
+                "study" => schema::<crate::study::document::StudiesDocument>(),
                 "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
                 "soak" => schema::<crate::soak::SoakDocument>(),
                 "target" => schema::<TargetDocument>(),

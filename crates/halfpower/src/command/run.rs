@@ -17,10 +17,9 @@ use crate::keeper::{Keeper, RunFacts};
 use crate::lab::{Lab, Setting};
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, State, Verdict};
-use crate::rounds::{self, bytes_of, fail_on_errors, seed_of, share_of};
+use crate::rounds::{self, Rounds, bytes_of, fail_on_errors, seed_of, share_of};
 use crate::settings::{self, Changed};
 use crate::units;
-use crate::verdict::Tail;
 
 /// What is made of a job: how it is resolved, printed and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +61,7 @@ fn measure_and_print(args: &RunArgs, form: Form, job: &Job, lab: &Lab, made: &[C
     let mut keeper = Keeper::open(db)?;
     let host = Host::read();
     let facts = bench.facts();
-    let settings: Vec<Setting<'_>> =
-        job.axes.iter().map(|axes| setting(job, axes, &bench, args)).collect();
+    let settings: Vec<Setting<'_>> = job.axes.iter().map(|axes| bench.setting(job, axes)).collect();
     // A workload that does not fit is an error before anything is kept or measured.
     for setting in &settings {
         setting.place.check_fit(&setting.workload)?;
@@ -73,7 +71,8 @@ fn measure_and_print(args: &RunArgs, form: Form, job: &Job, lab: &Lab, made: &[C
         lab.prepare_soaker().map_err(Failure::failed)?;
     }
     begin(&mut keeper, args, form, (&host, made), &facts)?;
-    let measured = rounds::measure(lab, job, settings, &mut keeper);
+    let rounds = Rounds { trials: job.trials, soaker: job.soaker, seed: job.base.seed };
+    let measured = rounds::measure(lab, &rounds, settings, &mut keeper);
     let mut points = match measured {
         Ok(points) => points,
         Err(failure) => {
@@ -99,33 +98,6 @@ fn measure_and_print(args: &RunArgs, form: Form, job: &Job, lab: &Lab, made: &[C
     checked?;
     kept?;
     exit_of(lab, &points)
-}
-
-/// Everything that one combination needs.
-fn setting<'a>(
-    job: &Job,
-    axes: &crate::job::Axes,
-    bench: &'a Bench,
-    args: &RunArgs,
-) -> Setting<'a> {
-    let place = bench.place();
-    let caching = place.caching();
-    let reads = axes.read_percent > 0;
-    Setting {
-        place,
-        workload: job.workload(axes, bench.region_bytes, caching.is_direct()),
-        scrub: job.invalidate && reads && !caching.is_direct() && bench.can_scrub(),
-        truncate: job.allocation.grows(),
-        hint: job.hint,
-        allow_holes: args.common.allow_holes || job.allocation.grows(),
-        soaked: false,
-        coverage: bench.coverage,
-        tail: Tail {
-            percentile: job.percentiles().last().copied().unwrap_or(99.0),
-            trials: job.trials,
-            asked: job.percentiles.is_some(),
-        },
-    }
 }
 
 fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
@@ -262,7 +234,7 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<(
     let rounds = job.trials.saturating_mul(if job.soaker { 2 } else { 1 });
     // Only a trial that was not cut by time has sealed every block anew.
     let whole_round = workload.limit_ns.is_none() && job.axes.len() == 1;
-    workload.sealed_with = whole_round.then(|| seed_of(job, rounds - 1));
+    workload.sealed_with = whole_round.then(|| seed_of(job.base.seed, rounds - 1));
     workload.read_percent = 100;
     workload.content = Content::Verified;
     workload.flush_at_end = false;

@@ -9,7 +9,7 @@ use crate::survey::insight::{Insight, Seen};
 use crate::units;
 
 /// The least gain worth a change of code.
-const GAIN_MIN: f64 = 1.1;
+pub const GAIN_MIN: f64 = 1.1;
 /// The request size at which caching modes are compared (bytes).
 const LARGE: u64 = 1 << 20;
 /// Request sizes that count as small (bytes).
@@ -107,7 +107,11 @@ fn joined(read: Advice, write: &Advice) -> Advice {
     }
 }
 
-fn rule(id: &str) -> Rule {
+/// A rule by its name.
+///
+/// # Panics
+/// If there is none: names are the program's own.
+pub fn rule(id: &str) -> Rule {
     let found = rules().into_iter().find(|rule| rule.id == id);
     found.expect("every rule with a condition is in the table, which is tested")
 }

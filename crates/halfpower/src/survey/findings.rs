@@ -277,7 +277,7 @@ pub fn gain(advice: &Advice) -> String {
 }
 
 /// Lines of at most 96 characters, the first behind `prefix`, the others indented as far.
-fn wrapped(prefix: &str, text: &str) -> Vec<String> {
+pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
     let indent = " ".repeat(prefix.len());
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();

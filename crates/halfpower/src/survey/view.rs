@@ -66,7 +66,8 @@ fn state(state: State) -> model::State {
     }
 }
 
-fn verdict(verdict: &Verdict) -> model::Verdict {
+/// A verdict as the page shows it.
+pub fn verdict(verdict: &Verdict) -> model::Verdict {
     model::Verdict { state: state(verdict.state), reasons: verdict.reasons.clone() }
 }
 
@@ -79,7 +80,8 @@ fn finding(found: findings::Finding) -> model::Finding {
     model::Finding { headline: found.headline, detail: found.detail, tone }
 }
 
-fn advice_of(advice: &advice::Advice) -> model::Advice {
+/// A piece of advice as the page shows it.
+pub fn advice_of(advice: &advice::Advice) -> model::Advice {
     model::Advice {
         id: advice.id.clone(),
         text: advice.text.clone(),
@@ -264,9 +266,6 @@ fn instrument(evidence: &Evidence) -> Vec<(String, String)> {
 }
 
 fn provenance(evidence: &Evidence) -> Vec<(String, Vec<(String, String)>)> {
-    let group = |name: &str, value: serde_json::Value| (name.to_owned(), rows("", &value));
-    let host = serde_json::to_value(&evidence.host).unwrap_or_default();
-    let target = serde_json::to_value(&evidence.target).unwrap_or_default();
     let seed = evidence.points.first().map_or(0, |point| point.key.seed);
     let run = serde_json::json!({
         "halfpower": env!("CARGO_PKG_VERSION"),
@@ -275,7 +274,12 @@ fn provenance(evidence: &Evidence) -> Vec<(String, Vec<(String, String)>)> {
         "points": evidence.points.len(),
         "trials": evidence.points.iter().map(|p| p.trials.len()).sum::<usize>(),
     });
-    vec![group("Run", run), group("Host", host), group("Target", target)]
+    vec![facts("Run", &run), facts("Host", &evidence.host), facts("Target", &evidence.target)]
+}
+
+/// A group of the provenance: the names and values of whatever can be written as JSON.
+pub fn facts(name: &str, of: &impl serde::Serialize) -> (String, Vec<(String, String)>) {
+    (name.to_owned(), rows("", &serde_json::to_value(of).unwrap_or_default()))
 }
 
 /// The leaves of a JSON value as names and values; nulls are left out.

@@ -1,0 +1,290 @@
+//! `halfpower study`, and `sweep` of a plan that is more than flags: makes studies on targets and
+//! shows them.
+
+use std::path::{Path, PathBuf};
+
+use ioengine::clock::unix_ns;
+
+use crate::cli::study::StudyArgs;
+use crate::cli::{CommonArgs, RunArgs};
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::job;
+use crate::json::{self, Program};
+use crate::keeper::Keeper;
+use crate::lab::Lab;
+use crate::machine::Host;
+use crate::page;
+use crate::plan_file::Flags;
+use crate::settings;
+use crate::study::catalogue::{self, Study};
+use crate::study::document::{StudiesDocument, StudyDocument};
+use crate::study::evidence::Stated;
+use crate::study::ground::Ground;
+use crate::study::plan::Plan;
+use crate::study::session::{Made, Session};
+use crate::study::view;
+use crate::survey::document::WroteDocument;
+use crate::survey::findings;
+
+/// Size of a test file where none is given (bytes), and with --quick.
+const FILE_BYTES: u64 = 1 << 30;
+const QUICK_FILE_BYTES: u64 = 512 << 20;
+
+/// A study that was asked for.
+struct Asked {
+    name: String,
+    study: Option<&'static Study>,
+    plan: Plan,
+}
+
+/// Where, and how what came of it is shown.
+struct Form<'a> {
+    targets: Vec<PathBuf>,
+    size: Option<u64>,
+    quick: bool,
+    toggle_write_cache: bool,
+    stated: Stated,
+    typed: Flags,
+    html: Option<&'a Path>,
+    common: &'a CommonArgs,
+}
+
+/// Makes the studies that were named.
+pub fn execute(args: &StudyArgs) -> Outcome {
+    if args.list {
+        return list(args.common.json);
+    }
+    let asked = asked(args.name.as_deref().unwrap_or_default())?;
+    if args.show {
+        asked.iter().filter_map(|one| one.study).for_each(|study| console::data(&study.example()));
+        return Ok(Exit::Ok);
+    }
+    let targets = match args.targets.as_slice() {
+        [] => vec![PathBuf::from(".")],
+        targets => targets.to_vec(),
+    };
+    let form = Form {
+        targets,
+        size: args.size,
+        quick: args.quick,
+        toggle_write_cache: args.toggle_write_cache,
+        stated: stated(args)?,
+        typed: typed(args)?,
+        html: Some(&args.html),
+        common: &args.common,
+    };
+    conduct(asked, &form)
+}
+
+/// Makes the study of a plan file.
+pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
+    let within = |failure: Failure| Failure {
+        message: format!("{}: {}", path.display(), failure.message),
+        ..failure
+    };
+    let plan = Plan::parse(text).map_err(within)?;
+    let study = plan
+        .study
+        .as_deref()
+        .map(|name| catalogue::named(name).ok_or_else(|| within(unknown(name))));
+    let study = study.transpose()?;
+    let mut targets = args.targets.clone();
+    targets.extend(args.filename.clone());
+    if targets.is_empty() {
+        targets.clone_from(&plan.targets);
+    }
+    if targets.is_empty() {
+        return Err(Failure::usage(
+            "no target; name one behind the plan, or in it: target = \"/data\"",
+        ));
+    }
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let form = Form {
+        targets,
+        size: args.size,
+        quick: args.quick,
+        toggle_write_cache: false,
+        stated: Stated::default(),
+        typed: Flags::default(),
+        html: args.html.as_deref(),
+        common: &args.common,
+    };
+    conduct(vec![Asked { name, study, plan }], &form)
+}
+
+fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
+    let common = form.common;
+    if common.plan {
+        return print_plan(&asked, form);
+    }
+    let console = Console::new(common.quiet);
+    settings::warn_of_left_behind(&console);
+    if let Some(html) = form.html {
+        page::check(html)?;
+    }
+    let db = (!common.no_store).then_some(common.db.as_path());
+    Keeper::check(db, &form.targets)?;
+    let lab = Lab::new(console, Interrupt::install());
+    let (started_unix_ns, host) = (unix_ns(), Host::read());
+    let most = if form.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
+    let consent = job::consent(common);
+    let ready =
+        |name: &PathBuf| Ground::ready(name, form.size, (most, common.seed), &consent, &lab);
+    let session = Session {
+        lab: &lab,
+        host: host.clone(),
+        grounds: form.targets.iter().map(ready).collect::<Outcome<Vec<Ground>>>()?,
+        quick: form.quick,
+        toggle_write_cache: form.toggle_write_cache,
+        stated: form.stated.clone(),
+        common,
+        typed: form.typed.clone(),
+    };
+    let mut all = Vec::new();
+    for Asked { name, study, plan } in asked {
+        if lab.interrupt.is_set() {
+            break;
+        }
+        let made = session.make(&name, study, plan)?;
+        if !common.json {
+            console::data(&view::text(&made));
+        }
+        all.push(made);
+    }
+    drop(session);
+    show(form, &console, (&host, started_unix_ns), &all)?;
+    let failed = all.iter().any(|made| made.failure.is_some());
+    Ok(match (lab.interrupt.is_set(), failed) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Failed,
+        (false, false) => Exit::Ok,
+    })
+}
+
+/// The page, and the document where it was asked for.
+fn show(
+    form: &Form<'_>,
+    console: &Console,
+    (host, started_unix_ns): (&Host, i64),
+    all: &[Made],
+) -> Outcome<()> {
+    let page =
+        form.html.map_or(Ok(()), |html| page::write(html, &view::html(host, started_unix_ns, all)));
+    let common = form.common;
+    let html = form.html.filter(|_| page.is_ok()).map(|html| html.display().to_string());
+    let db = (!common.no_store).then(|| common.db.display().to_string());
+    if common.json {
+        let targets = all.first().map(|made| made.evidence.targets.clone());
+        console::data(&json::print(&StudiesDocument {
+            halfpower: Program::this(),
+            host: host.clone(),
+            targets: targets.unwrap_or_default(),
+            studies: all.iter().map(StudyDocument::from).collect(),
+            wrote: WroteDocument { db, html },
+        }));
+    } else {
+        let places: Vec<String> = [html, db].into_iter().flatten().collect();
+        if !places.is_empty() {
+            console.say(format!("Wrote {}.", places.join(" and ")));
+        }
+    }
+    page
+}
+
+/// The studies that a name means.
+fn asked(names: &str) -> Outcome<Vec<Asked>> {
+    let studies: Vec<&'static Study> = match names {
+        "all" => catalogue::ALL.to_vec(),
+        names => names
+            .split(',')
+            .map(|name| catalogue::named(name.trim()).ok_or_else(|| unknown(name)))
+            .collect::<Outcome<_>>()?,
+    };
+    let asked = |study: &'static Study| {
+        Ok(Asked {
+            name: study.name.to_owned(),
+            study: Some(study),
+            plan: Plan::parse(study.plan)?,
+        })
+    };
+    studies.into_iter().map(asked).collect()
+}
+
+fn unknown(name: &str) -> Failure {
+    let names: Vec<&str> = catalogue::ALL.iter().map(|study| study.name).collect();
+    Failure::usage(format!("no study is called '{name}'; one of all, {}", names.join(", ")))
+}
+
+fn stated(args: &StudyArgs) -> Outcome<Stated> {
+    let positive = |flag: &str, values: &[f64]| match values.iter().find(|value| **value <= 0.0) {
+        Some(value) => Err(Failure::usage(format!("{flag} {value}: give what is above 0"))),
+        None => Ok(()),
+    };
+    positive("--price", &args.price)?;
+    positive("--power", &args.power)?;
+    Ok(Stated {
+        prices: args.price.clone(),
+        power_watts: args.power.clone(),
+        capacities: args.capacity.clone(),
+    })
+}
+
+/// The flags of plans that were typed.
+fn typed(args: &StudyArgs) -> Outcome<Flags> {
+    let mut table = toml::Table::new();
+    if let Some(runtime) = &args.runtime {
+        table.insert("runtime".to_owned(), runtime.clone().into());
+    }
+    if let Some(trials) = args.trials {
+        table.insert("trials".to_owned(), i64::from(trials).into());
+    }
+    Flags::of(&table)
+}
+
+fn list(as_json: bool) -> Outcome {
+    let mut documents = Vec::new();
+    for study in catalogue::ALL {
+        let plan = Plan::parse(study.plan)?;
+        if as_json {
+            documents.push(serde_json::json!({
+                "name": study.name, "title": plan.title, "asks": plan.asks,
+                "papers": study.papers, "needs": study.needs, "claims": study.claims,
+            }));
+            continue;
+        }
+        let lead = format!("{:<15}", study.name);
+        findings::wrapped(&lead, &plan.asks).iter().for_each(|line| console::data(line));
+        let needs = match study.needs {
+            "" => String::new(),
+            needs => format!("needs {needs}"),
+        };
+        let indent = " ".repeat(lead.len());
+        findings::wrapped(&indent, &needs).iter().for_each(|line| console::data(line));
+    }
+    if as_json {
+        console::data(&json::print(&serde_json::json!({ "studies": documents })));
+    }
+    Ok(Exit::Ok)
+}
+
+fn print_plan(asked: &[Asked], form: &Form<'_>) -> Outcome {
+    for target in &form.targets {
+        let target = target.display();
+        console::data(&format!(
+            "target {target}: a directory gets a test file, removed afterwards"
+        ));
+    }
+    for one in asked {
+        let groups = one.plan.groups(form.quick, &form.typed)?;
+        console::data(&format!("{}: {} groups of points", one.name, groups.len()));
+        for group in groups {
+            let disks = group.disks.map(|n| format!(" on {n} targets")).unwrap_or_default();
+            console::data(&format!("  {}{disks} {}", group.part, group.words.join(" ")));
+        }
+    }
+    let html = form.html.map(|html| format!("write the page {}; ", html.display()));
+    console::data(&format!("{}nothing was done", html.unwrap_or_default()));
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,18 @@
+//! Studies: the experiments of the papers, and those of users, on any target.
+//!
+//! `plan` is what is to be measured, `ground` where, `rig` measures it, `evidence` is what came of
+//! it, `conclusion` what it means, `figure` draws. The built-in studies are in `catalogue`, one
+//! file each; `general` says what can be said of any points. `session` makes studies one after
+//! the other, `document` and `view` show them.
+
+pub mod plan;
+pub mod evidence;
+pub mod conclusion;
+pub mod figure;
+pub mod ground;
+pub mod rig;
+pub mod general;
+pub mod catalogue;
+pub mod session;
+pub mod document;
+pub mod view;

@@ -1,0 +1,295 @@
+//! What a study measured, before anybody says what it means: cells, readings, what was left out.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::machine::{Host, TargetFacts};
+use crate::point::{Point, State, Summary};
+use crate::units;
+
+/// Everything that the analysis of a study starts from.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// The machine.
+    pub host: Host,
+    /// The targets, in the order in which they were named.
+    pub targets: Vec<TargetFacts>,
+    /// All points that were measured.
+    pub cells: Vec<Cell>,
+    /// Numbers that are no points.
+    pub readings: Vec<Reading>,
+    /// Parts of the plan that could not be measured.
+    pub left_out: Vec<LeftOut>,
+    /// What the user says the hardware promises [bytes per second].
+    pub pap_bytes_per_s: Option<f64>,
+    /// What the user says of the targets.
+    pub stated: Stated,
+    /// Why nothing was measured.
+    pub skipped: Option<Skipped>,
+}
+
+/// What only the user knows of a target.
+#[derive(Clone, Debug, Default)]
+pub struct Stated {
+    /// Prices, one for each target, in any money.
+    pub prices: Vec<f64>,
+    /// Electrical power, one for each target (watts).
+    pub power_watts: Vec<f64>,
+    /// Capacities, one for each target, where they are not what the system tells (bytes).
+    pub capacities: Vec<u64>,
+}
+
+/// A point, and where in the plan it comes from.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// The part of the plan.
+    pub part: String,
+    /// The target, or the first of several.
+    pub target: String,
+    /// How many targets worked together.
+    pub disks: u32,
+    /// What the flags are that are no axes of `sweep`.
+    pub given: BTreeMap<String, String>,
+    /// The point with its trials.
+    pub point: Point,
+    /// What its trials say together.
+    pub summary: Summary,
+}
+
+/// A number that is no rate of a workload.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Reading {
+    /// What it is.
+    pub quantity: String,
+    /// Its unit, such as "bytes/s", "ns", "share".
+    pub unit: String,
+    /// What tells it from other readings of the same quantity.
+    pub labels: BTreeMap<String, String>,
+    /// The number.
+    pub value: f64,
+}
+
+/// A part that could not be measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LeftOut {
+    /// Which.
+    pub part: String,
+    /// Why, with the remedy.
+    pub reason: String,
+}
+
+/// Why a whole study was not made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Skipped {
+    /// What is missing.
+    pub reason: String,
+    /// What would help.
+    pub remedy: String,
+}
+
+impl Cell {
+    /// Bytes per second: the median.
+    pub fn rate(&self) -> f64 {
+        self.summary.bytes_per_s.value
+    }
+
+    /// Requests per second: the median.
+    pub fn requests_per_s(&self) -> f64 {
+        self.summary.requests_per_s.value
+    }
+
+    /// A quantile of the latency (ns).
+    pub fn latency_ns(&self, quantile: f64) -> Option<f64> {
+        self.summary.latency.quantile(quantile).map(|ns| ns as f64)
+    }
+
+    /// CPU charged to the process, for each request (ns).
+    pub fn cpu_ns(&self) -> Option<f64> {
+        self.summary.cpu_lower_ns
+    }
+
+    /// Request size (bytes).
+    pub fn bytes(&self) -> u64 {
+        self.point.key.request_bytes
+    }
+
+    /// Requests outstanding in each thread.
+    pub fn depth(&self) -> u32 {
+        self.point.key.depth
+    }
+
+    /// What a flag is for this point, as text; `part`, `target`, `disks` and `caching` too.
+    pub fn word(&self, flag: &str) -> String {
+        let key = &self.point.key;
+        match flag {
+            "part" => self.part.clone(),
+            "target" => self.target.clone(),
+            "disks" => self.disks.to_string(),
+            "caching" => key.caching.clone(),
+            "rw" => key.rw.clone(),
+            "bs" => units::size(key.request_bytes),
+            "iodepth" => key.depth.to_string(),
+            "numjobs" => key.threads.to_string(),
+            "ioengine" => key.ioengine.clone(),
+            "rwmixread" => key.read_percent.to_string(),
+            other => self.given.get(other).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The same as a number: sizes in bytes.
+    pub fn number(&self, flag: &str) -> Option<f64> {
+        match flag {
+            "bs" => Some(self.point.key.request_bytes as f64),
+            _ => {
+                let word = self.word(flag);
+                word.parse().ok().or_else(|| units::parse_size(&word).ok().map(|n| n as f64))
+            }
+        }
+    }
+
+    /// Whether a flag is what a word says; sizes in any spelling.
+    pub fn is(&self, flag: &str, word: &str) -> bool {
+        match flag {
+            "bs" => units::parse_size(word).is_ok_and(|bytes| bytes == self.bytes()),
+            _ => self.word(flag) == word,
+        }
+    }
+
+    /// Bytes of a device request, where the device counted (mean over all trials).
+    pub fn device_request_bytes(&self) -> Option<f64> {
+        let counters = self.point.trials.iter().filter_map(|trial| trial.device);
+        let (requests, sectors) = counters.fold((0, 0), |(requests, sectors), c| {
+            (requests + c.reads + c.writes, sectors + c.read_sectors + c.write_sectors)
+        });
+        (requests > 0).then(|| sectors as f64 * 512.0 / requests as f64)
+    }
+}
+
+impl Evidence {
+    /// The usable points whose flags are these, in the order in which they were planned.
+    pub fn all(&self, flags: &[(&str, &str)]) -> Vec<&Cell> {
+        let fits = |cell: &&Cell| flags.iter().all(|(flag, word)| cell.is(flag, word));
+        self.usable().filter(fits).collect()
+    }
+
+    /// The first usable point whose flags are these.
+    pub fn find(&self, flags: &[(&str, &str)]) -> Option<&Cell> {
+        self.all(flags).into_iter().next()
+    }
+
+    /// The fastest usable point whose flags are these.
+    pub fn fastest(&self, flags: &[(&str, &str)]) -> Option<&Cell> {
+        self.all(flags).into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))
+    }
+
+    /// Rate of one point over that of another.
+    pub fn gain(&self, of: &[(&str, &str)], over: &[(&str, &str)]) -> Option<f64> {
+        let (of, over) = (self.find(of)?.rate(), self.find(over)?.rate());
+        (over > 0.0).then(|| of / over)
+    }
+
+    /// Points that did not measure the wrong thing.
+    pub fn usable(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(|cell| cell.summary.verdict.state != State::Invalid)
+    }
+
+    /// The readings of a quantity with these labels, in the order in which they were taken.
+    pub fn read(&self, quantity: &str, labels: &[(&str, &str)]) -> Vec<&Reading> {
+        let fits = |reading: &&Reading| {
+            let has = |(name, word): &(&str, &str)| {
+                reading.labels.get(*name).is_some_and(|found| found == word)
+            };
+            reading.quantity == quantity && labels.iter().all(has)
+        };
+        self.readings.iter().filter(fits).collect()
+    }
+
+    /// The first of them.
+    pub fn value(&self, quantity: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        self.read(quantity, labels).first().map(|reading| reading.value)
+    }
+
+    /// Adds a reading.
+    pub fn note(&mut self, quantity: &str, unit: &str, labels: &[(&str, String)], value: f64) {
+        let labels = labels.iter().map(|(name, word)| ((*name).to_owned(), word.clone()));
+        let (quantity, unit) = (quantity.to_owned(), unit.to_owned());
+        self.readings.push(Reading { quantity, unit, labels: labels.collect(), value });
+    }
+
+    /// Whether the first target is a simulated system.
+    pub fn is_simulated(&self) -> bool {
+        self.targets.first().is_some_and(|target| target.simulated.is_some())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::point::tests::point;
+
+    /// A cell of a rate, with flags.
+    pub(crate) fn cell(bytes_per_s: u64, flags: &[(&str, &str)]) -> Cell {
+        let mut point = point(&[bytes_per_s]);
+        let mut given = BTreeMap::new();
+        let (mut part, mut disks) = (String::new(), 1);
+        for (flag, word) in flags {
+            match *flag {
+                "part" => part = (*word).to_owned(),
+                "disks" => disks = word.parse().unwrap(),
+                "rw" => {
+                    point.key.rw = (*word).to_owned();
+                    point.key.read_percent = if word.ends_with("write") { 0 } else { 100 };
+                    let random = word.starts_with("rand");
+                    point.key.pattern = if random { "random" } else { "sequential" }.to_owned();
+                }
+                "bs" => point.key.request_bytes = units::parse_size(word).unwrap(),
+                "iodepth" => point.key.depth = word.parse().unwrap(),
+                "numjobs" => point.key.threads = word.parse().unwrap(),
+                "caching" => point.key.caching = (*word).to_owned(),
+                "ioengine" => point.key.ioengine = (*word).to_owned(),
+                _ => drop(given.insert((*flag).to_owned(), (*word).to_owned())),
+            }
+        }
+        for trial in &mut point.trials {
+            trial.directions[0].requests = trial.directions[0].bytes / point.key.request_bytes;
+        }
+        let summary = point.summary();
+        Cell { part, target: "t".to_owned(), disks, given, point, summary }
+    }
+
+    /// Evidence of such cells.
+    pub(crate) fn evidence(cells: Vec<Cell>) -> Evidence {
+        Evidence { cells, ..Evidence::default() }
+    }
+
+    #[test]
+    fn points_are_found_by_their_flags_and_sizes_in_any_spelling() {
+        let evidence = evidence(vec![
+            cell(10, &[("bs", "64k"), ("offset", "0")]),
+            cell(20, &[("bs", "64k"), ("offset", "512")]),
+            cell(40, &[("bs", "1m"), ("offset", "512")]),
+        ]);
+        assert_eq!(evidence.all(&[("bs", "65536")]).len(), 2);
+        let gain = evidence.gain(&[("bs", "64k"), ("offset", "512")], &[("bs", "64k")]);
+        assert_eq!(gain, Some(2.0));
+        assert_eq!(evidence.fastest(&[]).unwrap().bytes(), 1 << 20);
+        assert_eq!(evidence.find(&[("bs", "2k")]).map(Cell::rate), None);
+    }
+
+    #[test]
+    fn what_measured_the_wrong_thing_is_not_used() {
+        let mut wrong = cell(10, &[]);
+        wrong.summary.verdict.add(State::Invalid, "a hit");
+        assert!(evidence(vec![wrong]).all(&[]).is_empty());
+    }
+
+    #[test]
+    fn readings_are_found_by_their_labels() {
+        let mut evidence = Evidence::default();
+        evidence.note("rate", "bytes/s", &[("kernel", "copy".to_owned())], 5.0);
+        assert_eq!(evidence.value("rate", &[("kernel", "copy")]), Some(5.0));
+        assert_eq!(evidence.value("rate", &[("kernel", "load")]), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! What can be said of any points, whatever they are about: the findings of a plan that no built-in
+//! study stands behind.
+
+use crate::study::conclusion::{Conclusion, words_of_times};
+use crate::study::evidence::{Cell, Evidence};
+use crate::units;
+
+/// The fastest, the slowest and the cheapest point of each direction.
+pub fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    let mut kinds: Vec<String> = evidence.usable().map(|cell| cell.word("rw")).collect();
+    kinds.sort();
+    kinds.dedup();
+    for rw in kinds {
+        let cells = evidence.all(&[("rw", &rw)]);
+        let by_rate = |a: &&&Cell, b: &&&Cell| a.rate().total_cmp(&b.rate());
+        let (Some(fast), Some(slow)) = (cells.iter().max_by(by_rate), cells.iter().min_by(by_rate))
+        else {
+            continue;
+        };
+        let times = words_of_times(fast.rate() / slow.rate().max(1.0));
+        found.find(
+            "fastest",
+            format!("{}: {}, {times} the slowest", name(fast), units::rate(fast.rate())),
+        );
+        let per_byte = |cell: &Cell| cell.cpu_ns().map(|ns| ns / cell.bytes() as f64);
+        let costs = cells.iter().filter_map(|cell| Some((per_byte(cell)?, *cell)));
+        if let Some((ns, lean)) = costs.min_by(|a, b| a.0.total_cmp(&b.0)) {
+            let cost = units::time(ns * (1 << 20) as f64);
+            found.find("cheapest", format!("{}: {cost} of CPU for each MiB", name(lean)));
+        }
+    }
+    found
+}
+
+/// What a point is called among others.
+pub fn name(cell: &Cell) -> String {
+    let part = match cell.part.as_str() {
+        "" => String::new(),
+        part => format!("{part}: "),
+    };
+    format!("{part}{}", cell.point.key.describe())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::evidence::tests::{cell, evidence};
+
+    #[test]
+    fn the_fastest_and_the_cheapest_of_each_direction_are_named() {
+        let points = vec![cell(8192, &[("part", "a")]), cell(4096 * 8, &[("part", "b")])];
+        let found = analyse(&evidence(points));
+        assert!(found.findings[0].text.starts_with("b: read"), "{:?}", found.findings);
+        assert!(found.findings[0].text.contains("4.00 times the slowest"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a study takes place: a target as it was named, made ready once for all studies.
+
+use std::path::{Path, PathBuf};
+
+use ioengine::{Caching, HostTarget};
+
+use crate::bench;
+use crate::failure::{Failure, Outcome};
+use crate::guard::Consent;
+use crate::lab::Lab;
+use crate::machine::TargetFacts;
+use crate::scratch::{self, Scratch};
+use crate::sim_target::is_simulated;
+use crate::units;
+
+/// The longest that laying out a test file of the default size may take (ns).
+const LAYOUT_NS: u64 = 15_000_000_000;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Ground {
+    /// As it was named.
+    pub name: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a target is to a study.
+#[derive(Debug)]
+pub enum Kind {
+    /// A directory with a test file, laid out whole; further ones can be made.
+    Directory {
+        /// The test file.
+        scratch: Scratch,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A file or device that was there before.
+    Existing,
+    /// A simulated system.
+    Simulated,
+}
+
+impl Ground {
+    /// Makes a target ready; in a directory lays out a test file of `size`, or of as much as
+    /// fits and can be written in a few seconds.
+    ///
+    /// # Errors
+    /// What cannot be a target; no room; interrupted.
+    pub fn ready(
+        name: &Path,
+        size: Option<u64>,
+        (most, seed): (u64, u64),
+        consent: &Consent,
+        lab: &Lab,
+    ) -> Outcome<Ground> {
+        let kind = if is_simulated(name) {
+            Kind::Simulated
+        } else {
+            bench::check_path(name, consent)?;
+            match name.is_dir() {
+                true => lay_out(name, size, (most, seed), lab)?,
+                false => Kind::Existing,
+            }
+        };
+        Ok(Ground { name: name.to_path_buf(), kind })
+    }
+
+    /// The file or device that is measured; the name of a simulated system.
+    pub fn path(&self) -> &Path {
+        match &self.kind {
+            Kind::Directory { scratch, .. } => scratch.path(),
+            Kind::Existing | Kind::Simulated => &self.name,
+        }
+    }
+
+    /// The directory in which further files can be made.
+    pub fn folder(&self) -> Option<&Path> {
+        matches!(self.kind, Kind::Directory { .. }).then_some(&*self.name)
+    }
+
+    /// Whether it is a simulated system.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.kind, Kind::Simulated)
+    }
+
+    /// How much of it there is to read (bytes); None for a simulated system.
+    pub fn bytes(&self) -> Option<u64> {
+        use ioengine::Target;
+        match &self.kind {
+            Kind::Directory { bytes, .. } => Some(*bytes),
+            Kind::Existing => self.open().ok().map(|target| target.size_bytes()),
+            Kind::Simulated => None,
+        }
+    }
+
+    /// Opened to be looked at.
+    ///
+    /// # Errors
+    /// As for opening; a simulated system has nothing to open.
+    pub fn open(&self) -> Outcome<HostTarget> {
+        match self.is_simulated() {
+            true => Err(Failure::usage("a simulated system has no file of this host")),
+            false => Ok(HostTarget::open(self.path(), false, Caching::Buffered)?),
+        }
+    }
+
+    /// What is known of it, under the name that was given; nothing of a simulated system before
+    /// it runs.
+    pub fn facts(&self) -> TargetFacts {
+        let name = match self.is_simulated() {
+            true => self.name.clone(),
+            false => self.name.canonicalize().unwrap_or_else(|_| self.name.clone()),
+        };
+        let facts = self.open().map(|target| TargetFacts::of(&target)).unwrap_or_default();
+        TargetFacts { name: name.display().to_string(), ..facts }
+    }
+}
+
+fn lay_out(folder: &Path, size: Option<u64>, (most, seed): (u64, u64), lab: &Lab) -> Outcome<Kind> {
+    let bytes = match size {
+        Some(size) => size,
+        None => bench::default_size(folder)?.min(most),
+    };
+    scratch::check_room(folder, bytes)?;
+    lab.console.say(format!(
+        "laying out a test file of {} in {}; it is removed afterwards",
+        units::size(bytes),
+        folder.display()
+    ));
+    let scratch = Scratch::make(folder, bytes)?;
+    let laid_out = scratch.lay_out(lab, bytes, seed, size.is_none().then_some(LAYOUT_NS))?;
+    Ok(Kind::Directory { scratch, bytes: laid_out.bytes })
+}

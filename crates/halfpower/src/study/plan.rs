@@ -1,0 +1,329 @@
+//! The plan of a study: what is measured, as TOML. Built-in studies are written in it, and so are
+//! those of users (`halfpower sweep plan.toml`).
+//!
+//! On top of the flags of `sweep`, which all points share, a plan has `title` and `asks`;
+//! `[quick]`, flags that take the place of others with `--quick`; any number of `[[part]]`s, each
+//! a name and flags of its own (and `quick` ones); `[[figure]]`s; `disks`, how many of the targets
+//! work together; and `study`, the built-in study that measures and draws the findings. A list of
+//! values is an axis, whatever the flag: the points are the product of all lists.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::failure::{Failure, Outcome};
+use crate::plan_file::{self, Flags, Setting};
+
+/// The flags whose lists `sweep` itself understands, ranges included.
+const AXES: [&str; 6] = ["bs", "iodepth", "numjobs", "rw", "rwmixread", "ioengine"];
+/// Groups of points of a plan at the most.
+const GROUPS_MAX: usize = 1_000;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// What it is called.
+    pub title: String,
+    /// The question it answers.
+    pub asks: String,
+    /// The built-in study that draws the findings.
+    pub study: Option<String>,
+    /// Where it takes place, unless other targets are typed.
+    pub targets: Vec<PathBuf>,
+    /// What is drawn.
+    pub figures: Vec<FigurePlan>,
+    parts: Vec<Part>,
+}
+
+/// Points with flags in common.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    name: String,
+    flags: Flags,
+    quick: Flags,
+    disks: Vec<u32>,
+}
+
+/// What a chart shows.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FigurePlan {
+    /// Its heading.
+    pub title: String,
+    /// A flag, `part`, `disks` or `target`.
+    pub x: String,
+    /// One of [`super::figure::METRICS`].
+    pub y: String,
+    /// Flags that tell one line from another.
+    #[serde(default)]
+    pub by: Vec<String>,
+    /// Only points with these values of flags.
+    #[serde(default, rename = "where")]
+    pub only: BTreeMap<String, Words>,
+}
+
+/// A word or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Words {
+    /// One.
+    One(String),
+    /// Any of these.
+    Any(Vec<String>),
+}
+
+impl Words {
+    /// Whether one of them is what is asked for.
+    pub fn any(&self, is_it: impl Fn(&str) -> bool) -> bool {
+        match self {
+            Words::One(one) => is_it(one),
+            Words::Any(any) => any.iter().any(|one| is_it(one)),
+        }
+    }
+}
+
+/// Points that need the same targets opened in the same way.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The part they belong to.
+    pub part: String,
+    /// How many targets work together; None: each by itself.
+    pub disks: Option<u32>,
+    /// Flags of `sweep`.
+    pub words: Vec<String>,
+    /// What the flags are that are no axes of `sweep`.
+    pub given: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// Usage, naming what is wrong and where.
+    pub fn parse(text: &str) -> Outcome<Plan> {
+        let table: Table = toml::from_str(text).map_err(|error| {
+            let message = error.message().replace('\n', " ");
+            Failure::usage(format!("{message}; write a plan as halfpower study depth --show does"))
+        })?;
+        let mut plan = Plan::default();
+        let (mut base, mut parts, mut quick) = (Part::default(), Vec::new(), Flags::default());
+        let mut flags = Table::new();
+        for (key, value) in table {
+            match key.as_str() {
+                "title" => plan.title = text_of(&key, value)?,
+                "asks" => plan.asks = text_of(&key, value)?,
+                "study" => plan.study = Some(text_of(&key, value)?),
+                "target" => {
+                    let targets = plan_file::texts_of(&key, &value)?;
+                    plan.targets = targets.into_iter().map(PathBuf::from).collect();
+                }
+                "disks" => base.disks = disks_of(&value)?,
+                "quick" => quick = Flags::of(&table_of("quick", value)?)?,
+                "figure" => plan.figures = figures_of(value)?,
+                "part" => parts = tables_of("part", value)?,
+                _ => drop(flags.insert(key, value)),
+            }
+        }
+        base.flags = Flags::of(&flags)?;
+        base.quick = quick;
+        plan.parts = match parts.is_empty() {
+            true => vec![base],
+            false => {
+                parts.into_iter().map(|table| base.with(table)).collect::<Outcome<Vec<Part>>>()?
+            }
+        };
+        Ok(plan)
+    }
+
+    /// All groups of points; typed flags win over those of the plan.
+    ///
+    /// # Errors
+    /// Usage, when there are more than anybody can measure.
+    pub fn groups(&self, quick: bool, typed: &Flags) -> Outcome<Vec<Group>> {
+        let mut groups = Vec::new();
+        for part in &self.parts {
+            let flags = match quick {
+                true => part.flags.overridden_by(&part.quick),
+                false => part.flags.clone(),
+            };
+            groups.extend(part.groups(&flags.overridden_by(typed)));
+            if groups.len() > GROUPS_MAX {
+                return Err(Failure::usage(format!(
+                    "the lists of the plan make more than {GROUPS_MAX} combinations; shorten them"
+                )));
+            }
+        }
+        Ok(groups)
+    }
+}
+
+impl Part {
+    /// This part as a beginning, changed by a table.
+    fn with(&self, mut table: Table) -> Outcome<Part> {
+        let name = table.remove("name").map(|value| text_of("name", value)).transpose()?;
+        let name = name.ok_or_else(|| {
+            Failure::usage("a [[part]] has no name; give it one, as in name = \"buffered\"")
+        })?;
+        let within = |failure: Failure| Failure {
+            message: format!("part {name}: {}", failure.message),
+            ..failure
+        };
+        let disks = table.remove("disks").map(|value| disks_of(&value)).transpose()?;
+        let quick = table.remove("quick").map(|value| table_of("quick", value)).transpose()?;
+        let quick = Flags::of(&quick.unwrap_or_default()).map_err(within)?;
+        let own = Flags::of(&table).map_err(within)?;
+        Ok(Part {
+            flags: self.flags.overridden_by(&own),
+            // What a part sets for itself holds for the quick form too, unless that says more.
+            quick: self.quick.without(&own).overridden_by(&quick),
+            disks: disks.unwrap_or_else(|| self.disks.clone()),
+            name,
+        })
+    }
+
+    fn groups(&self, flags: &Flags) -> Vec<Group> {
+        let (axes, others): (Vec<&Setting>, Vec<&Setting>) =
+            flags.settings().iter().partition(|setting| AXES.contains(&setting.flag.as_str()));
+        let axes: Vec<String> = axes.into_iter().filter_map(Setting::word).collect();
+        let counts = match self.disks.is_empty() {
+            true => vec![None],
+            false => self.disks.iter().copied().map(Some).collect(),
+        };
+        let mut groups: Vec<Group> = counts
+            .into_iter()
+            .map(|disks| Group {
+                part: self.name.clone(),
+                disks,
+                words: axes.clone(),
+                given: BTreeMap::new(),
+            })
+            .collect();
+        for setting in others {
+            // No more than are needed to see that they are too many.
+            let each = groups.into_iter().take(GROUPS_MAX + 1);
+            groups = each.flat_map(|group| group.with_each(setting)).collect();
+        }
+        groups
+    }
+}
+
+impl Group {
+    /// This group with each value of one more flag.
+    fn with_each(&self, setting: &Setting) -> Vec<Group> {
+        let with = |value: &String| {
+            let mut group = self.clone();
+            group.words.extend(setting.with(value).word());
+            group.given.insert(setting.flag.clone(), value.clone());
+            group
+        };
+        setting.values.iter().map(with).collect()
+    }
+}
+
+fn text_of(key: &str, value: Value) -> Outcome<String> {
+    match value {
+        Value::String(text) => Ok(text),
+        _ => Err(Failure::usage(format!("{key}: write text in quotes"))),
+    }
+}
+
+fn table_of(key: &str, value: Value) -> Outcome<Table> {
+    match value {
+        Value::Table(table) => Ok(table),
+        _ => Err(Failure::usage(format!("{key} is a table; write [{key}] and flags below it"))),
+    }
+}
+
+fn tables_of(key: &str, value: Value) -> Outcome<Vec<Table>> {
+    match value {
+        Value::Array(values) => values.into_iter().map(|value| table_of(key, value)).collect(),
+        _ => Err(Failure::usage(format!("{key} is a list; write [[{key}]] for each"))),
+    }
+}
+
+fn figures_of(value: Value) -> Outcome<Vec<FigurePlan>> {
+    value.try_into().map_err(|error: toml::de::Error| {
+        let message = error.message().replace('\n', " ");
+        Failure::usage(format!("figure: {message}; it has title, x, y, by and where"))
+    })
+}
+
+fn disks_of(value: &Value) -> Outcome<Vec<u32>> {
+    let numbers = plan_file::texts_of("disks", value)?;
+    let number = |text: &String| text.parse().ok().filter(|n| (1..=1024).contains(n));
+    numbers.iter().map(number).collect::<Option<Vec<u32>>>().ok_or_else(|| {
+        Failure::usage("disks: write how many targets work together, as in disks = [1, 2, 4]")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(text: &str, quick: bool) -> Vec<Group> {
+        Plan::parse(text).unwrap().groups(quick, &Flags::default()).unwrap()
+    }
+
+    #[test]
+    fn every_list_is_an_axis_whatever_the_flag() {
+        let found =
+            groups("title = 'x'\nbs = ['4k', '64k']\noffset = [0, 512]\nrw = 'read'", false);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[1].given["offset"], "512");
+        assert_eq!(found[0].words, ["--bs=4k,64k", "--rw=read", "--offset=0"]);
+    }
+
+    #[test]
+    fn a_part_changes_what_all_share_and_the_quick_form_changes_both() {
+        let text = "bs = '4k'\ntrials = 3\nquick = {trials = 1, bs = '8k'}\n\
+                    [[part]]\nname = 'one'\n[[part]]\nname = 'two'\nbs = ['1k', '2k']\n\
+                    [[part]]\nname = 'three'\nbs = '1k'\nquick = {bs = '2k'}";
+        let words = |quick| groups(text, quick).into_iter().map(|g| g.words).collect::<Vec<_>>();
+        let slow = words(false);
+        assert_eq!(slow[0], ["--bs=4k", "--trials=3"]);
+        assert_eq!(slow[1], ["--bs=1k,2k", "--trials=3"]);
+        let fast = words(true);
+        assert_eq!(fast[0], ["--bs=8k", "--trials=1"]);
+        assert_eq!(fast[1], ["--bs=1k,2k", "--trials=1"]);
+        assert_eq!(fast[2], ["--bs=2k", "--trials=1"]);
+    }
+
+    #[test]
+    fn typed_flags_win() {
+        let plan = Plan::parse("asks = '?'\nbs = '4k'").unwrap();
+        let typed = toml::from_str::<Table>("bs = '1m'").unwrap();
+        let groups = plan.groups(false, &Flags::of(&typed).unwrap()).unwrap();
+        assert_eq!(groups[0].words, ["--bs=1m"]);
+    }
+
+    #[test]
+    fn numbers_of_disks_are_an_axis_of_their_own() {
+        let found = groups("disks = [1, 2]\nbs = '4k'\n[[part]]\nname = 'a'", false);
+        assert_eq!(found.iter().map(|g| g.disks).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, words) in [
+            ("title = 4", "title: write text"),
+            ("[[part]]\nbs = '4k'", "has no name"),
+            ("[[part]]\nname = 'a'\nbz = '4k'", "part a: 'bz' is no flag"),
+            ("[[part]]\nname = 'a'\noverwrite = 'x'", "consent"),
+            ("part = 4", "part is a list"),
+            ("quick = 4", "quick is a table"),
+            ("[[figure]]\ntitle = 'a'\nz = 'b'", "figure: "),
+            ("disks = 'many'", "disks: write how many"),
+            ("disks = 0", "disks: write how many"),
+            ("title = ", "halfpower study depth --show"),
+        ] {
+            let failure = Plan::parse(text).unwrap_err();
+            assert!(failure.message.contains(words), "{text}: {failure}");
+        }
+        let many = (0..40).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        let text = format!("title = 'x'\noffset = [{many}]\nsize = [{many}]");
+        let failure = Plan::parse(&text).unwrap().groups(false, &Flags::default()).unwrap_err();
+        assert!(failure.message.contains("more than 1000"), "{failure}");
+    }
+}

@@ -1,0 +1,205 @@
+//! What a study measures with: the points of its plan on the targets, all interleaved, and room for
+//! readings of its own.
+
+use clap::Parser;
+
+use crate::bench::Bench;
+use crate::cli::{Cli, CommonArgs, RunArgs, Verb};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::job::Job;
+use crate::keeper::Keeper;
+use crate::lab::{Lab, Setting};
+use crate::plan_file::Flags;
+use crate::point::Point;
+use crate::rounds::{self, Rounds};
+use crate::study::evidence::{Cell, Evidence, LeftOut, Skipped};
+use crate::study::ground::Ground;
+use crate::study::plan::{Group, Plan};
+
+/// See the module.
+pub struct Rig<'a> {
+    /// The laboratory.
+    pub lab: &'a Lab,
+    /// The targets, in the order in which they were named.
+    pub grounds: &'a [Ground],
+    /// What is to be measured.
+    pub plan: &'a Plan,
+    /// Fewer points and shorter trials.
+    pub quick: bool,
+    /// The drive's own write cache may be switched and put back.
+    pub toggle_write_cache: bool,
+    /// Flags that every verb has.
+    pub common: &'a CommonArgs,
+    /// Flags that were typed and win over those of the plan.
+    pub typed: &'a Flags,
+    /// Where finished trials go.
+    pub keeper: &'a mut Keeper,
+    /// What was found so far.
+    pub evidence: Evidence,
+}
+
+/// A group of points whose targets are open.
+struct Ready {
+    group: Group,
+    first: usize,
+    disks: u32,
+    job: Job,
+    bench: Bench,
+}
+
+impl Rig<'_> {
+    /// Measures all points of the plan: on each target by itself, or on as many together as the
+    /// plan says. What does not fit a target is left out with the reason.
+    ///
+    /// # Errors
+    /// When a request fails, or the user stopped it.
+    pub fn measure(&mut self) -> Outcome<()> {
+        let mut ready = Vec::new();
+        for group in self.plan.groups(self.quick, self.typed)? {
+            self.prepare(&group, &mut ready)?;
+        }
+        let (simulated, real): (Vec<Ready>, Vec<Ready>) =
+            ready.into_iter().partition(|ready| ready.job.simulated.is_some());
+        for ready in [real, simulated] {
+            if !ready.is_empty() && !self.lab.interrupt.is_set() {
+                self.run(&ready)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the targets of a group, or leaves it out.
+    fn prepare(&mut self, group: &Group, ready: &mut Vec<Ready>) -> Outcome<()> {
+        let grounds = self.grounds;
+        let sets: Vec<&[Ground]> = match group.disks {
+            None => grounds.iter().map(std::slice::from_ref).collect(),
+            Some(_) if grounds.iter().any(Ground::is_simulated) => vec![&grounds[..1]],
+            Some(disks) => match grounds.get(..disks as usize) {
+                Some(together) => vec![together],
+                None => {
+                    let count = grounds.len();
+                    let reason = format!("{count} of {disks} targets; name {disks} at once");
+                    self.leave_out(&group.part, &reason);
+                    return Ok(());
+                }
+            },
+        };
+        for set in sets {
+            match self.open(group, set) {
+                Ok(opened) => ready.push(opened),
+                Err(failure) if failure.exit == Exit::Interrupted => return Err(failure),
+                Err(failure) => self.leave_out(&group.part, &failure.message),
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, group: &Group, set: &[Ground]) -> Outcome<Ready> {
+        let args = self.args(group, set)?;
+        let job = Job::resolve(&args, true)?;
+        let bench = Bench::ready(&job, self.lab)?;
+        for axes in &job.axes {
+            let setting = bench.setting(&job, axes);
+            setting.place.check_fit(&setting.workload)?;
+        }
+        let first = self.grounds.iter().position(|ground| ground.name == set[0].name);
+        let disks = group.disks.unwrap_or(set.len() as u32);
+        Ok(Ready { group: group.clone(), first: first.unwrap_or(0), disks, job, bench })
+    }
+
+    /// The flags of a group on some targets, as they would be typed.
+    ///
+    /// # Errors
+    /// Usage, when they do not go together.
+    pub fn args(&self, group: &Group, set: &[Ground]) -> Outcome<RunArgs> {
+        let words = ["halfpower", "sweep"].map(str::to_owned).into_iter();
+        let parsed = Cli::try_parse_from(words.chain(group.words.iter().cloned()));
+        let Ok(Cli { verb: Verb::Sweep(mut args) }) = parsed else {
+            let error = parsed.err().map(|error| error.to_string()).unwrap_or_default();
+            return Err(Failure::usage(error.lines().next().unwrap_or_default()));
+        };
+        args.common = self.common.clone();
+        let grows = args.allocation != "preallocated";
+        for ground in set {
+            let folder = ground.folder().filter(|_| grows);
+            let mut target = folder.unwrap_or(ground.path()).to_path_buf();
+            if folder.is_none() && ground.folder().is_some() {
+                // Our own test file, so there is nothing to ask.
+                args.common.overwrite.push(ground.path().to_path_buf());
+            }
+            if let Some(disks) = group.disks.filter(|_| ground.is_simulated()) {
+                target = format!("{},disks={disks}", target.display()).into();
+            }
+            args.targets.push(target);
+        }
+        if args.size.is_none() && !args.time_based {
+            // Once through all of it at the most: a second pass may be a pass over some cache.
+            let all = set.iter().map(Ground::bytes).collect::<Option<Vec<u64>>>();
+            let least = all.and_then(|bytes| bytes.into_iter().min());
+            args.size = match least {
+                Some(bytes) => Some(bytes.saturating_sub(args.offset)),
+                None => self.simulated_bytes(&args),
+            };
+        }
+        Ok(args)
+    }
+
+    /// The size of the file of a simulated system.
+    fn simulated_bytes(&self, args: &RunArgs) -> Option<u64> {
+        let job = Job::resolve(args, true).ok()?;
+        Some(job.simulated?.system.setup.file_size.saturating_sub(args.offset))
+    }
+
+    fn run(&mut self, ready: &[Ready]) -> Outcome<()> {
+        let mut settings: Vec<Setting<'_>> = Vec::new();
+        let mut owners = Vec::new();
+        for one in ready {
+            for axes in &one.job.axes {
+                settings.push(one.bench.setting(&one.job, axes));
+                owners.push(one);
+            }
+        }
+        let job = &ready[0].job;
+        let soaker = job.soaker && self.lab.prepare_soaker().is_ok();
+        let rounds = Rounds { trials: job.trials, soaker, seed: job.base.seed };
+        let points = rounds::measure(self.lab, &rounds, settings, self.keeper)?;
+        for (owner, point) in owners.into_iter().zip(points) {
+            self.add(owner, point);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, owner: &Ready, point: Point) {
+        if let Some(simulated) = owner.bench.facts().into_iter().find(|f| f.simulated.is_some())
+            && let Some(target) = self.evidence.targets.get_mut(owner.first)
+            && target.simulated.is_none()
+        {
+            *target = simulated;
+        }
+        if point.trials.is_empty() {
+            return;
+        }
+        let summary = point.summary();
+        self.evidence.cells.push(Cell {
+            part: owner.group.part.clone(),
+            target: self.grounds[owner.first].name.display().to_string(),
+            disks: owner.disks,
+            given: owner.group.given.clone(),
+            point,
+            summary,
+        });
+    }
+
+    /// Leaves a part out, once for each reason.
+    pub fn leave_out(&mut self, part: &str, reason: &str) {
+        let left_out = LeftOut { part: part.to_owned(), reason: reason.to_owned() };
+        if !self.evidence.left_out.contains(&left_out) {
+            self.evidence.left_out.push(left_out);
+        }
+    }
+
+    /// Gives the study up.
+    pub fn skip(&mut self, reason: impl Into<String>, remedy: impl Into<String>) {
+        self.evidence.skipped = Some(Skipped { reason: reason.into(), remedy: remedy.into() });
+    }
+}

@@ -1,0 +1,199 @@
+//! Studies on targets, one after the other: measured, analysed, kept.
+
+use results::{RunKind, RunState};
+
+use report::model::Chart;
+
+use crate::cli::CommonArgs;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::keeper::{Keeper, RunFacts};
+use crate::lab::Lab;
+use crate::machine::Host;
+use crate::plan_file::Flags;
+use crate::point::Verdict;
+use crate::study::catalogue::Study;
+use crate::study::conclusion::Conclusion;
+use crate::study::evidence::{Evidence, Skipped, Stated};
+use crate::study::figure;
+use crate::study::general;
+use crate::study::ground::Ground;
+use crate::study::plan::Plan;
+use crate::study::rig::Rig;
+
+/// What all studies of a session have in common.
+pub struct Session<'a> {
+    /// The laboratory.
+    pub lab: &'a Lab,
+    /// The machine.
+    pub host: Host,
+    /// The targets, ready.
+    pub grounds: Vec<Ground>,
+    /// Fewer points and shorter trials.
+    pub quick: bool,
+    /// The drive's own write cache may be switched and put back.
+    pub toggle_write_cache: bool,
+    /// What the user says of the targets.
+    pub stated: Stated,
+    /// Flags that every verb has.
+    pub common: &'a CommonArgs,
+    /// Flags that were typed and win over those of plans.
+    pub typed: Flags,
+}
+
+/// A study that was made.
+#[derive(Debug)]
+pub struct Made {
+    /// Its name.
+    pub name: String,
+    /// Its plan.
+    pub plan: Plan,
+    /// What the papers found; empty for a user's own plan.
+    pub papers: &'static str,
+    /// What was measured.
+    pub evidence: Evidence,
+    /// What it means.
+    pub conclusion: Conclusion,
+    /// The charts of the plan, and those of the analysis.
+    pub charts: Vec<Chart>,
+    /// Why it failed, where it did.
+    pub failure: Option<String>,
+}
+
+impl Session<'_> {
+    /// Makes a study with a plan; its own, or one of the user that asks for its analysis.
+    ///
+    /// # Errors
+    /// Only for an order to stop before anything was measured: a study that fails says so in its
+    /// result, so that others can go on.
+    pub fn make(&self, name: &str, study: Option<&'static Study>, plan: Plan) -> Outcome<Made> {
+        self.lab.console.say(format!("{name}: {}", plan.asks));
+        let db = (!self.common.no_store).then_some(self.common.db.as_path());
+        let mut keeper = Keeper::open(db)?;
+        self.begin(&mut keeper, name)?;
+        let mut rig = Rig {
+            lab: self.lab,
+            grounds: &self.grounds,
+            plan: &plan,
+            quick: self.quick,
+            toggle_write_cache: self.toggle_write_cache,
+            common: self.common,
+            typed: &self.typed,
+            keeper: &mut keeper,
+            evidence: self.evidence(),
+        };
+        let measured = match study {
+            Some(study) => (study.measure)(&mut rig),
+            None => rig.measure(),
+        };
+        let mut evidence = rig.evidence;
+        let failure = measured.err();
+        if let Some(Failure { exit: Exit::Interrupted, .. }) = failure {
+            keeper.finish(RunState::Interrupted, None, None)?;
+            return Err(Failure::interrupted());
+        }
+        if evidence.skipped.is_none() {
+            evidence.skipped = skipped(&evidence, failure.as_ref());
+        }
+        let made = self.conclude(name, study, plan, evidence, failure);
+        let state = match (&made.failure, self.lab.interrupt.is_set()) {
+            (Some(_), _) => RunState::Failed,
+            (None, true) => RunState::Interrupted,
+            (None, false) => RunState::Finished,
+        };
+        let findings = serde_json::json!({
+            "findings": made.conclusion.findings,
+            "readings": made.evidence.readings,
+            "left_out": made.evidence.left_out,
+        });
+        let mut verdict = Verdict::default();
+        made.evidence.cells.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
+        keeper.finish(state, Some(findings.to_string()), Some(&verdict))?;
+        Ok(made)
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence {
+            host: self.host.clone(),
+            targets: self.grounds.iter().map(Ground::facts).collect(),
+            pap_bytes_per_s: self.common.pap,
+            stated: self.stated.clone(),
+            ..Evidence::default()
+        }
+    }
+
+    fn begin(&self, keeper: &mut Keeper, name: &str) -> Outcome<()> {
+        let target = self.grounds.first().map(Ground::facts);
+        keeper.begin(&RunFacts {
+            kind: RunKind::Study,
+            label: Some(self.common.label.clone().unwrap_or_else(|| name.to_owned())),
+            seed: self.common.seed,
+            host: &self.host,
+            target_json: serde_json::to_string(&target).unwrap_or_default(),
+            settings_json: serde_json::json!({
+                "study": name,
+                "quick": self.quick,
+                "pap_bytes_per_s": self.common.pap,
+            })
+            .to_string(),
+        })
+    }
+
+    fn conclude(
+        &self,
+        name: &str,
+        study: Option<&'static Study>,
+        plan: Plan,
+        evidence: Evidence,
+        failure: Option<Failure>,
+    ) -> Made {
+        let mut conclusion = match study {
+            Some(study) => (study.analyse)(&evidence),
+            None => general::analyse(&evidence),
+        };
+        if let Some(study) = study {
+            conclusion.complete(study.claims, &why_not(&evidence));
+        }
+        let figures = plan.figures.iter().enumerate();
+        let charts = figures
+            .filter_map(|(number, one)| figure::chart(format!("{name}-{number}"), one, &evidence))
+            .chain(std::mem::take(&mut conclusion.charts))
+            .collect();
+        Made {
+            name: name.to_owned(),
+            papers: study.map_or("", |study| study.papers),
+            plan,
+            evidence,
+            conclusion,
+            charts,
+            failure: failure.map(|failure| failure.message),
+        }
+    }
+}
+
+/// Why nothing was measured, where nothing was.
+fn skipped(evidence: &Evidence, failure: Option<&Failure>) -> Option<Skipped> {
+    if !evidence.cells.is_empty() || !evidence.readings.is_empty() {
+        return None;
+    }
+    let (reason, remedy) = match (failure, evidence.left_out.first()) {
+        (Some(failure), _) => ("it failed".to_owned(), failure.message.clone()),
+        (None, Some(left_out)) => ("no part of it fits".to_owned(), left_out.reason.clone()),
+        (None, None) => ("nothing was measured".to_owned(), "give it more time".to_owned()),
+    };
+    Some(Skipped { reason, remedy })
+}
+
+/// Why a claim that needed something else was not tried.
+fn why_not(evidence: &Evidence) -> String {
+    if let Some(Skipped { reason, remedy }) = &evidence.skipped {
+        return format!("the study was skipped: {reason}; {remedy}");
+    }
+    match evidence.left_out.as_slice() {
+        [] if evidence.is_simulated() => "the model does not have what it asks for".to_owned(),
+        [] => "the points that it asks for were not measured".to_owned(),
+        parts => {
+            let reasons: Vec<&str> = parts.iter().map(|part| part.reason.as_str()).collect();
+            format!("left out: {}", reasons.join("; "))
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Studies as people see them: the page, a section for each, and the words of the terminal.
+
+use report::model::{self, Block, Cell as TableCell, Column, Page, Section, Table};
+use report::units::Unit;
+
+use crate::date;
+use crate::machine::{Host, TargetFacts};
+use crate::point::State;
+use crate::study::conclusion::{Tried, Verdict, claim_of};
+use crate::study::evidence::Cell;
+use crate::study::general;
+use crate::study::session::Made;
+use crate::survey::advice::Advice;
+use crate::survey::findings;
+use crate::survey::view;
+
+/// Findings of a study on the first screen.
+const HEADLINES: usize = 2;
+
+/// The page of studies.
+pub fn html(host: &Host, started_unix_ns: i64, all: &[Made]) -> String {
+    let targets = all.first().map(|made| made.evidence.targets.as_slice()).unwrap_or_default();
+    let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+    let date = date::utc(started_unix_ns);
+    report::render(&Page {
+        title: match all {
+            [one] => format!("{} of {}", one.plan.title, names.join(", ")),
+            _ => format!("Studies of {}", names.join(", ")),
+        },
+        subtitle: format!("{}, {}, Linux {} \u{b7} {date} UTC", host.name, host.cpu, host.kernel),
+        verdict: verdict(all),
+        key_figures: Vec::new(),
+        findings: all.iter().flat_map(headlines).collect(),
+        advice: advice(all).iter().map(view::advice_of).collect(),
+        sections: all.iter().map(section).collect(),
+        provenance: provenance(host, targets),
+    })
+}
+
+/// The advice of all studies, greatest gain first.
+fn advice(all: &[Made]) -> Vec<Advice> {
+    let mut advice: Vec<Advice> =
+        all.iter().flat_map(|made| made.conclusion.advice.iter().cloned()).collect();
+    advice.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    advice
+}
+
+fn verdict(all: &[Made]) -> model::Verdict {
+    let mut verdict = crate::point::Verdict::default();
+    for made in all {
+        made.evidence.cells.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
+        if let Some(failure) = &made.failure {
+            verdict.add(State::Suspect, format!("{}: {failure}", made.name));
+        }
+    }
+    // A point that measured the wrong thing is not used, so it makes no study wrong.
+    verdict.state = verdict.state.min(State::Suspect);
+    view::verdict(&verdict)
+}
+
+fn headlines(made: &Made) -> Vec<model::Finding> {
+    let all = made.conclusion.findings.iter().take(HEADLINES);
+    let finding = |finding: &crate::study::conclusion::Finding| model::Finding {
+        headline: format!("{}: {}", made.name, finding.text),
+        detail: String::new(),
+        tone: model::Tone::Note,
+    };
+    all.map(finding).collect()
+}
+
+fn provenance(host: &Host, targets: &[TargetFacts]) -> Vec<(String, Vec<(String, String)>)> {
+    let mut groups = vec![view::facts("Host", host)];
+    groups.extend(targets.iter().map(|target| view::facts("Target", target)));
+    groups
+}
+
+fn section(made: &Made) -> Section {
+    let mut blocks = Vec::new();
+    if !made.papers.is_empty() {
+        blocks.push(Block::Text(format!("The papers: {}.", made.papers)));
+    }
+    if let Some(skipped) = &made.evidence.skipped {
+        blocks.push(Block::Text(format!("Skipped: {}; {}.", skipped.reason, skipped.remedy)));
+    }
+    blocks.extend(made.conclusion.findings.iter().map(|f| Block::Text(format!("{}.", f.text))));
+    blocks.extend(made.charts.iter().cloned().map(Block::Chart));
+    blocks.extend(claims(made).map(Block::Table));
+    blocks.extend(made.conclusion.tables.iter().cloned().map(Block::Table));
+    blocks.extend(points(made).map(Block::Table));
+    let left_out = made.evidence.left_out.iter();
+    blocks.extend(left_out.map(|part| {
+        let name = if part.part.is_empty() { "some points" } else { &part.part };
+        Block::Text(format!("Left out, {name}: {}.", part.reason))
+    }));
+    Section {
+        id: made.name.clone(),
+        title: made.plan.title.clone(),
+        lead: made.plan.asks.clone(),
+        blocks,
+    }
+}
+
+fn column(label: &str, unit: Option<Unit>) -> Column {
+    Column { label: label.to_owned(), unit }
+}
+
+/// The papers' finding beside today's, and whether it still holds.
+fn claims(made: &Made) -> Option<Table> {
+    let row = |tried: &Tried| {
+        let claim = claim_of(tried.id)?;
+        Some(vec![
+            TableCell::Text(tried.id.to_owned()),
+            TableCell::Text(claim.text.clone()),
+            TableCell::Text(claim.published()),
+            TableCell::Text(tried.here.clone()),
+            TableCell::Text(tried.verdict.words().to_owned()),
+        ])
+    };
+    let rows: Vec<_> = made.conclusion.claims.iter().filter_map(row).collect();
+    let columns = ["Claim", "What it says", "Published", "Here", "Verdict"];
+    (!rows.is_empty()).then(|| Table {
+        id: format!("{}-claims", made.name),
+        caption: "What the papers claim, and whether it holds here".to_owned(),
+        columns: columns.into_iter().map(|label| column(label, None)).collect(),
+        rows,
+    })
+}
+
+fn points(made: &Made) -> Option<Table> {
+    let row = |cell: &Cell| {
+        let given = cell.given.iter().filter(|(flag, _)| is_telling(flag));
+        let given: Vec<String> = given.map(|(flag, word)| format!("{flag} {word}")).collect();
+        vec![
+            TableCell::Text(general::name(cell)),
+            TableCell::Text(given.join(", ")),
+            TableCell::Text(cell.target.clone()),
+            TableCell::Number(cell.rate()),
+            TableCell::Number(cell.requests_per_s()),
+            cell.latency_ns(0.5).into(),
+            cell.latency_ns(0.99).into(),
+            cell.cpu_ns().into(),
+            TableCell::Text(cell.summary.verdict.state.word().to_owned()),
+        ]
+    };
+    let rows: Vec<_> = made.evidence.cells.iter().map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        id: format!("{}-points", made.name),
+        caption: "Every point".to_owned(),
+        columns: vec![
+            column("Point", None),
+            column("Flags", None),
+            column("Target", None),
+            column("Throughput", Some(Unit::BytesPerSecond)),
+            column("Requests", Some(Unit::PerSecond)),
+            column("Median latency", Some(Unit::Nanoseconds)),
+            column("99th percentile", Some(Unit::Nanoseconds)),
+            column("CPU per request", Some(Unit::Nanoseconds)),
+            column("Verdict", None),
+        ],
+        rows,
+    })
+}
+
+/// Flags that say what a point is, rather than how long it was measured.
+fn is_telling(flag: &str) -> bool {
+    !matches!(flag, "runtime" | "trials" | "direct" | "time-based" | "ramp-time")
+}
+
+/// A study in words.
+pub fn text(made: &Made) -> String {
+    let mut lines = vec![format!("{}: {}", made.name, made.plan.title)];
+    if let Some(skipped) = &made.evidence.skipped {
+        lines.extend(findings::wrapped("  skipped: ", &skipped.reason));
+        lines.extend(findings::wrapped("           ", &skipped.remedy));
+    }
+    for finding in &made.conclusion.findings {
+        lines.extend(findings::wrapped("  - ", &finding.text));
+    }
+    for advice in &made.conclusion.advice {
+        let text = format!("{} ({}); {}", advice.text, findings::gain(advice), advice.how);
+        lines.extend(findings::wrapped("  > ", &text));
+    }
+    let count = |verdict| made.conclusion.claims.iter().filter(|c| c.verdict == verdict).count();
+    let (holds, not) = (count(Verdict::Holds), count(Verdict::DoesNotHold));
+    if !made.conclusion.claims.is_empty() {
+        let untried = count(Verdict::CannotBeTried);
+        lines.push(format!(
+            "  the papers' claims: {holds} hold here, {not} do not, {untried} cannot be tried"
+        ));
+    }
+    for part in &made.evidence.left_out {
+        let name = if part.part.is_empty() { "some points" } else { &part.part };
+        lines.extend(findings::wrapped("  left out: ", &format!("{name}: {}", part.reason)));
+    }
+    lines.join("\n")
+}
