@@ -125,6 +125,8 @@ pub struct Section {
 pub enum Block {
     /// A paragraph.
     Text(String),
+    /// Sentences that stand beside each other.
+    List(Vec<String>),
     /// A chart with its data.
     Chart(Chart),
     /// A table.

@@ -184,6 +184,7 @@ fn section(section: &Section) -> Markup {
 fn block(block: &Block) -> Markup {
     match block {
         Block::Text(text) => html! { p { (text) } },
+        Block::List(items) => html! { ul.items { @for item in items { li { (item) } } } },
         Block::Chart(one) => chart(one),
         Block::Table(one) => table(one),
     }

@@ -418,8 +418,8 @@ fn silent_rules(view: &SurveyView) -> Option<Section> {
     section(
         "silent-rules",
         "Rules not priced here",
-        "Advice is given only with a gain measured here. These rules have no experiment yet.",
-        rules.into_iter().map(Block::Text).collect(),
+        "Advice is given only with a gain measured here. A study prices each of these rules.",
+        if rules.is_empty() { Vec::new() } else { vec![Block::List(rules)] },
     )
 }
 

@@ -34,7 +34,7 @@ pub struct SurveyView {
     pub findings: Vec<Finding>,
     /// What to change, best gain first.
     pub advice: Vec<Advice>,
-    /// Rules that stay silent because no experiment prices them yet, one line each.
+    /// Rules that a survey does not price, one line each.
     pub rules_without_experiment: Vec<String>,
     /// Every point measured; the charts of rate, depth and CPU are drawn from these.
     pub points: Vec<PointView>,

@@ -115,12 +115,13 @@ pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart
         Some(names) => (Unit::Count, Scale::Category(names)),
         None => x_axis(&plan.x, &series),
     };
+    let y_scale = if plan.log { Scale::Log10 } else { Scale::Linear };
     (!series.is_empty()).then(|| Chart {
         id,
         title: plan.title.clone(),
         summary: format!("{} against {}.", metric.label, label_of(&plan.x).to_lowercase()),
         x: Axis { label: label_of(&plan.x), unit, scale },
-        y: Axis { label: metric.label.to_owned(), unit: metric.unit, scale: Scale::Linear },
+        y: Axis { label: metric.label.to_owned(), unit: metric.unit, scale: y_scale },
         series,
         guides: Vec::new(),
         kind,

@@ -56,6 +56,9 @@ pub struct FigurePlan {
     pub x: String,
     /// One of [`super::figure::METRICS`].
     pub y: String,
+    /// How the y axis runs: each factor of ten takes the same room.
+    #[serde(default)]
+    pub log: bool,
     /// Flags that tell one line from another.
     #[serde(default)]
     pub by: Vec<String>,
@@ -246,7 +249,7 @@ fn tables_of(key: &str, value: Value) -> Outcome<Vec<Table>> {
 fn figures_of(value: Value) -> Outcome<Vec<FigurePlan>> {
     value.try_into().map_err(|error: toml::de::Error| {
         let message = error.message().replace('\n', " ");
-        Failure::usage(format!("figure: {message}; it has title, x, y, by and where"))
+        Failure::usage(format!("figure: {message}; it has title, x, y, log, by and where"))
     })
 }
 

@@ -82,7 +82,12 @@ fn section(made: &Made) -> Section {
     if let Some(skipped) = &made.evidence.skipped {
         blocks.push(Block::Text(format!("Skipped: {}; {}.", skipped.reason, skipped.remedy)));
     }
-    blocks.extend(made.conclusion.findings.iter().map(|f| Block::Text(format!("{}.", f.text))));
+    let findings = made.conclusion.findings.iter().map(|found| sentence(&found.text));
+    let findings: Vec<String> = findings.collect();
+    if !findings.is_empty() {
+        blocks.push(Block::Text("Here:".to_owned()));
+        blocks.push(Block::List(findings));
+    }
     blocks.extend(made.charts.iter().cloned().map(Block::Chart));
     blocks.extend(claims(made).map(Block::Table));
     blocks.extend(made.conclusion.tables.iter().cloned().map(Block::Table));
@@ -98,6 +103,13 @@ fn section(made: &Made) -> Section {
         lead: made.plan.asks.clone(),
         blocks,
     }
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
 }
 
 fn column(label: &str, unit: Option<Unit>) -> Column {

@@ -1,7 +1,7 @@
 //! Ranked advice: the rules of `advice.toml` whose gain was measured here.
 //!
 //! A rule speaks only when two measured points differ by more than their intervals and by at
-//! least [`GAIN_MIN`]. Rules whose experiment does not exist yet are listed as silent.
+//! least [`GAIN_MIN`]. Rules that a study prices are listed with its name.
 
 use serde::Deserialize;
 
@@ -61,7 +61,7 @@ pub fn rules() -> Vec<Rule> {
     table.rule
 }
 
-/// Rules that cannot be priced yet, with the study that they wait for.
+/// Rules that a survey cannot price, with the study that does.
 pub fn silent() -> Vec<(Rule, String)> {
     let waiting = rules().into_iter().filter(|rule| rule.experiment != "survey");
     waiting.map(|rule| (rule.clone(), rule.experiment)).collect()

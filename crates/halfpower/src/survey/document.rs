@@ -42,7 +42,7 @@ pub struct SurveyDocument {
     pub findings: Vec<FindingDocument>,
     /// What to change, greatest gain first; never empty.
     pub advice: Vec<AdviceDocument>,
-    /// Rules of the papers that wait for an experiment.
+    /// Rules of the papers that a study prices, not a survey.
     pub advice_without_experiment: Vec<SilentDocument>,
     /// What the instrument itself costs.
     pub instrument: InstrumentDocument,
@@ -198,14 +198,14 @@ pub struct AdviceDocument {
     pub how: String,
 }
 
-/// A rule that waits for an experiment.
+/// A rule that a study prices.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SilentDocument {
     /// The rule.
     pub id: String,
     /// Which of the papers says so, and where.
     pub paper: String,
-    /// The study that it waits for.
+    /// The study that prices it.
     pub experiment: String,
 }
 

@@ -36,7 +36,7 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> SurveyView {
         advice: advice::of(insight).iter().map(advice_of).collect(),
         rules_without_experiment: advice::silent()
             .into_iter()
-            .map(|(rule, study)| format!("{} (waits for the study {study})", rule.text))
+            .map(|(rule, study)| format!("{} (halfpower study {study} prices it)", rule.text))
             .collect(),
         points: insight.seen.iter().filter(|s| !s.point.key.has_small_pages()).map(point).collect(),
         pap: insight

@@ -440,6 +440,13 @@ impl Ended {
         self
     }
 
+    /// Printed these words as data.
+    #[track_caller]
+    pub fn prints(self, words: &str) -> Ended {
+        assert!(self.stdout.contains(words), "'{words}' was not printed: {self}");
+        self
+    }
+
     /// Stopped by the user: with the code of its own, or, where the signal came before it was
     /// caught, as the system ends a program; a shell shows 130 for both.
     #[track_caller]
@@ -471,6 +478,12 @@ pub fn whole(value: &Value) -> u64 {
 #[track_caller]
 pub fn real(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
+}
+
+/// A text of a document.
+#[track_caller]
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
 }
 
 /// A list of a document.

@@ -27,6 +27,7 @@ mod reproduce;
 mod run;
 mod simulated;
 mod soak;
+mod study;
 mod survey;
 mod sweep;
 mod target;

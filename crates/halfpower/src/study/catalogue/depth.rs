@@ -42,6 +42,7 @@ by = ["rw", "bs"]
 title = "Latency against depth"
 x = "iodepth"
 y = "latency"
+log = true
 by = ["rw", "bs"]
 "#,
     claims: &["R077", "R078", "R079", "R080", "R117", "C133", "C208"],
@@ -87,19 +88,25 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
     let Some(knee) = cells.iter().find(|cell| cell.rate() * STEP_MIN >= top) else { return };
     let latency = |cell: &Cell| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
-    found.find(
-        "knee",
-        format!(
-            "{rw}s of {}: {} at depth 1, {} from depth {} on; the median latency is {} there and \
-             {} at depth {}",
-            units::size(bs),
-            units::rate(first.rate()),
-            units::rate(knee.rate()),
-            knee.depth(),
+    let beyond = match last.depth() == knee.depth() {
+        true => format!("the median latency is {} there", latency(knee)),
+        false => format!(
+            "the median latency is {} there and {} at depth {}",
             latency(knee),
             latency(last),
             last.depth()
         ),
+    };
+    let (size, shallow) = (units::size(bs), units::rate(first.rate()));
+    let (rate, depth) = (units::rate(knee.rate()), knee.depth());
+    found.find(
+        "knee",
+        match depth {
+            1 => format!("{rw}s of {size} need no depth: {shallow} at depth 1; {beyond}"),
+            _ => format!(
+                "{rw}s of {size}: {shallow} at depth 1, {rate} from depth {depth} on; {beyond}"
+            ),
+        },
     );
     if knee.depth() > 1 {
         let gain = knee.rate() / first.rate();

@@ -1,0 +1,134 @@
+//! `halfpower study` and plans of studies: what is measured, left out, concluded, kept and shown.
+//! Exact on simulated systems; on this host only relations.
+
+use serde_json::Value;
+
+use crate::fixture::{MIB, Place, list, text, whole};
+
+const ULTRA: &str = "sim:nt4-ultrawide";
+
+fn study<'a>(document: &'a Value, name: &str) -> &'a Value {
+    list(&document["studies"]).iter().find(|study| study["name"] == name).unwrap()
+}
+
+fn verdict<'a>(study: &'a Value, id: &str) -> &'a Value {
+    &list(&study["claims"]).iter().find(|claim| claim["id"] == id).unwrap()["verdict"]
+}
+
+#[test]
+fn the_papers_claims_about_depth_hold_on_the_papers_machine() {
+    let place = Place::new();
+    let document = place.document(&format!("study depth {ULTRA} --quick --no-store"));
+    let depth = study(&document, "depth");
+    for id in ["R077", "R079", "R080", "R117"] {
+        assert_eq!(verdict(depth, id), "holds", "{id}");
+    }
+    assert_eq!(verdict(depth, "C133"), "cannot-be-tried", "4 KiB is not in the quick form");
+    assert!(depth["skipped"].is_null());
+    assert_eq!(place.listing(), ["halfpower-study.html"]);
+}
+
+#[test]
+fn a_study_of_a_directory_leaves_only_page_and_database() {
+    let place = Place::new();
+    let line = "study depth . --quick --size 16m --runtime 20ms --trials 1";
+    let ended = place.does(line);
+    ended.prints("pass half power");
+    assert_eq!(place.listing(), ["halfpower-study.html", "halfpower.db"]);
+    place.is_tidy();
+    let page = std::fs::read_to_string(place.path("halfpower-study.html")).unwrap();
+    assert!(page.contains("id=\"depth\"") && page.contains("R080") && page.contains("<svg"));
+}
+
+#[test]
+fn what_would_write_to_a_file_that_was_not_named_is_left_out_with_the_remedy() {
+    let place = Place::new();
+    let data = place.file("data", 16 * MIB);
+    let before = place.snapshot();
+    let line = "study depth data --quick --runtime 20ms --trials 1 --no-store";
+    let document = place.document(line);
+    let left_out = list(&study(&document, "depth")["left_out"]);
+    assert!(left_out.iter().any(|part| text(&part["reason"]).contains("--overwrite")));
+    assert!(place.snapshot()[&data] == before[&data], "the file was only read");
+    assert_eq!(place.listing(), ["data", "halfpower-study.html"]);
+}
+
+#[test]
+fn a_plan_of_the_user_has_parts_figures_a_quick_form_and_lists_for_any_flag() {
+    let place = Place::new();
+    let plan = "title = 'Strides'\nasks = 'Does a stride cost?'\nsize = '8m'\ntrials = 1\n\
+                bs = ['4k', '64k']\nquick = {bs = '4k'}\n\
+                [[part]]\nname = 'plain'\n[[part]]\nname = 'strided'\nstride = ['128k', '256k']\n\
+                [[figure]]\ntitle = 'Rate'\nx = 'bs'\ny = 'throughput'\nby = ['part', 'stride']\n";
+    std::fs::write(place.path("mine.toml"), plan).unwrap();
+    let line = format!("sweep mine.toml {ULTRA} --no-store");
+    let document = place.document(&format!("{line} --html mine.html"));
+    let points = list(&study(&document, "mine")["points"]);
+    assert_eq!(points.len(), 6);
+    assert_eq!(points[5]["given"]["stride"], "256k");
+    assert_eq!(points[5]["part"], "strided");
+    let page = std::fs::read_to_string(place.path("mine.html")).unwrap();
+    assert!(page.contains("strided, stride 256k"), "a line of the figure");
+    let quick = place.document(&format!("{line} --quick"));
+    assert_eq!(list(&study(&quick, "mine")["points"]).len(), 3);
+}
+
+#[test]
+fn a_plan_may_borrow_the_findings_of_a_study() {
+    let place = Place::new();
+    let shown = place.does("study depth --show").stdout;
+    let changed = shown.replace("iodepth = [1, 3, 8, 32, 256]", "iodepth = [1, 8]");
+    assert_ne!(shown, changed);
+    std::fs::write(place.path("mine.toml"), changed).unwrap();
+    let document = place.document(&format!("sweep mine.toml {ULTRA} --quick --no-store"));
+    let mine = study(&document, "mine");
+    assert_eq!(verdict(mine, "R080"), "holds");
+    assert!(list(&mine["points"]).iter().all(|p| whole(&p["workload"]["depth"]) != 32));
+}
+
+#[test]
+fn several_targets_are_measured_side_by_side() {
+    let place = Place::new();
+    let line = format!("study depth {ULTRA} sim:w2k-atlas10k --quick --no-store");
+    let document = place.document(&line);
+    let points = list(&study(&document, "depth")["points"]);
+    let of = |name: &str| points.iter().filter(|point| point["target"] == name).count();
+    assert_eq!((of(ULTRA), of("sim:w2k-atlas10k")), (20, 20));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_remedy() {
+    let place = Place::new();
+    for (line, words) in [
+        ("study nothing .", "one of all, "),
+        ("study depth missing", "missing"),
+        ("study depth . --price 0", "--price 0"),
+        ("study depth . --runtime soon", "runtime"),
+    ] {
+        place.cannot(line).with_code(2).says("", words);
+    }
+    std::fs::write(place.path("bad.toml"), "title = 'x'\nstudy = 'nothing'").unwrap();
+    place.cannot("sweep bad.toml .").with_code(2).says("bad.toml", "no study is called");
+    std::fs::write(place.path("none.toml"), "title = 'x'").unwrap();
+    place.cannot("sweep none.toml").with_code(2).says("no target", "target = ");
+}
+
+#[test]
+fn a_plan_and_a_list_do_nothing() {
+    let place = Place::new();
+    place.does("study all . --quick --plan").prints("nothing was done");
+    place.does("study --list").prints("depth");
+    assert_eq!(place.listing(), [""; 0]);
+    assert!(!place.has_made_a_test_file());
+}
+
+#[test]
+fn a_study_is_kept_as_a_run_of_its_own_kind() {
+    let place = Place::new();
+    place.does(&format!("study depth {ULTRA} --quick --trials 1"));
+    let runs = place.does("runs list").stdout;
+    assert!(runs.contains("study") && runs.contains("depth"), "{runs}");
+    let points = place.stored_points();
+    assert_eq!(points.len(), 20);
+    assert!(points.iter().all(|point| point.trials.len() == 1));
+}
