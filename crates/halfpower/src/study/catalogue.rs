@@ -8,10 +8,12 @@ use crate::study::conclusion::Conclusion;
 use crate::study::evidence::Evidence;
 use crate::study::rig::Rig;
 
+mod burst;
 mod depth;
+mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
-pub const ALL: &[&Study] = &[&depth::STUDY];
+pub const ALL: &[&Study] = &[&depth::STUDY, &zones::STUDY, &burst::STUDY];
 
 /// One experiment of the papers.
 pub struct Study {

@@ -171,6 +171,7 @@ fn label_of(flag: &str) -> String {
         "rwmixread" => "Share of reads (percent)".to_owned(),
         "ioengine" => "Personality".to_owned(),
         "disks" => "Targets together".to_owned(),
+        "at" => "Position (share of the target)".to_owned(),
         other => {
             let mut letters = other.chars();
             let first = letters.next().map(|c| c.to_ascii_uppercase());

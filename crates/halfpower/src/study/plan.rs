@@ -98,6 +98,8 @@ pub struct Group {
     pub words: Vec<String>,
     /// What the flags are that are no axes of `sweep`.
     pub given: BTreeMap<String, String>,
+    /// What is changed in a simulated system for these points, such as "file_at=0.5".
+    pub changes: Option<String>,
 }
 
 impl Plan {
@@ -201,6 +203,7 @@ impl Part {
                 disks,
                 words: axes.clone(),
                 given: BTreeMap::new(),
+                changes: None,
             })
             .collect();
         for setting in others {
@@ -213,6 +216,20 @@ impl Part {
 }
 
 impl Group {
+    /// This group with one more flag, which wins over an earlier one.
+    #[must_use]
+    pub fn with(mut self, flag: &str, value: &str) -> Group {
+        self.words.push(format!("--{flag}={value}"));
+        self.note(flag, value)
+    }
+
+    /// This group with something that tells its points from others.
+    #[must_use]
+    pub fn note(mut self, name: &str, value: &str) -> Group {
+        self.given.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
     /// This group with each value of one more flag.
     fn with_each(&self, setting: &Setting) -> Vec<Group> {
         let with = |value: &String| {

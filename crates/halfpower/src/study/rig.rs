@@ -54,9 +54,33 @@ impl Rig<'_> {
     /// # Errors
     /// When a request fails, or the user stopped it.
     pub fn measure(&mut self) -> Outcome<()> {
+        self.measure_groups(&self.groups()?)
+    }
+
+    /// The groups of the plan.
+    ///
+    /// # Errors
+    /// Usage, when there are too many.
+    pub fn groups(&self) -> Outcome<Vec<Group>> {
+        self.plan.groups(self.quick, self.typed)
+    }
+
+    /// Measures some groups, as [`Rig::measure`] does those of the plan.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn measure_groups(&mut self, groups: &[Group]) -> Outcome<()> {
+        self.measure_groups_on(groups, self.grounds)
+    }
+
+    /// The same on some of the targets.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn measure_groups_on(&mut self, groups: &[Group], grounds: &[Ground]) -> Outcome<()> {
         let mut ready = Vec::new();
-        for group in self.plan.groups(self.quick, self.typed)? {
-            self.prepare(&group, &mut ready)?;
+        for group in groups {
+            self.prepare(group, grounds, &mut ready)?;
         }
         let (simulated, real): (Vec<Ready>, Vec<Ready>) =
             ready.into_iter().partition(|ready| ready.job.simulated.is_some());
@@ -69,8 +93,12 @@ impl Rig<'_> {
     }
 
     /// Opens the targets of a group, or leaves it out.
-    fn prepare(&mut self, group: &Group, ready: &mut Vec<Ready>) -> Outcome<()> {
-        let grounds = self.grounds;
+    fn prepare(
+        &mut self,
+        group: &Group,
+        grounds: &[Ground],
+        ready: &mut Vec<Ready>,
+    ) -> Outcome<()> {
         let sets: Vec<&[Ground]> = match group.disks {
             None => grounds.iter().map(std::slice::from_ref).collect(),
             Some(_) if grounds.iter().any(Ground::is_simulated) => vec![&grounds[..1]],
@@ -94,7 +122,11 @@ impl Rig<'_> {
         Ok(())
     }
 
-    fn open(&self, group: &Group, set: &[Ground]) -> Outcome<Ready> {
+    /// Opens targets for a group, to be measured in a way of its own.
+    ///
+    /// # Errors
+    /// When the flags do not go together, or do not fit the targets.
+    pub fn bench(&self, group: &Group, set: &[Ground]) -> Outcome<(Job, Bench)> {
         let args = self.args(group, set)?;
         let job = Job::resolve(&args, true)?;
         let bench = Bench::ready(&job, self.lab)?;
@@ -102,6 +134,11 @@ impl Rig<'_> {
             let setting = bench.setting(&job, axes);
             setting.place.check_fit(&setting.workload)?;
         }
+        Ok((job, bench))
+    }
+
+    fn open(&self, group: &Group, set: &[Ground]) -> Outcome<Ready> {
+        let (job, bench) = self.bench(group, set)?;
         let first = self.grounds.iter().position(|ground| ground.name == set[0].name);
         let disks = group.disks.unwrap_or(set.len() as u32);
         Ok(Ready { group: group.clone(), first: first.unwrap_or(0), disks, job, bench })
@@ -121,6 +158,7 @@ impl Rig<'_> {
         args.common = self.common.clone();
         let grows = args.allocation != "preallocated";
         for ground in set {
+            let changes = group.changes.as_deref().filter(|_| ground.is_simulated());
             let folder = ground.folder().filter(|_| grows);
             let mut target = folder.unwrap_or(ground.path()).to_path_buf();
             if folder.is_none() && ground.folder().is_some() {
@@ -129,6 +167,9 @@ impl Rig<'_> {
             }
             if let Some(disks) = group.disks.filter(|_| ground.is_simulated()) {
                 target = format!("{},disks={disks}", target.display()).into();
+            }
+            if let Some(changes) = changes {
+                target = format!("{},{changes}", target.display()).into();
             }
             args.targets.push(target);
         }

@@ -1,0 +1,130 @@
+//! Burst credit: storage that is fast until something is spent, and slower for good.
+//!
+//! One long trial as fast as it goes. Where its series falls, the credit is what was moved until
+//! then beyond the rate that lasts: that of a token bucket which fills at the later rate, so that
+//! an empty one is full again after credit / floor. Cloud volumes, throttled containers, and drives
+//! with a fast cache before slow media all look like that.
+
+use analysis::changepoint::{Throttle, throttle};
+
+use crate::study::catalogue::{Study, plan};
+use crate::study::conclusion::Conclusion;
+use crate::study::evidence::{Cell, Evidence};
+use crate::units;
+
+/// See the module.
+pub const STUDY: Study = Study {
+    name: "burst",
+    papers: "not there: the disks of 1997 and 2000 had no credit to spend; the nearest thing is the \
+             write cache of the drive",
+    needs: "",
+    plan: r#"
+title = "Burst: credit, floor and refill"
+asks = "Does the rate last, and if not, how much is there to spend and how soon does it come back?"
+direct = true
+rw = ["read", "write"]
+bs = "1m"
+iodepth = 8
+runtime = 60
+time_based = true
+trials = 1
+
+[quick]
+runtime = 4
+"#,
+    claims: &[],
+    measure: plan,
+    analyse,
+};
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    for cell in evidence.usable() {
+        match spent(cell) {
+            Some(throttle) => found.find("credit", words(cell, &throttle)),
+            None => found.find("lasts", lasts(cell)),
+        }
+    }
+    found
+}
+
+/// The fall of a point's rate; its first trial began with all the credit there was.
+pub fn spent(cell: &Cell) -> Option<Throttle> {
+    let series = &cell.point.trials.first()?.series;
+    // The last interval is not a whole one.
+    let whole = &series[..series.len().saturating_sub(1)];
+    let series: Vec<(u64, f64)> = whole.iter().map(|i| (i.length_ns, i.bytes as f64)).collect();
+    throttle(&series)
+}
+
+fn words(cell: &Cell, throttle: &Throttle) -> String {
+    let Throttle { at_ns, before_per_s, after_per_s, credit } = *throttle;
+    let refill_ns = credit / after_per_s.max(1.0) * 1e9;
+    format!(
+        "{}s: {} for {}, then {}: a credit of {}, full again after {} at rest; size what must last \
+         for the lower rate",
+        cell.word("rw"),
+        units::rate(before_per_s),
+        units::time(at_ns as f64),
+        units::rate(after_per_s),
+        units::decimal_size(credit as u64),
+        units::time(refill_ns)
+    )
+}
+
+fn lasts(cell: &Cell) -> String {
+    let trials = cell.point.trials.first();
+    let (ns, bytes) = trials.map_or((0, 0), |trial| (trial.elapsed_ns, trial.bytes()));
+    let (moved, time) = (units::size(bytes), units::time(ns as f64));
+    let rw = cell.word("rw");
+    let series = trials.map(|trial| trial.series.as_slice()).unwrap_or_default();
+    let rates: Vec<f64> =
+        series.iter().map(|i| i.bytes as f64 / i.length_ns.max(1) as f64).collect();
+    let halves = rates.split_at(rates.len() / 2);
+    let median = analysis::quantile::median;
+    let drift = match (median(halves.0), median(halves.1)) {
+        (Some(first), Some(second)) if first > 0.0 => {
+            format!(
+                "; the second half ran {:+.0}% against the first",
+                100.0 * (second / first - 1.0)
+            )
+        }
+        _ => String::new(),
+    };
+    format!("{rw}s: no credit was spent in {time} and {moved}{drift}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::SeriesPoint;
+    use crate::study::evidence::tests::{cell, evidence};
+
+    /// A trial of so many intervals of 100 ms at a rate that depends on the time (s).
+    fn long(rate: impl Fn(f64) -> f64) -> Cell {
+        let mut cell = cell(1 << 20, &[("rw", "read")]);
+        let interval = |number: u64| SeriesPoint {
+            start_ns: number * 100_000_000,
+            length_ns: 100_000_000,
+            bytes: (rate(number as f64 / 10.0) / 10.0) as u64,
+            requests: 1,
+        };
+        cell.point.trials[0].series = (0..60).map(interval).collect();
+        cell
+    }
+
+    #[test]
+    fn credit_is_what_was_moved_beyond_the_rate_that_lasts() {
+        let cell = long(|at| if at < 2.0 { 200e6 } else { 50e6 });
+        let throttle = spent(&cell).unwrap();
+        assert!((throttle.credit / 300e6 - 1.0).abs() < 0.05, "{throttle:?}");
+        let found = analyse(&evidence(vec![cell]));
+        assert!(found.findings[0].text.contains("full again after 6"), "{:?}", found.findings);
+    }
+
+    #[test]
+    fn a_rate_that_lasts_has_no_credit() {
+        let found = analyse(&evidence(vec![long(|_| 200e6)]));
+        assert!(found.findings[0].text.contains("no credit"), "{:?}", found.findings);
+    }
+}

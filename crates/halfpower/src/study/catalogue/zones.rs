@@ -1,0 +1,223 @@
+//! The rate from the first byte of a target to its last: zones of rotating disks, and whatever else
+//! is faster in one place than in another.
+//!
+//! The target is read in as many places as there are positions, in random order, several times.
+//! Steps of the rate along the position are significant change-points; a boundary lies between
+//! two positions, so that it is known to half a position either way.
+
+use analysis::changepoint::{Step, steps};
+use analysis::drift::drift;
+
+use crate::failure::Outcome;
+use crate::study::catalogue::Study;
+use crate::study::conclusion::Conclusion;
+use crate::study::evidence::{Cell, Evidence};
+use crate::study::ground::Ground;
+use crate::study::plan::Group;
+use crate::study::rig::Rig;
+use crate::units;
+
+/// See the module.
+pub const STUDY: Study = Study {
+    name: "zones",
+    papers: "Riedel 1997, section 5.6 and Figure 14; Chung 2000, section 4.3 and Figure 2: the inner \
+             tracks of a disk are 30% to 40% slower than the outer ones",
+    needs: "a whole device, or a file that spans most of it, to see its zones",
+    plan: r#"
+title = "Zones: position on the target"
+asks = "Is one place of the target faster than another, and where does it change?"
+direct = true
+rw = "read"
+bs = "64k"
+iodepth = 2
+runtime = 0.2
+trials = 3
+
+[quick]
+runtime = 0.03
+trials = 2
+
+[[figure]]
+title = "Throughput against position"
+x = "at"
+y = "throughput"
+by = ["target"]
+"#,
+    claims: &["R163", "R170", "C074", "C075"],
+    measure,
+    analyse,
+};
+
+/// Places that are read.
+const POSITIONS: u64 = 64;
+/// A place is at least so large (bytes), and begins at a multiple of it.
+const PLACE_BYTES: u64 = 64 << 10;
+/// What is read at each place of a simulated system (bytes).
+const SIMULATED_BYTES: u64 = 16 << 20;
+/// Rates that differ by less than this are called flat.
+const FLAT: f64 = 0.1;
+/// A trend is one where chance orders the places so strongly less often than this.
+const P_TREND: f64 = 1e-3;
+
+fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
+    let (plan, grounds) = (rig.groups()?, rig.grounds);
+    // Places of one target are no places of another, so each has its turn.
+    for ground in grounds {
+        let places = |group| (0..POSITIONS).filter_map(move |n| place(group, ground, n));
+        let groups: Vec<Group> = plan.iter().flat_map(places).collect();
+        let name = ground.name.display().to_string();
+        match groups.is_empty() {
+            true => rig.leave_out(&name, "too small; name a target of at least 4 MiB"),
+            false => rig.measure_groups_on(&groups, std::slice::from_ref(ground))?,
+        }
+    }
+    Ok(())
+}
+
+/// One place; None where the target is too small for it.
+fn place(group: &Group, ground: &Ground, number: u64) -> Option<Group> {
+    let share = number as f64 / POSITIONS as f64;
+    let group = group.clone().note("at", &format!("{share:.4}"));
+    let Some(bytes) = ground.bytes() else {
+        // In a simulated system the file itself moves, and time costs nothing.
+        let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
+        return Some(Group { changes: Some(changes), ..group }.with("runtime", "5"));
+    };
+    let each = bytes / POSITIONS / PLACE_BYTES * PLACE_BYTES;
+    let offset = (bytes as f64 * share) as u64 / PLACE_BYTES * PLACE_BYTES;
+    (each > 0).then(|| group.with("offset", &offset.to_string()).with("size", &each.to_string()))
+}
+
+/// The points of a target from its first byte to its last.
+fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a Cell> {
+    let mut cells = evidence.all(&[("target", target)]);
+    let at = |cell: &Cell| cell.number("at").unwrap_or_default();
+    cells.sort_by(|a, b| at(a).total_cmp(&at(b)));
+    cells
+}
+
+/// Where the rate changes: shares of the target, with the rates before and after.
+fn boundaries(cells: &[&Cell]) -> Vec<(f64, Step)> {
+    let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
+    let at = |index: usize| cells[index].number("at").unwrap_or_default();
+    let halfway = |step: &Step| (at(step.index - 1) + at(step.index)) / 2.0;
+    steps(&rates).into_iter().map(|step| (halfway(&step), step)).collect()
+}
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    let mut targets: Vec<&str> = evidence.cells.iter().map(|cell| cell.target.as_str()).collect();
+    targets.dedup();
+    for target in targets {
+        zones_of(&mut found, evidence, target);
+    }
+    found
+}
+
+fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
+    let cells = along(evidence, target);
+    let found_here = boundaries(&cells);
+    let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
+    let eighth = (rates.len() / 8).max(1);
+    let (Some(outer), Some(inner)) = (
+        analysis::quantile::median(&rates[..eighth.min(rates.len())]),
+        analysis::quantile::median(&rates[rates.len() - eighth.min(rates.len())..]),
+    ) else {
+        return;
+    };
+    for (at, step) in &found_here {
+        let (before, after) = (units::rate(step.before.value), units::rate(step.after.value));
+        let place = format!("{:.1}% of {target}", 100.0 * at);
+        found.find("boundary", format!("at {place} the rate changes from {before} to {after}"));
+    }
+    let loss = 1.0 - inner / outer;
+    let trend = drift(&rates).filter(|drift| drift.p_value < P_TREND);
+    let (outer_rate, inner_rate) = (units::rate(outer), units::rate(inner));
+    let ends = format!("{outer_rate} in the first eighth, {inner_rate} in the last");
+    let has_zones = found_here.iter().any(|(_, step)| change(step) >= FLAT);
+    let depends = has_zones || trend.is_some_and(|drift| drift.slope_relative.abs() >= FLAT);
+    let text = match (depends, found_here.len()) {
+        (false, _) => {
+            format!("{target} is flat: {ends}, no more apart than chance; nothing to gain")
+        }
+        (true, 0) => format!("{target}: {ends} ({:.0}% less), without a clear step", 100.0 * loss),
+        (true, steps) => {
+            format!("{target}: {ends} ({:.0}% less), in {} zones", 100.0 * loss, steps + 1)
+        }
+    };
+    found.find("zones", text);
+    let turns = evidence.targets.iter().find(|facts| facts.name.ends_with(target));
+    let turns = turns.and_then(|facts| facts.device.as_ref()?.rotational) != Some(false);
+    if depends && turns {
+        found.advise("outer-zones", outer / inner, target, ends);
+    }
+    if found.claims.is_empty() {
+        let seen = if depends { loss } else { 0.0 };
+        for id in ["R170", "C074", "C075"] {
+            found.loss(id, Some(seen), "rate at the end against that at the beginning");
+        }
+        let longer = if depends { outer / inner } else { 1.0 };
+        let here = format!("the outer end is read {longer:.2} times as fast");
+        found.claim("R163", longer >= 1.25, here);
+    }
+}
+
+/// How much a step changes, as a share of the higher rate.
+fn change(step: &Step) -> f64 {
+    let (before, after) = (step.before.value, step.after.value);
+    (before - after).abs() / before.max(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::conclusion::Verdict;
+    use crate::study::evidence::tests::{cell, evidence};
+
+    /// Positions with rates that depend on the share.
+    fn scan(rate: impl Fn(f64) -> f64) -> Evidence {
+        let cells = (0..POSITIONS).map(|number| {
+            let share = number as f64 / POSITIONS as f64;
+            // A ripple of one percent, as measurements have it.
+            let ripple = 1.0 + 0.005 * f64::from((number * 7 % 5) as u32 as i32 - 2) / 2.0;
+            cell((rate(share) * ripple) as u64, &[("at", &format!("{share:.4}"))])
+        });
+        evidence(cells.collect())
+    }
+
+    #[test]
+    fn a_boundary_is_found_within_two_percent_of_the_span() {
+        for boundary in [0.2, 0.4, 0.613, 0.8] {
+            let scan = scan(|at| if at < boundary { 200e6 } else { 140e6 });
+            let found = boundaries(&along(&scan, "t"));
+            assert_eq!(found.len(), 1, "{boundary}");
+            assert!((found[0].0 - boundary).abs() < 0.02, "{boundary}: {}", found[0].0);
+        }
+    }
+
+    #[test]
+    fn a_flat_target_is_called_flat_and_the_papers_loss_does_not_hold() {
+        let found = analyse(&scan(|_| 1e9));
+        assert!(found.findings.iter().any(|finding| finding.text.contains("is flat")));
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::DoesNotHold));
+        assert!(found.advice.is_empty());
+    }
+
+    #[test]
+    fn three_zones_are_three_zones_and_the_outer_ones_are_advised() {
+        let rate = |at: f64| {
+            if at < 0.4 {
+                200e6
+            } else if at < 0.7 {
+                150e6
+            } else {
+                100e6
+            }
+        };
+        let found = analyse(&scan(rate));
+        let text = &found.findings.last().unwrap().text;
+        assert!(text.contains("50% less") && text.contains("3 zones"), "{text}");
+        assert_eq!(found.advice[0].id, "outer-zones");
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::Holds));
+    }
+}
