@@ -15,8 +15,8 @@ use crate::units;
 /// See the module.
 pub const STUDY: Study = Study {
     name: "burst",
-    papers: "not there: the disks of 1997 and 2000 had no credit to spend; the nearest thing is the \
-             write cache of the drive",
+    papers: "not there: the disks of 1997 and 2000 had no credit to spend; the nearest thing is \
+             the write cache of the drive",
     needs: "",
     plan: r#"
 title = "Burst: credit, floor and refill"

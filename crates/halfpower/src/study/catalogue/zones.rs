@@ -20,8 +20,8 @@ use crate::units;
 /// See the module.
 pub const STUDY: Study = Study {
     name: "zones",
-    papers: "Riedel 1997, section 5.6 and Figure 14; Chung 2000, section 4.3 and Figure 2: the inner \
-             tracks of a disk are 30% to 40% slower than the outer ones",
+    papers: "Riedel 1997, section 5.6 and Figure 14; Chung 2000, section 4.3 and Figure 2: the \
+             inner tracks of a disk are 30% to 40% slower than the outer ones",
     needs: "a whole device, or a file that spans most of it, to see its zones",
     plan: r#"
 title = "Zones: position on the target"
