@@ -287,7 +287,7 @@ impl Bench {
             let region_bytes = job.size.unwrap_or(NULL_BYTES);
             let bytes = region_bytes.saturating_add(job.base.region_offset);
             let target = match job.is_delay() {
-                true => HostTarget::delay(bytes, DelayDevice::new(job.truth))
+                true => HostTarget::delay(bytes, DelayDevice::new(job.truth.clone()))
                     .called(format!("device of {}", truth::describe(&job.truth))),
                 false => HostTarget::null(bytes),
             };

@@ -188,7 +188,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Workload")]
     pub ioengine: String,
     /// The device of known truth behind --ioengine delay, such as fixed=500us,rate=500MB/s; keys:
-    /// fixed, rate, parallel, cache, hit, buffer, drain, credit, sustained, cpu
+    /// fixed, rate, parallel, cache, prefetch, hit, buffer, drain, credit, sustained; span and
+    /// zones (rates by position: 200MB/s@40/100MB/s@100); granule, rmw, straddle; members and
+    /// chunk (a stripe); link; cpu
     #[arg(long, value_name = "KEY=VALUE,..", value_parser = truth::parse_truth,
           help_heading = "Known truth")]
     pub truth: Option<Truth>,

@@ -163,7 +163,7 @@ impl Job {
             soaker: args.soaker && simulated.is_none(),
             simulated,
             verify: args.verify,
-            truth: args.truth.unwrap_or_default(),
+            truth: args.truth.clone().unwrap_or_default(),
             faults: args.inject.clone().unwrap_or_default(),
             percentiles: args.percentile.as_deref().map(percentiles).transpose()?,
             consent: consent(&args.common),

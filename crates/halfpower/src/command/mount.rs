@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// What is to be served.
 enum Model {
-    Truth(Truth),
+    Truth(Box<Truth>),
     System(Box<System>),
 }
 
@@ -52,12 +52,19 @@ impl Model {
                  sim:nt4-ultrawide, or put the properties of the device behind truth:",
             ));
         }
-        Ok(Model::Truth(truth::parse_truth(text).map_err(Failure::usage)?))
+        let truth = truth::parse_truth(text).map_err(Failure::usage)?;
+        Ok(Model::Truth(Box::new(truth)))
     }
 
     /// Size of the file (bytes).
     fn size_bytes(&self, args: &MountArgs) -> Outcome<u64> {
-        let Model::System(system) = self else { return Ok(args.size.unwrap_or(TRUTH_BYTES)) };
+        let system = match self {
+            Model::Truth(truth) => {
+                let span_bytes = truth::span_bytes(truth).unwrap_or(TRUTH_BYTES);
+                return Ok(args.size.unwrap_or(span_bytes));
+            }
+            Model::System(system) => system,
+        };
         let driver = Driver::new(system, simulated::caching_of(system), args.seed);
         let size_bytes = args.size.unwrap_or(driver.size_bytes());
         if size_bytes > driver.most_bytes() {
@@ -91,7 +98,7 @@ impl Model {
     /// The model at work.
     fn timing(&self, args: &MountArgs, console: Console) -> Outcome<Box<dyn Timing>> {
         let system = match self {
-            Model::Truth(truth) => return Ok(Box::new(KnownTruth::new(*truth))),
+            Model::Truth(truth) => return Ok(Box::new(KnownTruth::new(Truth::clone(truth)))),
             Model::System(system) => system,
         };
         let path = match args.path_cost {

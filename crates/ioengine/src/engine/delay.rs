@@ -22,15 +22,15 @@ use crate::truth::{Schedule, Truth};
 #[derive(Clone, Debug)]
 pub struct DelayDevice {
     schedule: Arc<Mutex<Schedule>>,
-    truth: Truth,
+    truth: Arc<Truth>,
     assistant: Option<Arc<File>>,
 }
 
 impl DelayDevice {
     /// A device at rest.
     pub fn new(truth: Truth) -> DelayDevice {
-        let schedule = Arc::new(Mutex::new(Schedule::new(truth)));
-        DelayDevice { schedule, truth, assistant: None }
+        let schedule = Arc::new(Mutex::new(Schedule::new(truth.clone())));
+        DelayDevice { schedule, truth: Arc::new(truth), assistant: None }
     }
 
     /// The same device with an assistant: a pipe that gets one byte for each request, so that
