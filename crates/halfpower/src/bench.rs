@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use ioengine::engine::DelayDevice;
 use ioengine::host::{address_space_left, free_bytes_at, offers_direct};
 use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target, TargetKind};
@@ -15,8 +14,9 @@ use crate::lab::{Lab, Place, Setting};
 use crate::machine::TargetFacts;
 use crate::scratch::{self, Scratch};
 use crate::sim_target::SimPlace;
+use crate::truth_target::{self, KnownDevice};
 use crate::verdict::Tail;
-use crate::{simulated, truth, units};
+use crate::{simulated, units};
 
 /// Size of a test file where none is given (bytes), bounded by a tenth of the free space.
 pub const TEST_FILE_BYTES: u64 = 1 << 30;
@@ -24,8 +24,6 @@ pub const TEST_FILE_BYTES: u64 = 1 << 30;
 /// histograms and rounding to huge pages; the allocator's own mappings.
 const THREAD_BYTES: u64 = 6 << 20;
 const SPARE_MEMORY_BYTES: u64 = 64 << 20;
-/// Size of the null target where none is given (bytes).
-const NULL_BYTES: u64 = 1 << 30;
 
 /// Open targets, and the test files among them, which go with this value.
 #[derive(Debug)]
@@ -92,8 +90,12 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
 pub fn preparation(job: &Job) -> Outcome<Preparation> {
     let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
     if job.touches_nothing() {
-        found.region_bytes = job.size.unwrap_or(NULL_BYTES);
-        found.lines.push("no target: nothing is touched".to_owned());
+        found.region_bytes = imagined_region(job)?;
+        let line = |device: &KnownDevice| format!("measure {}; nothing is touched", device.name);
+        found.lines.extend(job.devices.iter().map(line));
+        if job.devices.is_empty() {
+            found.lines.push("no target: nothing is touched".to_owned());
+        }
         return Ok(found);
     }
     if let Some(place) = &job.simulated {
@@ -130,6 +132,12 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
         found.region_bytes = found.region_bytes.min(bytes);
     }
     Ok(found)
+}
+
+/// The region of devices that live in this process, or of none.
+fn imagined_region(job: &Job) -> Outcome<u64> {
+    let all = || truth_target::region_bytes(&job.devices, job.base.region_offset);
+    job.size.map_or_else(all, Ok)
 }
 
 /// The region of a simulated file, on which all workloads fit.
@@ -284,15 +292,16 @@ impl Bench {
     /// As for opening; no room; no permission to write what exists.
     pub fn ready(job: &Job, lab: &Lab) -> Outcome<Bench> {
         if job.touches_nothing() {
-            let region_bytes = job.size.unwrap_or(NULL_BYTES);
+            let region_bytes = imagined_region(job)?;
             let bytes = region_bytes.saturating_add(job.base.region_offset);
-            let target = match job.is_delay() {
-                true => HostTarget::delay(bytes, DelayDevice::new(job.truth.clone()))
-                    .called(format!("device of {}", truth::describe(&job.truth))),
-                false => HostTarget::null(bytes),
-            };
+            let opened = job.devices.iter().map(|device| device.open(bytes));
+            let mut targets: Vec<HostTarget> = opened.collect();
+            if targets.is_empty() {
+                targets.push(HostTarget::null(bytes));
+            }
+            let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
             return Ok(Bench {
-                targets: vec![target.with_faults(job.faults.clone())],
+                targets: targets.into_iter().map(suffering).collect(),
                 simulated: None,
                 region_bytes,
                 coverage: None,

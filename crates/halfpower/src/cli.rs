@@ -145,6 +145,7 @@ pub struct CommonArgs {
   halfpower run . --rw write --bs 64k --size 1g --verify
   halfpower run --ioengine null --bs 4k --iodepth 32     the instrument's own cost
   halfpower run --ioengine delay --truth fixed=1ms --iodepth 4
+  halfpower run truth:fixed=1ms,rate=100MB/s --bs 64k    the same as a target; several are several
   halfpower run /dev/nvme1n1 --rw randread --bs 4k --iodepth 64 --numjobs 4
   halfpower sweep . --bs 4k,64k,1m --iodepth 1..32
   halfpower sweep sim:nt4-ultrawide,disks=4,volume=stripe --bs 4k,64k --iodepth 8
@@ -154,7 +155,8 @@ A directory gets a test file, which is removed afterwards. Reading needs no perm
 to an existing file needs --overwrite, to a device --destroy-data-on.")]
 pub struct RunArgs {
     /// File, block device or directory; several at once get all threads each; or a simulated
-    /// system: sim:SYSTEM,key=value,.. (halfpower simulate --list)
+    /// system: sim:SYSTEM,key=value,.. (halfpower simulate --list); or devices of known truth:
+    /// truth:KEY=VALUE,.. with the keys of --truth
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
     /// fio's way to name a target
@@ -190,7 +192,7 @@ pub struct RunArgs {
     /// The device of known truth behind --ioengine delay, such as fixed=500us,rate=500MB/s; keys:
     /// fixed, rate, parallel, cache, prefetch, hit, buffer, drain, credit, sustained; span and
     /// zones (rates by position: 200MB/s@40/100MB/s@100); granule, rmw, straddle; members and
-    /// chunk (a stripe); link; cpu
+    /// chunk (a stripe); link; cpu. As a target: truth:KEY=VALUE,..
     #[arg(long, value_name = "KEY=VALUE,..", value_parser = truth::parse_truth,
           help_heading = "Known truth")]
     pub truth: Option<Truth>,

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use ioengine::fault::FaultPlan;
 use ioengine::target::Hint;
-use ioengine::truth::Truth;
 use ioengine::{BufferPages, Personality};
 use workload::spec::Content;
 use workload::{Arrival, Pattern, Placement, Steady, Workload};
@@ -14,6 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
 use crate::settings::{self, HostSetting};
 use crate::sim_target::{SimPlace, is_simulated};
+use crate::truth_target::{self, KnownDevice};
 use crate::units;
 
 /// Length of a trial where neither size nor time is given (ns).
@@ -92,8 +92,8 @@ pub struct Job {
     pub soaker: bool,
     /// Write sealed blocks and check them.
     pub verify: bool,
-    /// The device behind the personality `delay`.
-    pub truth: Truth,
+    /// The devices of known truth behind the personality `delay`; none where others are measured.
+    pub devices: Vec<KnownDevice>,
     /// What the requests of each thread suffer.
     pub faults: FaultPlan,
     /// Latency percentiles to print, in rising order; None: the usual ones.
@@ -116,8 +116,12 @@ impl Job {
     pub fn resolve(args: &RunArgs, sweep: bool) -> Outcome<Job> {
         let mut targets = args.targets.clone();
         targets.extend(args.filename.clone());
-        let axes = axes(args, sweep)?;
-        check_imagined(args, &axes)?;
+        let mut axes = axes(args, sweep)?;
+        let personalities: Vec<_> = axes.iter().map(|axes| axes.personality).collect();
+        let devices = truth_target::devices(args, &targets, &personalities)?;
+        if !devices.is_empty() {
+            axes.iter_mut().for_each(|axes| axes.personality = Some(Personality::Delay));
+        }
         let nothing = touches_nothing(&axes);
         if targets.is_empty() && !nothing {
             return Err(Failure::usage(
@@ -163,7 +167,7 @@ impl Job {
             soaker: args.soaker && simulated.is_none(),
             simulated,
             verify: args.verify,
-            truth: args.truth.clone().unwrap_or_default(),
+            devices,
             faults: args.inject.clone().unwrap_or_default(),
             percentiles: args.percentile.as_deref().map(percentiles).transpose()?,
             consent: consent(&args.common),
@@ -188,11 +192,6 @@ impl Job {
         touches_nothing(&self.axes)
     }
 
-    /// Whether the device of known truth is measured.
-    pub fn is_delay(&self) -> bool {
-        self.axes.iter().all(|axes| axes.personality == Some(Personality::Delay))
-    }
-
     /// The workload of one combination on a region.
     pub fn workload(&self, axes: &Axes, region_bytes: u64, direct: bool) -> Workload {
         let whole = region_bytes / u64::from(axes.request_bytes) * u64::from(axes.request_bytes);
@@ -214,27 +213,6 @@ impl Job {
 
 fn touches_nothing(axes: &[Axes]) -> bool {
     axes.iter().all(|axes| axes.personality.is_some_and(|personality| !personality.does_io()))
-}
-
-/// `delay` has a device of its own, which needs no target and shares it with nobody.
-fn check_imagined(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
-    let is_delay = |axes: &Axes| axes.personality == Some(Personality::Delay);
-    let (some, all) = (axes.iter().any(is_delay), axes.iter().all(is_delay));
-    if some && (!all || !args.targets.is_empty()) {
-        return Err(Failure::usage(
-            "--ioengine delay is a device of its own; name no target and no other personality",
-        ));
-    }
-    if args.truth.is_some() && !all {
-        return Err(Failure::usage("--truth describes the device of --ioengine delay; add that"));
-    }
-    if args.verify && all {
-        return Err(Failure::usage(
-            "--ioengine delay keeps no data to verify; drop --verify, or mount such a device as a \
-             file: halfpower mount truth:... DIR",
-        ));
-    }
-    Ok(())
 }
 
 /// Sealed blocks can be written, or read, not both at once; and all alike, to be read back.
@@ -280,8 +258,15 @@ fn host(args: &HostArgs, null: bool) -> Outcome<Vec<HostSetting>> {
     Ok(wanted)
 }
 
-/// Refuses simulated systems where something of this host is meant.
+/// Refuses simulated systems and devices of known truth where something of this host is meant.
 pub fn check_real(target: &Path) -> Outcome<()> {
+    if truth_target::is_truth(target) {
+        return Err(Failure::usage(format!(
+            "{}: devices of known truth are for run, sweep and mount; mount it (halfpower mount \
+             truth:... DIR) and name the file",
+            target.display()
+        )));
+    }
     if is_simulated(target) {
         return Err(Failure::usage(format!(
             "{}: simulated systems are for run, sweep, survey, simulate, whatif and mount; name a \

@@ -24,6 +24,7 @@ mod verdict;
 mod keeper;
 mod json;
 mod sim_target;
+mod truth_target;
 mod simulated;
 mod lab;
 mod soak;

@@ -17,12 +17,10 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::journal::Recorded;
 use crate::time_machine::{PathCost, TimeMachine};
-use crate::{sim_target, simulated, truth, units};
+use crate::{sim_target, simulated, truth, truth_target, units};
 
 /// Name of the file in the folder.
 const FILE_NAME: &str = "device";
-/// Size of a device of known truth for which none is given (bytes).
-const TRUTH_BYTES: u64 = 1 << 30;
 /// How often an order to stop is looked for.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -38,7 +36,7 @@ impl Model {
             let description = sim_target::parse(text, &args.set)?;
             return Ok(Model::System(Box::new(description.system()?)));
         }
-        let Some(text) = args.system.strip_prefix("truth:") else {
+        let Some(text) = args.system.strip_prefix(truth_target::PREFIX) else {
             return Err(Failure::usage(format!(
                 "{}: write sim:SYSTEM, or truth:KEY=VALUE,.. with {}",
                 args.system,
@@ -60,7 +58,7 @@ impl Model {
     fn size_bytes(&self, args: &MountArgs) -> Outcome<u64> {
         let system = match self {
             Model::Truth(truth) => {
-                let span_bytes = truth::span_bytes(truth).unwrap_or(TRUTH_BYTES);
+                let span_bytes = truth::span_bytes(truth).unwrap_or(truth_target::SIZE_BYTES);
                 return Ok(args.size.unwrap_or(span_bytes));
             }
             Model::System(system) => system,

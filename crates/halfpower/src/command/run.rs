@@ -133,7 +133,7 @@ fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
             axes.threads
         ));
     }
-    if job.simulated.is_none() {
+    if job.simulated.is_none() && !job.touches_nothing() {
         let share = units::share_of_endurance(writes, endurance);
         console::data(&format!("writes {at_least}{} in all{share}", units::size(writes)));
     }

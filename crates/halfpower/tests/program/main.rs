@@ -32,3 +32,4 @@ mod survey;
 mod sweep;
 mod target;
 mod time_machine;
+mod truth_targets;

@@ -1,0 +1,168 @@
+//! Devices of known truth as targets: `truth:KEY=VALUE,..`, several of them side by side, and the
+//! one behind `--ioengine delay`.
+//!
+//! They live in the generator's process and are served by the personality `delay`: no file, no
+//! device and no data are behind them.
+
+use std::path::{Path, PathBuf};
+
+use ioengine::engine::DelayDevice;
+use ioengine::truth::Truth;
+use ioengine::{HostTarget, Personality};
+
+use crate::cli::RunArgs;
+use crate::failure::{Failure, Outcome};
+use crate::truth;
+
+/// What the name of such a target begins with.
+pub const PREFIX: &str = "truth:";
+/// Size of a device for which none is given (bytes).
+pub const SIZE_BYTES: u64 = 1 << 30;
+
+/// A device of known truth, under its name.
+#[derive(Clone, Debug)]
+pub struct KnownDevice {
+    /// As it was typed, or described where it was not.
+    pub name: String,
+    /// What it does.
+    pub truth: Truth,
+}
+
+impl KnownDevice {
+    /// The device that a word such as `truth:fixed=1ms,rate=100MB/s` names.
+    ///
+    /// # Errors
+    /// Usage, when it is no such device.
+    pub fn parse(word: &str) -> Outcome<KnownDevice> {
+        let keys = word.strip_prefix(PREFIX).unwrap_or(word);
+        let truth =
+            truth::parse_truth(keys).map_err(|error| Failure::usage(format!("{word}: {error}")))?;
+        Ok(KnownDevice { name: word.to_owned(), truth })
+    }
+
+    /// The device at rest, which holds so much or its whole span, whichever is more (bytes).
+    pub fn open(&self, bytes: u64) -> HostTarget {
+        let bytes = bytes.max(truth::span_bytes(&self.truth).unwrap_or(0));
+        HostTarget::delay(bytes, DelayDevice::new(self.truth.clone())).called(self.name.clone())
+    }
+}
+
+/// Whether a target is a device of known truth.
+pub fn is_truth(target: &Path) -> bool {
+    target.to_string_lossy().starts_with(PREFIX)
+}
+
+/// The devices that a run or sweep with these personalities measures; none where it measures
+/// something else.
+///
+/// # Errors
+/// Usage: devices beside other targets, under another personality, described twice, or asked to
+/// keep data.
+pub fn devices(
+    args: &RunArgs,
+    targets: &[PathBuf],
+    personalities: &[Option<Personality>],
+) -> Outcome<Vec<KnownDevice>> {
+    let named: Vec<_> = targets.iter().filter(|target| is_truth(target)).collect();
+    let devices = match named.is_empty() {
+        true => described(args, targets, personalities)?,
+        false => {
+            check_named(args, named.len() == targets.len())?;
+            let parse = |target: &&PathBuf| KnownDevice::parse(&target.to_string_lossy());
+            named.iter().map(parse).collect::<Outcome<_>>()?
+        }
+    };
+    if args.verify && !devices.is_empty() {
+        return Err(Failure::usage(
+            "a device of known truth in this process keeps no data to verify; drop --verify, or \
+             mount such a device as a file: halfpower mount truth:... DIR",
+        ));
+    }
+    Ok(devices)
+}
+
+/// Named devices need no other word, and take none.
+fn check_named(args: &RunArgs, alone: bool) -> Outcome<()> {
+    if !alone {
+        return Err(Failure::usage(
+            "devices of known truth (truth:...) and other targets are not measured together; \
+             measure them one by one",
+        ));
+    }
+    if args.truth.is_some() {
+        return Err(Failure::usage(
+            "a target truth:... says itself what it does; drop --truth, or the target",
+        ));
+    }
+    if !matches!(args.ioengine.as_str(), "auto" | "delay") {
+        return Err(Failure::usage(format!(
+            "--ioengine {}: a device of known truth is in this process and served by delay alone; \
+             drop --ioengine, or mount it as a file: halfpower mount truth:... DIR",
+            args.ioengine
+        )));
+    }
+    Ok(())
+}
+
+/// The device of `--ioengine delay`, which needs no target and shares it with nobody.
+fn described(
+    args: &RunArgs,
+    targets: &[PathBuf],
+    personalities: &[Option<Personality>],
+) -> Outcome<Vec<KnownDevice>> {
+    let is_delay = |personality: &Option<Personality>| *personality == Some(Personality::Delay);
+    let (some, all) = (personalities.iter().any(is_delay), personalities.iter().all(is_delay));
+    if some && (!all || !targets.is_empty()) {
+        return Err(Failure::usage(
+            "--ioengine delay is a device of its own; name no target but truth:..., and no other \
+             personality",
+        ));
+    }
+    if args.truth.is_some() && !all {
+        return Err(Failure::usage("--truth describes the device of --ioengine delay; add that"));
+    }
+    let truth = args.truth.clone().unwrap_or_default();
+    let name = format!("device of {}", truth::describe(&truth));
+    Ok(if all { vec![KnownDevice { name, truth }] } else { Vec::new() })
+}
+
+/// The region that all devices hold from `offset` on, if none is asked for: all of the smallest
+/// span (bytes).
+///
+/// # Errors
+/// Usage, when nothing is left of it.
+pub fn region_bytes(devices: &[KnownDevice], offset: u64) -> Outcome<u64> {
+    let spans = devices.iter().filter_map(|device| truth::span_bytes(&device.truth));
+    match spans.min() {
+        None => Ok(SIZE_BYTES),
+        Some(span) if span > offset => Ok(span - offset),
+        Some(span) => Err(Failure::usage(format!(
+            "--offset {offset} is at or beyond the span of {span} bytes; use a smaller --offset, \
+             or give --size"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_names_a_device_and_its_size_is_its_span_at_least() {
+        let device = KnownDevice::parse("truth:span=2g,zones=2m@50/1m@100").unwrap();
+        let size = |bytes: u64| ioengine::Target::size_bytes(&device.open(bytes));
+        assert_eq!((size(1), size(3 << 30)), (2 << 30, 3 << 30));
+        assert!(is_truth(Path::new("truth:")) && !is_truth(Path::new("./truth:")));
+        let failure = KnownDevice::parse("truth:speed=9").unwrap_err();
+        assert!(failure.message.contains("truth:speed=9: 'speed'"), "{failure}");
+    }
+
+    #[test]
+    fn the_region_is_the_smallest_span_behind_the_offset() {
+        let devices = ["truth:span=2m,zones=1m@100", "truth:span=1m,zones=1m@100", "truth:"];
+        let devices = devices.map(|word| KnownDevice::parse(word).unwrap());
+        assert_eq!(region_bytes(&devices, 4096).unwrap(), (1 << 20) - 4096);
+        assert_eq!(region_bytes(&devices[2..], 1 << 40).unwrap(), SIZE_BYTES);
+        assert!(region_bytes(&devices, 1 << 20).is_err());
+    }
+}

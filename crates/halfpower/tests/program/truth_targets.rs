@@ -1,0 +1,111 @@
+//! Devices of known truth as targets, `truth:KEY=VALUE,..`, and what the studies will recover of
+//! them. Exactness is the business of the unit tests in virtual time; here a request is never
+//! early, and relations have wide margins.
+
+use std::fs;
+
+use crate::fixture::{Place, or_skip};
+use crate::known_truth::{Served, p50_ns, requests_per_s};
+
+const BRIEFLY: &str = "--runtime 0.5 --trials 1 --no-store";
+
+fn measured(line: &str) -> serde_json::Value {
+    let place = Place::new();
+    let document = place.document(&format!("run {line} {BRIEFLY}"));
+    assert!(place.strays().is_empty() && !place.has_made_a_test_file());
+    document
+}
+
+#[test]
+fn a_device_is_named_as_a_target_and_served_by_delay() {
+    let document = measured("truth:fixed=4ms,parallel=4 --iodepth 8 --bs 64k --rw randread");
+    assert_eq!(document["workload"]["ioengine"], "delay");
+    assert_eq!(document["target"]["name"], "truth:fixed=4ms,parallel=4");
+    assert_eq!(document["target"]["size_bytes"], 1 << 30);
+    assert!(p50_ns(&document) >= 7.8e6, "eight outstanding wait for four servers");
+    let small = measured("truth:fixed=1ms --size 4m --time-based");
+    assert_eq!(small["target"]["size_bytes"], 4 << 20);
+}
+
+#[test]
+fn several_devices_are_independent_of_each_other() {
+    let alone = requests_per_s(&measured("truth:fixed=4ms"));
+    let three = requests_per_s(&measured("truth:fixed=4ms truth:fixed=4ms truth:fixed=4ms"));
+    // At most 250 a second each, whoever else uses the CPU.
+    assert!(alone <= 252.0 && three <= 756.0, "{alone} {three}");
+    assert!(three / alone > 1.8, "{alone} {three}");
+}
+
+#[test]
+fn a_sweep_takes_devices_and_the_plan_touches_nothing() {
+    let place = Place::new();
+    let line = "sweep truth:fixed=1ms truth:fixed=2ms --rw randread,randwrite --bs 4k,64k";
+    let plan = place.does(&format!("{line} --plan")).stdout;
+    assert!(plan.contains("measure truth:fixed=2ms; nothing is touched"), "{plan}");
+    assert!(!plan.contains("writes"), "{plan}");
+    let document = place.document(&format!("{line} --runtime 0.05 --trials 1 --no-store"));
+    assert_eq!(document["points"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn the_rate_of_a_zone_is_found_at_its_place() {
+    let device = "truth:span=64m,zones=160MB/s@50/40MB/s@100 --bs 1m --size 32m --time-based";
+    let outer = measured(device);
+    assert_eq!(outer["target"]["size_bytes"], 64 << 20, "all of its span");
+    let inner = measured(&format!("{device} --offset 32m"));
+    // 1 MiB at 160 and at 40 MB/s.
+    assert!(p50_ns(&outer) >= 6.4e6 && p50_ns(&inner) >= 26e6);
+    assert!(p50_ns(&inner) / p50_ns(&outer) > 2.5, "{} {}", p50_ns(&inner), p50_ns(&outer));
+}
+
+#[test]
+fn a_request_over_all_members_takes_as_long_as_over_one() {
+    let device = "truth:fixed=4ms,members=4,chunk=64k";
+    let [one, all, twice] =
+        ["64k", "256k", "512k"].map(|bs| p50_ns(&measured(&format!("{device} --bs {bs}"))));
+    assert!(one >= 3.9e6 && all >= 3.9e6 && twice >= 7.8e6, "{one} {all} {twice}");
+    assert!(all / one < 1.6 && twice / all > 1.4, "{one} {all} {twice}");
+}
+
+#[test]
+fn writes_off_the_granule_pay_for_both_ends_and_reads_do_not() {
+    let device = "truth:fixed=1ms,granule=64k,rmw=4ms --bs 64k";
+    let [aligned, off, read] = ["--rw write", "--rw write --offset 4k", "--rw read --offset 4k"]
+        .map(|how| p50_ns(&measured(&format!("{device} {how}"))));
+    assert!(off >= 8.8e6, "{off}");
+    assert!(off / aligned > 3.0 && off / read > 3.0, "{aligned} {off} {read}");
+}
+
+#[test]
+fn time_between_requests_turns_misses_into_hits() {
+    let device = "fixed=5ms,rate=100MB/s,hit=100us --bs 64k --rate-iops 100";
+    let without = p50_ns(&measured(&format!("truth:{device}")));
+    let with = p50_ns(&measured(&format!("truth:prefetch=64m,{device}")));
+    assert!(without >= 5.5e6 && with >= 9.8e4, "{with} {without}");
+    assert!(without / with > 2.5, "{with} {without}");
+}
+
+#[test]
+fn a_mounted_device_with_zones_is_as_large_as_its_span() {
+    let words = "truth:span=8m,zones=200MB/s@50/100MB/s@100,members=2,chunk=64k mounted";
+    let served = or_skip!(Served::of(words));
+    let device = fs::metadata(served.place.path("mounted/device")).unwrap();
+    assert_eq!(device.len(), 16 << 20, "of each member");
+}
+
+#[test]
+fn what_does_not_go_with_a_device_is_refused_with_the_remedy() {
+    let place = Place::new();
+    let refused = |line: &str, what: &str, remedy: &str| {
+        place.cannot(line).with_code(2).says(what, remedy);
+    };
+    refused("run truth:fixed=1ms .", "not measured together", "one by one");
+    refused("run truth:fixed=1ms sim:nt4-ultrawide", "not measured together", "one by one");
+    refused("run truth:fixed=1ms --truth fixed=2ms", "says itself", "drop --truth");
+    refused("run truth:fixed=1ms --ioengine sync", "delay alone", "mount truth:");
+    refused("sweep truth:fixed=1ms --ioengine null,delay", "delay alone", "mount truth:");
+    refused("run truth:fixed=1ms --rw write --size 1m --verify", "no data", "mount");
+    refused("run truth:members=2", "truth:members=2", "go together");
+    refused("run truth:span=1m,zones=1m@100 --offset 1m", "beyond the span", "smaller --offset");
+    refused("survey truth:fixed=1ms", "run, sweep and mount", "name the file");
+}
