@@ -199,8 +199,10 @@ mod tests {
         let batch: Vec<Request> = (0..4).map(read).collect();
         engine.submit_and_wait(&batch, 2, None, &mut done).unwrap();
         assert!(clock.now_ns() - start >= 3_000_000);
-        assert_eq!((done.len(), engine.in_flight()), (2, 2));
-        engine.submit_and_wait(&[], 2, None, &mut done).unwrap();
+        // More than two where this thread was kept from looking in time.
+        assert!(done.len() >= 2 && done.len() + engine.in_flight() as usize == 4);
+        let left = engine.in_flight();
+        engine.submit_and_wait(&[], left, None, &mut done).unwrap();
         assert!(clock.now_ns() - start >= 6_000_000);
         assert_eq!((done.len(), engine.in_flight()), (4, 0));
     }
