@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ioengine::{Caching, HostTarget};
+use ioengine::{Caching, HostTarget, Target};
 
 use crate::bench;
 use crate::failure::{Failure, Outcome};
@@ -11,6 +11,8 @@ use crate::lab::Lab;
 use crate::machine::TargetFacts;
 use crate::scratch::{self, Scratch};
 use crate::sim_target::is_simulated;
+use crate::truth;
+use crate::truth_target::{KnownDevice, SIZE_BYTES, is_truth};
 use crate::units;
 
 /// The longest that laying out a test file of the default size may take (ns).
@@ -39,6 +41,11 @@ pub enum Kind {
     Existing,
     /// A simulated system.
     Simulated,
+    /// A device of known truth in this process.
+    Known {
+        /// The device at rest, to be looked at.
+        device: Box<HostTarget>,
+    },
 }
 
 impl Ground {
@@ -56,6 +63,10 @@ impl Ground {
     ) -> Outcome<Ground> {
         let kind = if is_simulated(name) {
             Kind::Simulated
+        } else if is_truth(name) {
+            let device = KnownDevice::parse(&name.to_string_lossy())?;
+            let bytes = size.or(truth::span_bytes(&device.truth)).unwrap_or(SIZE_BYTES);
+            Kind::Known { device: Box::new(device.open(bytes)) }
         } else {
             bench::check_path(name, consent)?;
             match name.is_dir() {
@@ -66,17 +77,22 @@ impl Ground {
         Ok(Ground { name: name.to_path_buf(), kind })
     }
 
-    /// The file or device that is measured; the name of a simulated system.
+    /// The file or device that is measured; the name of what is no file.
     pub fn path(&self) -> &Path {
         match &self.kind {
             Kind::Directory { scratch, .. } => scratch.path(),
-            Kind::Existing | Kind::Simulated => &self.name,
+            Kind::Existing | Kind::Simulated | Kind::Known { .. } => &self.name,
         }
     }
 
     /// The directory in which further files can be made.
     pub fn folder(&self) -> Option<&Path> {
         matches!(self.kind, Kind::Directory { .. }).then_some(&*self.name)
+    }
+
+    /// Whether it is a file or device that the kernel knows.
+    pub fn is_real(&self) -> bool {
+        matches!(self.kind, Kind::Directory { .. } | Kind::Existing)
     }
 
     /// Whether it is a simulated system.
@@ -86,8 +102,8 @@ impl Ground {
 
     /// How much of it there is to read (bytes); None for a simulated system.
     pub fn bytes(&self) -> Option<u64> {
-        use ioengine::Target;
         match &self.kind {
+            Kind::Known { device } => Some(device.size_bytes()),
             Kind::Directory { bytes, .. } => Some(*bytes),
             Kind::Existing => self.open().ok().map(|target| target.size_bytes()),
             Kind::Simulated => None,
@@ -99,20 +115,23 @@ impl Ground {
     /// # Errors
     /// As for opening; a simulated system has nothing to open.
     pub fn open(&self) -> Outcome<HostTarget> {
-        match self.is_simulated() {
-            true => Err(Failure::usage("a simulated system has no file of this host")),
-            false => Ok(HostTarget::open(self.path(), false, Caching::Buffered)?),
+        match self.kind {
+            Kind::Simulated | Kind::Known { .. } => {
+                let name = self.name.display();
+                Err(Failure::usage(format!("{name} is no file of this host; name one")))
+            }
+            _ => Ok(HostTarget::open(self.path(), false, Caching::Buffered)?),
         }
     }
 
     /// What is known of it, under the name that was given; nothing of a simulated system before
     /// it runs.
     pub fn facts(&self) -> TargetFacts {
-        let name = match self.is_simulated() {
-            true => self.name.clone(),
-            false => self.name.canonicalize().unwrap_or_else(|_| self.name.clone()),
+        let name = self.name.canonicalize().unwrap_or_else(|_| self.name.clone());
+        let facts = match &self.kind {
+            Kind::Known { device } => TargetFacts::of(device),
+            _ => self.open().map(|target| TargetFacts::of(&target)).unwrap_or_default(),
         };
-        let facts = self.open().map(|target| TargetFacts::of(&target)).unwrap_or_default();
         TargetFacts { name: name.display().to_string(), ..facts }
     }
 }

@@ -39,12 +39,24 @@ pub struct Rig<'a> {
 }
 
 /// A group of points whose targets are open.
-struct Ready {
+pub struct Ready {
     group: Group,
     first: usize,
     disks: u32,
     job: Job,
     bench: Bench,
+}
+
+impl Ready {
+    /// The part to which what is measured from now on belongs.
+    pub fn call(&mut self, part: &str) {
+        self.group.part = part.to_owned();
+    }
+
+    /// The part to which it belongs.
+    pub fn part(&self) -> &str {
+        &self.group.part
+    }
 }
 
 impl Rig<'_> {
@@ -93,7 +105,10 @@ impl Rig<'_> {
     }
 
     /// Opens the targets of a group, or leaves it out.
-    fn prepare(
+    ///
+    /// # Errors
+    /// When the user stopped it.
+    pub fn prepare(
         &mut self,
         group: &Group,
         grounds: &[Ground],
@@ -191,7 +206,11 @@ impl Rig<'_> {
         Some(job.simulated?.system.setup.file_size.saturating_sub(args.offset))
     }
 
-    fn run(&mut self, ready: &[Ready]) -> Outcome<()> {
+    /// Measures groups whose targets are open, all interleaved.
+    ///
+    /// # Errors
+    /// When a request fails, or the user stopped it.
+    pub fn run(&mut self, ready: &[Ready]) -> Outcome<()> {
         let mut settings: Vec<Setting<'_>> = Vec::new();
         let mut owners = Vec::new();
         for one in ready {

@@ -355,6 +355,11 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
             let named = treasure.targets().into_iter();
             named.map(|target| format!("whatif {target} --iodepth-to 2")).collect()
         }
+        "study" => {
+            let named = treasure.targets().into_iter();
+            let quick = "--quick --size 1m --runtime 10ms --trials 1 --html new.html";
+            named.map(|target| format!("study all {target} {quick}")).collect()
+        }
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
         "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),
         "help" => vec!["help".to_owned(), "help run".to_owned()],

@@ -5,11 +5,16 @@
 //! an empty one is full again after credit / floor. Cloud volumes, throttled containers, and drives
 //! with a fast cache before slow media all look like that.
 
-use analysis::changepoint::{Throttle, throttle};
+use std::time::Duration;
 
-use crate::study::catalogue::{Study, plan};
+use analysis::changepoint::{Throttle, throttle};
+use ioengine::Clock;
+
+use crate::failure::Outcome;
+use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::evidence::{Cell, Evidence};
+use crate::study::rig::Rig;
 use crate::units;
 
 /// See the module.
@@ -22,7 +27,6 @@ pub const STUDY: Study = Study {
 title = "Burst: credit, floor and refill"
 asks = "Does the rate last, and if not, how much is there to spend and how soon does it come back?"
 direct = true
-rw = ["read", "write"]
 bs = "1m"
 iodepth = 8
 runtime = 60
@@ -31,19 +35,82 @@ trials = 1
 
 [quick]
 runtime = 4
+
+[[part]]
+name = "reads"
+rw = "randread"
+
+[[part]]
+name = "writes"
+rw = "randwrite"
 "#,
     claims: &[],
-    measure: plan,
+    measure,
     analyse,
 };
 
+/// The longest rest (ns), in the quick form and otherwise.
+const REST_NS: [u64; 2] = [4_000_000_000, 120_000_000_000];
+/// What a part is called that began after a rest.
+const RESTED: &str = " after a rest";
+
+/// Each part by itself, for one spends the credit of the other; what was spent gets a rest and is
+/// measured once more.
+fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
+    let grounds = rig.grounds;
+    for group in rig.groups()? {
+        for ground in grounds {
+            let mut ready = Vec::new();
+            rig.prepare(&group, std::slice::from_ref(ground), &mut ready)?;
+            let Some(one) = ready.first_mut() else { continue };
+            rig.run(std::slice::from_ref(one))?;
+            let spent = rig.evidence.cells.last().and_then(spent);
+            let Some(throttle) = spent.filter(|_| !rig.lab.interrupt.is_set()) else { continue };
+            // Half of what it takes to be full again, so that the bucket is not.
+            let half_ns = (refill_ns(&throttle) / 2.0) as u64;
+            let rest_ns = half_ns.min(REST_NS[usize::from(!rig.quick)]);
+            rest(rig, rest_ns);
+            one.call(&format!("{}{RESTED}", group.part));
+            let part = one.part().to_owned();
+            rig.run(std::slice::from_ref(one))?;
+            rig.evidence.note("rest", "ns", &[("part", part)], rest_ns as f64);
+            // The next part shall not begin with what this one left.
+            if ground.is_real() {
+                rest(rig, (2 * half_ns).min(REST_NS[usize::from(!rig.quick)]));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn rest(rig: &Rig<'_>, ns: u64) {
+    let until = rig.lab.clock.now_ns() + ns;
+    while rig.lab.clock.now_ns() < until && !rig.lab.interrupt.is_set() {
+        rig.lab.clock.sleep(Duration::from_millis(100));
+    }
+}
+
+/// How long it takes an empty bucket to be full again (ns).
+fn refill_ns(throttle: &Throttle) -> f64 {
+    throttle.credit / throttle.after_per_s.max(1.0) * 1e9
+}
+
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    for cell in evidence.usable() {
+    for cell in evidence.usable().filter(|cell| !cell.part.ends_with(RESTED)) {
         match spent(cell) {
             Some(throttle) => found.find("credit", words(cell, &throttle)),
             None => found.find("lasts", lasts(cell)),
         }
+    }
+    for cell in evidence.usable().filter(|cell| cell.part.ends_with(RESTED)) {
+        let rest = evidence.value("rest", &[("part", &cell.part)]);
+        let (Some(rest_ns), Some(throttle)) = (rest, spent(cell)) else { continue };
+        let per_s = throttle.credit / rest_ns * 1e9;
+        let (credit, rest) = (units::decimal_size(throttle.credit as u64), units::time(rest_ns));
+        let rate = units::rate(per_s);
+        let text = format!("{}: a rest of {rest} brought back {credit}, at {rate}", cell.part);
+        found.find("refill", text);
     }
     found
 }
@@ -59,16 +126,15 @@ pub fn spent(cell: &Cell) -> Option<Throttle> {
 
 fn words(cell: &Cell, throttle: &Throttle) -> String {
     let Throttle { at_ns, before_per_s, after_per_s, credit } = *throttle;
-    let refill_ns = credit / after_per_s.max(1.0) * 1e9;
     format!(
-        "{}s: {} for {}, then {}: a credit of {}, full again after {} at rest; size what must last \
+        "{}: {} for {}, then {}: a credit of {}, full again after {} at rest; size what must last \
          for the lower rate",
-        cell.word("rw"),
+        cell.part,
         units::rate(before_per_s),
         units::time(at_ns as f64),
         units::rate(after_per_s),
         units::decimal_size(credit as u64),
-        units::time(refill_ns)
+        units::time(refill_ns(throttle))
     )
 }
 
@@ -76,7 +142,7 @@ fn lasts(cell: &Cell) -> String {
     let trials = cell.point.trials.first();
     let (ns, bytes) = trials.map_or((0, 0), |trial| (trial.elapsed_ns, trial.bytes()));
     let (moved, time) = (units::size(bytes), units::time(ns as f64));
-    let rw = cell.word("rw");
+    let part = &cell.part;
     let series = trials.map(|trial| trial.series.as_slice()).unwrap_or_default();
     let rates: Vec<f64> =
         series.iter().map(|i| i.bytes as f64 / i.length_ns.max(1) as f64).collect();
@@ -91,7 +157,7 @@ fn lasts(cell: &Cell) -> String {
         }
         _ => String::new(),
     };
-    format!("{rw}s: no credit was spent in {time} and {moved}{drift}")
+    format!("{part}: no credit was spent in {time} and {moved}{drift}")
 }
 
 #[cfg(test)]
@@ -102,7 +168,7 @@ mod tests {
 
     /// A trial of so many intervals of 100 ms at a rate that depends on the time (s).
     fn long(rate: impl Fn(f64) -> f64) -> Cell {
-        let mut cell = cell(1 << 20, &[("rw", "read")]);
+        let mut cell = cell(1 << 20, &[("part", "reads"), ("rw", "randread")]);
         let interval = |number: u64| SeriesPoint {
             start_ns: number * 100_000_000,
             length_ns: 100_000_000,

@@ -28,7 +28,7 @@ title = "Zones: position on the target"
 asks = "Is one place of the target faster than another, and where does it change?"
 direct = true
 rw = "read"
-bs = "64k"
+bs = "256k"
 iodepth = 2
 runtime = 0.2
 trials = 3
@@ -51,7 +51,7 @@ by = ["target"]
 /// Places that are read.
 const POSITIONS: u64 = 64;
 /// A place is at least so large (bytes), and begins at a multiple of it.
-const PLACE_BYTES: u64 = 64 << 10;
+const PLACE_BYTES: u64 = 256 << 10;
 /// What is read at each place of a simulated system (bytes).
 const SIMULATED_BYTES: u64 = 16 << 20;
 /// Rates that differ by less than this are called flat.
@@ -67,7 +67,7 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
         let groups: Vec<Group> = plan.iter().flat_map(places).collect();
         let name = ground.name.display().to_string();
         match groups.is_empty() {
-            true => rig.leave_out(&name, "too small; name a target of at least 4 MiB"),
+            true => rig.leave_out(&name, "too small; name a target of at least 16 MiB"),
             false => rig.measure_groups_on(&groups, std::slice::from_ref(ground))?,
         }
     }
