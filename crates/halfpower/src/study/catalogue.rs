@@ -8,12 +8,15 @@ use crate::study::conclusion::Conclusion;
 use crate::study::evidence::Evidence;
 use crate::study::rig::Rig;
 
+mod alignment;
 mod burst;
 mod depth;
+mod device_cache;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
-pub const ALL: &[&Study] = &[&depth::STUDY, &zones::STUDY, &burst::STUDY];
+pub const ALL: &[&Study] =
+    &[&depth::STUDY, &alignment::STUDY, &zones::STUDY, &device_cache::STUDY, &burst::STUDY];
 
 /// One experiment of the papers.
 pub struct Study {

@@ -16,6 +16,9 @@ use crate::study::evidence::{Cell, Evidence, LeftOut, Skipped};
 use crate::study::ground::Ground;
 use crate::study::plan::{Group, Plan};
 
+/// A trial of a simulated system that time ends is at least so long (ns).
+const SIMULATED_NS: u64 = 2_000_000_000;
+
 /// See the module.
 pub struct Rig<'a> {
     /// The laboratory.
@@ -187,6 +190,10 @@ impl Rig<'_> {
                 target = format!("{},{changes}", target.display()).into();
             }
             args.targets.push(target);
+        }
+        if set.iter().any(Ground::is_simulated) {
+            // Virtual time costs nothing, and disks of the papers need seconds to get going.
+            args.runtime = args.runtime.map(|ns| ns.max(SIMULATED_NS));
         }
         if args.size.is_none() && !args.time_based {
             // Once through all of it at the most: a second pass may be a pass over some cache.

@@ -1,0 +1,324 @@
+//! The cache of a device: how large it is, what a hit costs, how fast the link behind it is.
+//!
+//! Regions of growing size are read several times over. In one that fits, all passes but the first
+//! are hits; in one that does not, a cache which forgets the least recently used has none. The size
+//! between is narrowed down. The same block read again and again at several sizes gives the fixed
+//! overhead of a request and the rate of the link (T = f + S / rate), without the medium.
+
+use analysis::halfpower::{HalfPowerFit, SizePoint, fit};
+use workload::Workload;
+
+use crate::bench::Bench;
+use crate::failure::{Failure, Outcome};
+use crate::job::Job;
+use crate::lab::Setting;
+use crate::point::Trial;
+use crate::study::catalogue::Study;
+use crate::study::conclusion::Conclusion;
+use crate::study::evidence::Evidence;
+use crate::study::ground::Ground;
+use crate::study::rig::Rig;
+use crate::units;
+
+/// See the module.
+pub const STUDY: Study = Study {
+    name: "device-cache",
+    papers: "Riedel 1997, section 5.2, Table 3 and Figure 12: rereads of one region and sequential \
+             reads show the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus",
+    needs: "a device or file that is read past the page cache",
+    plan: r#"
+title = "Device cache: size, overhead, link"
+asks = "How large is the cache of the device, and what do a hit and a request of any size cost?"
+direct = true
+rw = "read"
+bs = "64k"
+iodepth = 1
+trials = 1
+runtime = 15
+
+[quick]
+runtime = 4
+"#,
+    claims: &["R140", "R142", "R145"],
+    measure,
+    analyse,
+};
+
+/// Passes over a region: the first brings it in, the others show whether it stayed.
+const PASSES: u64 = 3;
+/// The smallest and the largest region (bytes), the latter in the quick form and otherwise.
+const REGION_MIN: u64 = 256 << 10;
+const REGION_MAX: [u64; 2] = [64 << 20, 512 << 20];
+/// The size is narrowed down until its ends are this close.
+const NARROW: f64 = 1.06;
+/// A hit is at least so many times as fast as a miss.
+const HIT_GAIN: f64 = 1.5;
+/// Requests of one block.
+const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+/// How often the block is read.
+const BLOCK_READS: u64 = 200;
+
+fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
+    let grounds = rig.grounds;
+    for group in rig.groups()? {
+        for ground in grounds {
+            match rig.bench(&group, std::slice::from_ref(ground)) {
+                Ok((job, bench)) => target(rig, ground, &job, &bench)?,
+                Err(failure) => rig.leave_out(&group.part, &failure.message),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn target(rig: &mut Rig<'_>, ground: &Ground, job: &Job, bench: &Bench) -> Outcome<()> {
+    if !bench.place().caching().is_direct() && ground.is_real() {
+        let name = ground.name.display().to_string();
+        rig.leave_out(&name, "no direct I/O here; name a target that is read past the page cache");
+        return Ok(());
+    }
+    let name = ground.name.display().to_string();
+    same_block(rig, &name, job, bench)?;
+    rereads(rig, &name, job, bench)
+}
+
+/// One trial of a workload of its own on an open target.
+fn trial(rig: &Rig<'_>, job: &Job, bench: &Bench, workload: Workload) -> Outcome<Trial> {
+    let setting = Setting { workload, ..bench.setting(job, &job.axes[0]) };
+    setting.place.check_fit(&setting.workload)?;
+    let trial = rig.lab.trial(&setting, &mut |_| {})?;
+    if rig.lab.interrupt.is_set() {
+        return Err(Failure::interrupted());
+    }
+    match &trial.failure {
+        Some(failure) => Err(Failure::failed(failure.clone())),
+        None => Ok(trial),
+    }
+}
+
+/// The median latency of the same block at several sizes.
+fn same_block(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
+    let plain = bench.setting(job, &job.axes[0]).workload;
+    for bytes in BLOCK_BYTES {
+        let workload = Workload {
+            request_bytes: bytes,
+            region_bytes: u64::from(bytes),
+            limit_bytes: Some(u64::from(bytes) * BLOCK_READS),
+            ..plain.clone()
+        };
+        // A size below the target's granule does not fit; the next ones do.
+        let Ok(trial) = trial(rig, job, bench, workload) else { continue };
+        if let Some(ns) = trial.latency().quantile(0.5) {
+            let labels = [("target", name.to_owned()), ("bytes", bytes.to_string())];
+            rig.evidence.note("same-block", "ns", &labels, ns as f64);
+        }
+    }
+    Ok(())
+}
+
+/// The median latency of several passes over a region, and whether they were all made.
+fn passes(rig: &Rig<'_>, job: &Job, bench: &Bench, region: u64) -> Outcome<Option<f64>> {
+    let plain = bench.setting(job, &job.axes[0]).workload;
+    let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
+    let trial = trial(rig, job, bench, workload)?;
+    // Half of it all or less, and the median may be of the first pass.
+    let told = trial.bytes() * 2 > region * PASSES;
+    Ok(trial.latency().quantile(0.5).filter(|_| told).map(|ns| ns as f64))
+}
+
+/// Grows the region until rereads miss, then narrows the size down.
+fn rereads(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
+    let most = REGION_MAX[usize::from(!rig.quick)].min(bench.region_bytes);
+    let mut seen: Vec<(u64, f64)> = Vec::new();
+    let mut region = REGION_MIN;
+    while region <= most {
+        let Some(ns) = passes(rig, job, bench, region)? else { break };
+        note(rig, name, region, ns);
+        seen.push((region, ns));
+        region *= 2;
+    }
+    let Some((mut hit, mut miss, threshold_ns)) = edge(&seen) else { return Ok(()) };
+    let request = u64::from(job.axes[0].request_bytes);
+    while miss as f64 > hit as f64 * NARROW {
+        let middle = ((hit as f64 * miss as f64).sqrt() as u64) / request * request;
+        if middle <= hit || middle >= miss {
+            break;
+        }
+        let Some(ns) = passes(rig, job, bench, middle)? else { break };
+        note(rig, name, middle, ns);
+        if ns < threshold_ns { hit = middle } else { miss = middle }
+    }
+    Ok(())
+}
+
+fn note(rig: &mut Rig<'_>, name: &str, region: u64, ns: f64) {
+    let labels = [("target", name.to_owned()), ("region", region.to_string())];
+    rig.evidence.note("reread", "ns", &labels, ns);
+}
+
+/// The largest region of hits, the smallest of misses, and the latency that tells them apart; None
+/// where all are alike, or in no order.
+fn edge(seen: &[(u64, f64)]) -> Option<(u64, u64, f64)> {
+    let (low, high) = (seen.first()?.1, seen.last()?.1);
+    if high < HIT_GAIN * low {
+        return None;
+    }
+    let threshold_ns = (low * high).sqrt();
+    let misses = seen.iter().rev().take_while(|(_, ns)| *ns >= threshold_ns).count();
+    let (hits, misses) = seen.split_at(seen.len() - misses);
+    let in_order = hits.iter().all(|(_, ns)| *ns < threshold_ns);
+    in_order.then_some((hits.last()?.0, misses.first()?.0, threshold_ns))
+}
+
+/// The readings of a quantity on a target, by a label that is a number.
+fn curve(evidence: &Evidence, quantity: &str, label: &str, target: &str) -> Vec<(u64, f64)> {
+    let readings = evidence.read(quantity, &[("target", target)]);
+    let point = |reading: &&crate::study::evidence::Reading| {
+        Some((reading.labels.get(label)?.parse().ok()?, reading.value))
+    };
+    let mut points: Vec<(u64, f64)> = readings.iter().filter_map(point).collect();
+    points.sort_by_key(|(number, _)| *number);
+    points
+}
+
+/// The size of the cache, between the largest region of hits and the smallest of misses (bytes).
+fn cache_bytes(evidence: &Evidence, target: &str) -> Option<f64> {
+    let (hit, miss, _) = edge(&curve(evidence, "reread", "region", target))?;
+    Some((hit as f64 * miss as f64).sqrt())
+}
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    let names = evidence.read("same-block", &[]).into_iter().chain(evidence.read("reread", &[]));
+    let mut names: Vec<&str> =
+        names.filter_map(|reading| Some(reading.labels.get("target")?.as_str())).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        cache(&mut found, evidence, name);
+        link(&mut found, evidence, name);
+    }
+    found
+}
+
+fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
+    let seen = curve(evidence, "reread", "region", target);
+    let (Some(first), Some(last)) = (seen.first(), seen.last()) else { return };
+    let (hit, miss) = (units::time(first.1), units::time(last.1));
+    let text = match cache_bytes(evidence, target) {
+        Some(bytes) => format!(
+            "{target}: a cache of {}: rereads of 64 KiB take {hit} within it and {miss} beyond",
+            units::size(bytes as u64)
+        ),
+        None => format!(
+            "{target}: no cache shows between {} and {}: rereads of 64 KiB take {hit} and {miss}",
+            units::size(first.0),
+            units::size(last.0)
+        ),
+    };
+    found.find("cache", text);
+}
+
+/// The fit of times that rise with the size by more than noise.
+fn rising(points: &[SizePoint]) -> Option<HalfPowerFit> {
+    fit(points).ok().filter(|fit| fit.ns_per_byte.low > 0.0)
+}
+
+/// Fixed overhead and rate of the link, from the same block at several sizes.
+fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
+    let points = curve(evidence, "same-block", "bytes", target);
+    let point = |(bytes, ns): &(u64, f64)| SizePoint {
+        request_bytes: *bytes,
+        time_ns: *ns,
+        relative_error: 0.03,
+    };
+    let points: Vec<SizePoint> = points.iter().map(point).collect();
+    let Some(smallest) = points.first() else { return };
+    match rising(&points) {
+        Some(fit) => {
+            let fixed = units::time(fit.fixed_ns.value.max(0.0));
+            let rate = units::rate(fit.asymptote_bytes_per_s);
+            let r2 = fit.r2;
+            found.find(
+                "link",
+                format!(
+                    "{target}: the same block costs {fixed} for each request and moves at {rate} \
+                     (r2 {r2:.3})"
+                ),
+            );
+        }
+        None => found.find(
+            "link",
+            format!(
+                "{target}: the same block costs {} whatever its size",
+                units::time(smallest.time_ns)
+            ),
+        ),
+    }
+    if found.claims.is_empty() {
+        claims(found, evidence, target, &points);
+    }
+}
+
+fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[SizePoint]) {
+    let Some(fit) = rising(points) else { return };
+    if let Some(small) = points.iter().find(|point| point.request_bytes == 2048) {
+        let share = fit.fixed_ns.value / small.time_ns;
+        let here = format!("{:.0}% of the time of 2 KiB is fixed", 100.0 * share);
+        found.claim("R140", share > 0.5, here);
+    }
+    let rereads = curve(evidence, "reread", "region", target);
+    if let Some((_, ns)) = rereads.last() {
+        let (medium, link) = ((64 << 10) as f64 * 1e9 / ns, fit.asymptote_bytes_per_s);
+        let here = format!("the link moves {:.1} times what the medium gives", link / medium);
+        found.claim("R142", link >= 2.0 * medium, here);
+    }
+    let follows =
+        points.iter().zip(&fit.residuals).filter(|(point, left)| left.abs() <= 0.1 * point.time_ns);
+    if let Some(largest) = follows.map(|(point, _)| point.request_bytes).max() {
+        let here = format!("sizes follow fixed + transfer up to {}", units::size(largest));
+        found.claim("R145", largest >= 8192, here);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rereads(points: &[(u64, f64)]) -> Evidence {
+        let mut evidence = Evidence::default();
+        for (region, ns) in points {
+            let labels = [("target", "t".to_owned()), ("region", region.to_string())];
+            evidence.note("reread", "ns", &labels, *ns);
+        }
+        evidence
+    }
+
+    #[test]
+    fn the_cache_ends_between_the_last_hit_and_the_first_miss() {
+        let mib = 1 << 20;
+        let seen = [(mib, 20e3), (4 * mib, 21e3), (8 * mib, 22e3), (9 * mib, 1e6), (16 * mib, 1e6)];
+        let bytes = cache_bytes(&rereads(&seen), "t").unwrap();
+        assert!((8.0..9.0).contains(&(bytes / f64::from(1 << 20))), "{bytes}");
+        let found = analyse(&rereads(&seen));
+        assert!(found.findings[0].text.contains("a cache of 8."), "{:?}", found.findings);
+    }
+
+    #[test]
+    fn equal_latencies_show_no_cache() {
+        let found = analyse(&rereads(&[(1 << 20, 1e6), (1 << 24, 1.1e6)]));
+        assert!(found.findings[0].text.contains("no cache shows"), "{:?}", found.findings);
+    }
+
+    #[test]
+    fn overhead_and_link_come_from_the_same_block() {
+        let mut evidence = Evidence::default();
+        for bytes in BLOCK_BYTES {
+            let labels = [("target", "t".to_owned()), ("bytes", bytes.to_string())];
+            evidence.note("same-block", "ns", &labels, 300e3 + f64::from(bytes) / 20e6 * 1e9);
+        }
+        let found = analyse(&evidence);
+        let text = &found.findings[0].text;
+        assert!(text.contains("300 us") && text.contains("20 MB/s"), "{text}");
+    }
+}
