@@ -28,6 +28,7 @@ mod run;
 mod simulated;
 mod soak;
 mod study;
+mod study_truth;
 mod survey;
 mod sweep;
 mod target;
