@@ -9,11 +9,12 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// Each crate with the crates of ours that it may import.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("ioengine", &[]),
     ("cpucost", &[]),
     ("analysis", &[]),
     ("results", &[]),
+    ("memspeed", &[]),
     ("seqio", &["ioengine"]),
     ("workload", &["ioengine", "cpucost", "analysis"]),
     ("simulator", &["ioengine", "cpucost"]),
@@ -24,6 +25,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         &[
             "ioengine",
             "cpucost",
+            "memspeed",
             "analysis",
             "results",
             "seqio",

@@ -1,0 +1,179 @@
+//! The memory of one thread: a mapping on pages of a chosen size, first touched by that thread.
+
+use std::fs;
+use std::io;
+use std::ptr;
+
+use crate::kernel::{Kernel, LINE_BYTES};
+use crate::loops::{Arrays, WORD};
+
+/// What lies behind the arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Huge pages where the kernel gives them.
+    Huge,
+    /// Ordinary 4 KiB pages only.
+    Small,
+    /// What a program gets that asks for nothing.
+    System,
+}
+
+/// Arrays start at multiples of this, and an offset (bytes).
+pub(crate) const PAGE_BYTES: usize = 4096;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Arrays of a set: the most that a kernel uses.
+const ARRAYS: usize = 3;
+
+/// Memory for working sets up to a size.
+pub(crate) struct Arena {
+    mapping: *mut u8,
+    mapped_bytes: usize,
+    /// First byte: a multiple of a huge page.
+    base: *mut u8,
+    /// From `base` on.
+    bytes: usize,
+}
+
+impl Arena {
+    /// Maps and touches memory for sets of up to `set_bytes`.
+    pub fn new(set_bytes: usize, pages: Pages) -> io::Result<Arena> {
+        // Each array may begin on a page of its own, and behind an offset.
+        let bytes = set_bytes.checked_add(2 * ARRAYS * PAGE_BYTES);
+        let mapped_bytes = bytes.and_then(|bytes| bytes.checked_add(2 * HUGE_PAGE_BYTES));
+        let (Some(bytes), Some(mapped_bytes)) = (bytes, mapped_bytes) else {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        let mapping =
+            unsafe { libc::mmap(ptr::null_mut(), mapped_bytes, protection, flags, -1, 0) };
+        if mapping == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let advice = match pages {
+            Pages::Huge => Some(libc::MADV_HUGEPAGE),
+            Pages::Small => Some(libc::MADV_NOHUGEPAGE),
+            Pages::System => None,
+        };
+        if let Some(advice) = advice {
+            // SAFETY: advice on our own mapping; refusal is harmless.
+            unsafe { libc::madvise(mapping, mapped_bytes, advice) };
+        }
+        let mapping: *mut u8 = mapping.cast();
+        let base = mapping.wrapping_add(mapping.align_offset(HUGE_PAGE_BYTES));
+        let arena = Arena { mapping, mapped_bytes, base, bytes };
+        arena.touch();
+        Ok(arena)
+    }
+
+    /// Fills all of it with doubles that no kernel turns into slow ones.
+    fn touch(&self) {
+        for at in (0..self.bytes).step_by(8) {
+            // SAFETY: inside the mapping, which is two huge pages longer than `bytes`.
+            unsafe { self.base.add(at).cast::<u64>().write(WORD) };
+        }
+    }
+
+    /// The arrays of a kernel in a working set: one behind the other, each `offset_bytes` past the
+    /// start of a page; those written past the caches at the line at or before that.
+    ///
+    /// # Panics
+    /// If the set is larger than the arena, or the offset no less than a page.
+    pub fn arrays(&self, kernel: Kernel, set_bytes: usize, offset_bytes: usize) -> Arrays {
+        let bytes = kernel.array_bytes(set_bytes);
+        let stride = bytes.next_multiple_of(PAGE_BYTES);
+        let odd = if kernel.is_non_temporal() { offset_bytes % LINE_BYTES } else { 0 };
+        let stride = if offset_bytes > 0 { stride + PAGE_BYTES } else { stride };
+        let start = |index: usize| index * stride + offset_bytes - odd;
+        let end = start(kernel.arrays() - 1) + bytes;
+        assert!(offset_bytes < PAGE_BYTES && end <= self.bytes, "the set does not fit its arena");
+        // An array that the kernel does not use is never looked at.
+        let at = |index: usize| self.base.wrapping_add(start(index));
+        Arrays { a: at(0), b: at(1), c: at(2), bytes }
+    }
+
+    /// Bytes of it that lie on huge pages, by /proc/self/smaps; None where that cannot be read.
+    pub fn huge_bytes(&self) -> Option<u64> {
+        let maps = fs::read_to_string("/proc/self/smaps").ok()?;
+        let (from, to) = (self.mapping as u64, self.mapping as u64 + self.mapped_bytes as u64);
+        Some(huge_bytes_between(&maps, from, to).min(self.bytes as u64))
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is our own, unmapped once, and no array outlives the arena's thread.
+        unsafe { libc::munmap(self.mapping.cast(), self.mapped_bytes) };
+    }
+}
+
+/// `AnonHugePages` of the mappings that begin between two addresses, or reach between them.
+fn huge_bytes_between(smaps: &str, from: u64, to: u64) -> u64 {
+    let mut inside = false;
+    let mut bytes = 0;
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        if let Some((low, high)) = first.split_once('-') {
+            let bound = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+            inside = bound(low) < to && bound(high) > from;
+        } else if inside && first == "AnonHugePages:" {
+            let kib = words.next().and_then(|number| number.parse::<u64>().ok());
+            bytes += kib.unwrap_or(0).saturating_mul(1024);
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::LEAST_SET_BYTES;
+
+    #[test]
+    fn arrays_lie_apart_inside_the_arena_and_behind_their_offset() {
+        for set in [LEAST_SET_BYTES, 20_000, 1 << 20] {
+            let arena = Arena::new(set, Pages::Small).unwrap();
+            for kernel in Kernel::ALL {
+                for offset in [0, 8, 64, 4088] {
+                    let arrays = arena.arrays(kernel, set, offset);
+                    let starts = [arrays.a as usize, arrays.b as usize, arrays.c as usize];
+                    let used = &starts[..kernel.arrays()];
+                    for pair in used.windows(2) {
+                        assert!(pair[0] + arrays.bytes <= pair[1], "{kernel} {set} {offset}");
+                    }
+                    let least = arena.base as usize;
+                    let end = used[used.len() - 1] + arrays.bytes;
+                    assert!(used[0] >= least && end <= least + arena.bytes, "{kernel} {offset}");
+                    let past = if kernel.is_non_temporal() { offset / 64 * 64 } else { offset };
+                    assert!(used.iter().all(|start| start % PAGE_BYTES == past), "{kernel}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "does not fit")]
+    fn a_set_larger_than_the_arena_is_refused() {
+        let arena = Arena::new(LEAST_SET_BYTES, Pages::System).unwrap();
+        arena.arrays(Kernel::Load, 1 << 20, 0);
+    }
+
+    #[test]
+    fn ordinary_pages_are_not_huge() {
+        let arena = Arena::new(8 << 20, Pages::Small).unwrap();
+        if let Some(bytes) = arena.huge_bytes() {
+            assert_eq!(bytes, 0);
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_summed_over_the_mappings_of_the_arena() {
+        let smaps = "1000-2000 rw-p 0 00:00 0\nAnonHugePages:   4 kB\n\
+                     200000-600000 rw-p 0 00:00 0\nRss: 4096 kB\nAnonHugePages:  4096 kB\n\
+                     600000-800000 rw-p 0 00:00 0\nAnonHugePages:  2048 kB\n";
+        assert_eq!(huge_bytes_between(smaps, 0x20_0000, 0x80_0000), 6144 * 1024);
+        assert_eq!(huge_bytes_between(smaps, 0x80_0000, 0x90_0000), 0);
+    }
+}
