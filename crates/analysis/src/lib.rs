@@ -2,10 +2,10 @@
 //!
 //! What a trial yields is summarised by [`histogram`], [`quantile`] and [`bootstrap`]; whether it
 //! may be trusted is asked of [`outlier`], [`drift`], [`changepoint`], [`steady`] and
-//! [`littles_law`]; what it means is fitted by [`lsq`], [`halfpower`] and [`costmodel`], and
-//! [`ladder`] names what binds. Nothing here performs I/O, reads a clock or keeps state: equal
-//! input gives equal output, and every random choice comes from a seed of the caller. Modules
-//! import only those declared above them.
+//! [`littles_law`]; what it means is fitted by [`lsq`], [`halfpower`] and [`costmodel`];
+//! [`cachesteps`] finds the caches of a machine, and [`ladder`] names what binds. Nothing here
+//! performs I/O, reads a clock or keeps state: equal input gives equal output, and every random
+//! choice comes from a seed of the caller. Modules import only those declared above them.
 //!
 //! Throughout, an input that holds a value which is not finite has no result (`None`, an error or
 //! an empty list, as the function states): a NaN is a fault of the caller's arithmetic and must
@@ -30,5 +30,6 @@ pub mod lsq;
 pub mod costmodel;
 pub mod halfpower;
 
+pub mod cachesteps;
 pub mod ladder;
 pub mod littles_law;
