@@ -4,6 +4,7 @@
 //! `--time_based`), and booleans stand bare or with `=0` or `=1`.
 
 pub mod calibrate;
+pub mod memory;
 pub mod mount;
 pub mod simulate;
 pub mod study;
@@ -58,6 +59,8 @@ pub enum Verb {
     Study(Box<study::StudyArgs>),
     /// Ask a simulated system what a workload would give, and what would limit it
     Simulate(Box<simulate::SimulateArgs>),
+    /// Memory and cache bandwidth: kernels by working set and threads, caches, files in memory
+    Memory(memory::MemoryArgs),
     /// Run any command and bound the CPU that it cost, from below and from above
     Soak(SoakArgs),
     /// Which personalities this host offers, and why one is missing

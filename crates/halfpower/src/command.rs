@@ -7,6 +7,7 @@ pub mod clean;
 pub mod engines;
 pub mod target;
 pub mod generate;
+pub mod memory;
 pub mod mount;
 pub mod report;
 pub mod reproduce;

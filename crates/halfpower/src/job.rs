@@ -390,7 +390,7 @@ fn hint(text: &str) -> Outcome<Hint> {
 }
 
 /// CPUs from a list such as `0,2` or `0-3`.
-fn cpus(text: &str) -> Outcome<Vec<usize>> {
+pub fn cpus(text: &str) -> Outcome<Vec<usize>> {
     let bad = || Failure::usage(format!("--cpus-allowed {text}: write CPUs as 0,2 or 0-3"));
     let allowed = cpucost::affinity::allowed_cpus();
     let mut cpus = Vec::new();

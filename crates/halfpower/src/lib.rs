@@ -37,6 +37,7 @@ mod job;
 mod bench;
 mod rounds;
 mod balance;
+mod memory;
 mod survey;
 mod study;
 mod selftest;
@@ -88,6 +89,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         },
         Verb::Study(args) => command::study::execute(args),
         Verb::Simulate(args) => command::simulate::execute(args),
+        Verb::Memory(args) => command::memory::execute(args),
         Verb::Soak(args) => command::soak::execute(args),
         Verb::Engines(args) => command::engines::execute(args),
         Verb::Target(args) => command::target::execute(args),

@@ -27,6 +27,7 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema-study" => schema::<crate::study::document::StudiesDocument>(),
         "schema-selftest" => schema::<crate::command::selftest::SelftestDocument>(),
         "schema-reproduce" => schema::<ReproduceDocument>(),
+        "schema-memory" => schema::<crate::command::memory::MemoryDocument>(),
         "schema-soak" => schema::<crate::soak::SoakDocument>(),
         "schema-calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
         "schema-whatif" => schema::<crate::command::whatif::WhatifDocument>(),
@@ -60,7 +61,7 @@ fn completions(shell: &str) -> Outcome<String> {
         Failure::usage(format!(
             "generate {shell}: man, schema-run, schema-sweep, schema-simulate, schema-survey, \
              schema-study, schema-selftest, schema-reproduce, schema-calibrate, schema-whatif, \
-             schema-soak, schema-target, bash, zsh, fish or elvish"
+             schema-soak, schema-memory, schema-target, bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
@@ -81,6 +82,7 @@ mod tests {
             (include_str!("../../../../docs/schema/survey.schema.json"), "survey"),
             (include_str!("../../../../docs/schema/study.schema.json"), "study"),
             (include_str!("../../../../docs/schema/selftest.schema.json"), "selftest"),
+            (include_str!("../../../../docs/schema/memory.schema.json"), "memory"),
             (include_str!("../../../../docs/schema/soak.schema.json"), "soak"),
             (include_str!("../../../../docs/schema/reproduce.schema.json"), "reproduce"),
             (include_str!("../../../../docs/schema/target.schema.json"), "target"),
@@ -94,6 +96,7 @@ mod tests {
                 "simulate" => schema::<SimulateDocument>(),
                 "study" => schema::<crate::study::document::StudiesDocument>(),
                 "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
+                "memory" => schema::<crate::command::memory::MemoryDocument>(),
                 "soak" => schema::<crate::soak::SoakDocument>(),
                 "target" => schema::<TargetDocument>(),
                 "reproduce" => schema::<ReproduceDocument>(),

@@ -379,7 +379,7 @@ fn prepare(lab: &Lab, subject: &Subject, facts: &mut Facts) -> Outcome<()> {
         return Ok(());
     }
     facts.soaker_declined = lab.prepare_soaker().err();
-    facts.memory_copy_bytes_per_s = Some(memory::copy_bytes_per_s(lab.clock));
+    facts.memory_copy_bytes_per_s = memory::copy_bytes_per_s(lab.clock);
     facts.floor_ns_per_request = measure::floor_ns_per_request(lab)?;
     Ok(())
 }

@@ -2,23 +2,29 @@
 //!
 //! A copy between two buffers far larger than the caches, one thread, the bytes counted once (as
 //! `memcpy` is usually quoted; the traffic is twice that). The best of a few passes counts,
-//! because everything that disturbs a copy makes it slower.
+//! because everything that disturbs a copy makes it slower. Pages are those that a program gets
+//! which asks for nothing.
 
 use ioengine::{Clock, Monotonic};
+use memspeed::{Case, Isa, Kernel, Pages, Plan, World};
 
-/// Size of each buffer (bytes).
-const BUFFER_BYTES: usize = 64 << 20;
-const PASSES: u32 = 5;
+/// Size of both buffers together (bytes).
+const SET_BYTES: usize = 128 << 20;
+const PASSES: usize = 5;
 
-/// Bytes copied per second.
-pub fn copy_bytes_per_s(clock: Monotonic) -> f64 {
-    let from = vec![1_u8; BUFFER_BYTES];
-    let mut to = vec![0_u8; BUFFER_BYTES];
-    let mut best_ns = u64::MAX;
-    for _ in 0..PASSES {
-        let start = clock.now_ns();
-        std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from));
-        best_ns = best_ns.min(clock.now_ns() - start);
-    }
-    BUFFER_BYTES as f64 * 1e9 / best_ns.max(1) as f64
+/// Bytes copied per second; None where the memory cannot be had.
+pub fn copy_bytes_per_s(clock: Monotonic) -> Option<f64> {
+    let cases = [Case { kernel: Kernel::Copy, set_bytes: SET_BYTES }];
+    let plan = Plan {
+        cases: &cases,
+        threads: 1,
+        isa: Isa::detect(),
+        pages: Pages::System,
+        offset_bytes: 0,
+        repeats: PASSES,
+        sample_ns: 1,
+    };
+    let world = World { now_ns: &|| clock.now_ns(), pin: &|_| (), stop: &|| false };
+    let readings = memspeed::measure(&plan, &world).ok()?;
+    readings.first()?.once_bytes_per_s.iter().copied().reduce(f64::max)
 }

@@ -338,6 +338,7 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
         }
         "selftest" => vec!["selftest --device delay --only latency".to_owned()],
         "reproduce" => vec!["reproduce riedel97 --figure 14".to_owned()],
+        "memory" => vec!["memory --quick --dir folder".to_owned(), "memory --plan".to_owned()],
         "soak" => vec!["soak --unsoaked -- true".to_owned(), "soak -- false".to_owned()],
         "restore" => vec!["restore --plan".to_owned(), "restore".to_owned()],
         "clean" => vec!["clean --plan".to_owned(), "clean".to_owned(), "clean".to_owned()],

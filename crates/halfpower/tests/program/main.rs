@@ -23,6 +23,7 @@ mod in_use;
 mod interrupt;
 mod json;
 mod known_truth;
+mod memory;
 mod reproduce;
 mod run;
 mod simulated;

@@ -1,0 +1,136 @@
+//! Working sets: one for each cache and one for memory, and which of them a set lies in.
+
+use memspeed::LEAST_SET_BYTES;
+use memspeed::caches::Cache;
+
+use super::SIZES_TO_THE_OCTAVE;
+
+/// A set for memory is so many times what a thread has of the last cache ...
+const FAR_TIMES: u64 = 4;
+/// ... and lies between these (bytes): a cache that nobody tells of, and time.
+const FAR_LEAST_BYTES: u64 = 32 << 20;
+const FAR_MOST_BYTES: u64 = 1 << 30;
+/// The set for memory where no cache is known (bytes).
+const FAR_UNKNOWN_BYTES: u64 = 256 << 20;
+/// Curves use multiples of this (bytes).
+const SIZE_STEP_BYTES: u64 = 1024;
+
+/// A working set and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// L1, L2, L3 ... or DRAM: the first cache whose share it fits, as the kernel tells of caches.
+    pub name: String,
+    /// All arrays of one thread together.
+    pub set_bytes: u64,
+}
+
+/// The bytes of a cache that each of some threads has, if they sit as closely as they can.
+fn share(cache: &Cache, threads: usize) -> u64 {
+    cache.bytes / u64::from(cache.shared_by).min(threads as u64).max(1)
+}
+
+/// One set for each cache, half of what a thread has of it, and one for memory of at most
+/// `most_bytes`. A cache of which a thread has no more than of the one before is left out.
+pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Level> {
+    let mut levels: Vec<Level> = Vec::new();
+    let mut before = 0;
+    for cache in caches {
+        let set_bytes = share(cache, threads) / 2;
+        if set_bytes > before && set_bytes >= LEAST_SET_BYTES as u64 {
+            levels.push(Level { name: format!("L{}", cache.level), set_bytes });
+            before = 2 * set_bytes;
+        }
+    }
+    let last = caches.iter().map(|cache| share(cache, threads)).max();
+    let far = last.map_or(FAR_UNKNOWN_BYTES, |last| last.saturating_mul(FAR_TIMES));
+    let set_bytes = far.clamp(FAR_LEAST_BYTES, FAR_MOST_BYTES).min(most_bytes);
+    levels.push(Level { name: "DRAM".to_owned(), set_bytes });
+    levels
+}
+
+/// Where a set lies.
+pub fn place(caches: &[Cache], threads: usize, set_bytes: u64) -> Level {
+    let fits = caches.iter().find(|cache| set_bytes <= share(cache, threads));
+    let name = fits.map_or("DRAM".to_owned(), |cache| format!("L{}", cache.level));
+    Level { name, set_bytes }
+}
+
+/// Sizes of a curve, evenly spaced by their logarithm.
+pub fn sizes(from: u64, to: u64) -> Vec<u64> {
+    let size = |index: u32| {
+        let exact = from as f64 * 2_f64.powf(f64::from(index) / f64::from(SIZES_TO_THE_OCTAVE));
+        (exact / SIZE_STEP_BYTES as f64).round() as u64 * SIZE_STEP_BYTES
+    };
+    let mut sizes: Vec<u64> = (0..).map(size).take_while(|size| *size <= to).collect();
+    sizes.dedup();
+    sizes
+}
+
+/// Memory that can be had without swapping, as the kernel tells.
+pub fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    fn machine() -> Vec<Cache> {
+        let cache = |level, bytes, shared_by| Cache { level, bytes, shared_by };
+        vec![cache(1, 48 * KIB, 1), cache(2, MIB, 1), cache(3, 32 * MIB, 8)]
+    }
+
+    fn names_and_sizes(levels: &[Level]) -> Vec<(&str, u64)> {
+        levels.iter().map(|level| (level.name.as_str(), level.set_bytes)).collect()
+    }
+
+    #[test]
+    fn a_thread_alone_has_all_of_each_cache() {
+        let levels = of_machine(&machine(), 1, u64::MAX);
+        let expected = [("L1", 24 * KIB), ("L2", 512 * KIB), ("L3", 16 * MIB), ("DRAM", 128 * MIB)];
+        assert_eq!(names_and_sizes(&levels), expected);
+    }
+
+    #[test]
+    fn threads_share_a_cache_as_far_as_it_is_shared() {
+        let levels = of_machine(&machine(), 16, u64::MAX);
+        let expected = [("L1", 24 * KIB), ("L2", 512 * KIB), ("L3", 2 * MIB), ("DRAM", 32 * MIB)];
+        assert_eq!(names_and_sizes(&levels), expected);
+    }
+
+    #[test]
+    fn a_cache_of_which_no_more_is_left_than_of_the_one_before_is_none() {
+        let mut caches = machine();
+        caches[2].bytes = 8 * MIB;
+        let names: Vec<String> =
+            of_machine(&caches, 8, u64::MAX).into_iter().map(|level| level.name).collect();
+        assert_eq!(names, ["L1", "L2", "DRAM"]);
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_has_memory_within_its_limit() {
+        assert_eq!(names_and_sizes(&of_machine(&[], 1, 64 * MIB)), [("DRAM", 64 * MIB)]);
+    }
+
+    #[test]
+    fn a_set_lies_where_it_fits() {
+        let name = |threads, bytes| place(&machine(), threads, bytes).name;
+        assert_eq!(name(1, 48 * KIB), "L1");
+        assert_eq!(name(1, 48 * KIB + 1), "L2");
+        assert_eq!(name(1, 32 * MIB), "L3");
+        assert_eq!(name(8, 32 * MIB), "DRAM");
+    }
+
+    #[test]
+    fn sizes_ascend_by_quarters_of_an_octave() {
+        let sizes = sizes(4 * KIB, 64 * KIB);
+        assert_eq!(sizes[..5], [4096, 5120, 6144, 7168, 8192]);
+        assert_eq!((sizes.len(), sizes[16]), (17, 64 * KIB));
+        assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+}
