@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::buffer::BufferPages;
-    use crate::engine::{EngineSpec, Faulty, HostEngine, Personality};
+    use crate::engine::{EngineOptions, EngineSpec, Faulty, HostEngine, Personality};
     use crate::fault::Fault;
     use crate::host::{HostTarget, offers_direct};
     use crate::target::{Caching, Target};
@@ -202,41 +202,91 @@ mod tests {
         }
     }
 
-    /// Every personality that does I/O and is offered here, in every caching mode offered here.
+    /// A personality with what is asked of it beyond requests.
+    #[derive(Clone, Copy)]
+    struct Variant {
+        personality: Personality,
+        options: EngineOptions,
+    }
+
+    impl Variant {
+        fn name(self) -> String {
+            let options = self.options.chosen().map(|option| format!("-{}", option.name()));
+            format!("{}{}", self.personality, options.collect::<String>())
+        }
+
+        /// Without the depth that it cannot keep, which would be refused.
+        fn spec(self, caching: Caching, depth: u32, slot_bytes: u32) -> EngineSpec {
+            let Variant { personality, options } = self;
+            let allowed = personality.check_depth(depth, caching.is_direct());
+            let depth = if allowed.is_ok() { depth } else { 1 };
+            EngineSpec { personality, depth, slot_bytes, pages: BufferPages::Huge, options }
+        }
+    }
+
+    /// Every personality that does I/O, plain, and with each option that it takes.
+    fn variants() -> Vec<Variant> {
+        let none = EngineOptions::default();
+        let all = [
+            none,
+            EngineOptions { sq_poll: true, ..none },
+            EngineOptions { io_poll: true, ..none },
+            EngineOptions { uncached: true, ..none },
+            EngineOptions { fua: true, ..none },
+        ];
+        let does_io = Personality::ALL.into_iter().filter(|p| p.does_io());
+        let of = |personality| all.map(|options| Variant { personality, options });
+        let takes = |variant: &Variant| {
+            Caching::ALL
+                .iter()
+                .any(|caching| variant.spec(*caching, 1, 512).check(*caching).is_ok())
+        };
+        does_io.flat_map(of).filter(takes).collect()
+    }
+
+    /// Every variant that is offered here, in every caching mode that is.
     fn each_personality(check: impl Fn(Make<HostEngine>)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("positions");
         write_positions(&mut File::create(&path).unwrap(), FILE_BYTES);
-        for personality in Personality::ALL.into_iter().filter(|p| p.does_io()) {
-            if !personality.availability().available {
-                skipped(&format!("conformance-{personality}"), "not offered by this kernel");
-                continue;
-            }
+        for variant in variants() {
             for caching in [Caching::Buffered, Caching::Direct] {
-                if caching.is_direct() && !offers_direct(&path) {
-                    skipped(&format!("conformance-{personality}-direct"), "no direct I/O here");
-                    continue;
+                if is_offered(variant, &path, caching) {
+                    check(&|depth, bytes| engine_on(&path, false, variant, caching, depth, bytes));
                 }
-                check(&|depth, slot_bytes| {
-                    engine_on(&path, false, personality, caching, depth, slot_bytes)
-                });
             }
         }
+    }
+
+    /// Whether a variant can be tried here; what means something and cannot is said.
+    fn is_offered(variant: Variant, path: &Path, caching: Caching) -> bool {
+        if variant.spec(caching, 1, 512).check(caching).is_err() {
+            return false;
+        }
+        let test = format!("conformance-{}-{caching}", variant.name());
+        if !variant.personality.availability().available {
+            skipped(&test, "not offered by this kernel");
+            return false;
+        }
+        if caching.is_direct() && !offers_direct(path) {
+            skipped(&test, "no direct I/O here");
+            return false;
+        }
+        let target = HostTarget::open(path, false, caching).unwrap();
+        let checked = target.check(&variant.spec(caching, 1, 512));
+        checked.inspect_err(|declined| skipped(&test, &declined.to_string())).is_ok()
     }
 
     fn engine_on(
         path: &Path,
         writable: bool,
-        personality: Personality,
+        variant: Variant,
         caching: Caching,
         depth: u32,
         slot_bytes: u32,
     ) -> Result<HostEngine, Error> {
         let target = HostTarget::open(path, writable, caching)?;
-        // Depth that a personality cannot keep is refused, so ask for what it can.
-        let allowed = personality.check_depth(depth, caching.is_direct());
-        let depth = if allowed.is_ok() { depth } else { 1 };
-        target.engine(&EngineSpec { personality, depth, slot_bytes, pages: BufferPages::Huge })
+        target.engine(&variant.spec(caching, depth, slot_bytes))
     }
 
     #[test]
@@ -279,12 +329,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("written");
         File::create(&path).unwrap().set_len(1 << 20).unwrap();
-        for personality in Personality::ALL.into_iter().filter(|p| p.does_io()) {
-            if personality.availability().available {
-                let caching = Caching::of(offers_direct(&path), false);
-                writes_land_where_they_say(&|depth, bytes| {
-                    engine_on(&path, true, personality, caching, depth, bytes)
-                });
+        for variant in variants() {
+            for caching in [Caching::Buffered, Caching::Direct] {
+                if is_offered(variant, &path, caching) {
+                    writes_land_where_they_say(&|depth, bytes| {
+                        engine_on(&path, true, variant, caching, depth, bytes)
+                    });
+                }
             }
         }
     }
@@ -352,6 +403,7 @@ mod tests {
             depth: 8,
             slot_bytes: 4096,
             pages: BufferPages::Small,
+            options: EngineOptions::default(),
         };
         assert!(target.engine(&spec).unwrap_err().to_string().contains("--iodepth 8"));
     }

@@ -8,7 +8,9 @@
 mod delay;
 mod faulty;
 mod libaio;
+mod mmap;
 mod null;
+mod option;
 mod sync;
 mod threads;
 mod uring;
@@ -21,14 +23,19 @@ use std::sync::Arc;
 pub use delay::{Delay, DelayDevice, burn_cpu};
 pub use faulty::Faulty;
 pub use libaio::Libaio;
+pub use mmap::Mmap;
 pub use null::Null;
+pub(crate) use option::POLL_REMEDY;
+pub use option::{EngineOption, EngineOptions, OptionAvailability};
 pub use sync::Sync;
 pub use threads::Threads;
+pub(crate) use uring::probe_polled_read;
 pub use uring::{Uring, UringFeatures};
 
 use crate::buffer::BufferPages;
 use crate::error::{Error, ErrorKind};
 use crate::fault::FaultPlan;
+use crate::mode::Hint;
 use crate::request::{Completion, Request};
 
 /// Issues requests and reaps completions. Not shared between threads: each worker makes its own.
@@ -87,6 +94,8 @@ pub struct EngineSpec {
     pub slot_bytes: u32,
     /// Pages behind the slots.
     pub pages: BufferPages,
+    /// What is asked for beyond that.
+    pub options: EngineOptions,
 }
 
 /// A way of issuing requests.
@@ -98,6 +107,8 @@ pub enum Personality {
     Delay,
     /// One blocking pread or pwrite at a time.
     Sync,
+    /// One copy at a time between a slot and a shared mapping of the file.
+    Mmap,
     /// A pool of threads that keeps `depth` blocking requests in flight.
     Threads,
     /// The kernel's aio (io_submit, io_getevents).
@@ -119,10 +130,11 @@ pub struct Availability {
 
 impl Personality {
     /// All of them, simplest first.
-    pub const ALL: [Personality; 6] = [
+    pub const ALL: [Personality; 7] = [
         Personality::Null,
         Personality::Delay,
         Personality::Sync,
+        Personality::Mmap,
         Personality::Threads,
         Personality::Libaio,
         Personality::IoUring,
@@ -134,6 +146,7 @@ impl Personality {
             Personality::Null => "null",
             Personality::Delay => "delay",
             Personality::Sync => "sync",
+            Personality::Mmap => "mmap",
             Personality::Threads => "threads",
             Personality::Libaio => "libaio",
             Personality::IoUring => "io_uring",
@@ -146,6 +159,7 @@ impl Personality {
             Personality::Null => "no I/O: the instrument's own cost",
             Personality::Delay => "no I/O: answers when a device of known truth would (--truth)",
             Personality::Sync => "one blocking pread or pwrite at a time (depth 1)",
+            Personality::Mmap => "a copy from or to a mapping of the file; buffered (depth 1)",
             Personality::Threads => "a thread for each outstanding request, each blocking",
             Personality::Libaio => "the kernel's aio; asynchronous on direct files only",
             Personality::IoUring => "io_uring: batched, with registered ring, file and buffers",
@@ -160,9 +174,11 @@ impl Personality {
     /// Whether this host offers it, and how or why not.
     pub fn availability(self) -> Availability {
         let found = match self {
-            Personality::Null | Personality::Delay | Personality::Sync | Personality::Threads => {
-                Ok(String::new())
-            }
+            Personality::Null
+            | Personality::Delay
+            | Personality::Sync
+            | Personality::Mmap
+            | Personality::Threads => Ok(String::new()),
             Personality::Libaio => libaio::probe(),
             Personality::IoUring => uring::probe(),
         };
@@ -188,8 +204,8 @@ impl Personality {
         let usage = |what: String| Err(Error::new(ErrorKind::Usage, what));
         let remedy = "use --ioengine io_uring (or threads)";
         match self {
-            Personality::Sync if depth > 1 => usage(format!(
-                "--ioengine sync keeps one request outstanding, not --iodepth {depth}"
+            Personality::Sync | Personality::Mmap if depth > 1 => usage(format!(
+                "--ioengine {self} keeps one request outstanding, not --iodepth {depth}"
             ))
             .map_err(|e: Error| e.with_remedy(format!("{remedy}, or --iodepth 1"))),
             Personality::Libaio if depth > 1 && !direct => usage(format!(
@@ -217,11 +233,12 @@ impl FromStr for Personality {
             "null" => Ok(Personality::Null),
             "delay" => Ok(Personality::Delay),
             "sync" | "psync" | "pvsync" => Ok(Personality::Sync),
+            "mmap" => Ok(Personality::Mmap),
             "threads" | "posixaio" => Ok(Personality::Threads),
             "libaio" => Ok(Personality::Libaio),
             "io_uring" | "io-uring" | "uring" => Ok(Personality::IoUring),
             _ => Err(Error::new(ErrorKind::Usage, format!("no personality is called '{text}'"))
-                .with_remedy("one of auto, null, delay, sync, threads, libaio, io_uring")),
+                .with_remedy("one of auto, null, delay, sync, mmap, threads, libaio, io_uring")),
         }
     }
 }
@@ -237,6 +254,8 @@ pub enum HostEngine {
     Faulty(Box<Faulty<HostEngine>>),
     /// See [`Sync`].
     Sync(Sync),
+    /// See [`Mmap`].
+    Mmap(Mmap),
     /// See [`Threads`].
     Threads(Threads),
     /// See [`Libaio`].
@@ -246,17 +265,19 @@ pub enum HostEngine {
 }
 
 impl HostEngine {
-    /// The personality of the spec on an open file. Must be called by the thread that will use it.
+    /// The personality of the spec on an open file, to which `hint` was given. Must be called by
+    /// the thread that will use it.
     ///
     /// # Errors
     /// When the system does not give what the personality needs.
-    pub fn on_file(file: Arc<File>, spec: &EngineSpec) -> Result<HostEngine, Error> {
+    pub fn on_file(file: Arc<File>, spec: &EngineSpec, hint: Hint) -> Result<HostEngine, Error> {
         Ok(match spec.personality {
             Personality::Null | Personality::Delay => {
                 let what = format!("--ioengine {} does nothing to a file", spec.personality);
                 return Err(Error::new(ErrorKind::Usage, what).with_remedy("drop the target"));
             }
             Personality::Sync => HostEngine::Sync(Sync::new(file, spec)?),
+            Personality::Mmap => HostEngine::Mmap(Mmap::new(file, spec, hint)?),
             Personality::Threads => HostEngine::Threads(Threads::new(&file, spec)?),
             Personality::Libaio => HostEngine::Libaio(Libaio::new(file, spec)?),
             Personality::IoUring => HostEngine::Uring(Box::new(Uring::new(file, spec)?)),
@@ -280,6 +301,7 @@ macro_rules! each {
             HostEngine::Delay($engine) => $call,
             HostEngine::Faulty($engine) => $call,
             HostEngine::Sync($engine) => $call,
+            HostEngine::Mmap($engine) => $call,
             HostEngine::Threads($engine) => $call,
             HostEngine::Libaio($engine) => $call,
             HostEngine::Uring($engine) => $call,

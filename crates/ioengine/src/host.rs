@@ -12,10 +12,12 @@ use std::os::linux::fs::MetadataExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::{Device, DeviceInfo};
-use crate::engine::{Delay, DelayDevice, EngineSpec, HostEngine, Null, Personality};
+use crate::engine::{
+    Delay, DelayDevice, EngineSpec, HostEngine, Null, POLL_REMEDY, Personality, probe_polled_read,
+};
 use crate::error::{Error, ErrorKind};
 use crate::fault::FaultPlan;
 use crate::mount::{self, Mount};
@@ -48,6 +50,8 @@ pub struct HostTarget {
     alignment: Alignment,
     device: Option<Device>,
     mount: Option<Mount>,
+    /// What was last announced, for mappings, which are told anew.
+    hint: Mutex<Hint>,
 }
 
 impl HostTarget {
@@ -75,6 +79,7 @@ impl HostTarget {
             alignment: Alignment { memory_bytes: 1, offset_bytes: 1 },
             device: None,
             mount: None,
+            hint: Mutex::default(),
         }
     }
 
@@ -120,6 +125,7 @@ impl HostTarget {
             alignment,
             device,
             mount,
+            hint: Mutex::default(),
         })
     }
 
@@ -139,6 +145,16 @@ impl HostTarget {
     #[must_use]
     pub fn called(mut self, name: String) -> HostTarget {
         self.name = name;
+        self
+    }
+
+    /// The same imagined target, as if it had been opened in a mode: for asking beforehand what
+    /// fits a file that does not exist yet.
+    #[must_use]
+    pub fn in_mode(mut self, caching: Caching) -> HostTarget {
+        if self.file.is_none() {
+            self.caching = caching;
+        }
         self
     }
 
@@ -175,6 +191,49 @@ impl HostTarget {
     /// Bytes that may still be written on the file system of a file.
     pub fn free_bytes(&self) -> Option<u64> {
         sys::free_bytes(self.file.as_ref()?).ok()
+    }
+
+    /// Refuses to poll a device that has no queues for it: where the kernel falls back to
+    /// interrupts silently, sysfs tells; where it tells nothing, a read does.
+    fn check_polled(&self, file: &Arc<File>) -> Result<(), Error> {
+        let refuse = |what: String| {
+            Err(Error::new(ErrorKind::Unsupported, what)
+                .with_remedy(format!("{POLL_REMEDY}, or drop --hipri")))
+        };
+        let polled = |device: &Device| {
+            std::fs::read_to_string(device.disk().join("queue/io_poll"))
+                .map_or(true, |text| text.trim() != "0")
+        };
+        if let Some(device) = self.device.as_ref().filter(|device| !polled(device)) {
+            let (disk, name) = (device.info().name, &self.name);
+            return refuse(format!(
+                "--hipri: {disk}, on which {name} lies, has no queues that can be polled"
+            ));
+        }
+        let bytes = self.alignment.offset_bytes.max(512);
+        match probe_polled_read(Arc::clone(file), bytes)?.outcome() {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                refuse(format!("--hipri: {} does not complete polled requests", self.name))
+            }
+            Err(error) => Err(Error::io(format!("polling a read of {}", self.name), error)),
+        }
+    }
+
+    /// Refuses uncached requests where kernel or file system do not know them.
+    fn check_uncached(&self, file: &File) -> Result<(), Error> {
+        match sys::reads_uncached(file) {
+            Ok(()) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                let of = self.mount.as_ref().map_or("device", |mount| &mount.file_system);
+                let what = format!("--uncached: this kernel has no RWF_DONTCACHE for {of}");
+                Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
+                    "use a target on a file system that has (halfpower engines), Linux 6.14 or \
+                     later, or --hint noreuse",
+                ))
+            }
+            Err(error) => Err(Error::io(format!("reading {} uncached", self.name), error)),
+        }
     }
 
     fn open_handle(&self) -> Result<&File, Error> {
@@ -365,10 +424,7 @@ impl Target for HostTarget {
 
     fn size_bytes(&self) -> u64 {
         let Some(file) = &self.file else { return self.imagined_bytes };
-        match self.kind {
-            TargetKind::BlockDevice => sys::block_device_bytes(file).unwrap_or(0),
-            _ => file.metadata().map_or(0, |metadata| metadata.len()),
-        }
+        sys::size_bytes(file).unwrap_or(0)
     }
 
     fn caching(&self) -> Caching {
@@ -379,14 +435,26 @@ impl Target for HostTarget {
         self.alignment
     }
 
+    fn check(&self, spec: &EngineSpec) -> Result<(), Error> {
+        spec.check(self.caching)?;
+        let Some(file) = &self.file else { return Ok(()) };
+        if spec.options.io_poll {
+            self.check_polled(file)?;
+        }
+        if spec.options.uncached {
+            self.check_uncached(file)?;
+        }
+        Ok(())
+    }
+
     fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
-        let direct = self.caching.is_direct();
-        spec.personality.check_depth(spec.depth, direct)?;
+        spec.check(self.caching)?;
         let engine = match (spec.personality, &self.delay, &self.file) {
             (Personality::Null, _, _) => HostEngine::Null(Null::new(spec)?),
             (Personality::Delay, Some(device), _) => HostEngine::Delay(Delay::new(device, spec)?),
             (personality, _, Some(file)) if personality.does_io() => {
-                HostEngine::on_file(Arc::clone(file), spec)?
+                let hint = *self.hint.lock().unwrap_or_else(PoisonError::into_inner);
+                HostEngine::on_file(Arc::clone(file), spec, hint)?
             }
             _ => {
                 let what = format!("--ioengine {} needs a target of its own", spec.personality);
@@ -414,13 +482,21 @@ impl Target for HostTarget {
         file.sync_all().map_err(|e| Error::io(format!("flushing {}", self.name), e))
     }
 
+    fn sync_data(&self) -> Result<(), Error> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.sync_data().map_err(|e| Error::io(format!("flushing {}", self.name), e))
+    }
+
     fn advise(&self, hint: Hint) -> Result<(), Error> {
         let Some(file) = &self.file else { return Ok(()) };
+        *self.hint.lock().unwrap_or_else(PoisonError::into_inner) = hint;
         let advice = match hint {
             Hint::Normal => libc::POSIX_FADV_NORMAL,
             Hint::Sequential => libc::POSIX_FADV_SEQUENTIAL,
             Hint::Random => libc::POSIX_FADV_RANDOM,
             Hint::NoReuse => libc::POSIX_FADV_NOREUSE,
+            Hint::WillNeed => libc::POSIX_FADV_WILLNEED,
+            Hint::DontNeed => libc::POSIX_FADV_DONTNEED,
         };
         sys::fadvise(file, advice).map_err(|e| Error::io(format!("advising {}", self.name), e))
     }
@@ -504,6 +580,8 @@ pub fn offers_direct(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::BufferPages;
+    use crate::engine::EngineOptions;
     use std::io::{Seek, SeekFrom, Write};
 
     fn written_file(bytes: usize) -> tempfile::NamedTempFile {
@@ -560,5 +638,78 @@ mod tests {
         let target = HostTarget::null(1 << 30);
         assert_eq!(target.size_bytes(), 1 << 30);
         assert!(target.file().is_none() && target.device_counters().is_none());
+    }
+    fn asking(options: EngineOptions) -> EngineSpec {
+        EngineSpec {
+            personality: Personality::IoUring,
+            depth: 1,
+            slot_bytes: 4096,
+            pages: BufferPages::Small,
+            options,
+        }
+    }
+
+    #[test]
+    fn polling_a_device_without_poll_queues_is_refused_with_the_remedy() {
+        let file = written_file(8192);
+        if !offers_direct(file.path()) || !Personality::IoUring.availability().available {
+            return;
+        }
+        let target = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
+        let options = EngineOptions { io_poll: true, ..EngineOptions::default() };
+        let disk = target.device.as_ref().map(|device| device.disk().join("queue/io_poll"));
+        let told = disk.and_then(|path| std::fs::read_to_string(path).ok());
+        match told.as_deref().map(str::trim) {
+            Some("0") => {
+                let error = target.check(&asking(options)).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unsupported);
+                assert!(error.to_string().contains("poll_queues=2"), "{error}");
+            }
+            _ => drop(target.check(&asking(options))),
+        }
+    }
+
+    #[test]
+    fn a_file_system_in_memory_declines_uncached_requests_with_the_remedy() {
+        let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else { return };
+        let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
+        let options = EngineOptions { uncached: true, ..EngineOptions::default() };
+        if sys::reads_uncached(file.as_file()).is_err() {
+            let error = target.check(&asking(options)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains("--hint noreuse"), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_hint_is_taken_by_files() {
+        let file = written_file(1 << 20);
+        let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
+        for hint in Hint::ALL {
+            target.advise(hint).unwrap_or_else(|error| panic!("{}: {error}", hint.name()));
+            let spec = EngineSpec { personality: Personality::Mmap, ..asking(Default::default()) };
+            target.engine(&spec).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_hint_that_the_data_are_done_with_takes_them_out_of_the_page_cache() {
+        let file = written_file(1 << 20);
+        let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
+        let in_memory = target.mount().is_some_and(|mount| mount.file_system == "tmpfs");
+        if target.resident_bytes() != Some(1 << 20) || in_memory {
+            return;
+        }
+        target.advise(Hint::DontNeed).unwrap();
+        assert_eq!(target.resident_bytes(), Some(0));
+        target.advise(Hint::WillNeed).unwrap();
+        let clock = crate::clock::Monotonic::new();
+        for _ in 0..3000 {
+            if target.resident_bytes() > Some(0) {
+                return;
+            }
+            clock.sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("nothing was read ahead");
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! This crate is the bottom of halfpower: it knows requests, completions, buffers, targets and
 //! the clock, and nothing of workloads, statistics or printing. A *personality* is one way of
-//! issuing requests: `sync`, `threads`, `libaio`, `io_uring`; `null`, which does no I/O and is the
-//! instrument's own floor; and `delay`, a device whose every answer is known. Each is one file
-//! under `engine/` behind the trait [`Engine`], whose one call, [`Engine::submit_and_wait`], hands
-//! over a batch and waits for at least so many completions or a deadline.
+//! issuing requests: `sync`, `mmap`, `threads`, `libaio`, `io_uring`; `null`, which does no I/O and
+//! is the instrument's own floor; and `delay`, a device whose every answer is known. Each is one
+//! file under `engine/` behind the trait [`Engine`], whose one call, [`Engine::submit_and_wait`],
+//! hands over a batch and waits for at least so many completions or a deadline.
 //!
 //! Buffers belong to the engine: a [`Request`] names a slot, never a pointer, and dropping an
 //! engine drains it, so safe code cannot free memory that the kernel still writes to.
@@ -18,8 +18,10 @@ compile_error!("ioengine drives Linux storage; other systems are not ported yet"
 
 pub mod error;
 mod sys;
+mod mapped;
 pub mod clock;
 pub mod request;
+pub mod mode;
 pub mod buffer;
 pub mod truth;
 pub mod fault;
@@ -40,8 +42,9 @@ pub mod fuzz;
 
 pub use buffer::BufferPages;
 pub use clock::{Clock, Monotonic, VirtualTime};
-pub use engine::{Engine, EngineSpec, HostEngine, Personality};
+pub use engine::{Engine, EngineOption, EngineOptions, EngineSpec, HostEngine, Personality};
 pub use error::{Error, ErrorKind};
 pub use host::HostTarget;
+pub use mode::{Caching, Hint};
 pub use request::{Completion, Op, Request};
-pub use target::{Caching, Target, TargetKind};
+pub use target::{Target, TargetKind};

@@ -8,6 +8,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::ptr;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -141,27 +142,54 @@ impl Drop for Mapping {
     }
 }
 
-/// Reads or writes at an offset with a raw buffer; the kernel's answer, errors negated.
+/// Reads or writes at an offset with a raw buffer and flags of preadv2(2); the kernel's answer,
+/// errors negated.
 ///
 /// # Safety
 /// `base..base + length` must be memory that stays valid, and that nobody else touches, until
 /// the call returns.
-pub unsafe fn transfer(fd: RawFd, write: bool, base: *mut u8, length: usize, offset: u64) -> i32 {
+pub unsafe fn transfer(
+    fd: RawFd,
+    write: bool,
+    base: *mut u8,
+    length: usize,
+    offset: u64,
+    flags: i32,
+) -> i32 {
     let offset = offset as libc::off64_t;
+    let part = libc::iovec { iov_base: base.cast(), iov_len: length };
     // SAFETY: the caller promises the buffer; the kernel checks the descriptor.
     let moved = unsafe {
-        if write {
-            libc::pwrite64(fd, base.cast(), length, offset)
-        } else {
-            libc::pread64(fd, base.cast(), length, offset)
+        match (write, flags) {
+            (true, 0) => libc::pwrite64(fd, base.cast(), length, offset),
+            (false, 0) => libc::pread64(fd, base.cast(), length, offset),
+            (true, flags) => libc::pwritev2(fd, &raw const part, 1, offset, flags),
+            (false, flags) => libc::preadv2(fd, &raw const part, 1, offset, flags),
         }
     };
     if moved < 0 { -errno() } else { moved as i32 }
 }
 
+/// Tries a read that is to leave nothing in the page cache (RWF_DONTCACHE), beyond the end of the
+/// file, where it moves nothing; EOPNOTSUPP where kernel or file system do not know the flag.
+pub fn reads_uncached(file: &File) -> io::Result<()> {
+    let mut byte = 0_u8;
+    let beyond = i64::MAX as u64 / 2;
+    // SAFETY: the byte outlives the call.
+    let moved =
+        unsafe { transfer(file.as_raw_fd(), false, &raw mut byte, 1, beyond, libc::RWF_DONTCACHE) };
+    if moved < 0 { Err(io::Error::from_raw_os_error(-moved)) } else { Ok(()) }
+}
+
 /// The calling thread's last error number.
 pub fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// Sets the calling thread's last error number, as a signal handler must that changed it.
+pub fn set_errno(errno: i32) {
+    // SAFETY: the location belongs to this thread.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// Memory and offset alignment for direct I/O (bytes); zeros where direct I/O is not offered,
@@ -194,6 +222,22 @@ pub fn loop_backing(file: &File) -> io::Result<(u64, u64, u64)> {
     // know it and write nothing.
     check(unsafe { libc::ioctl(file.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) })?;
     Ok((info[0], info[1], info[2]))
+}
+
+/// Size of a file or block device (bytes).
+pub fn size_bytes(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    match metadata.file_type().is_block_device() {
+        true => block_device_bytes(file),
+        false => Ok(metadata.len()),
+    }
+}
+
+/// Whether a descriptor was opened for writing.
+pub fn is_writable(file: &File) -> bool {
+    // SAFETY: F_GETFL takes no pointer.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    flags >= 0 && matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR)
 }
 
 /// fallocate(2).
@@ -431,6 +475,8 @@ pub mod ring {
 
     /// Wait for completions in the same call.
     pub const ENTER_GETEVENTS: u32 = 1 << 0;
+    /// Wake the thread that takes submissions.
+    pub const ENTER_SQ_WAKEUP: u32 = 1 << 1;
     const ENTER_EXT_ARG: u32 = 1 << 3;
     const ENTER_REGISTERED_RING: u32 = 1 << 4;
     const REGISTER_RING_FDS: libc::c_uint = 20;
@@ -484,16 +530,17 @@ pub mod ring {
             }
         }
 
-        /// Submits `to_submit` entries and waits for `wanted` completions or the timeout.
+        /// Submits `to_submit` entries and waits for `wanted` completions or the timeout; `flags`
+        /// are [`ENTER_GETEVENTS`] and others.
         #[inline]
         pub fn enter(
             self,
             to_submit: u32,
             wanted: u32,
+            flags: u32,
             timeout_ns: Option<u64>,
         ) -> io::Result<u32> {
-            let registered = if self.registered { ENTER_REGISTERED_RING } else { 0 };
-            let flags = ENTER_GETEVENTS | registered;
+            let flags = if self.registered { flags | ENTER_REGISTERED_RING } else { flags };
             let Some(ns) = timeout_ns else {
                 return self.call(to_submit, wanted, flags, ptr::null(), 0);
             };

@@ -4,12 +4,10 @@
 //! (the other half is [`Engine`]). A target is open already: its caching mode and whether it may
 //! be written were decided when it was opened.
 
-use std::fmt;
-use std::str::FromStr;
-
 pub use crate::device::{AdvertisedRate, DeviceCounters};
 use crate::engine::{Engine, EngineSpec};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+pub use crate::mode::{Caching, Hint};
 
 /// What kind of thing a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,74 +42,6 @@ impl TargetKind {
     }
 }
 
-/// How the system caches what a target is sent: SQLIO's Y, H, S and N.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub enum Caching {
-    /// Through the page cache; writes are accepted before they are on the device.
-    #[default]
-    Buffered,
-    /// O_DIRECT: past the page cache.
-    Direct,
-    /// O_DSYNC: through the page cache, each write durable before it returns.
-    WriteThrough,
-    /// O_DIRECT and O_DSYNC.
-    DirectWriteThrough,
-}
-
-impl Caching {
-    /// All modes.
-    pub const ALL: [Caching; 4] =
-        [Caching::Buffered, Caching::Direct, Caching::WriteThrough, Caching::DirectWriteThrough];
-
-    /// The mode of two independent choices.
-    pub fn of(direct: bool, write_through: bool) -> Caching {
-        match (direct, write_through) {
-            (false, false) => Caching::Buffered,
-            (true, false) => Caching::Direct,
-            (false, true) => Caching::WriteThrough,
-            (true, true) => Caching::DirectWriteThrough,
-        }
-    }
-
-    /// Whether the page cache is passed by.
-    pub fn is_direct(self) -> bool {
-        matches!(self, Caching::Direct | Caching::DirectWriteThrough)
-    }
-
-    /// Whether each write is durable before it completes.
-    pub fn is_write_through(self) -> bool {
-        matches!(self, Caching::WriteThrough | Caching::DirectWriteThrough)
-    }
-
-    /// The name in flags and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Caching::Buffered => "buffered",
-            Caching::Direct => "direct",
-            Caching::WriteThrough => "write-through",
-            Caching::DirectWriteThrough => "direct+write-through",
-        }
-    }
-}
-
-impl fmt::Display for Caching {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Caching {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let found = Caching::ALL.into_iter().find(|mode| mode.name() == text);
-        found.ok_or_else(|| {
-            Error::new(ErrorKind::Usage, format!("no caching mode is called '{text}'"))
-                .with_remedy("one of buffered, direct, write-through, direct+write-through")
-        })
-    }
-}
-
 /// What an offset, a length and a buffer address must be a multiple of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
@@ -119,19 +49,6 @@ pub struct Alignment {
     pub memory_bytes: u32,
     /// Of offsets and lengths (bytes).
     pub offset_bytes: u32,
-}
-
-/// A hint about the coming accesses (posix_fadvise(2)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
-    /// No special treatment.
-    Normal,
-    /// Sequential: read ahead further.
-    Sequential,
-    /// Random: no read-ahead.
-    Random,
-    /// The data will not be used again.
-    NoReuse,
 }
 
 /// How much of a target was in the page cache before and after a scrub.
@@ -170,6 +87,13 @@ pub trait Target {
     /// What requests must be aligned to in this mode.
     fn alignment(&self) -> Alignment;
 
+    /// Refuses an engine that this target cannot have; looks and tries, but measures nothing.
+    ///
+    /// # Errors
+    /// What does not fit, with the remedy.
+    fn check(&self, spec: &EngineSpec) -> Result<(), Error> {
+        spec.check(self.caching())
+    }
     /// An engine on this target, made by the thread that will use it.
     fn engine(&self, spec: &EngineSpec) -> Result<Self::Engine, Error>;
 
@@ -179,6 +103,11 @@ pub trait Target {
     fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
     /// Makes everything written durable.
     fn sync(&self) -> Result<(), Error>;
+    /// Makes the data that was written durable, and of what describes it only what is needed to
+    /// find them again; the same as [`Target::sync`] where there is no difference.
+    fn sync_data(&self) -> Result<(), Error> {
+        self.sync()
+    }
     /// Tells what accesses are coming.
     fn advise(&self, hint: Hint) -> Result<(), Error>;
     /// Takes the target out of the page cache and proves it.

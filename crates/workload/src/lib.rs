@@ -21,4 +21,4 @@ pub use error::Error;
 pub use plan::Plan;
 pub use runner::{Control, Progress, run};
 pub use sample::{OperationSample, Sample};
-pub use spec::{Arrival, Pattern, Placement, Steady, Workload};
+pub use spec::{Arrival, FlushEvery, Pattern, Placement, Steady, Workload};

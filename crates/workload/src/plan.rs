@@ -1,7 +1,7 @@
 //! A workload resolved against a target: every limit is checked here, and each worker gets its
 //! region, seed and share.
 
-use ioengine::{Target, TargetKind};
+use ioengine::{Personality, Target, TargetKind};
 
 use crate::arrival::{Process, Rate};
 use crate::content::block_bytes;
@@ -56,7 +56,9 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     check_shape(workload)?;
     check_alignment(workload, target)?;
     check_region(workload, target)?;
-    workload.personality.check_depth(workload.depth, target.caching().is_direct())?;
+    target.check(&workload.engine_spec())?;
+    check_flushes(workload)?;
+    check_growth(workload, target)?;
     let workers = (0..workload.threads).map(|index| worker(workload, index)).collect();
     Ok(Plan { workload: workload.clone(), workers })
 }
@@ -99,6 +101,29 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+fn check_flushes(workload: &Workload) -> Result<(), Error> {
+    let Some(flush) = workload.flush_every else { return Ok(()) };
+    let name = flush.name();
+    if flush.writes == 0 {
+        let what = format!("--{name} 0 flushes never");
+        return Err(Error::usage(what, format!("drop it, or use --{name} 1 or more")));
+    }
+    if !workload.writes() {
+        let what = format!("--{name} flushes after writes, and {} has none", workload.rw());
+        return Err(Error::usage(what, format!("use --rw write, or drop --{name}")));
+    }
+    Ok(())
+}
+
+fn check_growth<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
+    if workload.personality == Personality::Mmap && workload.may_extend {
+        let what = format!("a mapping of {} cannot make it grow", target.name());
+        let remedy = "use --allocation preallocated, or another --ioengine";
+        return Err(Error::usage(what, remedy));
+    }
+    Ok(())
 }
 
 fn check_alignment<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
@@ -188,7 +213,8 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ioengine::{HostTarget, Personality};
+    use crate::spec::FlushEvery;
+    use ioengine::HostTarget;
 
     fn null_workload() -> Workload {
         Workload {
@@ -238,6 +264,15 @@ mod tests {
                 w.depth = 1024;
             })
             .contains("GiB of buffers")
+        );
+        let every = |writes| Some(FlushEvery { writes, data_only: true });
+        assert!(refused(|w| w.flush_every = every(4)).contains("--fdatasync flushes after"));
+        assert!(
+            refused(|w| {
+                w.read_percent = 0;
+                w.flush_every = every(0);
+            })
+            .contains("--fdatasync 0")
         );
         assert!(
             refused(|w| w.arrival = Arrival::Constant { requests_per_s: 0.0 }).contains("rate")

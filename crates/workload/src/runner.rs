@@ -14,7 +14,7 @@ use std::time::Duration;
 use analysis::steady;
 use cpucost::{CpuMeter, CpuSample};
 use ioengine::target::DeviceCounters;
-use ioengine::{Clock, Engine, EngineSpec, Error as EngineError, ErrorKind, Target};
+use ioengine::{Clock, Engine, Error as EngineError, ErrorKind, Target};
 
 use crate::arrival::{Process, Rate};
 use crate::error::Error;
@@ -433,6 +433,12 @@ fn work<T: Target, C: Clock + Copy>(
         }
         match worker.step(shared.stopping()) {
             Ok(State::Running | State::Waiting) => {}
+            Ok(State::FlushDue) => {
+                if let Err(error) = flush(job, &mut worker) {
+                    shared.fail(error.into());
+                    return None;
+                }
+            }
             Ok(State::Done) => break,
             Err(error) => {
                 shared.fail(error.into());
@@ -458,6 +464,21 @@ fn work<T: Target, C: Clock + Copy>(
     Some((sample, engine))
 }
 
+/// A flush in the midst of writing.
+fn flush<T: Target, C: Clock + Copy>(
+    job: &Job<'_, T, C>,
+    worker: &mut Worker<T::Engine, C>,
+) -> Result<(), EngineError> {
+    let data_only = job.workload.flush_every.is_some_and(|every| every.data_only);
+    let begun_ns = job.clock.now_ns();
+    match data_only {
+        true => job.target.sync_data()?,
+        false => job.target.sync()?,
+    }
+    worker.flushed(begun_ns);
+    Ok(())
+}
+
 fn build<T: Target, C: Clock + Copy>(job: &Job<'_, T, C>) -> Result<Worker<T::Engine, C>, Error> {
     let (workload, plan) = (job.workload, job.worker);
     if let Some(cpu) = plan.cpu {
@@ -466,12 +487,7 @@ fn build<T: Target, C: Clock + Copy>(job: &Job<'_, T, C>) -> Result<Worker<T::En
     }
     // Without a small slack the kernel may wake an open loop 50 us late; refusal is harmless.
     let _ = cpucost::affinity::set_timer_slack_ns(1);
-    let engine = job.target.engine(&EngineSpec {
-        personality: workload.personality,
-        depth: workload.depth,
-        slot_bytes: workload.request_bytes,
-        pages: workload.pages,
-    })?;
+    let engine = job.target.engine(&workload.engine_spec())?;
     Ok(Worker::new(engine, job.clock, workload, plan))
 }
 
@@ -485,7 +501,7 @@ mod tests {
     use super::*;
     use crate::arrival::tests as arrival;
     use crate::plan;
-    use crate::spec::{Arrival, Content, Pattern};
+    use crate::spec::{Arrival, Content, FlushEvery, Pattern};
 
     fn measure(target: &HostTarget, workload: &Workload) -> Result<Sample, Error> {
         let plan = plan::resolve(workload, target)?;
@@ -624,6 +640,26 @@ mod tests {
     }
 
     #[test]
+    fn each_thread_flushes_after_its_own_writes() {
+        let file = file_of(1 << 20);
+        let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
+        for data_only in [false, true] {
+            let workload = Workload {
+                read_percent: 0,
+                request_bytes: 16384,
+                threads: 2,
+                region_bytes: 1 << 20,
+                limit_bytes: Some(1 << 20),
+                flush_every: Some(FlushEvery { writes: 8, data_only }),
+                ..Workload::default()
+            };
+            let sample = measure(&target, &workload).unwrap();
+            assert_eq!((sample.bytes(), sample.flushes.count()), (1 << 20, 8));
+            assert!(sample.elapsed_ns() >= sample.flushes.max().unwrap());
+        }
+    }
+
+    #[test]
     fn a_write_to_a_file_opened_for_reading_is_counted_and_ends_the_run() {
         let file = file_of(1 << 20);
         let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
@@ -642,11 +678,11 @@ mod tests {
     fn each_personality_reads_a_file_once_and_counts_every_byte() {
         let file = file_of(1 << 20);
         let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
-        for personality in [Personality::Sync, Personality::Threads, Personality::IoUring] {
+        for personality in Personality::ALL.into_iter().filter(|p| p.does_io()) {
             if !personality.availability().available {
                 continue;
             }
-            let depth = if personality == Personality::Sync { 1 } else { 8 };
+            let depth = if personality.check_depth(8, false).is_ok() { 8 } else { 1 };
             let workload = Workload {
                 personality,
                 depth,

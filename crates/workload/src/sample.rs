@@ -113,6 +113,8 @@ pub struct Sample {
     pub accepted_ns: Option<u64>,
     /// End, flush included [ns of the clock].
     pub end_ns: u64,
+    /// How long each flush in the midst of writing took (ns).
+    pub flushes: Histogram,
     /// Requests that failed.
     pub errors: u64,
     /// The first of them.
@@ -158,6 +160,7 @@ impl Sample {
             start_ns: 0,
             accepted_ns: None,
             end_ns: 0,
+            flushes: Histogram::default(),
             errors: 0,
             first_error: None,
             short_transfers: 0,
@@ -185,6 +188,7 @@ impl Sample {
             operation.requests = 0;
             operation.latency.clear();
         }
+        self.flushes.clear();
         self.series.intervals.clear();
         self.start_ns = start_ns;
         self.short_transfers = 0;
@@ -241,6 +245,7 @@ impl Sample {
         self.start_ns = self.start_ns.min(other.start_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
         self.accepted_ns = self.accepted_ns.max(other.accepted_ns);
+        self.flushes.merge(&other.flushes);
         self.errors += other.errors;
         self.first_error = self.first_error.or(other.first_error);
         self.short_transfers += other.short_transfers;

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use ioengine::{BufferPages, Personality};
+use ioengine::{BufferPages, EngineOptions, EngineSpec, Personality};
 
 /// In which order the blocks of the region are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,24 @@ pub enum Content {
     Verified,
 }
 
+/// Flushes in the midst of writing: after so many writes a thread waits for them, flushes, and goes
+/// on, as a database does that commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushEvery {
+    /// Writes of one thread from one flush to the next, at least 1.
+    pub writes: u32,
+    /// fdatasync(2) instead of fsync(2): of what describes the data only what is needed to find
+    /// them again.
+    pub data_only: bool,
+}
+
+impl FlushEvery {
+    /// fio's name of the flag that asks for it.
+    pub fn name(self) -> &'static str {
+        if self.data_only { "fdatasync" } else { "fsync" }
+    }
+}
+
 /// One workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
@@ -140,6 +158,10 @@ pub struct Workload {
     pub sealed_with: Option<u64>,
     /// Flush (fsync) when the last write has been accepted; the flush is part of the time.
     pub flush_at_end: bool,
+    /// Flush in the midst of writing too.
+    pub flush_every: Option<FlushEvery>,
+    /// What is asked of the personality beyond issuing requests.
+    pub options: EngineOptions,
     /// Writes may grow the file beyond its present end.
     pub may_extend: bool,
     /// Every random choice comes from it.
@@ -173,6 +195,8 @@ impl Default for Workload {
             content: Content::Random,
             sealed_with: None,
             flush_at_end: false,
+            flush_every: None,
+            options: EngineOptions::default(),
             may_extend: false,
             seed: 42,
             cpus: Vec::new(),
@@ -192,6 +216,17 @@ impl Workload {
             (_, 100) => "read",
             (_, 0) => "write",
             (_, _) => "rw",
+        }
+    }
+
+    /// What the engine of each thread is to provide.
+    pub fn engine_spec(&self) -> EngineSpec {
+        EngineSpec {
+            personality: self.personality,
+            depth: self.depth,
+            slot_bytes: self.request_bytes,
+            pages: self.pages,
+            options: self.options,
         }
     }
 

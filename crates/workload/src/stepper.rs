@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use cpucost::{CpuMeter, CpuSample};
 use ioengine::target::DeviceCounters;
-use ioengine::{EngineSpec, Target, VirtualTime};
+use ioengine::{Target, VirtualTime};
 
 use crate::error::Error;
 use crate::plan::{Plan, WorkerPlan};
@@ -119,6 +119,7 @@ fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> R
         match state {
             State::Running => {}
             State::Waiting => return Ok(false),
+            State::FlushDue => return Err(flushes_at_the_end().into()),
             State::Done => {
                 stepped.done = true;
                 return Ok(true);
@@ -137,6 +138,12 @@ fn never_ends() -> ioengine::Error {
     )
 }
 
+/// A flush passes time, and the other workers would not be stepped meanwhile.
+fn flushes_at_the_end() -> ioengine::Error {
+    let what = "a simulated system flushes at the end of a trial only";
+    ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop --fsync")
+}
+
 fn build<T: Target, C: VirtualTime + Clone>(
     target: &T,
     plan: &Plan,
@@ -144,12 +151,7 @@ fn build<T: Target, C: VirtualTime + Clone>(
     clock: &C,
 ) -> Result<Stepped<T, C>, Error> {
     let workload = &plan.workload;
-    let engine = target.engine(&EngineSpec {
-        personality: workload.personality,
-        depth: workload.depth,
-        slot_bytes: workload.request_bytes,
-        pages: workload.pages,
-    })?;
+    let engine = target.engine(&workload.engine_spec())?;
     Ok(Stepped { worker: Worker::new(engine, clock.clone(), workload, worker), done: false })
 }
 

@@ -43,6 +43,9 @@ pub enum State {
     Running,
     /// There is nothing to do before a completion comes or something is due.
     Waiting,
+    /// As many writes as go between two flushes are complete: whoever steps it flushes the target
+    /// and says so ([`Worker::flushed`]).
+    FlushDue,
     /// Nothing is in flight and nothing more will be issued.
     Done,
 }
@@ -134,6 +137,9 @@ pub struct Worker<E, C> {
     limit_bytes: u64,
     issued_bytes: u64,
     issued: u64,
+    /// Writes from one flush to the next, and how many of them are still to be issued.
+    flush_every: u64,
+    writes_to_flush: u64,
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
@@ -181,6 +187,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             limit_bytes: plan.limit_bytes.unwrap_or(u64::MAX),
             issued_bytes: 0,
             issued: 0,
+            flush_every: workload.flush_every.map_or(u64::MAX, |every| u64::from(every.writes)),
+            writes_to_flush: workload.flush_every.map_or(u64::MAX, |every| u64::from(every.writes)),
             measure_from_ns: 0,
             limit_ns: u64::MAX,
             stopped_ns: 0,
@@ -234,6 +242,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.turn(stop);
         self.batch.clear();
         self.batch.append(&mut self.again);
+        if self.may_flush() {
+            return Ok(State::FlushDue);
+        }
         let resent = self.batch.len();
         if self.phase != Phase::Drain || self.owes() {
             self.issue();
@@ -267,6 +278,30 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             return Err(hangs(self.engine.in_flight()));
         }
         Ok(if wait && self.done.is_empty() { State::Waiting } else { State::Running })
+    }
+
+    /// Whether all writes that go between two flushes were issued.
+    #[inline]
+    fn flush_is_due(&self) -> bool {
+        self.writes_to_flush == 0
+    }
+
+    /// Whether they are all complete too, so that a flush holds for each of them.
+    #[inline]
+    fn may_flush(&self) -> bool {
+        self.flush_is_due()
+            && !self.cut_short
+            && self.batch.is_empty()
+            && self.engine.in_flight() == 0
+    }
+
+    /// The target was flushed, from `begun_ns` until now: the time is part of the trial.
+    #[cold]
+    pub fn flushed(&mut self, begun_ns: u64) {
+        self.now_ns = self.clock.now_ns();
+        self.last_reap_ns = self.now_ns;
+        self.sample.flushes.record(self.now_ns.saturating_sub(begun_ns));
+        self.writes_to_flush = self.flush_every;
     }
 
     /// Whether a request is overdue and neither the end of the time nor an order to stop is left
@@ -317,7 +352,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     fn has_more_to_issue(&self) -> bool {
         let wanted = self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp;
         let closed = self.arrivals.is_none() && self.phase != Phase::Drain;
-        closed && wanted && !self.free.is_empty()
+        closed && wanted && !self.free.is_empty() && !self.flush_is_due()
     }
 
     /// Puts new requests into the batch: in an open loop all that are due and have a slot, in a
@@ -326,6 +361,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     fn issue(&mut self) {
         let room = if self.arrivals.is_some() { usize::MAX } else { self.chunk.now };
         while self.batch.len() < room
+            && !self.flush_is_due()
             && (self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp)
         {
             let Some(slot) = self.free.pop() else { break };
@@ -350,6 +386,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             let offset = self.offsets.next_offset();
             if op == Op::Write {
                 self.prepare(slot, offset);
+                self.writes_to_flush -= 1;
             }
             self.outstanding[slot as usize] =
                 Outstanding { stamp_ns: due_ns, offset, moved: 0, retries: 0, op, busy: true };
@@ -392,7 +429,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     pub(crate) fn wake_up_ns(&self, now_ns: u64) -> u64 {
         let tick = now_ns + TICK_NS;
         match &self.arrivals {
-            Some(arrivals) if !self.free.is_empty() && self.phase != Phase::Drain => {
+            Some(arrivals)
+                if !self.free.is_empty() && self.phase != Phase::Drain && !self.flush_is_due() =>
+            {
                 tick.min(arrivals.next_due_ns())
             }
             _ => tick,
@@ -555,7 +594,7 @@ mod tests {
 
     use super::*;
     use crate::arrival::tests::{constant, poisson};
-    use crate::spec::Arrival;
+    use crate::spec::{Arrival, FlushEvery};
 
     /// Virtual time, shared by a clock and an engine.
     #[derive(Clone, Default)]
@@ -669,6 +708,48 @@ mod tests {
         let in_flight = sample.requests_per_s() * sample.latency().mean().unwrap() / 1e9;
         assert!((in_flight - 4.0).abs() < 0.01, "{in_flight} in flight");
         assert!((sample.requests_per_s() - 10_000.0).abs() < 5.0);
+    }
+
+    #[test]
+    fn after_every_n_writes_a_thread_waits_for_them_and_flushes() {
+        let workload = Workload {
+            read_percent: 0,
+            limit_ns: None,
+            limit_bytes: Some(67 * 4096),
+            flush_every: Some(FlushEvery { writes: 16, data_only: false }),
+            ..workload(3, 0)
+        };
+        let (clock, plan) = (VirtualClock::default(), plan_for(&workload));
+        let engine = OneServer {
+            clock: clock.clone(),
+            service_ns: |_| 100_000,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; 3],
+        };
+        let mut worker = Worker::new(engine, clock.clone(), &workload, &plan);
+        worker.start(0, 0, &workload, &plan);
+        let mut flushes = 0;
+        loop {
+            match worker.step(false).unwrap() {
+                State::Done => break,
+                State::FlushDue => {
+                    flushes += 1;
+                    assert_eq!(worker.engine.in_flight(), 0);
+                    assert_eq!(worker.sample().requests(), 16 * flushes);
+                    let begun_ns = clock.now_ns();
+                    clock.sleep_until(begun_ns + 5_000_000);
+                    worker.flushed(begun_ns);
+                }
+                State::Running | State::Waiting => {}
+            }
+        }
+        let (sample, _) = worker.finish();
+        assert_eq!((flushes, sample.flushes.count()), (4, 4));
+        assert_eq!(sample.flushes.min(), Some(5_000_000));
+        // 67 writes of 100 us, one after the other, and four flushes; none counts as a write.
+        assert_eq!(sample.elapsed_ns(), 67 * 100_000 + 4 * 5_000_000);
+        assert!(sample.latency().max() < Some(400_000));
     }
 
     #[test]
@@ -835,6 +916,7 @@ mod tests {
         loop {
             match worker.step(false) {
                 Ok(State::Running | State::Waiting) => {}
+                Ok(State::FlushDue) => return Err("no flush was asked for".to_owned()),
                 Ok(State::Done) => return Ok(worker.finish().0),
                 Err(error) => return Err(error.to_string()),
             }

@@ -173,7 +173,7 @@ impl Engine for Delay {
 mod tests {
     use super::*;
     use crate::buffer::BufferPages;
-    use crate::engine::Personality;
+    use crate::engine::{EngineOptions, Personality};
     use crate::request::Op;
 
     fn engine(truth: Truth, depth: u32) -> Delay {
@@ -182,6 +182,7 @@ mod tests {
             depth,
             slot_bytes: 4096,
             pages: BufferPages::Small,
+            options: EngineOptions::default(),
         };
         Delay::new(&DelayDevice::new(truth), &spec).unwrap()
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineSpec, Setup};
+use crate::engine::{Engine, EngineOptions, EngineSpec, Setup};
 use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
 use crate::sys::aio::{Context, Event, Iocb};
@@ -29,6 +29,7 @@ pub struct Libaio {
     refused: Vec<Completion>,
     events: Vec<Event>,
     buffers: SlotBuffers,
+    options: EngineOptions,
     clock: Monotonic,
 }
 
@@ -67,15 +68,21 @@ impl Libaio {
             refused: Vec::with_capacity(depth),
             events: vec![Event::default(); depth],
             buffers,
+            options: spec.options,
             clock: Monotonic::new(),
         })
     }
 
     fn prepare(&mut self, request: &Request) {
         let memory = self.buffers.lend(request);
+        let rw_flags = match request.op {
+            Op::Read => self.options.read_flags(),
+            Op::Write => self.options.write_flags(),
+        };
         let iocb = &mut self.iocbs[request.slot as usize];
         *iocb = Iocb {
             data: u64::from(request.slot),
+            rw_flags: rw_flags as u32,
             opcode: u16::from(request.op == Op::Write),
             fd: self.file.as_raw_fd() as u32,
             buffer: memory as u64,
@@ -149,7 +156,7 @@ impl Engine for Libaio {
 
     fn setup(&self) -> Setup {
         let (buffer_bytes, huge_bytes) = self.buffers.pages();
-        Setup { buffer_bytes, huge_bytes, ..Setup::default() }
+        Setup { features: self.options.request_features(), buffer_bytes, huge_bytes }
     }
 
     fn in_flight(&self) -> u32 {

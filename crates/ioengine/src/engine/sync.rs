@@ -1,42 +1,44 @@
-//! The `sync` personality: one blocking pread(2) or pwrite(2) at a time.
+//! The `sync` personality: one blocking pread(2) or pwrite(2) at a time; preadv2(2) or pwritev2(2)
+//! where requests carry flags.
 //!
 //! What a plain program does. A deadline cannot interrupt a request that blocks; it is looked at
 //! between requests.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use crate::buffer::SlotBuffers;
-use crate::engine::{Engine, EngineSpec, Setup};
+use crate::engine::{Engine, EngineOptions, EngineSpec, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Op, Request};
+use crate::sys;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Sync {
     file: Arc<File>,
     buffers: SlotBuffers,
+    options: EngineOptions,
 }
 
 impl Sync {
     /// An engine on an open file.
     pub fn new(file: Arc<File>, spec: &EngineSpec) -> Result<Self, Error> {
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
-        Ok(Sync { file, buffers })
+        Ok(Sync { file, buffers, options: spec.options })
     }
 
     fn transfer(&mut self, request: &Request) -> i32 {
-        let from = request.within as usize;
-        let memory = &mut self.buffers.slot_mut(request.slot)[from..from + request.length as usize];
-        let moved = match request.op {
-            Op::Read => self.file.read_at(memory, request.offset),
-            Op::Write => self.file.write_at(memory, request.offset),
+        let (write, length) = (request.op == Op::Write, request.length as usize);
+        let flags = if write { self.options.write_flags() } else { self.options.read_flags() };
+        let memory = self.buffers.lend(request);
+        // SAFETY: the slot is lent until the call has returned.
+        let result = unsafe {
+            sys::transfer(self.file.as_raw_fd(), write, memory, length, request.offset, flags)
         };
-        match moved {
-            Ok(bytes) => bytes as i32,
-            Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
-        }
+        self.buffers.take_back(request.slot);
+        result
     }
 }
 
@@ -51,7 +53,7 @@ impl Engine for Sync {
 
     fn setup(&self) -> Setup {
         let (buffer_bytes, huge_bytes) = self.buffers.pages();
-        Setup { buffer_bytes, huge_bytes, ..Setup::default() }
+        Setup { features: self.options.request_features(), buffer_bytes, huge_bytes }
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineSpec, Setup};
+use crate::engine::{Engine, EngineOptions, EngineSpec, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
@@ -24,6 +24,7 @@ pub struct Threads {
     pool: Arc<Pool>,
     handles: Vec<JoinHandle<()>>,
     buffers: SlotBuffers,
+    options: EngineOptions,
     clock: Monotonic,
 }
 
@@ -58,14 +59,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Pool {
     /// The life of one thread of the pool.
-    fn serve(&self, file: &File) {
+    fn serve(&self, file: &File, options: EngineOptions) {
         while let Some(job) = self.next_job() {
             let Job { request, memory } = job;
             let (write, length) = (request.op == Op::Write, request.length as usize);
+            let flags = if write { options.write_flags() } else { options.read_flags() };
+            let (fd, offset) = (file.as_raw_fd(), request.offset);
             // SAFETY: the slot is lent until this completion is reaped, so the memory is valid
             // and touched by nobody else.
-            let result =
-                unsafe { sys::transfer(file.as_raw_fd(), write, memory, length, request.offset) };
+            let result = unsafe { sys::transfer(fd, write, memory, length, offset, flags) };
             lock(&self.done).push(Completion { slot: request.slot, result });
             self.ready.notify_one();
         }
@@ -90,14 +92,14 @@ impl Threads {
     pub fn new(file: &Arc<File>, spec: &EngineSpec) -> Result<Self, Error> {
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
         let pool = Arc::new(Pool::default());
-        let clock = Monotonic::new();
-        let mut engine = Threads { pool, handles: Vec::new(), buffers, clock };
+        let (options, clock) = (spec.options, Monotonic::new());
+        let mut engine = Threads { pool, handles: Vec::new(), buffers, options, clock };
         for number in 0..spec.depth {
             let (pool, file) = (Arc::clone(&engine.pool), Arc::clone(file));
             let thread = std::thread::Builder::new()
                 .name(format!("request-{number}"))
                 .stack_size(64 * 1024)
-                .spawn(move || pool.serve(&file))
+                .spawn(move || pool.serve(&file, options))
                 .map_err(|e| {
                     Error::io(format!("starting thread {number} of the pool"), e)
                         .with_remedy("use a smaller --iodepth or raise the limit on processes")
@@ -133,7 +135,7 @@ impl Engine for Threads {
 
     fn setup(&self) -> Setup {
         let (buffer_bytes, huge_bytes) = self.buffers.pages();
-        Setup { buffer_bytes, huge_bytes, ..Setup::default() }
+        Setup { features: self.options.request_features(), buffer_bytes, huge_bytes }
     }
 
     fn in_flight(&self) -> u32 {

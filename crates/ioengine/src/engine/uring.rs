@@ -4,6 +4,13 @@
 //! down a ladder where the kernel refuses; registers the ring, the file and the one contiguous
 //! buffer where it may. Each call enters the kernel once: it submits the batch and waits in the
 //! same system call, then reaps all that is ready.
+//!
+//! With a thread of the kernel that takes submissions (SQPOLL) a call enters the kernel only to
+//! wake that thread after it has gone to sleep, or to wait when nothing is ready. That thread spins
+//! on a CPU of its own, one for each engine, until it has had nothing to do for `SQ_IDLE_MS`.
+//!
+//! With polled completions (IOPOLL) waiting is spinning in the kernel on the device's queue, which
+//! a deadline cannot interrupt: it is looked at between the kernel's turns.
 
 use std::fmt;
 use std::fs::File;
@@ -16,17 +23,27 @@ use io_uring::squeue::Entry;
 use io_uring::types::{Fd, Fixed};
 use io_uring::{IoUring, opcode};
 
-use crate::buffer::SlotBuffers;
+use crate::buffer::{BufferPages, SlotBuffers};
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineSpec, Setup};
+use crate::engine::{Engine, EngineOptions, EngineSpec, Personality, Setup};
 use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
-use crate::sys::ring::Handle;
+use crate::sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Handle};
 
 /// The most that the kernel registers as one buffer (bytes).
 const REGISTERED_BYTES_MAX: usize = 1 << 30;
 /// How long a dropped engine waits for the device before it gives up its buffers for lost.
 const DRAIN_NS: u64 = 30_000_000_000;
+/// How long the thread that takes submissions spins without any before it sleeps (ms): longer than
+/// a disk takes for a request, so that it does not fall asleep within a trial, and short enough
+/// that little of its CPU is burnt after one.
+const SQ_IDLE_MS: u32 = 50;
+/// The largest submission queue that the kernel gives.
+const ENTRIES_MAX: u32 = 32_768;
+/// The largest depth with a thread that takes submissions: its queue is twice as long, because the
+/// thread gives entries back only after a batch of them, whose first may be complete by then and
+/// their slots filled again.
+pub(crate) const SQ_POLL_DEPTH_MAX: u32 = ENTRIES_MAX / 2;
 
 /// What this ring got of the fast set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +54,10 @@ pub struct UringFeatures {
     pub coop_taskrun: bool,
     /// IORING_SETUP_NO_SQARRAY.
     pub no_sqarray: bool,
+    /// IORING_SETUP_SQPOLL, which was asked for.
+    pub sq_poll: bool,
+    /// IORING_SETUP_IOPOLL, which was asked for.
+    pub io_poll: bool,
     /// The ring's own descriptor is registered.
     pub registered_ring: bool,
     /// The file is registered.
@@ -51,6 +72,8 @@ impl fmt::Display for UringFeatures {
             (self.defer_taskrun, "SINGLE_ISSUER, DEFER_TASKRUN"),
             (self.coop_taskrun, "COOP_TASKRUN"),
             (self.no_sqarray, "NO_SQARRAY"),
+            (self.sq_poll, "SQPOLL"),
+            (self.io_poll, "IOPOLL"),
             (self.registered_ring, "registered ring"),
             (self.registered_file, "registered file"),
             (self.registered_buffers, "registered buffers"),
@@ -69,18 +92,25 @@ pub struct Uring {
     /// None only while dropping.
     buffers: Option<SlotBuffers>,
     features: UringFeatures,
+    options: EngineOptions,
     clock: Monotonic,
 }
 
-/// The ladder of set-up flags, best first.
-fn ladder() -> [UringFeatures; 4] {
+/// The ladder of set-up flags, best first. What was asked for is on every rung; task work is not
+/// ours to run where a thread of the kernel submits.
+fn ladder(options: EngineOptions) -> Vec<UringFeatures> {
     let rung = |defer_taskrun, coop_taskrun, no_sqarray| UringFeatures {
         defer_taskrun,
         coop_taskrun,
         no_sqarray,
+        sq_poll: options.sq_poll,
+        io_poll: options.io_poll,
         ..UringFeatures::default()
     };
-    [
+    if options.sq_poll {
+        return vec![rung(false, false, true), rung(false, false, false)];
+    }
+    vec![
         rung(true, true, true),
         rung(true, true, false),
         rung(false, true, false),
@@ -88,9 +118,11 @@ fn ladder() -> [UringFeatures; 4] {
     ]
 }
 
-fn build(entries: u32) -> Result<(IoUring, UringFeatures), Error> {
+fn build(depth: u32, options: EngineOptions) -> Result<(IoUring, UringFeatures), Error> {
+    let slots = depth.next_power_of_two();
+    let entries = if options.sq_poll { 2 * slots } else { slots };
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
-    for features in ladder() {
+    for features in ladder(options) {
         let mut builder = IoUring::builder();
         builder.setup_clamp();
         if features.defer_taskrun {
@@ -102,13 +134,41 @@ fn build(entries: u32) -> Result<(IoUring, UringFeatures), Error> {
         if features.no_sqarray {
             builder.setup_no_sqarray();
         }
+        if features.sq_poll {
+            builder.setup_sqpoll(SQ_IDLE_MS);
+        }
+        if features.io_poll {
+            builder.setup_iopoll();
+        }
         match builder.build(entries) {
             Ok(ring) => return Ok((ring, features)),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = error,
-            Err(error) => return Err(setup_error(error)),
+            Err(error) => return Err(declined(options, error)),
         }
     }
-    Err(setup_error(last))
+    Err(declined(options, last))
+}
+
+/// Why there is no ring, or none with what was asked for.
+fn declined(options: EngineOptions, source: io::Error) -> Error {
+    let asked = match (options.sq_poll, options.io_poll) {
+        (false, false) => return setup_error(source),
+        (true, false) => ("SQPOLL", "--sqthread-poll"),
+        (false, true) => ("IOPOLL", "--hipri"),
+        (true, true) => ("SQPOLL and IOPOLL", "--sqthread-poll or --hipri"),
+    };
+    let plain = || build(2, EngineOptions::default()).is_ok();
+    match source.raw_os_error() {
+        // It is not io_uring itself that is declined.
+        Some(libc::EPERM | libc::EINVAL | libc::EACCES) if plain() => {
+            let what = format!("setting up io_uring with {}", asked.0);
+            Error::io(what, source).of_kind(ErrorKind::Unsupported).with_remedy(format!(
+                "this kernel declines it to this user (before 5.11 SQPOLL needs root): drop {}",
+                asked.1
+            ))
+        }
+        _ => setup_error(source),
+    }
 }
 
 fn setup_error(source: io::Error) -> Error {
@@ -128,11 +188,33 @@ fn setup_error(source: io::Error) -> Error {
 
 /// What io_uring offers here.
 pub fn probe() -> Result<String, Error> {
-    let (ring, mut features) = build(2)?;
+    probe_with(EngineOptions::default())
+}
+
+/// What io_uring offers here with options of its own.
+pub(crate) fn probe_with(options: EngineOptions) -> Result<String, Error> {
+    let (ring, mut features) = build(2, options)?;
     let handle = Handle::new(ring.as_raw_fd());
     features.registered_ring = handle.is_registered();
     handle.unregister(ring.as_raw_fd());
     Ok(features.to_string())
+}
+
+/// Tries one polled read of the first `bytes` of a file that is open direct; the kernel's answer.
+/// A device without poll queues answers EOPNOTSUPP, where the kernel does not fall back.
+pub(crate) fn probe_polled_read(file: Arc<File>, bytes: u32) -> Result<Completion, Error> {
+    let spec = EngineSpec {
+        personality: Personality::IoUring,
+        depth: 1,
+        slot_bytes: bytes,
+        pages: BufferPages::Small,
+        options: EngineOptions { io_poll: true, ..EngineOptions::default() },
+    };
+    let mut engine = Uring::new(file, &spec)?;
+    let read = Request { offset: 0, length: bytes, within: 0, slot: 0, op: Op::Read };
+    let mut done = Vec::with_capacity(1);
+    engine.submit_and_wait(&[read], 1, None, &mut done)?;
+    Ok(done[0])
 }
 
 impl fmt::Debug for Uring {
@@ -145,7 +227,7 @@ impl Uring {
     /// An engine on an open file. Must be called by the thread that will use it.
     pub fn new(file: Arc<File>, spec: &EngineSpec) -> Result<Self, Error> {
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
-        let (ring, mut features) = build(spec.depth.next_power_of_two())?;
+        let (ring, mut features) = build(spec.depth, spec.options)?;
         if !ring.params().is_feature_ext_arg() {
             let what = "this kernel's io_uring cannot wait with a deadline (5.11 and later can)";
             return Err(Error::new(ErrorKind::Unsupported, what)
@@ -162,7 +244,8 @@ impl Uring {
             features.registered_buffers = unsafe { submitter.register_buffers(&[region]) }.is_ok();
         }
         let (owner, clock) = (std::thread::current().id(), Monotonic::new());
-        Ok(Uring { ring, handle, owner, file, buffers: Some(buffers), features, clock })
+        let (buffers, options) = (Some(buffers), spec.options);
+        Ok(Uring { ring, handle, owner, file, buffers, features, options, clock })
     }
 
     /// Puts requests into the submission queue; its tail is published on return.
@@ -172,11 +255,16 @@ impl Uring {
         let mut queue = self.ring.submission();
         for request in batch {
             let memory = buffers.lend(request);
-            let entry = entry(&self.features, self.file.as_raw_fd(), request, memory);
+            let flags = match request.op {
+                Op::Read => self.options.read_flags(),
+                Op::Write => self.options.write_flags(),
+            };
+            let fd = self.file.as_raw_fd();
+            let entry = entry(&self.features, fd, request, memory, flags);
             // SAFETY: the slot is lent until its completion is reaped, and the engine drains
             // before its buffers go, so the memory outlives the request.
             let pushed = unsafe { queue.push(&entry) };
-            pushed.expect("the queue has an entry for each slot, and no slot is lent twice");
+            pushed.expect("the queue has room for all slots, and no slot is lent twice");
         }
     }
 
@@ -188,13 +276,67 @@ impl Uring {
             Some(at) if wanted > 0 => Some(at.saturating_sub(self.clock.now_ns())),
             _ => None,
         };
-        match self.handle.enter(to_submit, wanted, timeout_ns) {
+        match self.handle.enter(to_submit, wanted, ENTER_GETEVENTS, timeout_ns) {
             Ok(taken) => Ok(taken == to_submit),
             Err(error) => match error.raw_os_error() {
                 Some(libc::ETIME) => Ok(true),
                 Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(false),
                 _ => Err(Error::io("entering io_uring", error)),
             },
+        }
+    }
+
+    /// Waits for completions of what the kernel's thread has taken, wakes it where it sleeps over
+    /// entries that it has not, or both. Nothing is left to do after an interrupted wait: whoever
+    /// was to be woken has been.
+    fn enter_beside_the_thread(
+        &mut self,
+        wanted: u32,
+        asleep: bool,
+        until_ns: Option<u64>,
+    ) -> Result<(), Error> {
+        let wake = if asleep { ENTER_SQ_WAKEUP } else { 0 };
+        let wait = if wanted > 0 { ENTER_GETEVENTS } else { 0 };
+        let timeout_ns = match until_ns {
+            Some(at) if wanted > 0 => Some(at.saturating_sub(self.clock.now_ns())),
+            _ => None,
+        };
+        match self.handle.enter(0, wanted, wake | wait, timeout_ns) {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+                _ => Err(Error::io("entering io_uring", error)),
+            },
+        }
+    }
+
+    /// Whether the kernel's thread sleeps over entries that it has not taken. Looked at after the
+    /// entries were published, so that it cannot fall asleep without having seen them.
+    #[inline]
+    fn thread_sleeps(&mut self) -> bool {
+        let queue = self.ring.submission();
+        queue.need_wakeup() && !queue.is_empty()
+    }
+
+    /// [`Engine::submit_and_wait`] where a thread of the kernel takes what was queued.
+    fn wait_beside_the_thread(
+        &mut self,
+        goal: usize,
+        until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        loop {
+            self.reap(done);
+            let wanted = goal.saturating_sub(done.len()) as u32;
+            let asleep = self.thread_sleeps();
+            if asleep || wanted > 0 {
+                self.enter_beside_the_thread(wanted, asleep, until_ns)?;
+            }
+            let late = until_ns.is_some_and(|at| self.clock.now_ns() >= at);
+            if wanted == 0 || late {
+                self.reap(done);
+                return Ok(());
+            }
         }
     }
 
@@ -211,22 +353,32 @@ impl Uring {
 
 /// The submission entry of a request.
 #[inline]
-fn entry(features: &UringFeatures, fd: RawFd, request: &Request, memory: *mut u8) -> Entry {
+fn entry(
+    features: &UringFeatures,
+    fd: RawFd,
+    request: &Request,
+    memory: *mut u8,
+    flags: i32,
+) -> Entry {
     let (length, offset) = (request.length, request.offset);
     let fixed_buffer = features.registered_buffers;
     // The opcode builders are generic over the kind of descriptor, hence a macro.
     macro_rules! build {
         ($fd:expr) => {
             match (request.op, fixed_buffer) {
-                (Op::Read, true) => {
-                    opcode::ReadFixed::new($fd, memory, length, 0).offset(offset).build()
+                (Op::Read, true) => opcode::ReadFixed::new($fd, memory, length, 0)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build(),
+                (Op::Write, true) => opcode::WriteFixed::new($fd, memory, length, 0)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build(),
+                (Op::Read, false) => {
+                    opcode::Read::new($fd, memory, length).offset(offset).rw_flags(flags).build()
                 }
-                (Op::Write, true) => {
-                    opcode::WriteFixed::new($fd, memory, length, 0).offset(offset).build()
-                }
-                (Op::Read, false) => opcode::Read::new($fd, memory, length).offset(offset).build(),
                 (Op::Write, false) => {
-                    opcode::Write::new($fd, memory, length).offset(offset).build()
+                    opcode::Write::new($fd, memory, length).offset(offset).rw_flags(flags).build()
                 }
             }
         };
@@ -246,7 +398,10 @@ impl Engine for Uring {
 
     fn setup(&self) -> Setup {
         let (buffer_bytes, huge_bytes) = self.buffers.as_ref().map_or((0, 0), SlotBuffers::pages);
-        Setup { features: self.features.to_string(), buffer_bytes, huge_bytes }
+        let of_requests = self.options.request_features();
+        let features = [self.features.to_string(), of_requests];
+        let features: Vec<String> = features.into_iter().filter(|part| !part.is_empty()).collect();
+        Setup { features: features.join(", "), buffer_bytes, huge_bytes }
     }
 
     #[inline]
@@ -264,6 +419,9 @@ impl Engine for Uring {
     ) -> Result<(), Error> {
         self.queue(batch);
         let goal = done.len() + at_least.min(self.in_flight()) as usize;
+        if self.options.sq_poll {
+            return self.wait_beside_the_thread(goal, until_ns, done);
+        }
         loop {
             let wanted = goal.saturating_sub(done.len()) as u32;
             let settled = self.enter(wanted, until_ns)?;
@@ -295,5 +453,88 @@ impl Drop for Uring {
         if let Some(buffers) = self.buffers.take().filter(|buffers| buffers.in_flight() > 0) {
             buffers.leak();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::time::Duration;
+
+    use super::*;
+
+    const BLOCK: u32 = 4096;
+
+    /// An engine with SQPOLL on a file of 64 blocks that is in the page cache, where this host has
+    /// it.
+    fn beside_a_thread(depth: u32) -> Option<Uring> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![1; 64 * BLOCK as usize]).unwrap();
+        let options = EngineOptions { sq_poll: true, ..EngineOptions::default() };
+        if let Err(error) = probe_with(options) {
+            eprintln!("skipped: SQPOLL: {error}");
+            return None;
+        }
+        let spec = EngineSpec {
+            personality: Personality::IoUring,
+            depth,
+            slot_bytes: BLOCK,
+            pages: BufferPages::Small,
+            options,
+        };
+        Some(Uring::new(Arc::new(file), &spec).unwrap())
+    }
+
+    fn read(slot: u32) -> Request {
+        let offset = u64::from(slot % 64) * u64::from(BLOCK);
+        Request { offset, length: BLOCK, within: 0, slot, op: Op::Read }
+    }
+
+    #[test]
+    fn a_thread_that_has_gone_to_sleep_is_woken_by_a_call_that_only_polls() {
+        let Some(mut engine) = beside_a_thread(1) else { return };
+        let clock = Monotonic::new();
+        for _ in 0..3 {
+            clock.sleep(Duration::from_millis(3 * u64::from(SQ_IDLE_MS)));
+            let mut done = Vec::new();
+            engine.submit_and_wait(&[read(0)], 0, None, &mut done).unwrap();
+            let until = clock.now_ns() + 30_000_000_000;
+            while done.is_empty() {
+                assert!(clock.now_ns() < until, "nobody has taken the request");
+                engine.submit_and_wait(&[], 0, None, &mut done).unwrap();
+            }
+            assert_eq!(done[0].result, BLOCK as i32);
+        }
+    }
+
+    #[test]
+    fn slots_that_come_back_are_filled_at_once_and_the_queue_has_room_for_them() {
+        for depth in [1, 3, 16, 64] {
+            let Some(mut engine) = beside_a_thread(depth) else { return };
+            assert!(engine.setup().features.contains("SQPOLL"));
+            let mut batch: Vec<Request> = (0..depth).map(read).collect();
+            let (mut done, mut count) = (Vec::new(), 0);
+            while count < 20_000 {
+                done.clear();
+                engine.submit_and_wait(&batch, 1, None, &mut done).unwrap();
+                assert!(done.iter().all(|completion| completion.result == BLOCK as i32));
+                count += done.len();
+                batch = done.iter().map(|completion| read(completion.slot)).collect();
+            }
+        }
+    }
+
+    #[test]
+    fn a_polled_read_that_no_queue_can_be_polled_for_is_declined() {
+        let options = EngineOptions { io_poll: true, ..EngineOptions::default() };
+        if let Err(error) = probe_with(options) {
+            eprintln!("skipped: IOPOLL: {error}");
+            return;
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[1; BLOCK as usize]).unwrap();
+        // Not opened direct: it never waits for a device.
+        let answer = probe_polled_read(Arc::new(file), BLOCK).unwrap();
+        assert_eq!(answer.result, -libc::EOPNOTSUPP);
     }
 }

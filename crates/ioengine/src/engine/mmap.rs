@@ -1,0 +1,195 @@
+//! The `mmap` personality: one copy at a time between a slot and a shared mapping of the file.
+//!
+//! What a program does that maps its data: the system reads a page when it is first touched, and
+//! writes it when it likes or when it is flushed. A mapping is as long as the file was when it was
+//! made, so writes do not grow a file: one beyond the end fails as on a device that is full. A
+//! write to a page that is not in memory reads it first, even where all of it is overwritten.
+//!
+//! A page that cannot be had (the file was cut, the device failed, no space is left for a hole) is
+//! a failed or short request and not the end of the program; the kernel does not say which of them
+//! it was, so the file is looked at afterwards. What a file gains after it was mapped is not seen.
+//! A deadline cannot interrupt a copy; it is looked at between requests.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::buffer::SlotBuffers;
+use crate::engine::{Engine, EngineSpec, Setup};
+use crate::error::Error;
+use crate::mapped::MappedFile;
+use crate::mode::Hint;
+use crate::request::{Completion, Op, Request};
+use crate::sys;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Mmap {
+    file: Arc<File>,
+    mapped: MappedFile,
+    writable: bool,
+    buffers: SlotBuffers,
+}
+
+impl Mmap {
+    /// An engine on an open file, all of which is mapped; `hint` is given for the mapping.
+    pub fn new(file: Arc<File>, spec: &EngineSpec, hint: Hint) -> Result<Self, Error> {
+        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
+        let writable = sys::is_writable(&file);
+        let mapped = sys::size_bytes(&file).and_then(|size| MappedFile::new(&file, size, writable));
+        let mapped = mapped.map_err(|e| {
+            Error::io("mapping the target", e).with_remedy(
+                "use a smaller target, raise the limit on memory (ulimit -v), or use --ioengine \
+                 sync",
+            )
+        })?;
+        let advised = match hint {
+            Hint::Sequential => mapped.advise(libc::MADV_SEQUENTIAL),
+            Hint::Random => mapped.advise(libc::MADV_RANDOM),
+            Hint::WillNeed => mapped.advise(libc::MADV_WILLNEED),
+            // A mapping that was just made holds nothing yet, and of noreuse madvise(2) knows
+            // nothing: both were told to the file.
+            Hint::Normal | Hint::NoReuse | Hint::DontNeed => Ok(()),
+        };
+        advised.map_err(|e| Error::io("advising the mapping of the target", e))?;
+        Ok(Mmap { file, mapped, writable, buffers })
+    }
+
+    /// Bytes moved, or a negated error number.
+    fn transfer(&mut self, request: &Request) -> i32 {
+        let Request { offset, op, within, .. } = *request;
+        if op == Op::Write && !self.writable {
+            return -libc::EBADF;
+        }
+        let mapped = self.mapped.length().saturating_sub(offset);
+        let length = u64::from(request.length).min(mapped) as usize;
+        if length == 0 {
+            return if op == Op::Write { -libc::ENOSPC } else { 0 };
+        }
+        let from = within as usize;
+        let memory = &mut self.buffers.slot_mut(request.slot)[from..from + length];
+        let copied = match op {
+            Op::Read => self.mapped.read(offset, memory),
+            Op::Write => self.mapped.write(offset, memory),
+        };
+        match copied {
+            Ok(()) => length as i32,
+            Err(_) => self.explain(offset, length as u64, op),
+        }
+    }
+
+    /// What became of a copy that met a page which could not be had.
+    #[cold]
+    fn explain(&self, offset: u64, length: u64, op: Op) -> i32 {
+        if self.mapped.repair(&self.file).is_err() {
+            return -libc::EIO;
+        }
+        let left = sys::size_bytes(&self.file).unwrap_or(0).saturating_sub(offset);
+        if left < length {
+            return left as i32;
+        }
+        let full = sys::free_bytes(&self.file).is_ok_and(|free| free < length);
+        if op == Op::Write && full { -libc::ENOSPC } else { -libc::EIO }
+    }
+}
+
+impl Engine for Mmap {
+    fn slots(&self) -> u32 {
+        self.buffers.slots()
+    }
+
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.buffers.slot_mut(slot)
+    }
+
+    fn setup(&self) -> Setup {
+        let (buffer_bytes, huge_bytes) = self.buffers.pages();
+        Setup { features: "MAP_SHARED".to_owned(), buffer_bytes, huge_bytes }
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        0
+    }
+
+    #[inline]
+    fn submit_and_wait(
+        &mut self,
+        batch: &[Request],
+        _at_least: u32,
+        _until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        for request in batch {
+            let result = self.transfer(request);
+            done.push(Completion { slot: request.slot, result });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::buffer::BufferPages;
+    use crate::engine::{EngineOptions, Personality};
+
+    fn engine_on(file: &File) -> Mmap {
+        let spec = EngineSpec {
+            personality: Personality::Mmap,
+            depth: 1,
+            slot_bytes: 8192,
+            pages: BufferPages::Small,
+            options: EngineOptions::default(),
+        };
+        Mmap::new(Arc::new(file.try_clone().unwrap()), &spec, Hint::Normal).unwrap()
+    }
+
+    fn result(engine: &mut Mmap, op: Op, offset: u64, length: u32) -> i32 {
+        let request = Request { offset, length, within: 0, slot: 0, op };
+        let mut done = Vec::new();
+        engine.submit_and_wait(&[request], 1, None, &mut done).unwrap();
+        done[0].result
+    }
+
+    fn file_of(bytes: usize) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![7; bytes]).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_write_beyond_the_end_finds_no_space_and_grows_nothing() {
+        let file = file_of(12_288);
+        let mut engine = engine_on(&file);
+        assert_eq!(result(&mut engine, Op::Write, 8192, 8192), 4096, "up to the end");
+        assert_eq!(result(&mut engine, Op::Write, 12_288, 4096), -libc::ENOSPC);
+        assert_eq!(file.metadata().unwrap().len(), 12_288);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_while_it_is_mapped_ends_early_instead_of_the_program() {
+        let file = file_of(65_536);
+        let mut engine = engine_on(&file);
+        assert_eq!(result(&mut engine, Op::Read, 32_768, 8192), 8192);
+        file.set_len(36_864).unwrap();
+        assert_eq!(result(&mut engine, Op::Read, 32_768, 8192), 4096, "what is left");
+        assert_eq!(result(&mut engine, Op::Read, 40_960, 8192), 0, "the target ended early");
+        assert_eq!(result(&mut engine, Op::Write, 40_960, 4096), 0, "for writes too");
+        assert_eq!(result(&mut engine, Op::Read, 0, 8192), 8192, "the rest is there");
+        assert_eq!(file.metadata().unwrap().len(), 36_864);
+    }
+
+    #[test]
+    fn a_write_reaches_the_file_at_its_place() {
+        let file = file_of(16_384);
+        let mut engine = engine_on(&file);
+        engine.buffer(0).fill(0xEE);
+        assert_eq!(result(&mut engine, Op::Write, 4096, 4096), 4096);
+        let mut bytes = [0; 4098];
+        file.read_exact_at(&mut bytes, 4095).unwrap();
+        assert_eq!((bytes[0], bytes[1], bytes[4096], bytes[4097]), (7, 0xEE, 0xEE, 7));
+    }
+}

@@ -1,0 +1,329 @@
+//! What a personality can be asked for beyond issuing requests: a thread of the kernel that takes
+//! them, polling for their completion, requests that leave nothing in the page cache, and writes
+//! that are durable one by one.
+
+use std::path::Path;
+
+use crate::engine::{EngineSpec, Personality, uring};
+use crate::error::{Error, ErrorKind};
+use crate::mode::Caching;
+use crate::sys;
+
+/// Which of the options are asked for; by default none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// See [`EngineOption::SqPoll`].
+    pub sq_poll: bool,
+    /// See [`EngineOption::IoPoll`].
+    pub io_poll: bool,
+    /// See [`EngineOption::Uncached`].
+    pub uncached: bool,
+    /// See [`EngineOption::Fua`].
+    pub fua: bool,
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineOption {
+    /// io_uring: a thread of the kernel takes submissions (IORING_SETUP_SQPOLL).
+    SqPoll,
+    /// io_uring: completions are polled for at the device (IORING_SETUP_IOPOLL).
+    IoPoll,
+    /// Buffered requests leave nothing in the page cache (RWF_DONTCACHE).
+    Uncached,
+    /// Each write is durable before it completes (RWF_DSYNC); a device with a volatile cache that
+    /// knows Forced Unit Access gets it, any other a flush.
+    Fua,
+}
+
+/// What this host offers of an option.
+#[derive(Clone, Debug)]
+pub struct OptionAvailability {
+    /// Which one.
+    pub option: EngineOption,
+    /// Whether the kernel offers it; a target may still decline.
+    pub available: bool,
+    /// What is known of it here, or why it is missing and what would help.
+    pub detail: String,
+}
+
+impl EngineOption {
+    /// All of them.
+    pub const ALL: [EngineOption; 4] =
+        [EngineOption::SqPoll, EngineOption::IoPoll, EngineOption::Uncached, EngineOption::Fua];
+
+    /// The name in results; fio's where fio has one.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineOption::SqPoll => "sqthread_poll",
+            EngineOption::IoPoll => "hipri",
+            EngineOption::Uncached => "uncached",
+            EngineOption::Fua => "fua",
+        }
+    }
+
+    /// The flag that asks for it.
+    pub fn flag(self) -> &'static str {
+        match self {
+            EngineOption::SqPoll => "--sqthread-poll",
+            EngineOption::IoPoll => "--hipri",
+            EngineOption::Uncached => "--uncached",
+            EngineOption::Fua => "--fua",
+        }
+    }
+
+    /// What it does, in one line.
+    pub fn summary(self) -> &'static str {
+        match self {
+            EngineOption::SqPoll => "a thread of the kernel takes io_uring's submissions (SQPOLL)",
+            EngineOption::IoPoll => "io_uring polls the device for completions (IOPOLL)",
+            EngineOption::Uncached => {
+                "buffered requests leave nothing in the page cache (RWF_DONTCACHE)"
+            }
+            EngineOption::Fua => "each write is durable before it completes (RWF_DSYNC)",
+        }
+    }
+
+    /// Whether this host offers it, and how or why not.
+    pub fn availability(self) -> OptionAvailability {
+        let found = match self {
+            EngineOption::SqPoll => {
+                uring::probe_with(EngineOptions { sq_poll: true, ..EngineOptions::default() })
+            }
+            EngineOption::IoPoll => {
+                uring::probe_with(EngineOptions { io_poll: true, ..EngineOptions::default() })
+                    .map(|_| polled_devices(Path::new("/sys/block")))
+            }
+            EngineOption::Uncached => uncached_here(),
+            EngineOption::Fua => Ok(String::new()),
+        };
+        let available = found.is_ok();
+        let detail = found.unwrap_or_else(|error| error.to_string());
+        OptionAvailability { option: self, available, detail }
+    }
+}
+
+/// Which block devices have queues that can be polled.
+fn polled_devices(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let polled = entries.filter(|entry| {
+        let text = std::fs::read_to_string(entry.path().join("queue/io_poll"));
+        text.is_ok_and(|text| text.trim() == "1")
+    });
+    let mut names: Vec<String> =
+        polled.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    match names.is_empty() {
+        true => format!("no device here has poll queues; {POLL_REMEDY}"),
+        false => format!("devices with poll queues: {}", names.join(", ")),
+    }
+}
+
+/// What gives a device poll queues.
+pub(crate) const POLL_REMEDY: &str =
+    "load its driver with some (nvme.poll_queues=2 or virtio_blk.poll_queues=2)";
+
+/// Whether the file system that holds this program reads without leaving pages in the cache: a read
+/// past the end of the program, which moves nothing.
+fn uncached_here() -> Result<String, Error> {
+    let itself = "/proc/self/exe";
+    let file = std::fs::File::open(itself);
+    let file = file.map_err(|e| Error::io(format!("opening {itself}"), e))?;
+    match sys::reads_uncached(&file) {
+        Ok(()) => Ok("each file system decides; that of this program does".to_owned()),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            let what = "the file system of this program does not know RWF_DONTCACHE";
+            Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
+                "from Linux 6.14 on it is up to each file system: a target is asked itself",
+            ))
+        }
+        Err(error) => Err(Error::io("reading uncached", error)),
+    }
+}
+
+impl EngineOptions {
+    /// Those that are asked for.
+    pub fn chosen(self) -> impl Iterator<Item = EngineOption> {
+        EngineOption::ALL.into_iter().filter(move |option| self.has(*option))
+    }
+
+    /// Whether an option is asked for.
+    pub fn has(self, option: EngineOption) -> bool {
+        match option {
+            EngineOption::SqPoll => self.sq_poll,
+            EngineOption::IoPoll => self.io_poll,
+            EngineOption::Uncached => self.uncached,
+            EngineOption::Fua => self.fua,
+        }
+    }
+
+    /// The flags that every read carries (preadv2(2)).
+    #[inline]
+    pub fn read_flags(self) -> i32 {
+        if self.uncached { libc::RWF_DONTCACHE } else { 0 }
+    }
+
+    /// The flags that every write carries (pwritev2(2)).
+    #[inline]
+    pub fn write_flags(self) -> i32 {
+        self.read_flags() | if self.fua { libc::RWF_DSYNC } else { 0 }
+    }
+
+    /// The flags of requests in words, for [`crate::engine::Setup::features`].
+    pub(crate) fn request_features(self) -> String {
+        let names = [(self.uncached, "RWF_DONTCACHE"), (self.fua, "RWF_DSYNC on writes")];
+        let names: Vec<&str> = names.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+        names.join(", ")
+    }
+
+    /// Refuses what a personality cannot do, or what means nothing in a caching mode.
+    ///
+    /// # Errors
+    /// Usage, with the remedy.
+    pub fn check(self, personality: Personality, caching: Caching) -> Result<(), Error> {
+        self.chosen().try_for_each(|option| check_one(option, personality, caching))
+    }
+}
+
+fn check_one(
+    option: EngineOption,
+    personality: Personality,
+    caching: Caching,
+) -> Result<(), Error> {
+    let flag = option.flag();
+    let refuse = |why: String, remedy: String| {
+        Err(Error::new(ErrorKind::Usage, format!("{flag} {why}")).with_remedy(remedy))
+    };
+    let of_ring = matches!(option, EngineOption::SqPoll | EngineOption::IoPoll);
+    if of_ring && personality != Personality::IoUring {
+        let why = format!("is about io_uring, not {personality}");
+        return refuse(why, format!("use --ioengine io_uring, or drop {flag}"));
+    }
+    if !personality.does_io() || personality == Personality::Mmap {
+        let why =
+            format!("is a flag of requests to the kernel, and --ioengine {personality} sends none");
+        return refuse(why, format!("use another --ioengine, or drop {flag}"));
+    }
+    match (option, caching) {
+        (EngineOption::IoPoll, mode) if !mode.is_direct() => refuse(
+            format!("polls the device, which {mode} requests do not wait for"),
+            "use --direct".to_owned(),
+        ),
+        (EngineOption::Uncached, mode) if mode.is_direct() => refuse(
+            "is about requests that go through the page cache".to_owned(),
+            format!("use --direct=0, or drop {flag}"),
+        ),
+        (EngineOption::Fua, mode) if mode.is_write_through() => refuse(
+            "and --write-through ask for the same thing twice".to_owned(),
+            "drop one of them".to_owned(),
+        ),
+        _ => Ok(()),
+    }
+}
+
+impl EngineSpec {
+    /// Refuses what cannot be on a target that is opened in a caching mode.
+    ///
+    /// # Errors
+    /// Usage, with the remedy.
+    pub fn check(&self, caching: Caching) -> Result<(), Error> {
+        let EngineSpec { personality, depth, options, .. } = *self;
+        personality.check_depth(depth, caching.is_direct())?;
+        if personality == Personality::Mmap {
+            check_mapping(caching)?;
+        }
+        if options.sq_poll && depth > uring::SQ_POLL_DEPTH_MAX {
+            let what = format!("--iodepth {depth} is too much for --sqthread-poll");
+            let remedy = format!("use at most {}", uring::SQ_POLL_DEPTH_MAX);
+            return Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy));
+        }
+        options.check(personality, caching)
+    }
+}
+
+fn check_mapping(caching: Caching) -> Result<(), Error> {
+    let usage =
+        |what: &str, remedy: &str| Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy));
+    if caching.is_direct() {
+        return usage("--ioengine mmap copies from and to the page cache", "use --direct=0");
+    }
+    if caching.is_write_through() {
+        return usage(
+            "--ioengine mmap stores into memory, which --write-through does not make durable",
+            "use --fsync 1, or another --ioengine",
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(option: EngineOption) -> EngineOptions {
+        EngineOptions {
+            sq_poll: option == EngineOption::SqPoll,
+            io_poll: option == EngineOption::IoPoll,
+            uncached: option == EngineOption::Uncached,
+            fua: option == EngineOption::Fua,
+        }
+    }
+
+    #[test]
+    fn an_option_is_refused_where_it_means_nothing_and_the_remedy_is_named() {
+        let refused = |option, personality, caching| {
+            let error = asked(option).check(personality, caching).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage);
+            error.to_string()
+        };
+        use Caching::{Buffered, Direct, DirectWriteThrough};
+        for option in EngineOption::ALL {
+            for personality in [Personality::Null, Personality::Delay, Personality::Mmap] {
+                let text = refused(option, personality, Buffered);
+                assert!(text.contains(option.flag()), "{text}");
+            }
+        }
+        let text = refused(EngineOption::SqPoll, Personality::Sync, Direct);
+        assert!(text.contains("; use --ioengine io_uring"), "{text}");
+        let text = refused(EngineOption::IoPoll, Personality::IoUring, Buffered);
+        assert!(text.contains("; use --direct"), "{text}");
+        let text = refused(EngineOption::Uncached, Personality::Sync, Direct);
+        assert!(text.contains("; use --direct=0"), "{text}");
+        let text = refused(EngineOption::Fua, Personality::Libaio, DirectWriteThrough);
+        assert!(text.contains("; drop one"), "{text}");
+    }
+
+    #[test]
+    fn each_option_is_accepted_where_it_means_something() {
+        for (option, personality, caching) in [
+            (EngineOption::SqPoll, Personality::IoUring, Caching::Buffered),
+            (EngineOption::IoPoll, Personality::IoUring, Caching::Direct),
+            (EngineOption::Uncached, Personality::Threads, Caching::WriteThrough),
+            (EngineOption::Fua, Personality::Libaio, Caching::Direct),
+        ] {
+            asked(option).check(personality, caching).unwrap();
+            assert_eq!(asked(option).chosen().collect::<Vec<_>>(), [option]);
+        }
+        assert_eq!(EngineOptions::default().chosen().count(), 0);
+    }
+
+    #[test]
+    fn only_writes_are_made_durable() {
+        let options = EngineOptions { uncached: true, fua: true, ..EngineOptions::default() };
+        assert_eq!(options.read_flags(), libc::RWF_DONTCACHE);
+        assert_eq!(options.write_flags(), libc::RWF_DONTCACHE | libc::RWF_DSYNC);
+        assert_eq!(EngineOptions::default().write_flags(), 0);
+    }
+
+    #[test]
+    fn devices_with_poll_queues_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, value) in [("nvme1n1", "1\n"), ("vda", "0\n"), ("nvme0n1", "1\n")] {
+            let queue = folder.path().join(name).join("queue");
+            std::fs::create_dir_all(&queue).unwrap();
+            std::fs::write(queue.join("io_poll"), value).unwrap();
+        }
+        assert_eq!(polled_devices(folder.path()), "devices with poll queues: nvme0n1, nvme1n1");
+        assert!(polled_devices(Path::new("/nowhere")).contains("poll_queues=2"));
+    }
+}

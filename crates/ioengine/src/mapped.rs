@@ -1,0 +1,305 @@
+//! A shared mapping of a file, whose faults are answers instead of the end of the program.
+//!
+//! Where a file was cut since it was mapped, or its device cannot deliver, the system sends SIGBUS
+//! to the thread that touches the page. A handler, installed with the first mapping, looks whether
+//! the address lies in what that thread is copying just now. If so, it puts memory without a file
+//! in the place of the rest of the copied range and marks the copy as failed, so that the copy
+//! ends and says so; if not, the signal goes on to whoever would have got it without us. A copy
+//! that failed leaves that memory in the mapping until [`MappedFile::repair`].
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use crate::sys;
+
+/// A page of the mapping could not be had: the file is shorter by now, or its device failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault;
+
+/// A file mapped from its beginning, unmapped on drop.
+#[derive(Debug)]
+pub struct MappedFile {
+    base: *mut u8,
+    length: usize,
+    writable: bool,
+}
+
+// SAFETY: the mapping is memory owned by this value; nothing in it is tied to a thread.
+unsafe impl Send for MappedFile {}
+
+/// What a thread is copying, for its own signal handler.
+#[derive(Clone, Copy)]
+struct Guard {
+    base: usize,
+    length: usize,
+    page_bytes: usize,
+    faulted: bool,
+}
+
+const IDLE: Guard = Guard { base: 0, length: 0, page_bytes: 1, faulted: false };
+
+thread_local! {
+    // Without a destructor and with a constant at the start, so that a handler may touch it.
+    static GUARD: Cell<Guard> = const { Cell::new(IDLE) };
+}
+
+/// Who would get the signal without us.
+static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+impl MappedFile {
+    /// Maps the first `length` bytes of a file; none of them is read yet.
+    pub fn new(file: &File, length: u64, writable: bool) -> io::Result<MappedFile> {
+        PREVIOUS.get_or_init(install_handler);
+        let too_large = |_| io::Error::from_raw_os_error(libc::ENOMEM);
+        let length = usize::try_from(length).map_err(too_large)?;
+        let mut mapped = MappedFile { base: ptr::null_mut(), length, writable };
+        if length > 0 {
+            mapped.base = mapped.map(file, ptr::null_mut(), 0)?;
+        }
+        Ok(mapped)
+    }
+
+    fn map(&self, file: &File, at: *mut u8, flags: libc::c_int) -> io::Result<*mut u8> {
+        let write = if self.writable { libc::PROT_WRITE } else { 0 };
+        let (protection, flags) = (libc::PROT_READ | write, libc::MAP_SHARED | flags);
+        let fd = file.as_raw_fd();
+        // SAFETY: at an address of the kernel's choice, or over the whole of our own mapping.
+        let base = unsafe { libc::mmap(at.cast(), self.length, protection, flags, fd, 0) };
+        match base == libc::MAP_FAILED {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(base.cast()),
+        }
+    }
+
+    /// How much is mapped (bytes).
+    pub fn length(&self) -> u64 {
+        self.length as u64
+    }
+
+    /// madvise(2) on all of it.
+    pub fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+        if self.length == 0 {
+            return Ok(());
+        }
+        // SAFETY: advice on a shared mapping of our own, which changes no content.
+        match unsafe { libc::madvise(self.base.cast(), self.length, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Copies from the mapping.
+    ///
+    /// # Panics
+    /// If the range is not mapped.
+    #[inline]
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let from = self.at(offset, into.len());
+        guarded(from, into.len(), || {
+            // SAFETY: both ranges are valid and of that length, one is ours alone, and a fault in
+            // the other is answered by the handler. Others may change the file meanwhile: bytes
+            // have no invalid values.
+            unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        })
+    }
+
+    /// Copies into the mapping.
+    ///
+    /// # Panics
+    /// If the range is not mapped, or not for writing.
+    #[inline]
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), Fault> {
+        assert!(self.writable, "the mapping is for reading only");
+        let into = self.at(offset, from.len());
+        guarded(into, from.len(), || {
+            // SAFETY: as in `read`, with the roles changed; the mapping is writable.
+            unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
+        })
+    }
+
+    #[inline]
+    fn at(&self, offset: u64, length: usize) -> *mut u8 {
+        let mapped = self.length as u64;
+        assert!(offset <= mapped && length as u64 <= mapped - offset, "beyond the mapping");
+        // SAFETY: inside the mapping, as was just checked.
+        unsafe { self.base.add(offset as usize) }
+    }
+
+    /// Maps the file anew in the same place, after a fault.
+    pub fn repair(&self, file: &File) -> io::Result<()> {
+        self.map(file, self.base, libc::MAP_FIXED).map(drop)
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        if self.length > 0 {
+            // SAFETY: base and length are those of our own mapping, unmapped once.
+            unsafe { libc::munmap(self.base.cast(), self.length) };
+        }
+    }
+}
+
+/// Runs a copy from or to `base..base + length` of a mapping, and tells whether it faulted.
+#[inline]
+fn guarded(base: *mut u8, length: usize, copy: impl FnOnce()) -> Result<(), Fault> {
+    let page_bytes = PAGE_BYTES.get().copied().unwrap_or(4096);
+    GUARD.set(Guard { base: base as usize, length, page_bytes, faulted: false });
+    // The handler runs on this thread, in the midst of the copy.
+    compiler_fence(Ordering::SeqCst);
+    copy();
+    compiler_fence(Ordering::SeqCst);
+    if GUARD.replace(IDLE).faulted { Err(Fault) } else { Ok(()) }
+}
+
+/// Size of a memory page (bytes), asked for once.
+static PAGE_BYTES: OnceLock<usize> = OnceLock::new();
+
+fn install_handler() -> libc::sigaction {
+    PAGE_BYTES.get_or_init(|| sys::page_bytes() as usize);
+    // SAFETY: all-zero sigactions are valid values of that plain C struct, and both outlive the
+    // call; the handler does only what a handler may.
+    unsafe {
+        let mut previous: libc::sigaction = std::mem::zeroed();
+        let mut ours: libc::sigaction = std::mem::zeroed();
+        ours.sa_sigaction = on_bus_error as *const () as usize;
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGBUS, &ours, &mut previous);
+        previous
+    }
+}
+
+/// The handler of SIGBUS: only system calls and this thread's own memory.
+extern "C" fn on_bus_error(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passes a valid siginfo with the address of the fault.
+    let address = unsafe { (*info).si_addr() } as usize;
+    let guard = GUARD.get();
+    let end = guard.base.saturating_add(guard.length);
+    let first = guard.base / guard.page_bytes * guard.page_bytes;
+    if guard.length > 0 && (first..end).contains(&address) {
+        let page = address / guard.page_bytes * guard.page_bytes;
+        let errno = sys::errno();
+        // SAFETY: the page is one of the mapping that this thread is copying from or to.
+        if unsafe { replace_by_memory(page, end - page) } {
+            GUARD.set(Guard { faulted: true, ..guard });
+            sys::set_errno(errno);
+            return;
+        }
+    }
+    pass_on(signal, info, context);
+}
+
+/// Puts zeroed memory in the place of pages that cannot be had; whether the system gave it.
+///
+/// # Safety
+/// `address` must be that of a page of a mapping that the caller owns, `length` within it.
+unsafe fn replace_by_memory(address: usize, length: usize) -> bool {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the caller owns the mapping, and every byte of it stays mapped.
+    let got = unsafe { libc::mmap(address as *mut _, length, protection, flags, -1, 0) };
+    got != libc::MAP_FAILED
+}
+
+/// Gives the signal to whoever had it before; without a handler the fault comes again and ends the
+/// program as it always did.
+fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let default = || {
+        // SAFETY: restores the default action, as a handler may.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    };
+    let Some(previous) = PREVIOUS.get() else { return default() };
+    match previous.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => default(),
+        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            type WithInfo = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+            // SAFETY: a handler installed with SA_SIGINFO has this signature.
+            let handler: WithInfo = unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: a handler installed without SA_SIGINFO has this signature.
+            let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const PAGE: usize = 4096;
+
+    fn file_of(pages: usize) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![0xA5; pages * PAGE]).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_is_written_through_a_mapping_is_in_the_file() {
+        use std::os::unix::fs::FileExt;
+        let file = file_of(4);
+        let mapped = MappedFile::new(&file, 4 * PAGE as u64, true).unwrap();
+        mapped.write(PAGE as u64 + 7, b"here").unwrap();
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, PAGE as u64 + 7).unwrap();
+        assert_eq!(&bytes, b"here");
+    }
+
+    #[test]
+    fn a_cut_file_is_a_fault_and_the_rest_of_it_can_still_be_read() {
+        let file = file_of(64);
+        let mapped = MappedFile::new(&file, 64 * PAGE as u64, true).unwrap();
+        let mut memory = vec![0; 16 * PAGE];
+        mapped.read(32 * PAGE as u64, &mut memory).unwrap();
+        file.set_len(40 * PAGE as u64).unwrap();
+        assert_eq!(mapped.read(32 * PAGE as u64, &mut memory), Err(Fault));
+        assert!(memory[..8 * PAGE].iter().all(|byte| *byte == 0xA5), "what there was has come");
+        mapped.repair(&file).unwrap();
+        mapped.read(0, &mut memory).unwrap();
+        assert!(memory.iter().all(|byte| *byte == 0xA5));
+        assert_eq!(mapped.write(39 * PAGE as u64, &memory), Err(Fault));
+        mapped.repair(&file).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 40 * PAGE as u64, "nothing has grown");
+    }
+
+    #[test]
+    fn threads_fault_each_for_itself() {
+        let file = file_of(16);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let file = &file;
+                scope.spawn(move || {
+                    // Half of them map what is not there.
+                    let pages = if thread % 2 == 0 { 16 } else { 32 };
+                    let mapped = MappedFile::new(file, pages * PAGE as u64, false).unwrap();
+                    let mut memory = vec![0; PAGE];
+                    for _ in 0..200 {
+                        let read = mapped.read((pages - 1) * PAGE as u64, &mut memory);
+                        assert_eq!(read.is_err(), pages == 32);
+                        mapped.repair(file).unwrap();
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn an_empty_file_maps_to_nothing() {
+        let mapped = MappedFile::new(&file_of(0), 0, true).unwrap();
+        assert_eq!(mapped.length(), 0);
+        mapped.advise(libc::MADV_RANDOM).unwrap();
+    }
+}

@@ -1,0 +1,144 @@
+//! How the system is asked to treat what goes to a target: the caching mode in which it is opened,
+//! and the hint about coming accesses.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, ErrorKind};
+
+/// How the system caches what a target is sent: SQLIO's Y, H, S and N.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Caching {
+    /// Through the page cache; writes are accepted before they are on the device.
+    #[default]
+    Buffered,
+    /// O_DIRECT: past the page cache.
+    Direct,
+    /// O_DSYNC: through the page cache, each write durable before it returns.
+    WriteThrough,
+    /// O_DIRECT and O_DSYNC.
+    DirectWriteThrough,
+}
+
+impl Caching {
+    /// All modes.
+    pub const ALL: [Caching; 4] =
+        [Caching::Buffered, Caching::Direct, Caching::WriteThrough, Caching::DirectWriteThrough];
+
+    /// The mode of two independent choices.
+    pub fn of(direct: bool, write_through: bool) -> Caching {
+        match (direct, write_through) {
+            (false, false) => Caching::Buffered,
+            (true, false) => Caching::Direct,
+            (false, true) => Caching::WriteThrough,
+            (true, true) => Caching::DirectWriteThrough,
+        }
+    }
+
+    /// Whether the page cache is passed by.
+    pub fn is_direct(self) -> bool {
+        matches!(self, Caching::Direct | Caching::DirectWriteThrough)
+    }
+
+    /// Whether each write is durable before it completes.
+    pub fn is_write_through(self) -> bool {
+        matches!(self, Caching::WriteThrough | Caching::DirectWriteThrough)
+    }
+
+    /// The name in flags and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Caching::Buffered => "buffered",
+            Caching::Direct => "direct",
+            Caching::WriteThrough => "write-through",
+            Caching::DirectWriteThrough => "direct+write-through",
+        }
+    }
+}
+
+impl fmt::Display for Caching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Caching {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Caching::ALL.into_iter().find(|mode| mode.name() == text);
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::Usage, format!("no caching mode is called '{text}'"))
+                .with_remedy("one of buffered, direct, write-through, direct+write-through")
+        })
+    }
+}
+
+/// A hint about the coming accesses (posix_fadvise(2); madvise(2) for a mapping).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Hint {
+    /// No special treatment.
+    #[default]
+    Normal,
+    /// Sequential: read ahead further.
+    Sequential,
+    /// Random: no read-ahead.
+    Random,
+    /// The data will not be used again.
+    NoReuse,
+    /// The data will be used soon: the system begins to read it.
+    WillNeed,
+    /// The data will not be used soon: the system drops what it holds of it and is on the device.
+    DontNeed,
+}
+
+impl Hint {
+    /// All hints.
+    pub const ALL: [Hint; 6] = [
+        Hint::Normal,
+        Hint::Sequential,
+        Hint::Random,
+        Hint::NoReuse,
+        Hint::WillNeed,
+        Hint::DontNeed,
+    ];
+
+    /// The name in flags and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hint::Normal => "normal",
+            Hint::Sequential => "sequential",
+            Hint::Random => "random",
+            Hint::NoReuse => "noreuse",
+            Hint::WillNeed => "willneed",
+            Hint::DontNeed => "dontneed",
+        }
+    }
+}
+
+impl FromStr for Hint {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Hint::ALL.into_iter().find(|hint| hint.name() == text).ok_or_else(|| {
+            Error::new(ErrorKind::Usage, format!("no hint is called '{text}'"))
+                .with_remedy("one of normal, sequential, random, noreuse, willneed, dontneed")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_modes_and_hints_round_trip() {
+        for caching in Caching::ALL {
+            assert_eq!(caching.name().parse::<Caching>().unwrap(), caching);
+        }
+        for hint in Hint::ALL {
+            assert_eq!(hint.name().parse::<Hint>().unwrap(), hint);
+        }
+        assert!("maybe".parse::<Hint>().unwrap_err().to_string().contains("; one of normal"));
+    }
+}
