@@ -109,7 +109,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
         let bytes = if path.is_dir() {
             let bytes = job.size.map_or_else(|| default_size(path), Ok)? + job.base.region_offset;
             scratch::check_room(path, bytes)?;
-            check_fit(job, &HostTarget::null(bytes), bytes - job.base.region_offset)?;
+            check_fit(job, &yet_to_be_made(job, bytes), bytes - job.base.region_offset)?;
             let (size, path) = (units::size(bytes), path.display());
             if needs_layout(job) {
                 found.write_bytes += bytes;
@@ -138,6 +138,12 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
 fn imagined_region(job: &Job) -> Outcome<u64> {
     let all = || truth_target::region_bytes(&job.devices, job.base.region_offset);
     job.size.map_or_else(all, Ok)
+}
+
+/// A test file, before it exists.
+fn yet_to_be_made(job: &Job, bytes: u64) -> HostTarget {
+    let caching = Caching::of(job.direct.unwrap_or(true), job.write_through);
+    HostTarget::null(bytes).in_mode(caching)
 }
 
 /// The region of a simulated file, on which all workloads fit.

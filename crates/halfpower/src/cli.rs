@@ -4,6 +4,7 @@
 //! `--time_based`), and booleans stand bare or with `=0` or `=1`.
 
 pub mod calibrate;
+pub mod engine;
 pub mod memory;
 pub mod mount;
 pub mod simulate;
@@ -189,7 +190,7 @@ pub struct RunArgs {
     /// Threads
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Workload")]
     pub numjobs: String,
-    /// How requests are issued: auto, null, delay, sync, threads, libaio, io_uring
+    /// How requests are issued: auto, null, delay, sync, mmap, threads, libaio, io_uring
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Workload")]
     pub ioengine: String,
     /// The device of known truth behind --ioengine delay, such as fixed=500us,rate=500MB/s; keys:
@@ -240,7 +241,7 @@ pub struct RunArgs {
         help_heading = "Workload"
     )]
     pub allocation: String,
-    /// Hint to the kernel: normal, sequential, random, noreuse
+    /// Hint to the kernel: normal, sequential, random, noreuse, willneed, dontneed
     #[arg(long, alias = "fadvise-hint", value_name = "HINT", help_heading = "Workload")]
     pub hint: Option<String>,
     /// Take the target out of the page cache before buffered reads
@@ -292,6 +293,9 @@ pub struct RunArgs {
     /// Alternate trials with an idle-priority soaker: the upper bound of the CPU cost
     #[arg(long, help_heading = "Workload")]
     pub soaker: bool,
+    /// See EngineArgs.
+    #[command(flatten)]
+    pub engine: engine::EngineArgs,
     /// See HostArgs.
     #[command(flatten)]
     pub host: HostArgs,

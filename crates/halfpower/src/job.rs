@@ -9,6 +9,7 @@ use workload::spec::Content;
 use workload::{Arrival, Pattern, Placement, Steady, Workload};
 
 use crate::cli::{CommonArgs, HostArgs, RunArgs};
+use crate::engine_flags::EngineFlags;
 use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
 use crate::settings::{self, HostSetting};
@@ -148,6 +149,8 @@ impl Job {
                  --rw write or randwrite"
             )));
         }
+        check_mapping(&axes, allocation)?;
+        let engine = engine(args, &axes)?;
         check_verify(args, &axes)?;
         if args.verify && args.zero_buffers {
             return Err(Failure::usage("--verify and --zero-buffers exclude each other; drop one"));
@@ -155,11 +158,11 @@ impl Job {
         Ok(Job {
             targets,
             axes,
-            direct: args.direct,
+            direct: engine.direct,
             write_through: args.write_through,
             size: args.size,
             allocation,
-            hint: args.hint.as_deref().map(hint).transpose()?,
+            hint: args.hint.as_deref().map(str::parse).transpose()?,
             invalidate: args.invalidate,
             allow_holes: args.common.allow_holes,
             trials: args.trials,
@@ -172,7 +175,11 @@ impl Job {
             percentiles: args.percentile.as_deref().map(percentiles).transpose()?,
             consent: consent(&args.common),
             host: host(&args.host, nothing)?,
-            base: base(args, limit_ns)?,
+            base: Workload {
+                options: engine.options,
+                flush_every: engine.flush_every,
+                ..base(args, limit_ns)?
+            },
             stop_at_size,
         })
     }
@@ -195,6 +202,9 @@ impl Job {
     /// The workload of one combination on a region.
     pub fn workload(&self, axes: &Axes, region_bytes: u64, direct: bool) -> Workload {
         let whole = region_bytes / u64::from(axes.request_bytes) * u64::from(axes.request_bytes);
+        let writes = axes.read_percent < 100;
+        // Each write on its own.
+        let durable = self.write_through || self.base.options.fua;
         Workload {
             personality: axes.personality.unwrap_or_else(|| Personality::best(direct)),
             pattern: axes.pattern,
@@ -204,7 +214,8 @@ impl Job {
             threads: axes.threads,
             region_bytes,
             limit_bytes: self.stop_at_size.then_some(whole),
-            flush_at_end: !direct && !self.write_through && axes.read_percent < 100,
+            flush_at_end: !direct && !durable && writes,
+            flush_every: self.base.flush_every.filter(|_| writes),
             may_extend: self.allocation.grows(),
             ..self.base.clone()
         }
@@ -213,6 +224,25 @@ impl Job {
 
 fn touches_nothing(axes: &[Axes]) -> bool {
     axes.iter().all(|axes| axes.personality.is_some_and(|personality| !personality.does_io()))
+}
+
+/// What is asked of the personalities.
+fn engine(args: &RunArgs, axes: &[Axes]) -> Outcome<EngineFlags> {
+    let personalities: Vec<_> = axes.iter().map(|axes| axes.personality).collect();
+    let writes = axes.iter().any(|axes| axes.read_percent < 100);
+    EngineFlags::resolve(args, &personalities, writes)
+}
+
+/// A mapping is as long as the file was.
+fn check_mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
+    let maps = axes.iter().any(|axes| axes.personality == Some(Personality::Mmap));
+    if maps && allocation.grows() {
+        return Err(Failure::usage(
+            "--ioengine mmap cannot make a file grow; use --allocation preallocated, or another \
+             --ioengine",
+        ));
+    }
+    Ok(())
 }
 
 /// Sealed blocks can be written, or read, not both at once; and all alike, to be read back.
@@ -373,18 +403,6 @@ fn allocation(text: &str) -> Outcome<Allocation> {
         "truncate" => Ok(Allocation::Truncate),
         other => {
             Err(Failure::usage(format!("--allocation {other}: preallocated, extend or truncate")))
-        }
-    }
-}
-
-fn hint(text: &str) -> Outcome<Hint> {
-    match text {
-        "normal" => Ok(Hint::Normal),
-        "sequential" => Ok(Hint::Sequential),
-        "random" => Ok(Hint::Random),
-        "noreuse" => Ok(Hint::NoReuse),
-        other => {
-            Err(Failure::usage(format!("--hint {other}: normal, sequential, random or noreuse")))
         }
     }
 }

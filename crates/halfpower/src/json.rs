@@ -215,6 +215,13 @@ pub struct TrialDocument {
     pub cpu_ns: CpuDocument,
     /// Time to the last accepted write, where a flush followed.
     pub accepted_ns: Option<u64>,
+    /// Latencies of the flushes in the midst of writing (--fsync, --fdatasync), which are part of
+    /// the length and of no request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_latency_ns: Option<LatencyDocument>,
+    /// How many there were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flushes: Option<u64>,
     /// Calls that submitted requests.
     pub submit_calls: u64,
     /// Calls that reaped completions.
@@ -417,6 +424,8 @@ impl From<&Trial> for TrialDocument {
                 soaker: trial.soaker_ns,
             },
             accepted_ns: trial.accepted_ns,
+            flush_latency_ns: (trial.flushes.count() > 0).then(|| (&trial.flushes).into()),
+            flushes: Some(trial.flushes.count()).filter(|count| *count > 0),
             submit_calls: trial.submit_calls,
             reap_calls: trial.reap_calls,
             instructions: trial.cpu.instructions,

@@ -33,6 +33,7 @@ mod calibrate;
 mod reproduce;
 mod whatif;
 mod scratch;
+mod engine_flags;
 mod job;
 mod bench;
 mod rounds;

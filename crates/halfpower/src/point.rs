@@ -69,6 +69,27 @@ impl PointKey {
         self.setting("buffer_pages") == "4k"
     }
 
+    /// Whether writes are made durable one by one or a few at a time, by what goes with them.
+    pub fn makes_durable(&self) -> bool {
+        self.has_option("fua") || self.flushes_after().is_some()
+    }
+
+    /// Whether somebody spins while nothing is to be done, by the user's wish.
+    pub fn polls(&self) -> bool {
+        self.has_option("sqthread_poll") || self.has_option("hipri")
+    }
+
+    /// The call that flushes in the midst of writing, and after how many writes.
+    fn flushes_after(&self) -> Option<(&'static str, u64)> {
+        let after = |name| Some((name, self.setting(name).as_u64()?));
+        after("fsync").or_else(|| after("fdatasync"))
+    }
+
+    fn has_option(&self, name: &str) -> bool {
+        let options = self.setting("options");
+        options.as_array().is_some_and(|all| all.iter().any(|option| option == name))
+    }
+
     /// Whether requests are due at random moments.
     pub fn is_poisson(&self) -> bool {
         self.setting("rate_process") == "poisson"
@@ -78,6 +99,15 @@ impl PointKey {
         let mut settings: serde_json::Value =
             serde_json::from_str(&self.workload_json).unwrap_or_default();
         settings[name].take()
+    }
+
+    /// What was asked for beyond the personality and the caching mode: ", fua, fsync 16".
+    fn asked(&self) -> String {
+        let options = self.setting("options");
+        let options = options.as_array().into_iter().flatten().filter_map(|name| name.as_str());
+        let mut words: Vec<String> = options.map(str::to_owned).collect();
+        words.extend(self.flushes_after().map(|(name, writes)| format!("{name} {writes}")));
+        words.iter().map(|word| format!(", {word}")).collect()
     }
 
     /// In a few words: "randread 4 KiB, depth 32, io_uring, direct".
@@ -90,12 +120,13 @@ impl PointKey {
             .map(|rate| format!(" at {rate} requests/s{process}"))
             .unwrap_or_default();
         format!(
-            "{} {}, depth {}{threads}{rate}, {}, {}",
+            "{} {}, depth {}{threads}{rate}, {}, {}{}",
             self.rw,
             units::size(self.request_bytes),
             self.depth,
             self.ioengine,
-            self.caching
+            self.caching,
+            self.asked()
         )
     }
 
@@ -219,6 +250,8 @@ pub struct Trial {
     pub elapsed_ns: u64,
     /// Time to the last accepted write, where a flush followed (ns).
     pub accepted_ns: Option<u64>,
+    /// How long each flush in the midst of writing took (ns); not kept in the database.
+    pub flushes: Histogram,
     /// Calls that submitted.
     pub submit_calls: u64,
     /// Calls that reaped.

@@ -20,6 +20,10 @@ pub fn key(
     targets: usize,
     (scrubbed, hint): (bool, Option<Hint>),
 ) -> PointKey {
+    let flushes = |data_only| {
+        let every = workload.flush_every.filter(|every| every.data_only == data_only);
+        every.map(|every| every.writes)
+    };
     PointKey {
         rw: workload.rw().to_owned(),
         pattern: workload.pattern.to_string(),
@@ -48,8 +52,11 @@ pub fn key(
                 _ => None,
             },
             "scrubbed": scrubbed,
-            "hint": hint.map(|hint| format!("{hint:?}").to_lowercase()),
+            "hint": hint.map(Hint::name),
             "grows_file": workload.may_extend,
+            "options": workload.options.chosen().map(|option| option.name()).collect::<Vec<_>>(),
+            "fsync": flushes(false),
+            "fdatasync": flushes(true),
             "waits_for_steady_state": workload.steady.is_some(),
         })
         .to_string(),
@@ -77,6 +84,7 @@ pub fn trial(sample: Sample) -> Trial {
         never_issued: sample.never_issued,
         elapsed_ns: sample.elapsed_ns(),
         accepted_ns: sample.accepted_after_ns(),
+        flushes: sample.flushes,
         submit_calls: sample.submit_calls,
         reap_calls: sample.reap_calls,
         cpu: sample.cpu,
@@ -297,6 +305,7 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         never_issued: 0,
         elapsed_ns: row.elapsed_ns,
         accepted_ns: row.accepted_ns,
+        flushes: Histogram::default(),
         submit_calls: row.submit_calls,
         reap_calls: row.reap_calls,
         cpu: CpuUsage {

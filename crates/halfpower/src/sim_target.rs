@@ -130,10 +130,14 @@ fn check_flags(args: &RunArgs) -> Outcome<()> {
         (args.soaker, "--soaker", "tells both bounds of its CPU cost without one"),
         (args.zero_buffers, "--zero-buffers", "keeps no data"),
         (!args.invalidate, "--invalidate=0", "begins each trial with a cold cache"),
+        (args.engine.is_given(), "the flags under Engine (halfpower run --help)", ENGINE),
         (sets_host, "the flags under Host (halfpower run --help)", "is not this host"),
     ])?;
     refuse(&foreign(&args.common))
 }
+
+/// Why the flags under Engine mean nothing there.
+const ENGINE: &str = "issues requests in its own way and flushes at the end";
 
 /// A flag, whether it was given, and why a simulated system has no use for it.
 type Refused = (bool, &'static str, &'static str);

@@ -244,7 +244,8 @@ fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verd
         (false, true) => Some(READ_AHEAD_BYTES * u64::from(key.threads)),
         (false, false) => None,
     };
-    let told = only_reads || (key.caching == "direct" && !around.allow_holes);
+    let quiet = key.caching == "direct" && !key.makes_durable() && !around.allow_holes;
+    let told = only_reads || quiet;
     let read = ahead.map_or(0, |ahead| (device.read_sectors * 512).saturating_sub(reads + ahead));
     let written = if told { (device.write_sectors * 512).saturating_sub(writes) } else { 0 };
     let asked = reads + writes;
@@ -312,8 +313,10 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(mean) = trial.latency().mean().filter(|_| key.rate_requests_per_s.is_none()) else {
         return;
     };
-    // A flush at the end is time without requests.
-    let elapsed = trial.accepted_ns.unwrap_or(trial.elapsed_ns).max(1);
+    // A flush, at the end or before it, is time without requests.
+    let flushed = trial.flushes.mean().unwrap_or(0.0) * trial.flushes.count() as f64;
+    let flushed = (flushed / f64::from(key.threads.max(1))) as u64;
+    let elapsed = trial.accepted_ns.unwrap_or(trial.elapsed_ns).saturating_sub(flushed).max(1);
     let rate = trial.requests() as f64 * 1e9 / elapsed as f64;
     let check = littles_law::check(rate, mean, outstanding);
     // In a short trial the threads' starts and ends weigh too much.
@@ -419,6 +422,10 @@ fn break_text(key: &PointKey, found: &Break) -> String {
 }
 
 fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
+    if key.polls() {
+        // Who polls uses a whole CPU, whatever the limit is.
+        return;
+    }
     let pool = if key.ioengine == "threads" { key.depth } else { 1 };
     let cpus = (key.threads * pool).min(around.cpus.max(1));
     let available = trial.elapsed_ns as f64 * f64::from(cpus);
@@ -446,14 +453,86 @@ mod tests {
     use ioengine::target::{DeviceCounters, Scrub};
 
     fn judged(change: impl FnOnce(&mut Trial, &mut Circumstances)) -> Verdict {
-        let mut point = point(&[4096 * 1000]);
+        judged_as(|_| {}, change)
+    }
+
+    /// As `judged`, of another workload.
+    fn judged_as(
+        rename: impl FnOnce(&mut PointKey),
+        change: impl FnOnce(&mut Trial, &mut Circumstances),
+    ) -> Verdict {
+        let mut key = point(&[4096 * 1000]).key;
+        rename(&mut key);
+        let mut trial = point(&[4096 * 1000]).trials.remove(0);
         let mut around =
             Circumstances { cold: true, counted: true, long_trial: true, ..Default::default() };
-        point.trials[0].directions[0].latency.record_n(1_000_000, 1000);
-        point.trials[0].device =
+        trial.directions[0].latency.record_n(1_000_000, 1000);
+        trial.device =
             Some(DeviceCounters { reads: 1000, read_sectors: 8000, ..Default::default() });
-        change(&mut point.trials[0], &mut around);
-        judge(&point.key, &point.trials[0], &around)
+        change(&mut trial, &mut around);
+        judge(&key, &trial, &around)
+    }
+
+    #[test]
+    fn time_in_flushes_is_time_without_requests() {
+        // A thousand reads of 1 ms, four at a time, take 250 ms of 1 s; the rest is flushes.
+        let with = |flushes_ns: u64| {
+            judged_as(
+                |key| key.depth = 4,
+                |trial, _| {
+                    trial.elapsed_ns = 1_000_000_000;
+                    if flushes_ns > 0 {
+                        trial.flushes.record_n(flushes_ns / 100, 100);
+                    }
+                },
+            )
+        };
+        assert!(with(0).reasons.concat().contains("in flight on average"), "{:?}", with(0));
+        let flushed = with(750_000_000);
+        assert!(!flushed.reasons.concat().contains("in flight"), "{flushed:?}");
+    }
+
+    #[test]
+    fn the_journal_of_durable_writes_is_nobody_elses() {
+        let writes = |settings: &str| {
+            judged_as(
+                |key| {
+                    (key.read_percent, key.workload_json) = (0, settings.to_owned());
+                    key.caching = "direct".to_owned();
+                },
+                |trial, _| {
+                    trial.directions.swap(0, 1);
+                    let write_sectors = 8 << 11;
+                    trial.device = Some(DeviceCounters { write_sectors, ..Default::default() });
+                },
+            )
+        };
+        let others = |verdict: &Verdict| verdict.reasons.concat().contains("others used");
+        assert!(others(&writes("{}")), "{:?}", writes("{}"));
+        for settings in [r#"{"options": ["fua"]}"#, r#"{"fsync": 4}"#, r#"{"fdatasync": 1}"#] {
+            assert!(!others(&writes(settings)), "{settings}");
+        }
+    }
+
+    #[test]
+    fn who_polls_uses_its_cpus_without_being_the_limit() {
+        let busy = |settings: &str| {
+            judged_as(
+                |key| {
+                    key.workload_json = settings.to_owned();
+                    key.caching = "direct".to_owned();
+                },
+                |trial, around| {
+                    around.cpus = 4;
+                    trial.cpu.process_ns = trial.elapsed_ns * 2;
+                },
+            )
+        };
+        let limit = |verdict: &Verdict| verdict.reasons.concat().contains("may be the limit");
+        assert!(limit(&busy("{}")), "{:?}", busy("{}"));
+        for option in ["sqthread_poll", "hipri"] {
+            assert!(!limit(&busy(&format!(r#"{{"options": ["{option}"]}}"#))));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A workload resolved against a target: every limit is checked here, and each worker gets its
 //! region, seed and share.
 
-use ioengine::{Personality, Target, TargetKind};
+use ioengine::{Target, TargetKind};
 
 use crate::arrival::{Process, Rate};
 use crate::content::block_bytes;
@@ -58,7 +58,6 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     check_region(workload, target)?;
     target.check(&workload.engine_spec())?;
     check_flushes(workload)?;
-    check_growth(workload, target)?;
     let workers = (0..workload.threads).map(|index| worker(workload, index)).collect();
     Ok(Plan { workload: workload.clone(), workers })
 }
@@ -114,13 +113,10 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
         let what = format!("--{name} flushes after writes, and {} has none", workload.rw());
         return Err(Error::usage(what, format!("use --rw write, or drop --{name}")));
     }
-    Ok(())
-}
-
-fn check_growth<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
-    if workload.personality == Personality::Mmap && workload.may_extend {
-        let what = format!("a mapping of {} cannot make it grow", target.name());
-        let remedy = "use --allocation preallocated, or another --ioengine";
+    if workload.read_percent == 0 && flush.writes < workload.depth {
+        let (writes, depth) = (flush.writes, workload.depth);
+        let what = format!("--{name} {writes} waits for so many writes, never --iodepth {depth}");
+        let remedy = format!("use --iodepth {writes}, or --{name} {depth} or more");
         return Err(Error::usage(what, remedy));
     }
     Ok(())
@@ -214,7 +210,7 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
 mod tests {
     use super::*;
     use crate::spec::FlushEvery;
-    use ioengine::HostTarget;
+    use ioengine::{HostTarget, Personality};
 
     fn null_workload() -> Workload {
         Workload {
@@ -266,6 +262,14 @@ mod tests {
             .contains("GiB of buffers")
         );
         let every = |writes| Some(FlushEvery { writes, data_only: true });
+        assert!(
+            refused(|w| {
+                w.read_percent = 0;
+                w.depth = 8;
+                w.flush_every = every(4);
+            })
+            .contains("use --iodepth 4, or --fdatasync 8")
+        );
         assert!(refused(|w| w.flush_every = every(4)).contains("--fdatasync flushes after"));
         assert!(
             refused(|w| {

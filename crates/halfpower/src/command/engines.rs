@@ -1,6 +1,6 @@
 //! `halfpower engines`: what this host offers, and why something is missing.
 
-use ioengine::Personality;
+use ioengine::{EngineOption, Personality};
 use serde::Serialize;
 
 use crate::cli::EnginesArgs;
@@ -13,6 +13,7 @@ struct Document {
     halfpower: Program,
     best: &'static str,
     engines: Vec<EngineDocument>,
+    options: Vec<OptionDocument>,
 }
 
 #[derive(Serialize)]
@@ -23,7 +24,16 @@ struct EngineDocument {
     detail: String,
 }
 
-/// Prints the personalities.
+#[derive(Serialize)]
+struct OptionDocument {
+    name: &'static str,
+    flag: &'static str,
+    available: bool,
+    summary: &'static str,
+    detail: String,
+}
+
+/// Prints the personalities, and what can be asked of them.
 pub fn execute(args: &EnginesArgs) -> Outcome {
     if args.plan {
         console::plan_to_print();
@@ -39,20 +49,40 @@ pub fn execute(args: &EnginesArgs) -> Outcome {
             detail: found.detail,
         }
     });
+    let options = EngineOption::ALL.map(|option| {
+        let found = option.availability();
+        OptionDocument {
+            name: option.name(),
+            flag: option.flag(),
+            available: found.available,
+            summary: option.summary(),
+            detail: found.detail,
+        }
+    });
     if args.json {
-        let document = Document { halfpower: Program::this(), best, engines: engines.into() };
-        console::data(&json::print(&document));
+        let (halfpower, engines, options) = (Program::this(), engines.into(), options.into());
+        console::data(&json::print(&Document { halfpower, best, engines, options }));
         return Ok(Exit::Ok);
     }
     for engine in engines {
-        let word = if engine.available { "yes" } else { "no" };
-        let detail = match (engine.available, engine.detail.is_empty()) {
-            (true, true) => String::new(),
-            (true, false) => format!(" ({})", engine.detail),
-            (false, _) => format!(": {}", engine.detail),
-        };
-        console::data(&format!("{:<9} {word:<4} {}{detail}", engine.name, engine.summary));
+        let rest = what_is_known(engine.available, engine.summary, &engine.detail);
+        console::data(&format!("{:<9} {rest}", engine.name));
     }
-    console::data(&format!("\n--ioengine auto uses {best} here."));
+    console::data(&format!("\n--ioengine auto uses {best} here.\n"));
+    for option in options {
+        let rest = what_is_known(option.available, option.summary, &option.detail);
+        console::data(&format!("{:<15} {rest}", option.flag));
+    }
     Ok(Exit::Ok)
+}
+
+/// Whether it is offered, what it is, and how or why not.
+fn what_is_known(available: bool, summary: &str, detail: &str) -> String {
+    let word = if available { "yes" } else { "no" };
+    let detail = match (available, detail.is_empty()) {
+        (true, true) => String::new(),
+        (true, false) => format!(" ({detail})"),
+        (false, _) => format!(": {detail}"),
+    };
+    format!("{word:<4} {summary}{detail}")
 }

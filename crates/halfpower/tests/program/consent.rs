@@ -258,6 +258,8 @@ impl Treasure {
             "",
             "--ioengine sync",
             "--ioengine threads",
+            "--ioengine mmap --direct=0",
+            "--ioengine sync --fsync 3",
             "--ioengine libaio --iodepth 4 --direct=1",
             "--ioengine io_uring --iodepth 4",
             "--ioengine null",

@@ -16,6 +16,7 @@ mod command_line;
 mod consent;
 mod database;
 mod devices;
+mod engine_flags;
 mod errors;
 mod faults;
 mod host_settings;
