@@ -1,5 +1,5 @@
-//! What a misaligned request costs: against page, sector, the chunk of a stripe, and whatever granule
-//! the storage has within.
+//! What a misaligned request costs: against page, sector, the chunk of a stripe, and whatever
+//! granule the storage has within.
 //!
 //! Large requests are shifted by powers of two. A granule shows as the smallest shift from which on
 //! requests cost no more than unshifted ones, while all smaller shifts cost more. Small requests
@@ -14,8 +14,8 @@ use crate::units;
 /// See the module.
 pub const STUDY: Study = Study {
     name: "alignment",
-    papers: "Riedel 1997, section 5.5 and Figure 13: 64 KB requests that lie 12 KB off the chunk of \
-             a stripe lose 15% to 20%, for each becomes two",
+    papers: "Riedel 1997, section 5.5 and Figure 13: 64 KB requests that lie 12 KB off the chunk \
+             of a stripe lose 15% to 20%, for each becomes two",
     needs: "",
     plan: r#"
 title = "Alignment: what a shifted request costs"
