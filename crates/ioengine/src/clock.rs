@@ -71,6 +71,20 @@ impl Clocks {
     }
 }
 
+impl Clocks {
+    /// What `CLOCK_MONOTONIC` said when this crate's clock said `ours_ns`, by a straight line
+    /// through this reading and a later one: kernel events bear its stamps, and the two clocks
+    /// drift apart by some microseconds a second.
+    pub fn system_ns(&self, later: &Clocks, ours_ns: u64) -> u64 {
+        let offset = |clocks: &Clocks| clocks.monotonic_ns as i64 - clocks.ours_ns as i64;
+        let (first, last) = (offset(self), offset(later));
+        let length = later.ours_ns.saturating_sub(self.ours_ns).max(1);
+        let at = ours_ns as i64 - self.ours_ns as i64;
+        let drift = i128::from(last - first) * i128::from(at) / i128::from(length);
+        ours_ns.saturating_add_signed(first + drift as i64)
+    }
+}
+
 /// How often a reading of several clocks is repeated: one of them is not interrupted.
 const TRIES: usize = 16;
 
@@ -214,6 +228,15 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
+    }
+
+    #[test]
+    fn stamps_become_the_systems_along_a_straight_line() {
+        let at = |ours_ns, monotonic_ns| Clocks { ours_ns, monotonic_ns, boot_ns: 0, unix_ns: 0 };
+        let (first, last) = (at(1_000, 1_500), at(2_000, 2_510));
+        let stamps = [1_000, 1_500, 2_000, 3_000, 0].map(|ns| first.system_ns(&last, ns));
+        assert_eq!(stamps, [1_500, 2_005, 2_510, 3_520, 490]);
+        assert_eq!(first.system_ns(&first, 1_100), 1_600, "one reading is a fixed distance");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::engine::{
     Delay, DelayDevice, EngineSpec, HostEngine, Null, POLL_REMEDY, Personality, probe_polled_read,
 };
 use crate::error::{Error, ErrorKind};
+use crate::extents::DiskExtents;
 use crate::fault::FaultPlan;
 use crate::mount::{self, Mount};
 use crate::sys;
@@ -186,6 +187,38 @@ impl HostTarget {
     /// The mount that a file lies on.
     pub fn mount(&self) -> Option<&Mount> {
         self.mount.as_ref()
+    }
+
+    /// Where it lies on its disk, for tracing: events of the kernel name sectors of whole disks.
+    ///
+    /// # Errors
+    /// Where it lies on no disk, on several, or the file system does not tell; with what to take
+    /// instead.
+    pub fn extents(&self) -> Result<DiskExtents, Error> {
+        let refused = |what: String| {
+            Err(Error::new(ErrorKind::Unsupported, what)
+                .with_remedy("take a disk or partition, or a file on ext4 or xfs on one"))
+        };
+        let (file, Some(device)) = (self.open_handle()?, &self.device) else {
+            return refused(format!("{} lies on no disk of its own", self.name));
+        };
+        if !device.whole().unwrap_or_else(|| device.clone()).slaves().is_empty() {
+            let volume = device.name();
+            return refused(format!("{} lies on the volume {volume}, not on one disk", self.name));
+        }
+        let system = self.mount.as_ref().map_or("", |mount| &mount.file_system);
+        if ["btrfs", "bcachefs"].contains(&system) {
+            return refused(format!("{system} does not tell where on its disk {} lies", self.name));
+        }
+        let found = match self.kind {
+            TargetKind::BlockDevice => DiskExtents::of_device(device, self.size_bytes()),
+            _ => DiskExtents::of_file(device, file)
+                .map_err(|e| Error::io(format!("asking where {} lies", self.name), e))?,
+        };
+        match found {
+            Some(extents) => Ok(extents),
+            None => refused(format!("sysfs does not know the disk of {}", self.name)),
+        }
     }
 
     /// Bytes that may still be written on the file system of a file.
@@ -631,6 +664,22 @@ mod tests {
         target.reserve(0, 1 << 20).unwrap();
         let reserved = target.coverage(0, u64::MAX);
         assert!(reserved.is_some_and(|c| c.hole_bytes + c.unwritten_bytes == 2 << 20));
+    }
+
+    #[test]
+    fn a_written_file_lies_whole_on_its_disk_where_the_file_system_tells() {
+        let file = written_file(1 << 20);
+        let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
+        match target.extents() {
+            Ok(found) => {
+                let bytes: u64 = found.extents.iter().map(|extent| extent.bytes).sum();
+                assert_eq!(bytes, 1 << 20);
+                assert!(found.extents.is_sorted_by_key(|extent| extent.offset));
+                assert!(found.extents.iter().all(|extent| extent.sector > 0));
+            }
+            Err(error) => assert!(error.to_string().contains("; take a disk"), "{error}"),
+        }
+        assert!(HostTarget::null(1 << 20).extents().is_err());
     }
 
     #[test]

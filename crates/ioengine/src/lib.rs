@@ -33,6 +33,7 @@ pub mod kernel;
 mod made_up;
 pub mod usage;
 pub mod stack;
+pub mod extents;
 pub mod target;
 pub mod host;
 #[cfg(any(test, feature = "conformance"))]

@@ -332,6 +332,8 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
 pub struct Extent {
     /// Position in the file (bytes).
     pub logical: u64,
+    /// Position on the device of the file system (bytes).
+    pub physical: u64,
     /// Length (bytes).
     pub length: u64,
     /// `FIEMAP_EXTENT_*` flags.
@@ -355,7 +357,7 @@ pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
     let mapped = (words[2] >> 32) as usize;
     let extent = |i: usize| {
         let at = &words[HEAD + EACH * i..];
-        Extent { logical: at[0], length: at[2], flags: at[5] as u32 }
+        Extent { logical: at[0], physical: at[1], length: at[2], flags: at[5] as u32 }
     };
     Ok((0..mapped.min(MANY)).map(extent).collect())
 }

@@ -1,0 +1,103 @@
+//! Where a file lies on its disk, as the file system tells it (FIEMAP): events of the kernel name
+//! sectors of whole disks, never files.
+
+use std::fs::File;
+use std::io;
+
+use crate::device::Device;
+use crate::sys;
+
+/// linux/fiemap.h: the last extent of the file.
+const LAST: u32 = 0x1;
+/// Extents whose place is unknown, not chosen yet, encoded, or shared with other data.
+const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400;
+/// A file in more pieces than this is not looked at further.
+const EXTENTS_MAX: usize = 1 << 20;
+/// The sectors of sysfs and of the kernel's events, whatever the disk's own are (bytes).
+const SECTOR_BYTES: u64 = 512;
+
+/// A part of a target that lies on its disk in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskExtent {
+    /// Position in the target (bytes).
+    pub offset: u64,
+    /// Length (bytes).
+    pub bytes: u64,
+    /// First sector on the whole disk, the start of a partition included (512 bytes each).
+    pub sector: u64,
+}
+
+/// Where a target lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskExtents {
+    /// Device number of the whole disk.
+    pub disk: (u32, u32),
+    /// Kernel name of the whole disk ("sda").
+    pub name: String,
+    /// In the order of their offsets; holes are left out.
+    pub extents: Vec<DiskExtent>,
+}
+
+impl DiskExtents {
+    /// A whole disk or partition.
+    pub(crate) fn of_device(device: &Device, bytes: u64) -> Option<DiskExtents> {
+        let whole = DiskExtent { offset: 0, bytes, sector: start(device)? };
+        DiskExtents::on(device, vec![whole])
+    }
+
+    /// A file on a file system on a disk or partition. None where sysfs does not know the disk.
+    ///
+    /// # Errors
+    /// Where the file system does not tell extents.
+    pub(crate) fn of_file(device: &Device, file: &File) -> io::Result<Option<DiskExtents>> {
+        let Some(start) = start(device) else { return Ok(None) };
+        let (mut extents, mut at) = (Vec::new(), 0);
+        loop {
+            let found = sys::extents(file, at)?;
+            extents.extend(found.iter().filter(|e| e.flags & NOWHERE == 0).map(|e| DiskExtent {
+                offset: e.logical,
+                bytes: e.length,
+                sector: start + e.physical / SECTOR_BYTES,
+            }));
+            let Some(last) = found.last() else { break };
+            at = last.logical.saturating_add(last.length);
+            if last.flags & LAST != 0 || extents.len() > EXTENTS_MAX {
+                break;
+            }
+        }
+        Ok(DiskExtents::on(device, extents))
+    }
+
+    fn on(device: &Device, extents: Vec<DiskExtent>) -> Option<DiskExtents> {
+        let whole = device.whole().unwrap_or_else(|| device.clone());
+        Some(DiskExtents { disk: whole.number()?, name: whole.name(), extents })
+    }
+}
+
+/// The first sector of a device on its whole disk.
+fn start(device: &Device) -> Option<u64> {
+    match device.whole() {
+        Some(_) => device.text("start")?.parse().ok(),
+        None => Some(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::MadeUp;
+
+    #[test]
+    fn a_partition_starts_where_sysfs_says_and_its_requests_are_the_disks() {
+        let machine = MadeUp::new();
+        machine.block("pci0/sda", "8:0", 10);
+        machine.block("pci0/sda/sda1", "8:1", 1);
+        machine.file("/sys/devices/pci0/sda/sda1/start", "2048\n");
+        let device = |path: &str| Device::at(machine.kernel().path(path)).unwrap();
+        let whole = DiskExtents::of_device(&device("/sys/devices/pci0/sda"), 10 << 30).unwrap();
+        assert_eq!((whole.disk, whole.extents[0].sector), ((8, 0), 0));
+        let part = DiskExtents::of_device(&device("/sys/devices/pci0/sda/sda1"), 1 << 30).unwrap();
+        assert_eq!((part.disk, part.name.as_str()), ((8, 0), "sda"));
+        assert_eq!(part.extents, [DiskExtent { offset: 0, bytes: 1 << 30, sector: 2048 }]);
+    }
+}
