@@ -43,6 +43,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("database", stored::database),
     ("host_texts", host_texts),
     ("system", system::system),
+    ("trace_page", iotrace::fuzz::page),
 ];
 
 /// Runs one of [`TARGETS`].
@@ -212,9 +213,10 @@ fn histogram(data: &[u8]) {
     assert_eq!((twice.min(), twice.max()), (read.min(), read.max()));
 }
 
-/// Texts of the kernel about mounts, memory, devices and CPUs.
+/// Texts of the kernel about mounts, memory, devices, CPUs and tracepoints.
 fn host_texts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     ioengine::fuzz::texts(&text);
     cpucost::fuzz::texts(&text);
+    iotrace::fuzz::texts(&text);
 }

@@ -9,12 +9,13 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// Each crate with the crates of ours that it may import.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("ioengine", &[]),
     ("cpucost", &[]),
     ("analysis", &[]),
     ("results", &[]),
     ("memspeed", &[]),
+    ("iotrace", &[]),
     ("seqio", &["ioengine"]),
     ("workload", &["ioengine", "cpucost", "analysis"]),
     ("simulator", &["ioengine", "cpucost"]),
@@ -28,6 +29,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "memspeed",
             "analysis",
             "results",
+            "iotrace",
             "seqio",
             "workload",
             "simulator",

@@ -1,0 +1,282 @@
+//! The events that matter to a storage request, and how a record of the kernel becomes one.
+
+use crate::format::{Field, Format};
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Op {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Flushes, discards and all that carries no data.
+    Other,
+}
+
+/// A piece of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Device number as the kernel keeps it: see [`kernel_dev`].
+    pub dev: u32,
+    /// First sector of 512 bytes.
+    pub sector: u64,
+    /// How many sectors.
+    pub sectors: u32,
+    /// What is done to it.
+    pub op: Op,
+}
+
+/// A request of io_uring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UringRequest {
+    /// Address of its ring.
+    pub ring: u64,
+    /// Address of the request; 0 on kernels that do not tell.
+    pub request: u64,
+    /// What the program called it.
+    pub user_data: u64,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A bio was handed to the block layer.
+    BioQueued(Range),
+    /// A bio, or its first part, got a request of its own.
+    Accepted(Range),
+    /// A bio joined a request that was there already.
+    Merged(Range),
+    /// A request was given to the scheduler.
+    Inserted(Range),
+    /// A request was given to the driver.
+    Issued(Range),
+    /// A request, or its first part, was completed by the device.
+    Completed(Range),
+    /// The driver gave a request back: it will be issued again.
+    Requeued(Range),
+    /// io_uring took a request from the submission queue.
+    UringSubmitted(UringRequest),
+    /// io_uring gave a request to a thread of its own.
+    UringPunted(UringRequest),
+    /// io_uring put a completion into the completion queue.
+    UringCompleted(UringRequest),
+    /// A sleeping thread is being woken (its thread id).
+    Woken(i32),
+}
+
+/// Something that happened, when and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `CLOCK_MONOTONIC` (ns).
+    pub at_ns: u64,
+    /// The CPU on which it happened.
+    pub cpu: u32,
+    /// The thread that the CPU was running, be it in an interrupt (its thread id).
+    pub thread: i32,
+    /// What it was.
+    pub what: What,
+}
+
+/// The number of a device in events.
+pub fn kernel_dev((major, minor): (u32, u32)) -> u32 {
+    (major << 20) | (minor & 0xF_FFFF)
+}
+
+/// The kinds of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    BioQueued,
+    Accepted,
+    Merged,
+    Inserted,
+    Issued,
+    Completed,
+    Requeued,
+    UringSubmitted,
+    UringPunted,
+    UringCompleted,
+    Woken,
+}
+
+/// A tracepoint: its folder, its names (newest first), and whether there can be a trace without it.
+#[derive(Debug)]
+pub struct Tracepoint {
+    /// The folder under `events`.
+    pub group: &'static str,
+    /// Its name on this kernel or on older ones.
+    pub names: &'static [&'static str],
+    /// Whether nothing can be said without it.
+    pub needed: bool,
+    kind: Kind,
+}
+
+const fn block(name: &'static [&'static str], kind: Kind, needed: bool) -> Tracepoint {
+    Tracepoint { group: "block", names: name, needed, kind }
+}
+
+const fn uring(names: &'static [&'static str], kind: Kind) -> Tracepoint {
+    Tracepoint { group: "io_uring", names, needed: true, kind }
+}
+
+/// All tracepoints that are listened to.
+pub const TRACEPOINTS: [Tracepoint; 12] = [
+    block(&["block_bio_queue"], Kind::BioQueued, true),
+    block(&["block_getrq"], Kind::Accepted, true),
+    block(&["block_bio_backmerge"], Kind::Merged, false),
+    block(&["block_bio_frontmerge"], Kind::Merged, false),
+    block(&["block_rq_insert"], Kind::Inserted, true),
+    block(&["block_rq_issue"], Kind::Issued, true),
+    block(&["block_rq_complete"], Kind::Completed, true),
+    block(&["block_rq_requeue"], Kind::Requeued, false),
+    uring(&["io_uring_submit_req", "io_uring_submit_sqe"], Kind::UringSubmitted),
+    uring(&["io_uring_queue_async_work"], Kind::UringPunted),
+    uring(&["io_uring_complete"], Kind::UringCompleted),
+    Tracepoint { group: "sched", names: &["sched_waking"], needed: true, kind: Kind::Woken },
+];
+
+/// How records of one kind are read.
+#[derive(Clone, Debug)]
+struct Decoder {
+    id: u16,
+    kind: Kind,
+    thread: Field,
+    /// dev, sector, nr_sector, rwbs; or ctx, req (or ctx again), user_data; or pid.
+    fields: [Field; 4],
+}
+
+/// How the records of a trace are read.
+#[derive(Clone, Debug, Default)]
+pub struct Decoders {
+    decoders: Vec<Decoder>,
+}
+
+impl Decoders {
+    /// Learns a format. False where a field is missing, so that its records could not be read.
+    pub fn learn(&mut self, tracepoint: &Tracepoint, format: &Format) -> bool {
+        let decoder = decoder(tracepoint.kind, format);
+        let known = decoder.is_some();
+        self.decoders.extend(decoder);
+        known
+    }
+
+    /// The event of a record; None for records of other kinds, and damaged ones.
+    #[inline]
+    pub fn decode(&self, at_ns: u64, cpu: u32, record: &[u8]) -> Option<Event> {
+        let id = u16::from_ne_bytes(*record.first_chunk()?);
+        let decoder = self.decoders.iter().find(|decoder| decoder.id == id)?;
+        let thread = decoder.thread.number(record)? as i32;
+        Some(Event { at_ns, cpu, thread, what: decoder.what(record)? })
+    }
+}
+
+fn decoder(kind: Kind, format: &Format) -> Option<Decoder> {
+    let (id, thread) = (format.id?, format.field("common_pid")?);
+    let field = |name| format.field(name);
+    let fields = match kind {
+        Kind::Woken => [field("pid")?; 4],
+        Kind::UringSubmitted | Kind::UringPunted | Kind::UringCompleted => {
+            let (ring, user_data) = (field("ctx")?, field("user_data")?);
+            [ring, field("req").unwrap_or(ring), user_data, user_data]
+        }
+        _ => [field("dev")?, field("sector")?, field("nr_sector")?, field("rwbs")?],
+    };
+    Some(Decoder { id, kind, thread, fields })
+}
+
+impl Decoder {
+    #[inline]
+    fn what(&self, record: &[u8]) -> Option<What> {
+        let made: fn(Range) -> What = match self.kind {
+            Kind::BioQueued => What::BioQueued,
+            Kind::Accepted => What::Accepted,
+            Kind::Merged => What::Merged,
+            Kind::Inserted => What::Inserted,
+            Kind::Issued => What::Issued,
+            Kind::Completed => What::Completed,
+            Kind::Requeued => What::Requeued,
+            Kind::UringSubmitted => return Some(What::UringSubmitted(self.uring(record)?)),
+            Kind::UringPunted => return Some(What::UringPunted(self.uring(record)?)),
+            Kind::UringCompleted => return Some(What::UringCompleted(self.uring(record)?)),
+            Kind::Woken => return Some(What::Woken(self.fields[0].number(record)? as i32)),
+        };
+        let [dev, sector, sectors, rwbs] = self.fields;
+        Some(made(Range {
+            dev: dev.number(record)? as u32,
+            sector: sector.number(record)?,
+            sectors: sectors.number(record)? as u32,
+            op: op(rwbs.of(record)?),
+        }))
+    }
+
+    fn uring(&self, record: &[u8]) -> Option<UringRequest> {
+        let [ring, request, user_data, _] = self.fields;
+        let known = ring != request;
+        Some(UringRequest {
+            ring: ring.number(record)?,
+            request: if known { request.number(record)? } else { 0 },
+            user_data: user_data.number(record)?,
+        })
+    }
+}
+
+/// The kernel's letters for what a request does: "F" in front asks for a flush before it.
+fn op(rwbs: &[u8]) -> Op {
+    let letters = match rwbs {
+        [b'F', rest @ ..] if rest.first().is_some_and(|next| *next != 0) => rest,
+        all => all,
+    };
+    match letters.first() {
+        Some(b'R') => Op::Read,
+        Some(b'W') => Op::Write,
+        _ => Op::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ISSUE: &str = "name: block_rq_issue\nID: 7\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+        \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned int nr_sector;\toffset:24;\tsize:4;\tsigned:0;\n\
+        \tfield:char rwbs[10];\toffset:28;\tsize:10;\tsigned:0;\n";
+
+    fn record(dev: u32, sector: u64, sectors: u32, rwbs: &str) -> Vec<u8> {
+        let mut record = vec![0; 40];
+        record[..2].copy_from_slice(&7_u16.to_ne_bytes());
+        record[4..8].copy_from_slice(&42_i32.to_ne_bytes());
+        record[8..12].copy_from_slice(&dev.to_ne_bytes());
+        record[16..24].copy_from_slice(&sector.to_ne_bytes());
+        record[24..28].copy_from_slice(&sectors.to_ne_bytes());
+        record[28..28 + rwbs.len()].copy_from_slice(rwbs.as_bytes());
+        record
+    }
+
+    #[test]
+    fn a_record_becomes_the_event_that_its_format_says() {
+        let mut decoders = Decoders::default();
+        let tracepoint = TRACEPOINTS.iter().find(|t| t.names == ["block_rq_issue"]).unwrap();
+        assert!(decoders.learn(tracepoint, &Format::parse(ISSUE)));
+        assert!(!decoders.learn(tracepoint, &Format::parse(&ISSUE.replace("rwbs", "flags"))));
+        let dev = kernel_dev((254, 3));
+        let event = decoders.decode(99, 1, &record(dev, 2048, 8, "WS")).unwrap();
+        let range = Range { dev: (254 << 20) | 3, sector: 2048, sectors: 8, op: Op::Write };
+        assert_eq!(event, Event { at_ns: 99, cpu: 1, thread: 42, what: What::Issued(range) });
+        assert_eq!(decoders.decode(99, 1, &record(dev, 2048, 8, "WS")[..30]), None, "cut short");
+        assert_eq!(decoders.decode(99, 1, &[8, 0, 0, 0]), None, "of another kind");
+    }
+
+    #[test]
+    fn a_flush_before_a_write_is_no_flush() {
+        assert_eq!(op(b"FWS\0"), Op::Write);
+        assert_eq!(op(b"WFS\0"), Op::Write);
+        assert_eq!(op(b"RA\0"), Op::Read);
+        assert_eq!(op(b"F\0"), Op::Other);
+        assert_eq!(op(b"FF\0"), Op::Other);
+        assert_eq!(op(b"D\0"), Op::Other);
+        assert_eq!(op(b""), Op::Other);
+    }
+}

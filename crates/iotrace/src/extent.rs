@@ -1,0 +1,69 @@
+//! Where a file lies on its disk: events name sectors of whole disks, loads name positions in
+//! files. Whoever opened the file knows its extents.
+
+/// The size of a sector in tracepoints, whatever the disk's own is (bytes).
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A part of a file that lies in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Position in the file (bytes).
+    pub offset: u64,
+    /// Length (bytes).
+    pub bytes: u64,
+    /// Its first sector on the whole disk, the start of a partition included (512 bytes each).
+    pub sector: u64,
+}
+
+/// The pieces of the disk, first sector and number of sectors, that a part of a file lies on, in
+/// the order of the file; neighbours are one piece. What lies in holes is left out.
+///
+/// `extents` are in the order of their offsets and do not overlap.
+pub fn sectors_of(extents: &[Extent], offset: u64, bytes: u64) -> Vec<(u64, u64)> {
+    let end = offset.saturating_add(bytes);
+    let first =
+        extents.partition_point(|extent| extent.offset.saturating_add(extent.bytes) <= offset);
+    let mut pieces: Vec<(u64, u64)> = Vec::new();
+    for extent in extents[first..].iter().take_while(|extent| extent.offset < end) {
+        let from = offset.max(extent.offset);
+        let to = end.min(extent.offset.saturating_add(extent.bytes));
+        let sector = extent.sector.saturating_add((from - extent.offset) / SECTOR_BYTES);
+        let sectors = to.saturating_sub(from).div_ceil(SECTOR_BYTES);
+        let last = pieces.last_mut();
+        match last.filter(|(start, length)| start.checked_add(*length) == Some(sector)) {
+            Some((_, length)) => *length += sectors,
+            None => pieces.push((sector, sectors)),
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: [Extent; 2] = [
+        Extent { offset: 0, bytes: 8192, sector: 1000 },
+        Extent { offset: 16384, bytes: 8192, sector: 5000 },
+    ];
+
+    #[test]
+    fn an_offset_is_found_in_its_extent() {
+        assert_eq!(sectors_of(&TWO, 4096, 4096), [(1008, 8)]);
+        assert_eq!(sectors_of(&TWO, 16384 + 512, 512), [(5001, 1)]);
+    }
+
+    #[test]
+    fn what_crosses_extents_lies_in_pieces_and_holes_lie_nowhere() {
+        assert_eq!(sectors_of(&TWO, 4096, 16384), [(1008, 8), (5000, 8)]);
+        assert_eq!(sectors_of(&TWO, 8192, 8192), []);
+        assert_eq!(sectors_of(&TWO, 1 << 40, 4096), []);
+        assert_eq!(sectors_of(&[], 0, 4096), []);
+    }
+
+    #[test]
+    fn neighbours_on_the_disk_are_one_piece() {
+        let extents = [TWO[0], Extent { offset: 8192, bytes: 4096, sector: 1016 }];
+        assert_eq!(sectors_of(&extents, 0, 12288), [(1000, 24)]);
+    }
+}

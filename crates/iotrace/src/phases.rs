@@ -1,0 +1,738 @@
+//! Where the time of a load's requests went, phase by phase.
+//!
+//! Each request of the load is found in the trace by its place on the disk, its direction and the
+//! time between its submission and its reaping. A request that became several is as late as the
+//! last of them, so that one's way is what is told. On that way no moment belongs to two phases,
+//! and what lies between two moments that were seen belongs to one; time without such moments is
+//! the remainder.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use crate::event::Op;
+use crate::extent::{Extent, SECTOR_BYTES, sectors_of};
+use crate::passage::{Part, Passages, Uring};
+use crate::tracer::Trace;
+
+/// How far the clock of the load's stamps may be from the kernel's (ns).
+const SLACK_NS: u64 = 20_000;
+
+/// One request as the load saw it. Both stamps are of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppRequest {
+    /// When it was handed over (ns).
+    pub submit_ns: u64,
+    /// When the load learnt that it was complete (ns).
+    pub reaped_ns: u64,
+    /// Position in the file or on the device (bytes).
+    pub offset: u64,
+    /// Length (bytes).
+    pub bytes: u64,
+    /// Whether it writes.
+    pub write: bool,
+    /// What io_uring was told to call it (`user_data`), where the load knows.
+    pub user_data: Option<u64>,
+}
+
+impl AppRequest {
+    fn latency_ns(&self) -> u64 {
+        self.reaped_ns.saturating_sub(self.submit_ns)
+    }
+}
+
+/// A part of the way of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// From the load's stamp until io_uring takes the request up; without io_uring until the
+    /// block layer does, so that the file system is in it.
+    Submit,
+    /// From there until it is given to the scheduler or, where there is none, to the driver: with
+    /// io_uring the file system, then throttles, waiting for a tag, gathering for a batch.
+    Queue,
+    /// From the scheduler to the driver. Nothing where requests go to the driver at once.
+    Scheduler,
+    /// From the driver until it says that the request is complete.
+    Device,
+    /// From there until the load's thread is woken or, if it did not sleep, finds the completion
+    /// in its queue.
+    Completion,
+    /// From there until the load knows.
+    WakeUp,
+    /// The last two, where no event lies between them.
+    CompletionAndWakeUp,
+}
+
+impl Phase {
+    /// All of them, in order of time.
+    pub const ALL: [Phase; 7] = [
+        Phase::Submit,
+        Phase::Queue,
+        Phase::Scheduler,
+        Phase::Device,
+        Phase::Completion,
+        Phase::WakeUp,
+        Phase::CompletionAndWakeUp,
+    ];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Submit => "submit",
+            Phase::Queue => "queue",
+            Phase::Scheduler => "scheduler",
+            Phase::Device => "device",
+            Phase::Completion => "completion",
+            Phase::WakeUp => "wake-up",
+            Phase::CompletionAndWakeUp => "completion and wake-up",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a request was not found in the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unmatched {
+    /// It lies, at least in part, where the file has no place on the disk that is known.
+    NoPlace,
+    /// Nothing happened at its place while it was under way: a cache answered, or events were lost.
+    NoDeviceRequest,
+    /// Some of its events are missing.
+    Incomplete,
+    /// The device did it, but io_uring is not known to have been asked.
+    NoUringRequest,
+}
+
+impl Unmatched {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unmatched::NoPlace => "no known place on the disk",
+            Unmatched::NoDeviceRequest => "no request to the device",
+            Unmatched::Incomplete => "events missing",
+            Unmatched::NoUringRequest => "no request of io_uring",
+        }
+    }
+}
+
+/// The time that requests spent in a phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PhaseTime {
+    /// Which.
+    pub phase: Phase,
+    /// Requests that went through it, be it in no time.
+    pub requests: u64,
+    /// Mean for each of them (ns).
+    pub mean_ns: f64,
+    /// Half of them took at most so long (ns).
+    pub p50_ns: u64,
+    /// 99% of them took at most so long (ns).
+    pub p99_ns: u64,
+    /// The longest (ns).
+    pub max_ns: u64,
+    /// All of them together (ns).
+    pub total_ns: u64,
+    /// Of the time of all requests of the load, 0 to 1.
+    pub share: f64,
+    /// Of the time that passed, how much at least one request spent in it, 0 to 1.
+    pub utilisation: f64,
+}
+
+/// Where the time of a load's requests went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Phases {
+    /// Requests of the load.
+    pub requests: u64,
+    /// Those that were found in the trace.
+    pub matched: u64,
+    /// The others, by reason.
+    pub unmatched: Vec<(Unmatched, u64)>,
+    /// The phases that occurred, in order.
+    pub times: Vec<PhaseTime>,
+    /// Time of all requests of the load together (ns).
+    pub total_ns: u64,
+    /// How much of it no phase explains: requests that were not found, and stamps that
+    /// contradict each other (ns).
+    pub remainder_ns: u64,
+    /// From the first submission to the last reaping (ns).
+    pub wall_ns: u64,
+    /// Requests that became several to the device.
+    pub split: u64,
+    /// Requests that went to the device together with others.
+    pub merged: u64,
+    /// Requests that a thread of io_uring's own did.
+    pub punted: u64,
+    /// Requests that the driver gave back at least once.
+    pub requeued: u64,
+    /// Events that were lost.
+    pub lost: u64,
+}
+
+impl Phases {
+    /// How many of the requests were found, 0 to 1; 1 where there were none.
+    pub fn matched_share(&self) -> f64 {
+        share(self.matched, self.requests, 1.0)
+    }
+
+    /// How much of the time no phase explains, 0 to 1.
+    pub fn remainder_share(&self) -> f64 {
+        share(self.remainder_ns, self.total_ns, 0.0)
+    }
+
+    /// The time of a phase, if any request went through it.
+    pub fn time(&self, phase: Phase) -> Option<&PhaseTime> {
+        self.times.iter().find(|time| time.phase == phase)
+    }
+}
+
+fn share(part: u64, whole: u64, of_nothing: f64) -> f64 {
+    if whole == 0 { of_nothing } else { part as f64 / whole as f64 }
+}
+
+/// Divides the time of a load's requests into phases. `extents`, in the order of their offsets,
+/// say where its target lies on the disk.
+pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phases {
+    let passages = Passages::follow(&trace.events);
+    let mut order: Vec<&AppRequest> = requests.iter().collect();
+    order.sort_by_key(|request| request.submit_ns);
+    let mut finder = Finder::new(&passages, extents, trace.uring);
+    let found: Vec<_> = order.iter().map(|request| finder.find(request)).collect();
+    let mut account = Account::default();
+    for (request, found) in order.iter().zip(found) {
+        match found.and_then(|found| finder.with_uring(request, found)) {
+            Ok(way) => account.add(request, &way, &passages),
+            Err(reason) => account.give_up(request, reason),
+        }
+    }
+    account.close(&order, trace.lost.total())
+}
+
+/// The way of a request: that of its part that was complete last.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    bio: usize,
+    part: usize,
+    uring: Option<usize>,
+    /// How many requests to the device it became.
+    pieces: usize,
+    merged: bool,
+    requeued: bool,
+}
+
+/// Finds requests of the load among what happened.
+struct Finder<'a> {
+    passages: &'a Passages,
+    extents: &'a [Extent],
+    /// Bios that nobody has claimed yet, by direction and first sector.
+    free: BTreeMap<(Op, u64), VecDeque<usize>>,
+    uring: bool,
+    claimed: Vec<bool>,
+}
+
+impl<'a> Finder<'a> {
+    fn new(passages: &'a Passages, extents: &'a [Extent], uring: bool) -> Finder<'a> {
+        let mut free: BTreeMap<_, VecDeque<usize>> = BTreeMap::new();
+        for (index, bio) in passages.bios.iter().enumerate() {
+            free.entry((bio.range.op, bio.range.sector)).or_default().push_back(index);
+        }
+        Finder { passages, extents, free, uring, claimed: vec![false; passages.urings.len()] }
+    }
+
+    /// The way of a request through the block layer, and the request of io_uring that its thread
+    /// was at.
+    fn find(&mut self, request: &AppRequest) -> Result<Way, Unmatched> {
+        let pieces = sectors_of(self.extents, request.offset, request.bytes);
+        let sectors: u64 = pieces.iter().map(|(_, sectors)| *sectors).sum();
+        if sectors != request.bytes.div_ceil(SECTOR_BYTES) || sectors == 0 {
+            return Err(Unmatched::NoPlace);
+        }
+        let (mut bios, mut incomplete) = (Vec::new(), false);
+        for (first, sectors) in pieces {
+            incomplete |= self.claim(request, first, first + sectors, &mut bios);
+        }
+        let length = |bio: &usize| u64::from(self.passages.bios[*bio].range.sectors);
+        if bios.iter().map(length).sum::<u64>() != sectors {
+            let seen = incomplete || !bios.is_empty();
+            return Err(if seen { Unmatched::Incomplete } else { Unmatched::NoDeviceRequest });
+        }
+        let way = self.way(&bios).ok_or(Unmatched::Incomplete)?;
+        if let Some(uring) = way.uring {
+            self.claimed[uring] = true;
+        }
+        Ok(way)
+    }
+
+    /// Claims the bios that a request sent to a piece of the disk. True where some never came
+    /// back.
+    fn claim(&mut self, request: &AppRequest, from: u64, to: u64, bios: &mut Vec<usize>) -> bool {
+        let op = if request.write { Op::Write } else { Op::Read };
+        let earliest = request.submit_ns.saturating_sub(SLACK_NS);
+        let latest = request.reaped_ns.saturating_add(SLACK_NS);
+        let (mut at, mut incomplete) = (from, false);
+        while at < to {
+            let Some((&(_, sector), queue)) = self.free.range_mut((op, at)..(op, to)).next() else {
+                break;
+            };
+            let bio_of = |index: &usize| &self.passages.bios[*index];
+            // Requests come in the order of their submission: none will want these any more.
+            while queue.front().is_some_and(|index| bio_of(index).queued_ns < earliest) {
+                queue.pop_front();
+            }
+            let in_time = || queue.iter().take_while(|index| bio_of(index).queued_ns <= latest);
+            let fits = |index: &usize| sector + u64::from(bio_of(index).range.sectors) <= to;
+            let done = |index: &usize| self.passages.is_done(bio_of(index));
+            let found = in_time().position(|index| fits(index) && done(index));
+            incomplete |= found.is_none() && in_time().next().is_some();
+            let claimed = found.and_then(|position| queue.remove(position));
+            at = sector + claimed.map_or(1, |index| u64::from(bio_of(&index).range.sectors));
+            bios.extend(claimed);
+        }
+        incomplete
+    }
+
+    fn way(&self, bios: &[usize]) -> Option<Way> {
+        let passages = self.passages;
+        let parts =
+            bios.iter().flat_map(|bio| passages.bios[*bio].parts.iter().map(|p| (*bio, *p)));
+        let (bio, part) = parts.clone().max_by_key(|(_, part)| passages.completed_ns(*part))?;
+        let mut carriers: Vec<usize> =
+            parts.filter_map(|(_, part)| passages.parts[part].request).collect();
+        carriers.sort_unstable();
+        let own = carriers.len();
+        carriers.dedup();
+        let carried: u32 = carriers.iter().map(|index| passages.requests[*index].parts).sum();
+        Some(Way {
+            bio,
+            part,
+            uring: passages.bios[bio].uring,
+            pieces: carriers.len(),
+            merged: carried as usize > own,
+            requeued: carriers.iter().any(|index| passages.requests[*index].requeues > 0),
+        })
+    }
+
+    /// Where another thread handed the bio over, the request of io_uring is the first one that
+    /// nobody claims and that was under way at the right time.
+    fn with_uring(&mut self, request: &AppRequest, way: Way) -> Result<Way, Unmatched> {
+        if !self.uring {
+            return Ok(way);
+        }
+        let urings = &self.passages.urings;
+        if way.uring.is_some_and(|index| urings[index].completed_ns.is_some()) {
+            return Ok(way);
+        }
+        let queued_ns = self.passages.bios[way.bio].queued_ns;
+        let done_ns = self.passages.completed_ns(way.part).unwrap_or(u64::MAX);
+        let earliest = request.submit_ns.saturating_sub(SLACK_NS);
+        let latest = request.reaped_ns.saturating_add(SLACK_NS);
+        let fits = |uring: &Uring| {
+            let in_time = uring.completed_ns.is_some_and(|at| at >= done_ns && at <= latest);
+            in_time && request.user_data.is_none_or(|name| name == uring.user_data)
+        };
+        let first = urings.partition_point(|uring| uring.submitted_ns < earliest);
+        let candidates =
+            (first..urings.len()).take_while(|index| urings[*index].submitted_ns <= queued_ns);
+        let found = candidates.into_iter().find(|i| !self.claimed[*i] && fits(&urings[*i]));
+        let index = found.ok_or(Unmatched::NoUringRequest)?;
+        self.claimed[index] = true;
+        Ok(Way { uring: Some(index), ..way })
+    }
+}
+
+/// Sums over all requests.
+#[derive(Debug, Default)]
+struct Account {
+    phases: Phases,
+    /// Start and end of each request in each phase (ns).
+    spans: [Vec<(u64, u64)>; Phase::ALL.len()],
+    unmatched: BTreeMap<Unmatched, u64>,
+}
+
+impl Account {
+    fn give_up(&mut self, request: &AppRequest, reason: Unmatched) {
+        *self.unmatched.entry(reason).or_default() += 1;
+        self.phases.remainder_ns += request.latency_ns();
+    }
+
+    fn add(&mut self, request: &AppRequest, way: &Way, passages: &Passages) {
+        let phases = &mut self.phases;
+        phases.matched += 1;
+        phases.split += u64::from(way.pieces > 1);
+        phases.merged += u64::from(way.merged);
+        phases.requeued += u64::from(way.requeued);
+        let uring = way.uring.map(|index| &passages.urings[index]);
+        phases.punted += u64::from(uring.is_some_and(|uring| uring.punted));
+        let mut from = request.submit_ns;
+        let mut contradiction = 0;
+        for (phase, end_ns) in stations(request, way, uring, passages) {
+            let to = end_ns.clamp(from, request.reaped_ns.max(from));
+            contradiction = contradiction.max(to.abs_diff(end_ns));
+            self.spans[phase as usize].push((from, to));
+            from = to;
+        }
+        phases.remainder_ns += contradiction.min(request.latency_ns());
+    }
+
+    fn close(mut self, order: &[&AppRequest], lost: u64) -> Phases {
+        let mut phases = std::mem::take(&mut self.phases);
+        phases.requests = order.len() as u64;
+        phases.lost = lost;
+        phases.unmatched = self.unmatched.into_iter().collect();
+        phases.total_ns = order.iter().map(|request| request.latency_ns()).sum();
+        let start = order.first().map_or(0, |request| request.submit_ns);
+        let end = order.iter().map(|request| request.reaped_ns).max().unwrap_or(start);
+        phases.wall_ns = end.saturating_sub(start);
+        for (phase, spans) in Phase::ALL.into_iter().zip(&mut self.spans) {
+            phases.times.extend(phase_time(phase, spans, phases.total_ns, phases.wall_ns));
+        }
+        phases
+    }
+}
+
+/// Where each phase of a request ends (ns), in order of time.
+fn stations(
+    request: &AppRequest,
+    way: &Way,
+    uring: Option<&Uring>,
+    passages: &Passages,
+) -> Vec<(Phase, u64)> {
+    let bio = &passages.bios[way.bio];
+    let part: &Part = &passages.parts[way.part];
+    let carrier = part.request.map(|index| &passages.requests[index]);
+    let issued_ns = carrier.map_or(bio.queued_ns, |carrier| carrier.issued_ns);
+    let completed_ns = passages.completed_ns(way.part).unwrap_or(issued_ns);
+    let (thread, until_ns) = match uring {
+        Some(uring) => (uring.thread, uring.completed_ns.unwrap_or(request.reaped_ns)),
+        None => (bio.thread, request.reaped_ns),
+    };
+    let woken_ns = passages.woken_ns(thread, completed_ns, until_ns);
+    let told_ns = woken_ns.or(uring.and_then(|uring| uring.completed_ns));
+    let mut stations = vec![
+        (Phase::Submit, uring.map_or(bio.queued_ns, |uring| uring.submitted_ns)),
+        (Phase::Queue, part.inserted_ns.unwrap_or(issued_ns)),
+        (Phase::Scheduler, issued_ns),
+        (Phase::Device, completed_ns),
+    ];
+    match told_ns {
+        Some(told_ns) => {
+            stations.push((Phase::Completion, told_ns));
+            stations.push((Phase::WakeUp, request.reaped_ns));
+        }
+        None => stations.push((Phase::CompletionAndWakeUp, request.reaped_ns)),
+    }
+    stations
+}
+
+fn phase_time(
+    phase: Phase,
+    spans: &mut [(u64, u64)],
+    total_ns: u64,
+    wall_ns: u64,
+) -> Option<PhaseTime> {
+    let mut lengths: Vec<u64> = spans.iter().map(|(from, to)| to - from).collect();
+    lengths.sort_unstable();
+    let max_ns = *lengths.last()?;
+    let sum: u64 = lengths.iter().sum();
+    // The smallest value that at least this share of them does not exceed.
+    let quantile = |percent: usize| lengths[(lengths.len() * percent).div_ceil(100).max(1) - 1];
+    Some(PhaseTime {
+        phase,
+        requests: lengths.len() as u64,
+        mean_ns: sum as f64 / lengths.len() as f64,
+        p50_ns: quantile(50),
+        p99_ns: quantile(99),
+        max_ns,
+        total_ns: sum,
+        share: share(sum, total_ns, 0.0),
+        utilisation: share(union_ns(spans), wall_ns, 0.0),
+    })
+}
+
+/// How much time lies in at least one of the spans (ns).
+fn union_ns(spans: &mut [(u64, u64)]) -> u64 {
+    spans.sort_unstable();
+    let (mut union, mut covered_to) = (0, 0);
+    for (from, to) in spans {
+        union += to.saturating_sub((*from).max(covered_to));
+        covered_to = covered_to.max(*to);
+    }
+    union
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Event, Range, UringRequest, What};
+    use crate::tracer::Lost;
+
+    const LOAD: i32 = 10;
+    const OTHER: i32 = 77;
+    const FILE: [Extent; 1] = [Extent { offset: 0, bytes: 1 << 20, sector: 1000 }];
+
+    fn range(sector: u64, sectors: u32) -> Range {
+        Range { dev: 1, sector, sectors, op: Op::Read }
+    }
+
+    fn uring(request: u64) -> UringRequest {
+        UringRequest { ring: 1, request, user_data: request }
+    }
+
+    fn trace(uring: bool, events: &[(u64, i32, What)]) -> Trace {
+        let event = |(at_ns, thread, what): &(u64, i32, What)| Event {
+            at_ns: *at_ns,
+            cpu: 0,
+            thread: *thread,
+            what: *what,
+        };
+        let mut events: Vec<Event> = events.iter().map(event).collect();
+        events.sort_by_key(|event| event.at_ns);
+        Trace { events, lost: Lost::default(), uring, bytes: 0 }
+    }
+
+    fn read(submit_ns: u64, reaped_ns: u64, offset: u64, bytes: u64) -> AppRequest {
+        AppRequest { submit_ns, reaped_ns, offset, bytes, write: false, user_data: None }
+    }
+
+    /// All of a request at 100,000 ns and later, whose phases take 1, 2, 3, 4, 5 and 6 us.
+    fn one() -> Vec<(u64, i32, What)> {
+        let place = range(1008, 8);
+        vec![
+            (101_000, LOAD, What::UringSubmitted(uring(5))),
+            (101_500, LOAD, What::BioQueued(place)),
+            (102_000, LOAD, What::Accepted(place)),
+            (103_000, LOAD, What::Inserted(place)),
+            (106_000, OTHER, What::Issued(place)),
+            (110_000, OTHER, What::Completed(place)),
+            (115_000, OTHER, What::Woken(LOAD)),
+            (120_000, LOAD, What::UringCompleted(uring(5))),
+        ]
+    }
+
+    fn times(phases: &Phases) -> Vec<(Phase, u64)> {
+        phases.times.iter().map(|time| (time.phase, time.total_ns)).collect()
+    }
+
+    #[test]
+    fn each_phase_gets_exactly_its_time() {
+        let phases = split(&trace(true, &one()), &[read(100_000, 121_000, 4096, 4096)], &FILE);
+        let expected = [
+            (Phase::Submit, 1_000),
+            (Phase::Queue, 2_000),
+            (Phase::Scheduler, 3_000),
+            (Phase::Device, 4_000),
+            (Phase::Completion, 5_000),
+            (Phase::WakeUp, 6_000),
+        ];
+        assert_eq!(times(&phases), expected);
+        assert_eq!((phases.matched, phases.remainder_ns, phases.wall_ns), (1, 0, 21_000));
+        let shares: f64 = phases.times.iter().map(|time| time.share).sum();
+        assert!((shares - 1.0).abs() < 1e-12);
+        let device = phases.time(Phase::Device).unwrap();
+        assert_eq!((device.p50_ns, device.p99_ns, device.max_ns), (4_000, 4_000, 4_000));
+        assert!((device.utilisation - 4.0 / 21.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_delay_in_one_layer_lengthens_that_phase_and_no_other() {
+        let asked = |late: u64| read(100_000, 121_000 + late, 4096, 4096);
+        let plain = times(&split(&trace(true, &one()), &[asked(0)], &FILE));
+        let starts = [101_000, 103_000, 106_000, 110_000, 115_000, 121_000];
+        for (delayed, start) in starts.into_iter().enumerate() {
+            let mut events = one();
+            for event in events.iter_mut().filter(|event| event.0 >= start) {
+                event.0 += 50_000;
+            }
+            let late = times(&split(&trace(true, &events), &[asked(50_000)], &FILE));
+            for (number, (before, after)) in plain.iter().zip(&late).enumerate() {
+                let delay = if number == delayed { 50_000 } else { 0 };
+                assert_eq!(after.1, before.1 + delay, "{} of {delayed}", after.0);
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_scheduler_its_phase_takes_no_time() {
+        let mut events = one();
+        events.retain(|event| !matches!(event.2, What::Inserted(_)));
+        let phases = split(&trace(true, &events), &[read(100_000, 121_000, 4096, 4096)], &FILE);
+        let of = |phase| phases.time(phase).unwrap().total_ns;
+        assert_eq!((of(Phase::Queue), of(Phase::Scheduler)), (5_000, 0));
+    }
+
+    #[test]
+    fn a_blocking_read_has_no_ring_and_is_submitted_until_the_block_layer_has_it() {
+        let mut events = one();
+        let of_ring =
+            |what: &What| matches!(what, What::UringSubmitted(_) | What::UringCompleted(_));
+        events.retain(|event| !of_ring(&event.2));
+        let asked = [read(100_000, 121_000, 4096, 4096)];
+        let phases = split(&trace(false, &events), &asked, &FILE);
+        let of = |phase| phases.time(phase).unwrap().total_ns;
+        assert_eq!((of(Phase::Submit), of(Phase::Queue)), (1_500, 1_500));
+        assert_eq!((of(Phase::Completion), of(Phase::WakeUp)), (5_000, 6_000));
+        events.retain(|event| !matches!(event.2, What::Woken(_)));
+        let phases = split(&trace(false, &events), &asked, &FILE);
+        assert_eq!(times(&phases)[4..], [(Phase::CompletionAndWakeUp, 11_000)]);
+    }
+
+    #[test]
+    fn a_thread_that_is_being_woken_anyway_learns_of_a_second_completion_at_once() {
+        let place = range(1016, 8);
+        let mut events = one();
+        events.extend([
+            (101_600, LOAD, What::UringSubmitted(uring(6))),
+            (101_700, LOAD, What::BioQueued(place)),
+            (101_800, LOAD, What::Accepted(place)),
+            (101_900, LOAD, What::Issued(place)),
+            (117_000, OTHER, What::Completed(place)),
+            (120_500, LOAD, What::UringCompleted(uring(6))),
+        ]);
+        let asked = [read(100_000, 121_000, 8192, 4096)];
+        let phases = split(&trace(true, &events), &asked, &FILE);
+        let of = |phase| phases.time(phase).unwrap().total_ns;
+        assert_eq!((of(Phase::Completion), of(Phase::WakeUp)), (0, 4_000));
+    }
+
+    #[test]
+    fn of_several_parts_the_last_one_is_the_way() {
+        let (first, second) = (range(1000, 8), range(1008, 8));
+        let events = [
+            (1_000, LOAD, What::BioQueued(range(1000, 16))),
+            (1_100, LOAD, What::Accepted(first)),
+            (1_200, LOAD, What::Accepted(second)),
+            (1_300, LOAD, What::Issued(second)),
+            (1_400, LOAD, What::Issued(first)),
+            (5_000, OTHER, What::Completed(second)),
+            (9_000, OTHER, What::Completed(range(1000, 4))),
+            (9_500, OTHER, What::Completed(range(1004, 4))),
+        ];
+        let phases = split(&trace(false, &events), &[read(0, 10_000, 0, 8192)], &FILE);
+        assert_eq!((phases.matched, phases.split, phases.merged), (1, 1, 0));
+        assert_eq!(phases.time(Phase::Device).unwrap().total_ns, 9_500 - 1_400);
+    }
+
+    #[test]
+    fn requests_that_join_one_another_share_its_way() {
+        let whole = range(1000, 16);
+        let events = [
+            (1_000, LOAD, What::BioQueued(range(1008, 8))),
+            (1_100, LOAD, What::Accepted(range(1008, 8))),
+            (1_200, LOAD, What::Inserted(range(1008, 8))),
+            (2_000, LOAD, What::BioQueued(range(1000, 8))),
+            (2_100, LOAD, What::Merged(range(1000, 8))),
+            (4_000, LOAD, What::Issued(whole)),
+            (9_000, OTHER, What::Completed(whole)),
+        ];
+        let asked = [read(500, 10_000, 4096, 4096), read(1_500, 10_000, 0, 4096)];
+        let phases = split(&trace(false, &events), &asked, &FILE);
+        assert_eq!((phases.matched, phases.merged, phases.split), (2, 2, 0));
+        let of = |phase| phases.time(phase).unwrap();
+        assert_eq!(of(Phase::Device).total_ns, 10_000);
+        assert_eq!(of(Phase::Scheduler).total_ns, (4_000 - 1_200) + (4_000 - 2_100));
+        assert!((of(Phase::Device).utilisation - 5_000.0 / 9_500.0).abs() < 1e-12, "once");
+    }
+
+    #[test]
+    fn what_the_driver_gives_back_waits_until_it_is_issued_again() {
+        let place = range(1000, 8);
+        let events = [
+            (1_000, LOAD, What::BioQueued(place)),
+            (1_100, LOAD, What::Accepted(place)),
+            (1_200, LOAD, What::Inserted(place)),
+            (1_300, LOAD, What::Issued(place)),
+            (1_400, LOAD, What::Requeued(place)),
+            (6_000, LOAD, What::Issued(place)),
+            (9_000, OTHER, What::Completed(place)),
+        ];
+        let phases = split(&trace(false, &events), &[read(0, 10_000, 0, 4096)], &FILE);
+        assert_eq!(phases.requeued, 1);
+        assert_eq!(phases.time(Phase::Scheduler).unwrap().total_ns, 6_000 - 1_200);
+        assert_eq!(phases.time(Phase::Device).unwrap().total_ns, 3_000);
+    }
+
+    #[test]
+    fn what_was_turned_away_and_done_by_another_thread_is_found_all_the_same() {
+        let place = range(1000, 8);
+        let events = [
+            (1_000, LOAD, What::UringSubmitted(uring(5))),
+            (1_100, LOAD, What::BioQueued(place)),
+            (1_200, LOAD, What::UringPunted(uring(5))),
+            (3_000, OTHER, What::BioQueued(place)),
+            (3_100, OTHER, What::Accepted(place)),
+            (3_200, OTHER, What::Issued(place)),
+            (9_000, OTHER, What::Completed(place)),
+            (9_500, LOAD, What::UringCompleted(uring(5))),
+        ];
+        let phases = split(&trace(true, &events), &[read(900, 10_000, 0, 4096)], &FILE);
+        assert_eq!((phases.matched, phases.punted), (1, 1), "{phases:?}");
+        let of = |phase| phases.time(phase).unwrap().total_ns;
+        assert_eq!((of(Phase::Submit), of(Phase::Queue), of(Phase::Device)), (100, 2_200, 5_800));
+        assert_eq!((of(Phase::Completion), of(Phase::WakeUp)), (500, 500));
+        let named = AppRequest { user_data: Some(6), ..read(900, 10_000, 0, 4096) };
+        let phases = split(&trace(true, &events), &[named], &FILE);
+        assert_eq!(phases.unmatched, [(Unmatched::NoUringRequest, 1)], "another's request");
+    }
+
+    #[test]
+    fn two_at_the_same_place_are_told_apart_by_their_order() {
+        let place = range(1000, 8);
+        let events = [
+            (1_000, LOAD, What::BioQueued(place)),
+            (1_100, LOAD, What::Accepted(place)),
+            (1_200, LOAD, What::Issued(place)),
+            (2_000, OTHER, What::BioQueued(place)),
+            (2_100, OTHER, What::Accepted(place)),
+            (2_200, OTHER, What::Issued(place)),
+            (4_000, OTHER, What::Completed(place)),
+            (8_000, OTHER, What::Completed(place)),
+        ];
+        let asked = [read(1_900, 9_000, 0, 4096), read(900, 5_000, 0, 4096)];
+        let phases = split(&trace(false, &events), &asked, &FILE);
+        assert_eq!(phases.matched, 2);
+        assert_eq!(phases.time(Phase::Device).unwrap().total_ns, 2_800 + 5_800);
+    }
+
+    #[test]
+    fn what_is_not_found_is_remainder_with_its_reason() {
+        let mut events = one();
+        events.extend([(200_000, LOAD, What::BioQueued(range(1016, 8)))]);
+        let asked = [
+            read(100_000, 121_000, 4096, 4096),
+            read(150_000, 155_000, 4096, 4096),
+            read(190_000, 210_000, 8192, 4096),
+            read(190_000, 191_000, 1 << 30, 4096),
+        ];
+        let phases = split(&trace(true, &events), &asked, &FILE);
+        let reasons =
+            [(Unmatched::NoPlace, 1), (Unmatched::NoDeviceRequest, 1), (Unmatched::Incomplete, 1)];
+        assert_eq!(phases.unmatched, reasons);
+        assert_eq!((phases.matched_share(), phases.remainder_ns), (0.25, 5_000 + 20_000 + 1_000));
+        assert!((phases.remainder_share() - 26.0 / 47.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_write_is_not_taken_for_a_read_of_the_same_place() {
+        let asked = AppRequest { write: true, ..read(100_000, 121_000, 4096, 4096) };
+        let phases = split(&trace(true, &one()), &[asked], &FILE);
+        assert_eq!(phases.unmatched, [(Unmatched::NoDeviceRequest, 1)]);
+    }
+
+    #[test]
+    fn stamps_that_contradict_the_kernel_are_remainder() {
+        let late = [read(101_800, 121_800, 4096, 4096)];
+        let phases = split(&trace(true, &one()), &late, &FILE);
+        assert_eq!((phases.matched, phases.remainder_ns), (1, 800));
+        assert_eq!(times(&phases)[..2], [(Phase::Submit, 0), (Phase::Queue, 1_200)]);
+    }
+
+    #[test]
+    fn nothing_asked_is_nothing_missing() {
+        let phases = split(&trace(true, &[]), &[], &[]);
+        assert_eq!((phases.matched_share(), phases.remainder_share()), (1.0, 0.0));
+        assert!(phases.times.is_empty());
+    }
+}

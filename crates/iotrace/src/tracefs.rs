@@ -1,0 +1,142 @@
+//! The kernel's folder of traces, and one of our own in it, which goes when we do.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::declined::Declined;
+
+/// The start of the names of our traces; process and number follow.
+const OURS: &str = "halfpower-";
+/// What is read at once (bytes).
+const BITE_BYTES: usize = 1 << 16;
+
+/// A trace beside all others of the machine; dropping it removes it.
+#[derive(Debug)]
+pub struct Instance {
+    folder: PathBuf,
+}
+
+impl Instance {
+    /// A new one. Takes away those that processes left which are no more.
+    pub fn new() -> Result<Instance, Declined> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let instances = mounted()?.join("instances");
+        remove_stale(&instances, |process| Path::new("/proc").join(process).exists());
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = instances.join(format!("{OURS}{}-{number}", std::process::id()));
+        fs::create_dir(&folder).map_err(|e| Declined::file("making the trace", &folder, &e))?;
+        Ok(Instance { folder })
+    }
+
+    /// The path of one of its files.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// What a file says.
+    pub fn text(&self, name: &str) -> Result<String, Declined> {
+        let path = self.path(name);
+        text(&path).map_err(|e| Declined::file("reading", &path, &e))
+    }
+
+    /// Tells a file something.
+    pub fn tell(&self, name: &str, text: &str) -> Result<(), Declined> {
+        let path = self.path(name);
+        fs::write(&path, text).map_err(|e| Declined::file("writing", &path, &e))
+    }
+
+    /// The CPUs that have a buffer.
+    pub fn cpus(&self) -> Result<Vec<u32>, Declined> {
+        let path = self.path("per_cpu");
+        let entries = fs::read_dir(&path).map_err(|e| Declined::file("looking at", &path, &e))?;
+        let number = |entry: io::Result<fs::DirEntry>| {
+            entry.ok()?.file_name().to_str()?.strip_prefix("cpu")?.parse().ok()
+        };
+        let mut cpus: Vec<u32> = entries.filter_map(number).collect();
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a failure; the next trace tries again.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Reads a file of tracefs in bites that are larger than most: some of them give what fits the
+/// first one and no more.
+fn text(path: &Path) -> io::Result<String> {
+    let (mut file, mut text) = (File::open(path)?, Vec::new());
+    let mut bite = vec![0; BITE_BYTES];
+    loop {
+        match file.read(&mut bite)? {
+            0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+            read => text.extend_from_slice(&bite[..read]),
+        }
+    }
+}
+
+/// Where tracefs is mounted.
+fn mounted() -> Result<PathBuf, Declined> {
+    let path = Path::new("/proc/self/mounts");
+    let mounts = fs::read_to_string(path).map_err(|e| Declined::file("reading", path, &e))?;
+    mount_point(&mounts).ok_or_else(|| {
+        Declined::new(
+            "tracefs is not mounted",
+            "mount it as root: mount -t tracefs tracefs /sys/kernel/tracing",
+        )
+    })
+}
+
+/// The mount point of tracefs in the kernel's table of mounts.
+pub(crate) fn mount_point(mounts: &str) -> Option<PathBuf> {
+    let found = mounts.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (folder, kind) = (words.next()?, words.next()?);
+        (kind == "tracefs").then_some(folder)
+    });
+    found.map(|folder| PathBuf::from(folder.replace("\\040", " ")))
+}
+
+/// The process that made a trace of this name.
+fn maker(name: &str) -> Option<&str> {
+    let (process, number) = name.strip_prefix(OURS)?.split_once('-')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(process) && digits(number)).then_some(process)
+}
+
+fn remove_stale(instances: &Path, is_alive: impl Fn(&str) -> bool) {
+    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.to_str().and_then(maker).is_some_and(|process| !is_alive(process)) {
+            // One that somebody reads stays.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracefs_is_found_wherever_it_is_mounted() {
+        let mounts = "sysfs /sys sysfs rw 0 0\ntracefs /my\\040traces tracefs rw 0 0\n";
+        assert_eq!(mount_point(mounts), Some(PathBuf::from("/my traces")));
+        assert_eq!(mount_point("sysfs /sys sysfs rw 0 0\nx"), None);
+    }
+
+    #[test]
+    fn only_traces_of_dead_processes_are_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["halfpower-1-0", "halfpower-2-7", "halfpower-x-1", "other-2-1"];
+        names.iter().for_each(|name| fs::create_dir(folder.path().join(name)).unwrap());
+        remove_stale(folder.path(), |process| process == "1");
+        let left = names.map(|name| folder.path().join(name).exists());
+        assert_eq!(left, [true, false, true, true]);
+    }
+}

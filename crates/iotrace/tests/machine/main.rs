@@ -1,0 +1,314 @@
+//! Real requests traced on this machine: all of them are found, and a delay that is put into one
+//! layer shows in the phase of that layer and in no other.
+//!
+//! Needs root, tracefs, FUSE, loop devices and a block controller; each test says what it lacks
+//! and ends.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+mod devices;
+mod load;
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cpucost::affinity;
+use ioengine::extents::DiskExtents;
+use ioengine::truth::Truth;
+use ioengine::{Caching, HostTarget, Personality};
+use iotrace::{Extent, Phase, Phases, TraceSpec, Tracer};
+
+use devices::{Served, Throttle};
+use load::Load;
+
+const MIB: u64 = 1 << 20;
+const MS: u64 = 1_000_000;
+
+/// Takes the value out of `Ok`, or ends the test as skipped with the reason in `Err`.
+macro_rules! or_skip {
+    ($wanted:expr) => {
+        match $wanted {
+            Ok(value) => value,
+            Err(reason) => {
+                skip(std::any::type_name_of_val(&|| ()), &reason.to_string());
+                return;
+            }
+        }
+    };
+}
+
+fn skip(closure_in_test: &str, reason: &str) {
+    let test = closure_in_test.trim_end_matches("::{{closure}}");
+    let line = format!("skipped: {test}: {reason}");
+    eprintln!("{line}");
+    if let Some(log) = std::env::var_os("HALFPOWER_SKIP_LOG") {
+        let mut log = OpenOptions::new().append(true).create(true).open(log).unwrap();
+        writeln!(log, "{line}").unwrap();
+    }
+}
+
+/// One test at a time: they would be in each other's times.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the time of a load went.
+struct Seen {
+    phases: Phases,
+    /// Median of what the load itself saw (ns).
+    latency_ns: f64,
+}
+
+/// Where the time of a load on a target goes.
+fn phases_of(path: &Path, load: &Load) -> Result<Seen, String> {
+    let writable = load.write;
+    let target = HostTarget::open(path, writable, Caching::Direct).map_err(|e| e.to_string())?;
+    let place = target.extents().map_err(|e| e.to_string())?;
+    let uring = load.personality == Personality::IoUring;
+    let spec = TraceSpec::new(place.disk, uring, Some(load::THREAD));
+    let tracer = Tracer::start(&spec).map_err(|declined| declined.to_string())?;
+    let requests = load.run(&target);
+    let trace = tracer.stop().map_err(|declined| declined.to_string())?;
+    assert_eq!(requests.len(), load.requests);
+    let phases = iotrace::phases::split(&trace, &requests, &on_disk(&place));
+    eprintln!("{load:?}: {} events, {} bytes", trace.events.len(), trace.bytes);
+    eprintln!(
+        "  {} of {} matched, {:?}, remainder {:.3}%, split {} merged {} punted {} requeued {}, \
+         lost {}",
+        phases.matched,
+        phases.requests,
+        phases.unmatched,
+        100.0 * phases.remainder_share(),
+        phases.split,
+        phases.merged,
+        phases.punted,
+        phases.requeued,
+        phases.lost,
+    );
+    for time in &phases.times {
+        eprintln!(
+            "  {:24} {:6} mean {:10.0} p50 {:9} p99 {:9} share {:.3} utilisation {:.3}",
+            time.phase.name(),
+            time.requests,
+            time.mean_ns,
+            time.p50_ns,
+            time.p99_ns,
+            time.share,
+            time.utilisation
+        );
+    }
+    let mut latencies: Vec<u64> = requests.iter().map(|r| r.reaped_ns - r.submit_ns).collect();
+    latencies.sort_unstable();
+    Ok(Seen { phases, latency_ns: latencies[latencies.len() / 2] as f64 })
+}
+
+/// The same extents in the words of the trace.
+fn on_disk(place: &DiskExtents) -> Vec<Extent> {
+    let extents = place.extents.iter();
+    extents.map(|e| Extent { offset: e.offset, bytes: e.bytes, sector: e.sector }).collect()
+}
+
+/// A file that is written from end to end, on a real file system.
+fn written_file(bytes: u64) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let block = vec![0xA5; MIB as usize];
+    (0..bytes / MIB).for_each(|_| file.write_all(&block).unwrap());
+    file.as_file().sync_all().unwrap();
+    file
+}
+
+#[track_caller]
+fn is_whole(phases: &Phases) {
+    assert!(phases.matched_share() >= 0.99, "{phases:?}");
+    assert!(phases.remainder_share() < 0.05, "{phases:?}");
+    assert_eq!(phases.lost, 0, "{phases:?}");
+    let explained: f64 = phases.times.iter().map(|time| time.share).sum();
+    let all = explained + phases.remainder_share();
+    assert!((0.99..1.05).contains(&all), "{all} of the time is told: {phases:?}");
+}
+
+#[test]
+fn every_request_to_a_file_is_found_whatever_the_personality_and_the_direction() {
+    let _alone = alone();
+    let file = written_file(32 * MIB);
+    for personality in [Personality::IoUring, Personality::Libaio, Personality::Sync] {
+        for write in [false, true] {
+            let depth = if personality == Personality::Sync { 1 } else { 16 };
+            let load = Load { personality, depth, write, ..Load::random(4096, 2000) };
+            let phases = or_skip!(phases_of(file.path(), &load)).phases;
+            is_whole(&phases);
+            assert!(phases.time(Phase::Device).is_some_and(|time| time.p50_ns > 0));
+        }
+    }
+}
+
+#[test]
+fn a_large_request_becomes_several_and_is_found_whole() {
+    let _alone = alone();
+    let file = written_file(64 * MIB);
+    let load = Load { depth: 4, ..Load::random(8 * MIB as u32, 40) };
+    let phases = or_skip!(phases_of(file.path(), &load)).phases;
+    is_whole(&phases);
+    assert!(phases.split > 0, "8 MiB went to the device in one piece: {phases:?}");
+}
+
+#[test]
+fn events_that_are_lost_are_counted_and_what_they_told_is_missing() {
+    let _alone = alone();
+    let file = written_file(32 * MIB);
+    let target = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
+    let place = or_skip!(target.extents());
+    let spec = TraceSpec {
+        buffer_bytes: Some(8192),
+        ..TraceSpec::new(place.disk, false, Some(load::THREAD))
+    };
+    let tracer = or_skip!(Tracer::start(&spec));
+    let load = Load { personality: Personality::Sync, ..Load::random(4096, 8000) };
+    let requests = load.run(&target);
+    let trace = tracer.stop().unwrap();
+    assert!(trace.lost.total() > 0, "{:?} of {} events", trace.lost, trace.events.len());
+    let phases = iotrace::phases::split(&trace, &requests, &on_disk(&place));
+    assert!(phases.matched_share() < 1.0 && phases.remainder_share() > 0.0, "{phases:?}");
+    assert_eq!(phases.lost, trace.lost.total());
+}
+
+#[test]
+fn a_trace_goes_with_its_tracer() {
+    let _alone = alone();
+    let ours = || {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let of_kind = |line: &&str| line.split(' ').nth(2) == Some("tracefs");
+        let mounted = mounts.lines().find(of_kind).and_then(|line| line.split(' ').nth(1));
+        let instances = Path::new(mounted.unwrap()).join("instances");
+        let mine = format!("halfpower-{}-", std::process::id());
+        let names = std::fs::read_dir(instances).unwrap();
+        names
+            .filter(|name| name.as_ref().unwrap().file_name().to_str().unwrap().starts_with(&mine))
+            .count()
+    };
+    let spec = TraceSpec::new((7, 0), true, None);
+    let first = or_skip!(Tracer::start(&spec));
+    let second = or_skip!(Tracer::start(&spec));
+    assert_eq!(ours(), 2);
+    drop(first);
+    assert_eq!(ours(), 1);
+    second.stop().unwrap();
+    assert_eq!(ours(), 0);
+}
+
+// ---- a delay in one layer
+
+/// A loop device whose requests take so long.
+fn served(fixed_ns: u64) -> Result<Served, String> {
+    Served::new(Truth { fixed_ns, parallelism: 1024, ..Truth::default() }, 64 * MIB)
+}
+
+/// The median of a phase that may not occur (ns).
+fn median(phases: &Phases, phase: Phase) -> f64 {
+    phases.time(phase).map_or(0.0, |time| time.p50_ns as f64)
+}
+
+/// A delay shows in one phase, and in others only by so little of it.
+fn only_grows(phase: Phase, before: &Seen, after: &Seen, delay_ns: f64) -> Result<(), String> {
+    is_whole(&before.phases);
+    is_whole(&after.phases);
+    for other in Phase::ALL {
+        let grown = median(&after.phases, other) - median(&before.phases, other);
+        let expected = if other == phase { delay_ns } else { 0.0 };
+        if (grown - expected).abs() > 0.05 * delay_ns {
+            return Err(format!("{other} grew by {grown} ns instead of {expected}"));
+        }
+    }
+    Ok(())
+}
+
+/// Tries again where something else on this machine was in the way.
+#[track_caller]
+fn within_tries(mut attempt: impl FnMut() -> Result<(), String>) {
+    let mut failures = Vec::new();
+    for _ in 0..5 {
+        match attempt() {
+            Ok(()) => return,
+            Err(why) => failures.push(why),
+        }
+    }
+    panic!("{failures:#?}");
+}
+
+#[test]
+fn a_slow_device_shows_in_the_phase_device_only() {
+    let _alone = alone();
+    let (quick, slow) = (or_skip!(served(MS)), or_skip!(served(6 * MS)));
+    or_skip!(phases_of(quick.path(), &Load::random(4096, 1)));
+    for personality in [Personality::IoUring, Personality::Libaio, Personality::Sync] {
+        within_tries(|| {
+            let load = Load { personality, ..Load::random(4096, 100) };
+            let (before, after) = (phases_of(quick.path(), &load)?, phases_of(slow.path(), &load)?);
+            only_grows(Phase::Device, &before, &after, 5.0 * MS as f64)
+        });
+    }
+}
+
+#[test]
+fn a_limit_of_the_kernel_shows_in_the_phase_queue_only() {
+    let _alone = alone();
+    let device = or_skip!(served(MS));
+    let load = Load::random(1 << 16, 16);
+    or_skip!(phases_of(device.path(), &load));
+    drop(or_skip!(Throttle::new(device.path(), 1 << 19)));
+    within_tries(|| {
+        let before = phases_of(device.path(), &load)?;
+        let limit = Throttle::new(device.path(), 1 << 19)?;
+        let after = phases_of(device.path(), &load)?;
+        drop(limit);
+        // An eighth of a second for each, less what it takes anyway; the kernel's clock ticks
+        // coarsely, so that the load's own stamps say how long exactly.
+        let delay_ns = after.latency_ns - before.latency_ns;
+        assert!(delay_ns > 50.0 * MS as f64, "there was no limit: {delay_ns}");
+        only_grows(Phase::Queue, &before, &after, delay_ns)
+    });
+}
+
+#[test]
+fn more_requests_than_the_driver_takes_wait_in_the_phase_scheduler_only() {
+    let _alone = alone();
+    let device = or_skip!(served(100 * MS));
+    let tags = or_skip!(device.tags());
+    or_skip!(device.set("scheduler", "mq-deadline"));
+    or_skip!(device.set("nr_requests", &(2 * tags).to_string()));
+    let load = |depth: u32| Load { depth, ..Load::random(4096, 6 * depth as usize) };
+    or_skip!(phases_of(device.path(), &load(1)));
+    within_tries(|| {
+        let before = phases_of(device.path(), &load(tags / 2))?;
+        let after = phases_of(device.path(), &load(2 * tags))?;
+        // They come in rounds; how many the scheduler lets the driver have in one is its affair.
+        let delay_ns = after.latency_ns - before.latency_ns;
+        assert!(delay_ns > 50.0 * MS as f64, "none waited: {delay_ns}");
+        only_grows(Phase::Scheduler, &before, &after, delay_ns)
+    });
+}
+
+#[test]
+fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
+    let _alone = alone();
+    let cpus = affinity::allowed_cpus();
+    if cpus.len() < 2 {
+        return skip(std::any::type_name_of_val(&|| ()), "needs two CPUs");
+    }
+    // The device answers on another CPU than that of the load.
+    affinity::pin_current_thread(&cpus[..1]).unwrap();
+    let device = or_skip!(served(20 * MS));
+    or_skip!(device.set("rq_affinity", "0"));
+    let load = Load::random(4096, 30);
+    or_skip!(phases_of(device.path(), &load));
+    within_tries(|| {
+        let before = phases_of(device.path(), &load)?;
+        let after =
+            phases_of(device.path(), &Load { hindered_on: cpus.last().copied(), ..load.clone() })?;
+        let delay_ns = load::HINDERED_NS.end as f64 - before.latency_ns;
+        only_grows(Phase::WakeUp, &before, &after, delay_ns)
+    });
+}
