@@ -17,7 +17,7 @@ use iotrace::AppRequest;
 pub const THREAD: &str = "worker-0";
 
 /// When the thread of a hindered load loses its CPU and gets it back, after each submission (ns).
-pub const HINDERED_NS: Range<u64> = 5_000_000..35_000_000;
+pub const HINDERED_NS: Range<u64> = 10_000_000..100_000_000;
 
 /// What is asked.
 #[derive(Clone, Debug)]

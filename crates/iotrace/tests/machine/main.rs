@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cpucost::affinity;
+use cpucost::rusage::ProcessTime;
 use ioengine::extents::DiskExtents;
 use ioengine::truth::Truth;
 use ioengine::{Caching, HostTarget, Personality};
@@ -241,13 +242,13 @@ fn within_tries(mut attempt: impl FnMut() -> Result<(), String>) {
 #[test]
 fn a_slow_device_shows_in_the_phase_device_only() {
     let _alone = alone();
-    let (quick, slow) = (or_skip!(served(MS)), or_skip!(served(6 * MS)));
+    let (quick, slow) = (or_skip!(served(MS)), or_skip!(served(21 * MS)));
     or_skip!(phases_of(quick.path(), &Load::random(4096, 1)));
     for personality in [Personality::IoUring, Personality::Libaio, Personality::Sync] {
         within_tries(|| {
-            let load = Load { personality, ..Load::random(4096, 100) };
+            let load = Load { personality, ..Load::random(4096, 40) };
             let (before, after) = (phases_of(quick.path(), &load)?, phases_of(slow.path(), &load)?);
-            only_grows(Phase::Device, &before, &after, 5.0 * MS as f64)
+            only_grows(Phase::Device, &before, &after, 20.0 * MS as f64)
         });
     }
 }
@@ -300,9 +301,9 @@ fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
     }
     // The device answers on another CPU than that of the load.
     affinity::pin_current_thread(&cpus[..1]).unwrap();
-    let device = or_skip!(served(20 * MS));
+    let device = or_skip!(served(30 * MS));
     or_skip!(device.set("rq_affinity", "0"));
-    let load = Load::random(4096, 30);
+    let load = Load::random(4096, 15);
     or_skip!(phases_of(device.path(), &load));
     within_tries(|| {
         let before = phases_of(device.path(), &load)?;
@@ -311,4 +312,51 @@ fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
         let delay_ns = load::HINDERED_NS.end as f64 - before.latency_ns;
         only_grows(Phase::WakeUp, &before, &after, delay_ns)
     });
+}
+
+// ---- what it costs
+
+/// Figures, not a test: `cargo test -p halfpower-iotrace --test machine -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement of a minute"]
+fn what_tracing_costs() {
+    let _alone = alone();
+    let file = written_file(256 * MIB);
+    let target = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
+    let place = or_skip!(target.extents());
+    let load = Load { depth: 32, ..Load::random(4096, 60_000) };
+    let full = TraceSpec::new(place.disk, true, Some(load::THREAD));
+    let block = TraceSpec { uring: false, threads: None, ..full.clone() };
+    let kinds = [("nothing", None), ("block", Some(block)), ("all", Some(full))];
+    let mut seen = kinds.each_ref().map(|_| [(); 4].map(|()| Vec::new()));
+    for _ in 0..9 {
+        for ((_, spec), [rates, costs, losses, readings]) in kinds.iter().zip(&mut seen) {
+            let tracer = spec.as_ref().map(|spec| Tracer::start(spec).unwrap());
+            let before = ProcessTime::now();
+            let log = load.run(&target);
+            let cpu_ns = ProcessTime::now().total_ns - before.total_ns;
+            let start = log.iter().map(|request| request.submit_ns).min().unwrap();
+            let end = log.iter().map(|request| request.reaped_ns).max().unwrap();
+            rates.push(log.len() as f64 * 1e9 / (end - start) as f64);
+            costs.push(cpu_ns as f64 / log.len() as f64);
+            let Some(tracer) = tracer else { continue };
+            let before = ProcessTime::now();
+            let trace = tracer.stop().unwrap();
+            let phases = iotrace::phases::split(&trace, &log, &on_disk(&place));
+            losses.push(phases.lost as f64);
+            let each_ns =
+                (ProcessTime::now().total_ns - before.total_ns) / trace.events.len() as u64;
+            readings.push(each_ns as f64);
+        }
+    }
+    for ((name, _), values) in kinds.iter().zip(seen) {
+        let [rate, cost, lost, reading] = values.map(|mut values| {
+            values.sort_by(f64::total_cmp);
+            values.get(values.len() / 2).copied().unwrap_or(0.0)
+        });
+        eprintln!(
+            "{name}: {rate:.0} requests/s, CPU {cost:.0} ns each, {lost} events lost; \
+             reading a trace afterwards {reading:.0} ns of CPU for each event"
+        );
+    }
 }
