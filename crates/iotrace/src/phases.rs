@@ -355,7 +355,8 @@ struct Account {
 impl Account {
     fn give_up(&mut self, request: &AppRequest, reason: Unmatched) {
         *self.unmatched.entry(reason).or_default() += 1;
-        self.phases.remainder_ns += request.latency_ns();
+        let remainder_ns = &mut self.phases.remainder_ns;
+        *remainder_ns = remainder_ns.saturating_add(request.latency_ns());
     }
 
     fn add(&mut self, request: &AppRequest, way: &Way, passages: &Passages) {
@@ -374,7 +375,8 @@ impl Account {
             self.spans[phase as usize].push((from, to));
             from = to;
         }
-        phases.remainder_ns += contradiction.min(request.latency_ns());
+        let unexplained_ns = contradiction.min(request.latency_ns());
+        phases.remainder_ns = phases.remainder_ns.saturating_add(unexplained_ns);
     }
 
     fn close(mut self, order: &[&AppRequest], lost: u64) -> Phases {
@@ -382,7 +384,7 @@ impl Account {
         phases.requests = order.len() as u64;
         phases.lost = lost;
         phases.unmatched = self.unmatched.into_iter().collect();
-        phases.total_ns = order.iter().map(|request| request.latency_ns()).sum();
+        phases.total_ns = sum(order.iter().map(|request| request.latency_ns()));
         let start = order.first().map_or(0, |request| request.submit_ns);
         let end = order.iter().map(|request| request.reaped_ns).max().unwrap_or(start);
         phases.wall_ns = end.saturating_sub(start);
@@ -436,20 +438,25 @@ fn phase_time(
     let mut lengths: Vec<u64> = spans.iter().map(|(from, to)| to - from).collect();
     lengths.sort_unstable();
     let max_ns = *lengths.last()?;
-    let sum: u64 = lengths.iter().sum();
+    let total = sum(lengths.iter().copied());
     // The smallest value that at least this share of them does not exceed.
     let quantile = |percent: usize| lengths[(lengths.len() * percent).div_ceil(100).max(1) - 1];
     Some(PhaseTime {
         phase,
         requests: lengths.len() as u64,
-        mean_ns: sum as f64 / lengths.len() as f64,
+        mean_ns: total as f64 / lengths.len() as f64,
         p50_ns: quantile(50),
         p99_ns: quantile(99),
         max_ns,
-        total_ns: sum,
-        share: share(sum, total_ns, 0.0),
+        total_ns: total,
+        share: share(total, total_ns, 0.0),
         utilisation: share(union_ns(spans), wall_ns, 0.0),
     })
+}
+
+/// Damaged stamps may be as large as can be.
+fn sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
 }
 
 /// How much time lies in at least one of the spans (ns).
