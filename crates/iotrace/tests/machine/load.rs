@@ -61,7 +61,8 @@ impl Load {
     ) -> Vec<AppRequest> {
         let slot_bytes = self.request_bytes;
         let (depth, pages) = (self.depth, BufferPages::Small);
-        let spec = EngineSpec { personality: self.personality, depth, slot_bytes, pages };
+        let options = ioengine::EngineOptions::default();
+        let spec = EngineSpec { personality: self.personality, depth, slot_bytes, pages, options };
         let mut engine = target.engine(&spec).unwrap();
         let places = target.size_bytes() / u64::from(slot_bytes);
         let mut free: Vec<u32> = (0..depth).collect();
