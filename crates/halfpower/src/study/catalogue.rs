@@ -12,6 +12,7 @@ mod alignment;
 mod burst;
 mod depth;
 mod device_cache;
+mod memory;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
