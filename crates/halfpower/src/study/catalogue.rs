@@ -16,8 +16,14 @@ mod memory;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
-pub const ALL: &[&Study] =
-    &[&depth::STUDY, &alignment::STUDY, &zones::STUDY, &device_cache::STUDY, &burst::STUDY];
+pub const ALL: &[&Study] = &[
+    &depth::STUDY,
+    &alignment::STUDY,
+    &zones::STUDY,
+    &device_cache::STUDY,
+    &memory::STUDY,
+    &burst::STUDY,
+];
 
 /// One experiment of the papers.
 pub struct Study {

@@ -17,8 +17,8 @@ use crate::units;
 /// See the module.
 pub const STUDY: Study = Study {
     name: "memory",
-    papers: "Riedel 1997, section 5.1 and Table 2; Chung 2000, sections 3.1 and 4.1: eight tests of \
-             memspeed; a pure server delivers half of the memory's rate at best",
+    papers: "Riedel 1997, section 5.1 and Table 2; Chung 2000, sections 3.1 and 4.1: eight tests \
+             of memspeed; a pure server delivers half of the memory's rate at best",
     needs: "",
     plan: r#"
 title = "Memory: load, store, copy, and a file in memory"
