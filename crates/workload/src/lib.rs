@@ -8,11 +8,15 @@
 pub mod error;
 pub mod spec;
 pub mod random;
+pub mod skew;
 pub mod content;
 pub mod arrival;
+pub mod think;
+pub mod cursor;
 pub mod plan;
 pub mod pattern;
 pub mod sample;
+pub mod log;
 pub mod worker;
 pub mod runner;
 pub mod stepper;
@@ -20,5 +24,7 @@ pub mod stepper;
 pub use error::Error;
 pub use plan::Plan;
 pub use runner::{Control, Progress, run};
-pub use sample::{OperationSample, Sample};
-pub use spec::{Arrival, FlushEvery, Pattern, Placement, Steady, Workload};
+pub use sample::{LoggedRequest, OperationSample, Sample};
+pub use spec::{
+    Arrival, Distribution, FlushEvery, Pattern, Placement, SizeShare, Steady, Think, Workload, Zone,
+};

@@ -1,53 +1,81 @@
-//! Where the next request goes: sequential, strided, or random without repetition.
+//! Where the next request goes: sequential, alone or together with others; strided; random without
+//! repetition, or by a skewed distribution.
+//!
+//! Offsets are multiples of the smallest request size. A larger request that would not fit behind
+//! the last offsets of a region ends where the region does.
 
+use crate::cursor::Cursor;
 use crate::plan::WorkerPlan;
-use crate::random::Permutation;
-use crate::spec::Pattern;
+use crate::random::{Permutation, mix};
+use crate::skew::Skew;
+use crate::spec::{Pattern, Placement, Workload};
+
+/// Tells the stream of skewed draws, and the places of popular blocks, from the others that are
+/// drawn from a seed.
+const DRAWS: u64 = 0x5CE3;
+const PLACES: u64 = 0x97AC;
 
 /// The offsets of one worker.
 #[derive(Clone, Debug)]
 pub struct Offsets {
     region_offset: u64,
     region_bytes: u64,
+    /// Size of the largest request.
     request_bytes: u64,
+    /// Size of the smallest.
+    granule_bytes: u64,
     order: Order,
 }
 
 #[derive(Clone, Debug)]
 enum Order {
     Sequential { at: u64 },
+    Interlocked(Cursor),
     Strided { at: u64, phase: u64, stride: u64 },
     Random(Permutation),
+    Skewed(Skew),
 }
 
 impl Offsets {
     /// The offsets that a worker's plan describes.
-    pub fn new(pattern: Pattern, request_bytes: u32, plan: &WorkerPlan) -> Offsets {
-        let request_bytes = u64::from(request_bytes);
-        let order = match pattern {
+    pub fn new(workload: &Workload, plan: &WorkerPlan) -> Offsets {
+        let request_bytes = u64::from(workload.request_bytes);
+        let granule_bytes = u64::from(workload.granule_bytes());
+        let WorkerPlan { region_offset, region_bytes, .. } = *plan;
+        let order = match workload.pattern {
+            Pattern::Sequential if workload.placement == Placement::Interlocked => {
+                Order::Interlocked(plan.cursor.clone().unwrap_or_default())
+            }
             Pattern::Sequential => Order::Sequential { at: plan.start_bytes },
             Pattern::Strided { stride_bytes } => {
                 Order::Strided { at: 0, phase: 0, stride: stride_bytes }
             }
             Pattern::Random => {
-                Order::Random(Permutation::new(plan.region_bytes / request_bytes, plan.seed))
+                let blocks = region_bytes / granule_bytes;
+                let (seed, places) = (mix(plan.seed, DRAWS), mix(workload.seed, PLACES));
+                Skew::new(&workload.distribution, blocks, seed, places).map_or_else(
+                    || Order::Random(Permutation::new(blocks, plan.seed)),
+                    Order::Skewed,
+                )
             }
         };
-        let WorkerPlan { region_offset, region_bytes, .. } = *plan;
-        Offsets { region_offset, region_bytes, request_bytes, order }
+        Offsets { region_offset, region_bytes, request_bytes, granule_bytes, order }
     }
 
-    /// Position of the next request in the target (bytes).
+    /// Position of the next request in the target, which is `length` bytes long (bytes).
     #[inline]
-    pub fn next_offset(&mut self) -> u64 {
-        let (request, region) = (self.request_bytes, self.region_bytes);
+    pub fn next_offset(&mut self, length: u32) -> u64 {
+        let (request, region, length) = (self.request_bytes, self.region_bytes, u64::from(length));
+        let last = region - length;
         let at = match &mut self.order {
-            Order::Random(permutation) => permutation.next_index() * request,
+            Order::Random(permutation) => (permutation.next_index() * self.granule_bytes).min(last),
+            Order::Skewed(skew) => (skew.next_index() * self.granule_bytes).min(last),
             Order::Sequential { at } => {
-                let here = *at;
-                *at = if here + 2 * request > region { 0 } else { here + request };
+                let here = if *at > last { 0 } else { *at };
+                *at = here + length;
                 here
             }
+            Order::Interlocked(cursor) => cursor.take(length, region),
             Order::Strided { at, phase, stride } => {
                 let here = *at;
                 *at += *stride;
@@ -68,6 +96,7 @@ impl Offsets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{Distribution, SizeShare};
     use proptest::prelude::*;
 
     fn plan(region_bytes: u64) -> WorkerPlan {
@@ -79,7 +108,13 @@ mod tests {
             cpu: None,
             limit_bytes: None,
             rate: None,
+            number: 0,
+            cursor: None,
         }
+    }
+
+    fn workload(pattern: Pattern, request_bytes: u32) -> Workload {
+        Workload { pattern, request_bytes, ..Workload::default() }
     }
 
     proptest! {
@@ -96,9 +131,10 @@ mod tests {
             };
             let start_bytes = start % blocks * request;
             let plan = WorkerPlan { start_bytes, seed, ..plan(blocks * request) };
-            let mut offsets = Offsets::new(pattern, request_bytes, &plan);
+            let mut offsets = Offsets::new(&workload(pattern, request_bytes), &plan);
             for _ in 0..3 {
-                let mut pass: Vec<u64> = (0..blocks).map(|_| offsets.next_offset()).collect();
+                let mut pass: Vec<u64> =
+                    (0..blocks).map(|_| offsets.next_offset(request_bytes)).collect();
                 pass.sort_unstable();
                 let all = (0..blocks).map(|block| (1 << 20) + block * request);
                 prop_assert!(pass.into_iter().eq(all));
@@ -111,8 +147,9 @@ mod tests {
         ) {
             let (request, region) = (u64::from(request_bytes), blocks * u64::from(request_bytes));
             let pattern = Pattern::Strided { stride_bytes: request + more };
-            let mut offsets = Offsets::new(pattern, request_bytes, &plan(region));
-            let mut taken: Vec<u64> = (0..=blocks).map(|_| offsets.next_offset()).collect();
+            let mut offsets = Offsets::new(&workload(pattern, request_bytes), &plan(region));
+            let mut taken: Vec<u64> =
+                (0..=blocks).map(|_| offsets.next_offset(request_bytes)).collect();
             // A pass ends where it began.
             let length = 1 + taken[1..].iter().position(|at| *at == taken[0]).unwrap();
             taken.truncate(length);
@@ -120,12 +157,53 @@ mod tests {
             prop_assert!(taken.windows(2).all(|pair| pair[1] - pair[0] >= request));
             prop_assert!(taken.iter().all(|at| at + request <= (1 << 20) + region));
         }
+
+        #[test]
+        fn requests_of_any_sizes_stay_in_the_region_and_are_aligned_to_the_smallest(
+            granules in 1_u64..200, granule in 1_u32..5000, kind in 0..5,
+            times in proptest::collection::vec(1_u32..20, 1..4), seed: u64,
+        ) {
+            let sizes: Vec<u32> = [granule].into_iter().chain(times.iter().map(|t| t * granule))
+                .collect();
+            let largest = sizes.iter().copied().max().unwrap();
+            let region = u64::from(largest) + granules * u64::from(granule);
+            let share = |&request_bytes: &u32| SizeShare { request_bytes, percent: 0 };
+            let (pattern, distribution) = match kind {
+                0 => (Pattern::Sequential, Distribution::Even),
+                1 => (Pattern::Strided { stride_bytes: largest.into() }, Distribution::Even),
+                2 => (Pattern::Random, Distribution::Even),
+                3 => (Pattern::Random, Distribution::Zipf { theta: 0.9 }),
+                _ => (Pattern::Random, Distribution::Pareto { h: 0.3 }),
+            };
+            let workload = Workload {
+                distribution,
+                request_sizes: sizes.iter().map(share).collect(),
+                ..workload(pattern, largest)
+            };
+            let mut offsets = Offsets::new(&workload, &WorkerPlan { seed, ..plan(region) });
+            for length in sizes.iter().cycle().take(500) {
+                let at = offsets.next_offset(*length) - (1 << 20);
+                prop_assert!(at + u64::from(*length) <= region);
+                prop_assert!(at.is_multiple_of(granule.into()));
+            }
+        }
+    }
+
+    #[test]
+    fn interlocked_workers_continue_each_other() {
+        let placement = Placement::Interlocked;
+        let workload = Workload { placement, ..workload(Pattern::Sequential, 4096) };
+        let plan = WorkerPlan { cursor: Some(Cursor::default()), ..plan(3 * 4096) };
+        let mut workers = [Offsets::new(&workload, &plan), Offsets::new(&workload, &plan)];
+        let turns = [0, 1, 1, 0, 1];
+        let taken = turns.map(|turn| workers[turn].next_offset(4096) - (1 << 20));
+        assert_eq!(taken, [0, 4096, 8192, 0, 4096]);
     }
 
     #[test]
     fn sequential_requests_start_again_at_the_end() {
-        let mut offsets = Offsets::new(Pattern::Sequential, 4096, &plan(3 * 4096));
-        let taken: Vec<u64> = (0..4).map(|_| offsets.next_offset() - (1 << 20)).collect();
+        let mut offsets = Offsets::new(&workload(Pattern::Sequential, 4096), &plan(3 * 4096));
+        let taken: Vec<u64> = (0..4).map(|_| offsets.next_offset(4096) - (1 << 20)).collect();
         assert_eq!(taken, [0, 4096, 8192, 0]);
     }
 }

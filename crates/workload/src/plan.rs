@@ -5,9 +5,11 @@ use ioengine::{Target, TargetKind};
 
 use crate::arrival::{Process, Rate};
 use crate::content::block_bytes;
+use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::random;
-use crate::spec::{Arrival, Content, Pattern, Placement, Workload};
+use crate::skew;
+use crate::spec::{Arrival, Content, Distribution, Pattern, Placement, Workload, Zone};
 
 /// Requests outstanding in one thread at the most: the largest ring that io_uring gives.
 pub const DEPTH_MAX: u32 = 32_768;
@@ -17,6 +19,10 @@ pub const THREADS_MAX: u32 = 4_096;
 pub const REQUEST_BYTES_MAX: u32 = 1 << 30;
 /// Buffers of all threads together (bytes): half of a small server.
 pub const BUFFER_BYTES_MAX: u64 = 16 << 30;
+/// Sizes or zones that shares of whole percents can be given to.
+pub const SHARES_MAX: usize = 100;
+/// The largest exponent of Zipf's law: a thousandth of the accesses is left to all but the first.
+pub const THETA_MAX: f64 = 10.0;
 /// Tells the seed of a worker's arrivals from the others that are drawn from its own.
 const ARRIVALS: u64 = 0xA771;
 
@@ -25,7 +31,7 @@ const ARRIVALS: u64 = 0xA771;
 pub struct WorkerPlan {
     /// Start of its region (bytes).
     pub region_offset: u64,
-    /// Length of its region (bytes), a multiple of the request size.
+    /// Length of its region (bytes), a multiple of the smallest request size.
     pub region_bytes: u64,
     /// Where in the region a sequential worker begins (bytes).
     pub start_bytes: u64,
@@ -37,6 +43,10 @@ pub struct WorkerPlan {
     pub limit_bytes: Option<u64>,
     /// Its share of an open loop.
     pub rate: Option<Rate>,
+    /// Its number; given by the runner, which counts over all targets.
+    pub number: u32,
+    /// The stream that it shares with the others of its target; given by the runner.
+    pub cursor: Option<Cursor>,
 }
 
 /// A workload that fits its target.
@@ -54,6 +64,9 @@ pub struct Plan {
 /// [`Error::Usage`] naming what does not fit and the remedy.
 pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error> {
     check_shape(workload)?;
+    check_sizes(workload)?;
+    check_distribution(workload)?;
+    check_loop(workload)?;
     check_alignment(workload, target)?;
     check_region(workload, target)?;
     target.check(&workload.engine_spec())?;
@@ -87,19 +100,88 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
         let what = format!("--bs {request_bytes} has no room for sealed blocks");
         return Err(Error::usage(what, "with --verify use a multiple of 64 bytes"));
     }
-    if workload.limit_bytes.is_none() && workload.limit_ns.is_none() {
-        return Err(Error::usage("the workload has no end", "give --runtime or --size"));
-    }
     if workload.read_percent > 100 {
         let what = format!("--rwmixread {} is over 100", workload.read_percent);
         return Err(Error::usage(what, "use a share from 0 to 100"));
     }
-    match workload.arrival.requests_per_s() {
-        Some(rate) if rate <= 0.0 || !rate.is_finite() => {
-            Err(Error::usage("--rate-iops must be above 0", "use a rate such as 1000"))
-        }
-        _ => Ok(()),
+    Ok(())
+}
+
+fn check_sizes(workload: &Workload) -> Result<(), Error> {
+    let sizes = &workload.request_sizes;
+    if sizes.is_empty() {
+        return Ok(());
     }
+    let percent: u32 = sizes.iter().map(|size| u32::from(size.percent)).sum();
+    if percent != 100 || sizes.len() > SHARES_MAX {
+        let what = format!("--bssplit: the shares of {} sizes are {percent}%", sizes.len());
+        let remedy = format!("let those of at most {SHARES_MAX} be 100, as in 4k/60:64k/40");
+        return Err(Error::usage(what, remedy));
+    }
+    let (smallest, largest) = (workload.granule_bytes(), workload.request_bytes);
+    let is_odd = |bytes: &u32| smallest == 0 || !bytes.is_multiple_of(smallest) || *bytes > largest;
+    if let Some(odd) = sizes.iter().map(|size| size.request_bytes).find(is_odd) {
+        let what = format!("--bssplit: {odd} is no multiple of the smallest size, {smallest}");
+        return Err(Error::usage(what, "offsets are aligned to that: use multiples of it"));
+    }
+    if workload.content == Content::Verified {
+        let what = "--verify checks blocks of one size, and --bssplit has several";
+        return Err(Error::usage(what, "use --bs, or drop --verify"));
+    }
+    Ok(())
+}
+
+fn check_distribution(workload: &Workload) -> Result<(), Error> {
+    let refuse = |what: &str, remedy: &str| {
+        let what = format!("--random-distribution {} {what}", workload.distribution);
+        Err(Error::usage(what, remedy))
+    };
+    match &workload.distribution {
+        Distribution::Even => return Ok(()),
+        Distribution::Zipf { theta } if !(*theta > 0.0 && *theta <= THETA_MAX) => {
+            return refuse("has no exponent above 0 and up to 10", "use one such as zipf:1.2");
+        }
+        Distribution::Pareto { h } if !(*h > 0.0 && *h < 1.0) => {
+            return refuse("has no share between 0 and 1", "use one such as pareto:0.2 (80/20)");
+        }
+        Distribution::Zoned(zones) => {
+            let sum = |of: fn(&Zone) -> u8| zones.iter().map(|z| u32::from(of(z))).sum();
+            let sums: [u32; 2] = [sum(|zone| zone.access_percent), sum(|zone| zone.region_percent)];
+            if sums != [100, 100] || zones.len() > SHARES_MAX {
+                let remedy = "let both be 100, as in zoned:60/10:30/20:10/70";
+                return refuse("shares out other than 100% of accesses and of region", remedy);
+            }
+        }
+        _ => {}
+    }
+    if workload.content == Content::Verified && workload.writes() {
+        let remedy = "write without it first, then read with it";
+        return refuse("leaves blocks unwritten that --verify would read back", remedy);
+    }
+    Ok(())
+}
+
+/// When requests are issued, and when none any more.
+fn check_loop(workload: &Workload) -> Result<(), Error> {
+    if workload.limit_bytes.is_none() && workload.limit_ns.is_none() {
+        return Err(Error::usage("the workload has no end", "give --runtime or --size"));
+    }
+    let rate = workload.arrival.requests_per_s();
+    if rate.is_some_and(|rate| rate <= 0.0 || !rate.is_finite()) {
+        return Err(Error::usage("--rate-iops must be above 0", "use a rate such as 1000"));
+    }
+    if rate.is_some() && workload.think.is_some() {
+        let what = "--thinktime is the pause of a closed loop, and --rate-iops an open one";
+        return Err(Error::usage(what, "drop one of them"));
+    }
+    if workload.think.is_some_and(|think| think.requests == 0) {
+        return Err(Error::usage("--thinktime-blocks 0 has no end", "use 1 or more"));
+    }
+    if workload.placement == Placement::Interlocked && workload.pattern != Pattern::Sequential {
+        let what = "--placement interlocked is one sequential stream of all threads";
+        return Err(Error::usage(what, "use --rw read or write without --stride, or shared"));
+    }
+    Ok(())
 }
 
 fn check_flushes(workload: &Workload) -> Result<(), Error> {
@@ -128,8 +210,9 @@ fn check_alignment<T: Target>(workload: &Workload, target: &T) -> Result<(), Err
         Pattern::Strided { stride_bytes } => stride_bytes,
         _ => 0,
     };
+    let size = if workload.request_sizes.is_empty() { "--bs" } else { "--bssplit" };
     let wanted = [
-        ("--bs", u64::from(workload.request_bytes)),
+        (size, u64::from(workload.granule_bytes())),
         ("--offset", workload.region_offset),
         ("--stride", stride),
     ];
@@ -165,11 +248,21 @@ fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error>
         );
         return Err(Error::usage(what, "use a larger --size, a smaller --bs or fewer --numjobs"));
     }
+    let blocks = region_bytes / parts / u64::from(workload.granule_bytes());
+    if let Distribution::Zoned(zones) = &workload.distribution {
+        let is_lost =
+            |(zone, span): (&Zone, skew::Span)| zone.access_percent > 0 && span.count == 0;
+        if zones.iter().zip(skew::spans(zones, blocks)).any(is_lost) {
+            let what =
+                format!("--random-distribution {}: a zone has no block", workload.distribution);
+            return Err(Error::usage(what, "use a larger --size, or zones of a larger share"));
+        }
+    }
     Ok(())
 }
 
 fn worker(workload: &Workload, index: u32) -> WorkerPlan {
-    let request = u64::from(workload.request_bytes);
+    let request = u64::from(workload.granule_bytes());
     let (threads, index_64) = (u64::from(workload.threads), u64::from(index));
     let whole = |bytes: u64| bytes / request * request;
     let (region_offset, region_bytes, start_bytes) = match workload.placement {
@@ -181,6 +274,7 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
             let all = whole(workload.region_bytes);
             (workload.region_offset, all, whole(all / threads * index_64))
         }
+        Placement::Interlocked => (workload.region_offset, whole(workload.region_bytes), 0),
     };
     // Whole requests only, so that not a byte more is moved than was asked for.
     let share = |bytes: u64| {
@@ -203,13 +297,15 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
         cpu: None,
         limit_bytes: workload.limit_bytes.map(share),
         rate: workload.arrival.requests_per_s().map(share_of),
+        number: index,
+        cursor: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::FlushEvery;
+    use crate::spec::{FlushEvery, SizeShare, Think};
     use ioengine::{HostTarget, Personality};
 
     fn null_workload() -> Workload {
@@ -281,5 +377,44 @@ mod tests {
         assert!(
             refused(|w| w.arrival = Arrival::Constant { requests_per_s: 0.0 }).contains("rate")
         );
+        let zone = |access_percent, region_percent| Zone { access_percent, region_percent };
+        let skewed = |distribution: Distribution| {
+            refused(|w| {
+                w.pattern = Pattern::Random;
+                w.distribution = distribution;
+            })
+        };
+        assert!(skewed(Distribution::Zipf { theta: 0.0 }).contains("zipf:1.2"));
+        assert!(skewed(Distribution::Zipf { theta: f64::NAN }).contains("zipf:1.2"));
+        assert!(skewed(Distribution::Pareto { h: 1.0 }).contains("pareto:0.2"));
+        assert!(skewed(Distribution::Zoned(vec![zone(90, 100)])).contains("zoned:60/10"));
+        let thin = Distribution::Zoned(vec![zone(50, 0), zone(50, 100)]);
+        assert!(skewed(thin).contains("no block"));
+        let split = |sizes: &[(u32, u8)]| {
+            let share = |&(request_bytes, percent)| SizeShare { request_bytes, percent };
+            refused(|w| w.request_sizes = sizes.iter().map(share).collect())
+        };
+        assert!(split(&[(4096, 50)]).contains("4k/60:64k/40"));
+        assert!(split(&[(4096, 50), (6000, 50)]).contains("6000 is no multiple"));
+        assert!(
+            refused(|w| w.think = Some(Think { pause_ns: 1, requests: 0 })).contains("1 or more")
+        );
+        assert!(
+            refused(|w| {
+                w.pattern = Pattern::Random;
+                w.placement = Placement::Interlocked;
+            })
+            .contains("--rw read or write")
+        );
+    }
+
+    #[test]
+    fn interlocked_threads_have_the_whole_region_and_one_start() {
+        let placement = Placement::Interlocked;
+        let workload = Workload { threads: 2, placement, ..null_workload() };
+        let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
+        for worker in &plan.workers {
+            assert_eq!((worker.start_bytes, worker.region_bytes), (0, 1 << 20));
+        }
     }
 }

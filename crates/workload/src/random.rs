@@ -35,6 +35,18 @@ impl Stream {
         mix(self.seed, self.number)
     }
 
+    /// A number from 0 (included) to 1 (excluded).
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A whole number below `count`, all equally likely to one part in 2^64 / `count`.
+    #[inline]
+    pub fn below(&mut self, count: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(count)) >> 64) as u64
+    }
+
     /// True in so many of 100 cases.
     #[inline]
     pub fn percent(&mut self, share: u8) -> bool {
@@ -88,6 +100,17 @@ impl Permutation {
         }
     }
 
+    /// Where the first pass puts a number below `count`: each has a place of its own there.
+    #[inline]
+    pub fn place_of(&self, index: u64) -> u64 {
+        // Followed until it comes back into the range, a bijection is one on the range too.
+        let mut at = self.scramble(index);
+        while at >= self.count {
+            at = self.scramble(at);
+        }
+        at
+    }
+
     /// A bijection on `0..=mask`.
     #[inline]
     fn scramble(&self, counter: u64) -> u64 {
@@ -116,6 +139,14 @@ mod tests {
                 pass.sort_unstable();
                 prop_assert!(pass.iter().copied().eq(0..count));
             }
+        }
+
+        #[test]
+        fn every_number_has_a_place_of_its_own(count in 1_u64..5000, seed: u64) {
+            let permutation = Permutation::new(count, seed);
+            let mut places: Vec<u64> = (0..count).map(|n| permutation.place_of(n)).collect();
+            places.sort_unstable();
+            prop_assert!(places.into_iter().eq(0..count));
         }
     }
 

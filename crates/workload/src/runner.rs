@@ -17,11 +17,12 @@ use ioengine::target::DeviceCounters;
 use ioengine::{Clock, Engine, Error as EngineError, ErrorKind, Target};
 
 use crate::arrival::{Process, Rate};
+use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::plan::{Plan, WorkerPlan};
 use crate::random;
 use crate::sample::Sample;
-use crate::spec::{Steady, Workload};
+use crate::spec::{Placement, Steady, Workload};
 use crate::worker::{State, Worker};
 
 /// How often the calling thread looks at the workers (ns).
@@ -220,15 +221,19 @@ where
     Ok(sample)
 }
 
-/// The workers of all targets: which target, and the plan with its own CPU and share of the rate.
+/// The workers of all targets: which target, and the plan with its own number, CPU and share of
+/// the rate, and the stream that it shares with the others of its target.
 pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
     let cpus = &plan.workload.cpus;
     let mut all = Vec::new();
     for target in 0..targets {
+        let interlocked = plan.workload.placement == Placement::Interlocked;
+        let cursor = interlocked.then(Cursor::default);
         for worker in &plan.workers {
             let cpu = (!cpus.is_empty()).then(|| cpus[all.len() % cpus.len()]);
             let rate = worker.rate.map(|rate| rate_of(rate, target, targets));
-            all.push((target, WorkerPlan { cpu, rate, ..worker.clone() }));
+            let (number, cursor) = (all.len() as u32, cursor.clone());
+            all.push((target, WorkerPlan { cpu, rate, number, cursor, ..worker.clone() }));
         }
     }
     all
@@ -501,7 +506,7 @@ mod tests {
     use super::*;
     use crate::arrival::tests as arrival;
     use crate::plan;
-    use crate::spec::{Arrival, Content, FlushEvery, Pattern};
+    use crate::spec::{Arrival, Content, FlushEvery, Pattern, SizeShare};
 
     fn measure(target: &HostTarget, workload: &Workload) -> Result<Sample, Error> {
         let plan = plan::resolve(workload, target)?;
@@ -535,6 +540,53 @@ mod tests {
         let counted: u64 = sample.series.intervals.iter().map(|i| i.requests).sum();
         assert_eq!(counted, 3000);
         assert!(sample.cpu.process_ns > 0);
+    }
+
+    #[test]
+    fn interlocked_threads_read_every_block_of_each_target_once() {
+        let workload = Workload {
+            personality: Personality::Null,
+            request_bytes: 4096,
+            region_bytes: 1 << 20,
+            placement: Placement::Interlocked,
+            threads: 3,
+            depth: 4,
+            limit_bytes: Some(1 << 20),
+            log: Some(1000),
+            ..Workload::default()
+        };
+        let target = HostTarget::null(1 << 20);
+        let plan = plan::resolve(&workload, &target).unwrap();
+        let stop = AtomicBool::new(false);
+        let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+        let (targets, clock) = ([&target, &target], Monotonic::new());
+        let sample = run(&targets, &plan, clock, &HostMeter::new(), &mut control).unwrap();
+        let mut offsets = [Vec::new(), Vec::new()];
+        sample.log.iter().for_each(|request| {
+            offsets[request.worker as usize / 3].push(request.offset);
+        });
+        for mut offsets in offsets {
+            offsets.sort_unstable();
+            assert!(offsets.into_iter().eq((0..256).map(|block| block * 4096)));
+        }
+    }
+
+    #[test]
+    fn sizes_by_chance_move_the_bytes_that_were_asked_for_over_all_threads() {
+        let share = |request_bytes, percent| SizeShare { request_bytes, percent };
+        let sample = on_null(|w| {
+            w.request_sizes = vec![share(4096, 60), share(65536, 40)];
+            w.request_bytes = 65536;
+            w.pattern = Pattern::Random;
+            w.threads = 3;
+            w.limit_bytes = Some(100 << 20);
+            w.log = Some(10_000);
+        });
+        assert_eq!(sample.bytes(), 100 << 20);
+        assert_eq!((sample.log.len() as u64, sample.log_lost), (sample.requests(), 0));
+        let small = sample.log.iter().filter(|r| r.length == 4096).count() as f64;
+        let share = small / sample.requests() as f64;
+        assert!((0.56..0.64).contains(&share), "{share} are small");
     }
 
     #[test]

@@ -102,6 +102,25 @@ pub struct Failure {
     pub errno: i32,
 }
 
+/// One request as it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedRequest {
+    /// Number of the worker, counted over all targets.
+    pub worker: u32,
+    /// Read or write.
+    pub op: Op,
+    /// Whether it failed.
+    pub failed: bool,
+    /// Position (bytes).
+    pub offset: u64,
+    /// Length that was asked for (bytes).
+    pub length: u32,
+    /// Before the call that submitted it first [ns of the clock].
+    pub submit_ns: u64,
+    /// After the call that brought it back whole [ns of the clock].
+    pub complete_ns: u64,
+}
+
 /// One worker's part, or all of them merged.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -138,6 +157,11 @@ pub struct Sample {
     pub damaged_blocks: u64,
     /// The first of them.
     pub first_damage: Option<Mismatch>,
+    /// Requests of the measured phase where they are recorded, those of each worker in the order
+    /// of their completion.
+    pub log: Vec<LoggedRequest>,
+    /// Requests that found no more room there.
+    pub log_lost: u64,
     /// Bytes and requests over time.
     pub series: Series,
     /// CPU of the measured phase; zero in a single worker's part.
@@ -172,6 +196,8 @@ impl Sample {
             verified_blocks: 0,
             damaged_blocks: 0,
             first_damage: None,
+            log: Vec::new(),
+            log_lost: 0,
             series: Series::new(interval_ns),
             cpu: CpuUsage::default(),
             device: None,
@@ -257,6 +283,8 @@ impl Sample {
         self.verified_blocks += other.verified_blocks;
         self.damaged_blocks += other.damaged_blocks;
         self.first_damage = self.first_damage.or(other.first_damage);
+        self.log.extend_from_slice(&other.log);
+        self.log_lost += other.log_lost;
         self.series.merge(&other.series);
         self.setup.buffer_bytes += other.setup.buffer_bytes;
         self.setup.huge_bytes += other.setup.huge_bytes;

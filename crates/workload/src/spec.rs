@@ -20,6 +20,56 @@ pub enum Pattern {
     Random,
 }
 
+/// How often a random pattern visits which block.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Distribution {
+    /// Every block once in each pass.
+    #[default]
+    Even,
+    /// The k-th most popular block k to the power of `theta` times less often than the most
+    /// popular one; popular blocks lie scattered over the region.
+    Zipf {
+        /// The exponent, above 0.
+        theta: f64,
+    },
+    /// A share `h` of the blocks gets the share `1 - h` of the accesses, and so again within that
+    /// share (80/20 is `h` = 0.2); popular blocks lie scattered over the region.
+    Pareto {
+        /// Between 0 and 1.
+        h: f64,
+    },
+    /// Parts of the region, in the order of their offsets, each visited evenly.
+    Zoned(Vec<Zone>),
+}
+
+/// A part of the region with its share of the accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Share of the accesses (percent); those of all zones are 100.
+    pub access_percent: u8,
+    /// Share of the region (percent); those of all zones are 100.
+    pub region_percent: u8,
+}
+
+/// A request size with its share of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeShare {
+    /// Size of the request (bytes).
+    pub request_bytes: u32,
+    /// Share of the requests (percent); those of all sizes are 100.
+    pub percent: u8,
+}
+
+/// A pause between the completion of a request and the next one in its slot: each of the `depth`
+/// slots is a user who looks at the answer before asking again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Think {
+    /// Length of the pause (ns).
+    pub pause_ns: u64,
+    /// A pause comes after so many requests of a slot.
+    pub requests: u32,
+}
+
 /// Where the threads work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Placement {
@@ -28,6 +78,8 @@ pub enum Placement {
     Own,
     /// All threads work on the whole region, sequential ones from different starts.
     Shared,
+    /// All threads take the next request of one sequential stream over the region.
+    Interlocked,
 }
 
 /// When requests are issued.
@@ -128,10 +180,14 @@ pub struct Workload {
     pub personality: Personality,
     /// In which order blocks are visited.
     pub pattern: Pattern,
+    /// How often a random pattern visits which block.
+    pub distribution: Distribution,
     /// Share of reads (percent): 100 reads only, 0 writes only.
     pub read_percent: u8,
-    /// Size of each request (bytes).
+    /// Size of each request; of the largest where `request_sizes` has several (bytes).
     pub request_bytes: u32,
+    /// Sizes drawn for each request; empty: all have `request_bytes`.
+    pub request_sizes: Vec<SizeShare>,
     /// Requests outstanding in each thread.
     pub depth: u32,
     /// Number of threads.
@@ -144,6 +200,8 @@ pub struct Workload {
     pub placement: Placement,
     /// When requests are issued.
     pub arrival: Arrival,
+    /// Pauses of a closed loop.
+    pub think: Option<Think>,
     /// Stop after so many bytes over all threads.
     pub limit_bytes: Option<u64>,
     /// Stop after so long, counted from the end of the warm-up (ns).
@@ -172,6 +230,8 @@ pub struct Workload {
     pub pages: BufferPages,
     /// Length of the intervals of the series (ns); doubled as often as needed to keep it short.
     pub interval_ns: u64,
+    /// Each request is recorded, so many of each worker at the most.
+    pub log: Option<usize>,
 }
 
 impl Default for Workload {
@@ -180,14 +240,17 @@ impl Default for Workload {
         Workload {
             personality: Personality::Sync,
             pattern: Pattern::Sequential,
+            distribution: Distribution::Even,
             read_percent: 100,
             request_bytes: 64 * 1024,
+            request_sizes: Vec::new(),
             depth: 1,
             threads: 1,
             region_offset: 0,
             region_bytes: 0,
             placement: Placement::Own,
             arrival: Arrival::Closed,
+            think: None,
             limit_bytes: None,
             limit_ns: None,
             steady: None,
@@ -202,6 +265,7 @@ impl Default for Workload {
             cpus: Vec::new(),
             pages: BufferPages::Huge,
             interval_ns: 100_000_000,
+            log: None,
         }
     }
 }
@@ -230,9 +294,32 @@ impl Workload {
         }
     }
 
+    /// Size of the smallest request, to a multiple of which offsets are aligned (bytes).
+    pub fn granule_bytes(&self) -> u32 {
+        let sizes = self.request_sizes.iter().map(|size| size.request_bytes);
+        sizes.min().unwrap_or(self.request_bytes)
+    }
+
     /// Whether any request writes.
     pub fn writes(&self) -> bool {
         self.read_percent < 100
+    }
+}
+
+impl fmt::Display for Distribution {
+    /// As fio writes it: `random`, `zipf:1.2`, `pareto:0.2`, `zoned:60/10:40/90`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Distribution::Even => f.write_str("random"),
+            Distribution::Zipf { theta } => write!(f, "zipf:{theta}"),
+            Distribution::Pareto { h } => write!(f, "pareto:{h}"),
+            Distribution::Zoned(zones) => {
+                f.write_str("zoned")?;
+                zones.iter().try_for_each(|zone| {
+                    write!(f, ":{}/{}", zone.access_percent, zone.region_percent)
+                })
+            }
+        }
     }
 }
 

@@ -19,11 +19,14 @@ use ioengine::{Clock, Completion, Engine, Error as EngineError, ErrorKind, Op, R
 
 use crate::arrival::Arrivals;
 use crate::content;
+use crate::log::Log;
 use crate::pattern::Offsets;
 use crate::plan::WorkerPlan;
-use crate::random::Stream;
+use crate::random::{Stream, mix};
 use crate::sample::{Failure, Sample};
+use crate::skew::Sizes;
 use crate::spec::{Content, Pattern, Workload};
+use crate::think::Thinking;
 
 /// The longest wait in one step, so that an order to stop is seen (ns).
 const TICK_NS: u64 = 50_000_000;
@@ -35,6 +38,9 @@ const BACKLOG_NS: u64 = 10_000_000_000;
 const OWED_MAX: u64 = 10_000_000;
 /// How often one request is issued again after EAGAIN or EINTR.
 const RETRIES_MAX: u32 = 10_000;
+
+/// Tells the stream of request sizes from the others that are drawn from a seed.
+const SIZES: u64 = 0x512E;
 
 /// Whether a worker goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +68,7 @@ enum Phase {
 struct Outstanding {
     stamp_ns: u64,
     offset: u64,
+    length: u32,
     moved: u32,
     retries: u32,
     op: Op,
@@ -75,6 +82,7 @@ struct Run {
     op: Op,
     stamp_ns: u64,
     count: u64,
+    bytes: u64,
 }
 
 /// How many requests go down in one call.
@@ -128,6 +136,11 @@ pub struct Worker<E, C> {
     offsets: Offsets,
     chunk: Chunk,
     arrivals: Option<Arrivals>,
+    thinking: Option<Thinking>,
+    sizes: Option<Sizes>,
+    log: Option<Log>,
+    /// Requests of one size, no pauses, no log: the loop is compiled for that by itself.
+    plain: bool,
     choice: Stream,
     read_percent: u8,
     request_bytes: u32,
@@ -167,17 +180,24 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             match workload.content {
                 Content::Zero => memory.fill(0),
                 _ if workload.writes() => {
-                    content::fill(memory, crate::random::mix(plan.seed, u64::from(slot)));
+                    content::fill(memory, mix(plan.seed, u64::from(slot)));
                 }
                 _ => {}
             }
         }
-        let (offset, op) = (0, Op::Read);
-        let idle = Outstanding { stamp_ns: 0, offset, moved: 0, retries: 0, op, busy: false };
+        let (stamp_ns, offset, length, moved, retries) = (0, 0, 0, 0, 0);
+        let (op, busy) = (Op::Read, false);
+        let idle = Outstanding { stamp_ns, offset, length, moved, retries, op, busy };
         Worker {
-            offsets: Offsets::new(workload.pattern, workload.request_bytes, plan),
+            offsets: Offsets::new(workload, plan),
             chunk: Chunk::new(workload.pattern, slots as usize),
             arrivals: None,
+            thinking: workload.think.map(|think| Thinking::new(think, slots)),
+            sizes: Sizes::new(&workload.request_sizes, mix(plan.seed, SIZES)),
+            log: workload.log.map(|most| Log::new(plan.number, slots, most)),
+            plain: workload.request_sizes.is_empty()
+                && workload.think.is_none()
+                && workload.log.is_none(),
             choice: Stream::new(plan.seed ^ 0x5EED),
             read_percent: workload.read_percent,
             request_bytes: workload.request_bytes,
@@ -240,6 +260,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     #[inline]
     pub fn step(&mut self, stop: bool) -> Result<State, EngineError> {
         self.turn(stop);
+        if let Some(thinking) = &mut self.thinking {
+            thinking.wake(self.now_ns, &mut self.free);
+        }
         self.batch.clear();
         self.batch.append(&mut self.again);
         if self.may_flush() {
@@ -247,7 +270,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
         let resent = self.batch.len();
         if self.phase != Phase::Drain || self.owes() {
-            self.issue();
+            if self.plain { self.issue::<true>() } else { self.issue_any() }
         }
         if self.batch.is_empty() && self.engine.in_flight() == 0 {
             return Ok(self.idle());
@@ -257,6 +280,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             for request in &self.batch[resent..] {
                 self.outstanding[request.slot as usize].stamp_ns = stamp_ns;
             }
+        }
+        if let Some(log) = &mut self.log {
+            self.batch[resent..].iter().for_each(|request| log.submit(request.slot, stamp_ns));
         }
         self.sample.submit_calls += u64::from(!self.batch.is_empty());
         let until = self.wake_up_ns(stamp_ns);
@@ -273,7 +299,11 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         } else {
             self.chunk.learn(self.done.len() >= self.batch.len());
         }
-        self.reap()?;
+        if self.plain {
+            self.reap::<true>()?;
+        } else {
+            self.reap_any()?;
+        }
         if self.now_ns.saturating_sub(self.last_reap_ns) > HANG_NS && self.waits_in_vain() {
             return Err(hangs(self.engine.in_flight()));
         }
@@ -321,9 +351,10 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         if self.phase == Phase::WarmUp && (self.now_ns >= self.measure_from_ns || stop) {
             self.phase = Phase::Measure;
             // What is in flight will complete, and count, in the measured phase.
-            let in_flight = u64::from(self.engine.in_flight());
-            self.issued_bytes = in_flight * u64::from(self.request_bytes);
+            let in_flight = self.outstanding.iter().filter(|request| request.busy);
+            self.issued_bytes = in_flight.map(|request| u64::from(request.length)).sum();
             self.sample.restart(self.now_ns);
+            self.log.iter_mut().for_each(Log::restart);
         }
         self.cut_short |= stop || self.sample.errors > 0;
         let over = self.phase == Phase::Measure
@@ -355,10 +386,22 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         closed && wanted && !self.free.is_empty() && !self.flush_is_due()
     }
 
+    /// [`Worker::issue`] and [`Worker::reap`] of requests of several sizes, with pauses, or logged:
+    /// out of the way of the loop that has none of that.
+    #[inline(never)]
+    fn issue_any(&mut self) {
+        self.issue::<false>();
+    }
+
+    #[inline(never)]
+    fn reap_any(&mut self) -> Result<(), EngineError> {
+        self.reap::<false>()
+    }
+
     /// Puts new requests into the batch: in an open loop all that are due and have a slot, in a
     /// closed one a chunk.
     #[inline]
-    fn issue(&mut self) {
+    fn issue<const PLAIN: bool>(&mut self) {
         let room = if self.arrivals.is_some() { usize::MAX } else { self.chunk.now };
         while self.batch.len() < room
             && !self.flush_is_due()
@@ -383,25 +426,36 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                 share if self.choice.percent(share) => Op::Read,
                 _ => Op::Write,
             };
-            let offset = self.offsets.next_offset();
+            let length = if PLAIN { self.request_bytes } else { self.draw_length() };
+            let offset = self.offsets.next_offset(length);
             if op == Op::Write {
-                self.prepare(slot, offset);
+                self.prepare::<PLAIN>(slot, offset, length);
                 self.writes_to_flush -= 1;
             }
+            let (stamp_ns, moved, retries, busy) = (due_ns, 0, 0, true);
             self.outstanding[slot as usize] =
-                Outstanding { stamp_ns: due_ns, offset, moved: 0, retries: 0, op, busy: true };
-            let length = self.request_bytes;
+                Outstanding { stamp_ns, offset, length, moved, retries, op, busy };
             self.batch.push(Request { offset, length, within: 0, slot, op });
             self.issued_bytes += u64::from(length);
             self.issued += 1;
         }
     }
 
+    /// The length of the next request, no longer than what is left of a limit where sizes vary, so
+    /// that not a byte more is moved than was asked for.
+    fn draw_length(&mut self) -> u32 {
+        let Some(sizes) = &mut self.sizes else { return self.request_bytes };
+        let warming_up = self.phase == Phase::WarmUp;
+        let left = if warming_up { u64::MAX } else { self.limit_bytes - self.issued_bytes };
+        sizes.draw().min(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
     /// Gives a slot the bytes that are to be written at `offset`.
     #[inline]
-    fn prepare(&mut self, slot: u32, offset: u64) {
+    fn prepare<const PLAIN: bool>(&mut self, slot: u32, offset: u64, length: u32) {
         let number = self.issued;
-        let memory = self.engine.buffer(slot);
+        let whole = self.engine.buffer(slot);
+        let memory = if PLAIN { whole } else { &mut whole[..length as usize] };
         match self.content {
             Content::Random => content::stamp(memory, offset, number),
             Content::Zero if self.read_percent > 0 => memory.fill(0),
@@ -413,14 +467,21 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// Nothing is in flight and nothing is due: the end, or a sleep until something is due.
     #[cold]
     fn idle(&mut self) -> State {
-        match &self.arrivals {
-            Some(arrivals) if self.phase != Phase::Drain => {
-                let latest = (self.now_ns + TICK_NS).min(self.end_ns);
-                self.clock.sleep_until(arrivals.next_due_ns().min(latest));
-                self.now_ns = self.clock.now_ns();
-                State::Waiting
-            }
-            _ => State::Done,
+        let Some(due_ns) = self.due_ns().filter(|_| self.phase != Phase::Drain) else {
+            return State::Done;
+        };
+        self.clock.sleep_until(due_ns.min(self.now_ns + TICK_NS).min(self.end_ns));
+        self.now_ns = self.clock.now_ns();
+        State::Waiting
+    }
+
+    /// When the next request is due without any completion: in an open loop, or after a pause.
+    #[inline]
+    fn due_ns(&self) -> Option<u64> {
+        match (&self.arrivals, &self.thinking) {
+            (Some(arrivals), _) => Some(arrivals.next_due_ns()),
+            (None, Some(thinking)) => Some(thinking.next_ns()?.min(self.end_ns)),
+            (None, None) => None,
         }
     }
 
@@ -428,60 +489,74 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     #[inline]
     pub(crate) fn wake_up_ns(&self, now_ns: u64) -> u64 {
         let tick = now_ns + TICK_NS;
-        match &self.arrivals {
-            Some(arrivals)
-                if !self.free.is_empty() && self.phase != Phase::Drain && !self.flush_is_due() =>
-            {
-                tick.min(arrivals.next_due_ns())
-            }
+        // What is due in an open loop needs a free slot; what has paused brings its own.
+        let waits_for_slot = self.arrivals.is_some() && self.free.is_empty();
+        let may_issue = self.phase != Phase::Drain && !self.flush_is_due() && !waits_for_slot;
+        match self.due_ns() {
+            Some(due_ns) if may_issue => tick.min(due_ns),
             _ => tick,
         }
     }
 
     /// Accounts for the completions of one call.
     #[inline]
-    fn reap(&mut self) -> Result<(), EngineError> {
+    fn reap<const PLAIN: bool>(&mut self) -> Result<(), EngineError> {
         if self.done.is_empty() {
             return Ok(());
         }
         self.sample.reap_calls += 1;
         self.last_reap_ns = self.now_ns;
         let (mut bytes, mut requests) = (0, 0);
-        let mut run = Run { op: Op::Read, stamp_ns: 0, count: 0 };
+        let mut run = Run { op: Op::Read, stamp_ns: 0, count: 0, bytes: 0 };
         for index in 0..self.done.len() {
             let completion = self.done[index];
             let outstanding = self.outstanding[completion.slot as usize];
             if !outstanding.busy {
                 return Err(completed_twice(outstanding.op, outstanding.offset));
             }
-            if completion.result as u32 != self.request_bytes - outstanding.moved {
+            let length = if PLAIN { self.request_bytes } else { outstanding.length };
+            if completion.result as u32 != length - outstanding.moved {
                 self.settle(completion);
                 continue;
             }
             if self.content == Content::Verified && outstanding.op == Op::Read {
                 self.verify(completion.slot, outstanding.offset);
             }
-            self.give_back(completion.slot);
-            bytes += u64::from(self.request_bytes);
-            requests += 1;
-            if outstanding.stamp_ns == run.stamp_ns && outstanding.op == run.op {
+            self.outstanding[completion.slot as usize].busy = false;
+            if PLAIN {
+                self.free.push(completion.slot);
+            } else {
+                self.put_aside(completion.slot, false);
+            }
+            let (Outstanding { op, stamp_ns, .. }, length) = (outstanding, u64::from(length));
+            if stamp_ns == run.stamp_ns && op == run.op {
                 run.count += 1;
+                run.bytes += length;
             } else {
                 self.count(run);
-                run = Run { op: outstanding.op, stamp_ns: outstanding.stamp_ns, count: 1 };
+                bytes += run.bytes;
+                requests += run.count;
+                run = Run { op, stamp_ns, count: 1, bytes: length };
             }
         }
         self.count(run);
+        bytes += run.bytes;
+        requests += run.count;
         let since_start = self.now_ns.saturating_sub(self.sample.start_ns);
         self.sample.series.add(since_start, bytes, requests);
         Ok(())
     }
 
-    /// A slot that may be used again.
-    #[inline]
-    fn give_back(&mut self, slot: u32) {
-        self.outstanding[slot as usize].busy = false;
-        self.free.push(slot);
+    /// A slot whose request has come to its end: it goes into the log, and may pause.
+    fn put_aside(&mut self, slot: u32, failed: bool) {
+        if let Some(log) = &mut self.log {
+            let Outstanding { op, offset, length, .. } = self.outstanding[slot as usize];
+            log.complete(slot, self.now_ns, (op, offset, length), failed);
+        }
+        let thinking = self.thinking.as_mut();
+        if !thinking.is_some_and(|thinking| thinking.holds(slot, self.now_ns)) {
+            self.free.push(slot);
+        }
     }
 
     /// Counts completions that share a stamp and a direction.
@@ -490,7 +565,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         if run.count > 0 {
             let operation = &mut self.sample.operations[run.op as usize];
             operation.requests += run.count;
-            operation.bytes += run.count * u64::from(self.request_bytes);
+            operation.bytes += run.bytes;
             operation.latency.record_n(self.now_ns.saturating_sub(run.stamp_ns), run.count);
         }
     }
@@ -511,13 +586,14 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             let failure = Failure { op, offset, errno: -completion.result };
             self.sample.errors += 1;
             self.sample.first_error.get_or_insert(failure);
-            self.give_back(completion.slot);
+            outstanding.busy = false;
+            self.put_aside(completion.slot, true);
             return;
         }
-        let Outstanding { offset, moved, op, .. } = *outstanding;
+        let Outstanding { offset, length, moved, op, .. } = *outstanding;
         self.again.push(Request {
             offset: offset + u64::from(moved),
-            length: self.request_bytes - moved,
+            length: length - moved,
             within: moved,
             slot: completion.slot,
             op,
@@ -565,6 +641,13 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             self.sample.end_ns = self.sample.end_ns.max(self.stopped_ns);
             self.sample.never_issued = self.owed();
         }
+        if self.thinking.is_some() {
+            // So do the pauses of a closed one.
+            self.sample.end_ns = self.sample.end_ns.max(self.stopped_ns);
+        }
+        if let Some(log) = self.log {
+            log.give(&mut self.sample);
+        }
         (self.sample, self.engine)
     }
 }
@@ -594,7 +677,7 @@ mod tests {
 
     use super::*;
     use crate::arrival::tests::{constant, poisson};
-    use crate::spec::{Arrival, FlushEvery};
+    use crate::spec::{Arrival, FlushEvery, SizeShare, Think};
 
     /// Virtual time, shared by a clock and an engine.
     #[derive(Clone, Default)]
@@ -679,6 +762,8 @@ mod tests {
             cpu: None,
             limit_bytes: workload.limit_bytes,
             rate,
+            number: 0,
+            cursor: None,
         }
     }
 
@@ -977,5 +1062,137 @@ mod tests {
         assert_eq!((sample.requests(), sample.errors), (5, 1));
         let failure = sample.first_error.unwrap();
         assert_eq!((failure.errno, failure.offset), (libc::EIO, 5 * 4096));
+    }
+
+    #[test]
+    fn slots_that_pause_obey_the_law_of_response_times() {
+        // Requests take 100 us one after the other, pauses a millisecond: five users never meet,
+        // twenty are more than the server can serve.
+        for (users, requests, per_s) in
+            [(5, 1, 5e9 / 1.1e6), (20, 1, 10_000.0), (1, 3, 3e9 / 1.3e6)]
+        {
+            let mut workload = workload(users, 10_000_000_000);
+            workload.think = Some(Think { pause_ns: 1_000_000, requests });
+            let sample = serve(&workload, |_| 100_000);
+            let off = sample.requests_per_s() / per_s - 1.0;
+            assert!(off.abs() < 0.002, "{users} users, {requests} requests: {off:+.4} off");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_kept_to_the_nanosecond_and_counts_to_the_end() {
+        let mut workload = workload(1, 5_000_000_000);
+        workload.think = Some(Think { pause_ns: 999_900_000, requests: 1 });
+        workload.log = Some(10);
+        let sample = serve(&workload, |_| 100_000);
+        let began: Vec<u64> = sample.log.iter().map(|request| request.submit_ns).collect();
+        assert_eq!(began, [0, 1, 2, 3, 4].map(|second| second * 1_000_000_000));
+        assert_eq!(sample.elapsed_ns(), 5_000_000_000);
+    }
+
+    fn halves() -> Vec<SizeShare> {
+        [1024, 4096].map(|request_bytes| SizeShare { request_bytes, percent: 50 }).to_vec()
+    }
+
+    #[test]
+    fn bytes_of_varied_sizes_are_counted_request_by_request_and_end_at_the_limit() {
+        let mut workload = workload(8, u64::MAX / 2);
+        workload.request_sizes = halves();
+        workload.limit_bytes = Some(1 << 20);
+        workload.log = Some(4000);
+        workload.read_percent = 50;
+        let sample = serve(&workload, |_| 1000);
+        assert_eq!(sample.bytes(), 1 << 20);
+        assert_eq!(sample.series.intervals.iter().map(|i| i.bytes).sum::<u64>(), 1 << 20);
+        assert_eq!(sample.log.len() as u64, sample.requests());
+        for op in [Op::Read, Op::Write] {
+            let logged = || sample.log.iter().filter(|request| request.op == op);
+            let counted = &sample.operations[op as usize];
+            let bytes: u64 = logged().map(|request| u64::from(request.length)).sum();
+            assert_eq!((bytes, logged().count() as u64), (counted.bytes, counted.requests));
+        }
+        let small = sample.log.iter().filter(|request| request.length == 1024).count();
+        assert!((150..270).contains(&small), "{small} of {}", sample.requests());
+        // One sequential stream: where one request ends the next begins.
+        let mut all = sample.log.clone();
+        all.sort_by_key(|request| request.offset);
+        assert!(all.windows(2).all(|p| p[0].offset + u64::from(p[0].length) == p[1].offset));
+    }
+
+    #[test]
+    fn a_short_transfer_of_a_small_request_is_continued_to_its_own_end() {
+        let clock = VirtualClock::default();
+        let inner = OneServer {
+            clock: clock.clone(),
+            service_ns: |_| 1000,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; 1],
+        };
+        let short = |number: u64, request: &Request| match number % 2 {
+            0 if request.length > 512 => Fault::Short(512),
+            _ => Fault::None,
+        };
+        let mut workload = workload(1, u64::MAX / 2);
+        workload.request_sizes = halves();
+        workload.limit_bytes = Some(64 << 10);
+        workload.log = Some(100);
+        let sample = drive(Faulty::new(inner, short), clock, &workload);
+        assert_eq!((sample.bytes(), sample.errors), (64 << 10, 0));
+        assert!(sample.short_transfers > 5 && sample.log.len() as u64 == sample.requests());
+    }
+
+    #[test]
+    fn a_full_log_keeps_its_first_requests_and_counts_the_others() {
+        let mut workload = workload(2, u64::MAX / 2);
+        workload.limit_bytes = Some(10 * 4096);
+        workload.log = Some(4);
+        let sample = serve(&workload, |_| 1000);
+        assert_eq!((sample.log.len(), sample.log_lost, sample.requests()), (4, 6, 10));
+        let first = sample.log[0];
+        assert_eq!((first.submit_ns, first.complete_ns, first.offset), (0, 1000, 0));
+        assert_eq!((first.length, first.op, first.failed), (4096, Op::Read, false));
+    }
+
+    #[test]
+    fn the_log_tells_when_a_request_of_an_open_loop_was_submitted_not_when_it_was_due() {
+        let mut workload = workload(1, 10_000_000);
+        workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
+        workload.log = Some(10);
+        // Twice as long as the distance of the due times: each request waits for the one before.
+        let sample = serve(&workload, |_| 2_000_000);
+        let began: Vec<u64> = sample.log.iter().map(|request| request.submit_ns).collect();
+        assert_eq!(began[..4], [0, 2, 4, 6].map(|ms| ms * 1_000_000));
+    }
+
+    #[test]
+    fn what_happens_in_the_warm_up_is_not_logged() {
+        let mut workload = workload(1, 10_000);
+        workload.warm_up_ns = 10_000;
+        workload.log = Some(100);
+        let sample = serve(&workload, |_| 1000);
+        assert!(sample.log.iter().all(|request| request.complete_ns > 10_000));
+        assert_eq!(sample.log.len() as u64, sample.requests());
+    }
+
+    #[test]
+    fn a_failed_request_is_logged_as_failed() {
+        let eio = |number, _: &Request| match number {
+            3 => Fault::Errno(libc::EIO),
+            _ => Fault::None,
+        };
+        let clock = VirtualClock::default();
+        let inner = OneServer {
+            clock: clock.clone(),
+            service_ns: |_| 1000,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; 1],
+        };
+        let mut workload = workload(1, 1_000_000);
+        workload.log = Some(100);
+        let sample = drive(Faulty::new(inner, eio), clock, &workload);
+        let failed: Vec<bool> = sample.log.iter().map(|request| request.failed).collect();
+        assert_eq!(failed, [false, false, false, true]);
     }
 }

@@ -1,0 +1,45 @@
+//! One sequential stream that several workers read or write together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where the next request of a shared stream begins; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Cursor(Arc<AtomicU64>);
+
+impl Cursor {
+    /// Takes the next `length` bytes of a region and tells where they begin in it; at the end of
+    /// the region it starts again.
+    #[inline(never)]
+    pub fn take(&self, length: u64, region_bytes: u64) -> u64 {
+        let begin = |at: u64| if at + length > region_bytes { 0 } else { at };
+        // Nothing else is told through it, so that no order with other memory is needed.
+        let next = |at| Some(begin(at) + length);
+        let (Ok(at) | Err(at)) = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        begin(at)
+    }
+}
+
+/// Two are equal when they are the same stream.
+impl PartialEq for Cursor {
+    fn eq(&self, other: &Cursor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_together_take_every_block_once_in_each_pass() {
+        let (cursor, blocks) = (Cursor::default(), 1000);
+        let take = || (0..2 * blocks / 4).map(|_| cursor.take(8, 8 * blocks)).collect::<Vec<_>>();
+        let mut taken: Vec<u64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        taken.sort_unstable();
+        assert!(taken.into_iter().eq((0..2 * blocks).map(|n| n / 2 * 8)));
+    }
+}

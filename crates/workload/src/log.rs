@@ -1,0 +1,71 @@
+//! A record of each request, in memory that exists before the first one.
+
+use ioengine::Op;
+
+use crate::sample::{LoggedRequest, Sample};
+
+/// One worker's record.
+#[derive(Debug)]
+pub struct Log {
+    worker: u32,
+    /// When the request in each slot was submitted first [ns of the clock].
+    submitted_ns: Vec<u64>,
+    requests: Vec<LoggedRequest>,
+    most: usize,
+    lost: u64,
+}
+
+impl Log {
+    /// Room for `most` requests of a worker, touched so that no page is missing later.
+    pub fn new(worker: u32, slots: u32, most: usize) -> Log {
+        let (submit_ns, complete_ns, offset, length) = (0, 0, 0, 0);
+        let (op, failed) = (Op::Read, false);
+        let nothing = LoggedRequest { worker, op, failed, offset, length, submit_ns, complete_ns };
+        // Not zeros, which might be given as memory that nobody has touched.
+        let mut requests = vec![LoggedRequest { worker: u32::MAX, ..nothing }; most];
+        requests.clear();
+        Log { worker, submitted_ns: vec![0; slots as usize], requests, most, lost: 0 }
+    }
+
+    /// A slot's request goes down.
+    #[inline]
+    pub fn submit(&mut self, slot: u32, now_ns: u64) {
+        self.submitted_ns[slot as usize] = now_ns;
+    }
+
+    /// A slot's request has come to its end.
+    #[inline]
+    pub fn complete(
+        &mut self,
+        slot: u32,
+        now_ns: u64,
+        (op, offset, length): (Op, u64, u32),
+        failed: bool,
+    ) {
+        if self.requests.len() == self.most {
+            self.lost += 1;
+            return;
+        }
+        self.requests.push(LoggedRequest {
+            worker: self.worker,
+            op,
+            failed,
+            offset,
+            length,
+            submit_ns: self.submitted_ns[slot as usize],
+            complete_ns: now_ns,
+        });
+    }
+
+    /// Forgets everything, for the end of the warm-up; keeps the memory.
+    pub fn restart(&mut self) {
+        self.requests.clear();
+        self.lost = 0;
+    }
+
+    /// Hands over what was recorded.
+    pub fn give(self, sample: &mut Sample) {
+        sample.log = self.requests;
+        sample.log_lost = self.lost;
+    }
+}
