@@ -8,6 +8,7 @@ pub mod engine;
 pub mod memory;
 pub mod mount;
 pub mod simulate;
+pub mod skew;
 pub mod study;
 pub mod whatif;
 
@@ -175,15 +176,9 @@ pub struct RunArgs {
         help_heading = "Workload"
     )]
     pub rw: String,
-    /// Request size
-    #[arg(
-        long,
-        alias = "blocksize",
-        value_name = "SIZE",
-        default_value = "4k",
-        help_heading = "Workload"
-    )]
-    pub bs: String,
+    /// Request size (default 4k)
+    #[arg(long, alias = "blocksize", value_name = "SIZE", help_heading = "Workload")]
+    pub bs: Option<String>,
     /// Requests outstanding in each thread
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Workload")]
     pub iodepth: String,
@@ -229,8 +224,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "0",
           help_heading = "Workload")]
     pub offset: u64,
-    /// own: each thread its own part of the region; shared: all on all of it
-    #[arg(long, value_name = "own|shared", default_value = "own", help_heading = "Workload")]
+    /// own: each thread its own part of the region; shared: all on all of it; interlocked: all
+    /// together one sequential stream
+    #[arg(
+        long,
+        value_name = "own|shared|interlocked",
+        default_value = "own",
+        help_heading = "Workload"
+    )]
     pub placement: String,
     /// preallocated: blocks were written before; extend: writes grow a new file; truncate: a
     /// written file is cut to nothing before each trial
@@ -293,6 +294,9 @@ pub struct RunArgs {
     /// Alternate trials with an idle-priority soaker: the upper bound of the CPU cost
     #[arg(long, help_heading = "Workload")]
     pub soaker: bool,
+    /// See SkewArgs.
+    #[command(flatten)]
+    pub skew: skew::SkewArgs,
     /// See EngineArgs.
     #[command(flatten)]
     pub engine: engine::EngineArgs,
@@ -675,7 +679,7 @@ mod tests {
     #[test]
     fn a_flag_given_twice_takes_its_last_value_and_lists_grow() {
         let args = run("run . --bs 4k --json --bs 8k --json --overwrite a --overwrite b");
-        assert!(args.common.json && args.bs == "8k");
+        assert!(args.common.json && args.bs.as_deref() == Some("8k"));
         assert_eq!(args.common.overwrite.len(), 2);
     }
 

@@ -6,7 +6,7 @@ use ioengine::fault::FaultPlan;
 use ioengine::target::Hint;
 use ioengine::{BufferPages, Personality};
 use workload::spec::Content;
-use workload::{Arrival, Pattern, Placement, Steady, Workload};
+use workload::{Arrival, Distribution, Pattern, Placement, Steady, Think, Workload};
 
 use crate::cli::{CommonArgs, HostArgs, RunArgs};
 use crate::engine_flags::EngineFlags;
@@ -20,6 +20,10 @@ use crate::units;
 /// Length of a trial where neither size nor time is given (ns).
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
 
+/// Request size where none is given.
+const BS_DEFAULT: &str = "4k";
+/// Requests of a trial that are logged at the most: 80 MiB of memory.
+const LOGGED_MAX: usize = 2 << 20;
 /// Latency percentiles that are printed where none are named.
 const PERCENTILES: [f64; 2] = [50.0, 99.0];
 /// A trial has about so many intervals, so that a break in its rate can be found ...
@@ -54,7 +58,7 @@ pub struct Axes {
     pub pattern: Pattern,
     /// Share of reads (percent).
     pub read_percent: u8,
-    /// Request size (bytes).
+    /// Request size, of several the largest (bytes).
     pub request_bytes: u32,
     /// Requests outstanding in each thread.
     pub depth: u32,
@@ -103,6 +107,8 @@ pub struct Job {
     pub consent: Consent,
     /// Settings of the device beneath, for the length of the run.
     pub host: Vec<HostSetting>,
+    /// Where every request is logged.
+    pub log: Option<PathBuf>,
     /// Everything that does not depend on axes or target.
     pub base: Workload,
     /// Stop after the region.
@@ -152,9 +158,7 @@ impl Job {
         check_mapping(&axes, allocation)?;
         let engine = engine(args, &axes)?;
         check_verify(args, &axes)?;
-        if args.verify && args.zero_buffers {
-            return Err(Failure::usage("--verify and --zero-buffers exclude each other; drop one"));
-        }
+        check_skew(args, &axes)?;
         Ok(Job {
             targets,
             axes,
@@ -175,6 +179,7 @@ impl Job {
             percentiles: args.percentile.as_deref().map(percentiles).transpose()?,
             consent: consent(&args.common),
             host: host(&args.host, nothing)?,
+            log: args.skew.log.clone(),
             base: Workload {
                 options: engine.options,
                 flush_every: engine.flush_every,
@@ -201,24 +206,36 @@ impl Job {
 
     /// The workload of one combination on a region.
     pub fn workload(&self, axes: &Axes, region_bytes: u64, direct: bool) -> Workload {
-        let whole = region_bytes / u64::from(axes.request_bytes) * u64::from(axes.request_bytes);
         let writes = axes.read_percent < 100;
         // Each write on its own.
         let durable = self.write_through || self.base.options.fua;
-        Workload {
+        let distribution = match axes.pattern {
+            Pattern::Random => self.base.distribution.clone(),
+            _ => Distribution::Even,
+        };
+        let workload = Workload {
             personality: axes.personality.unwrap_or_else(|| Personality::best(direct)),
             pattern: axes.pattern,
+            distribution,
             read_percent: axes.read_percent,
             request_bytes: axes.request_bytes,
             depth: axes.depth,
             threads: axes.threads,
             region_bytes,
-            limit_bytes: self.stop_at_size.then_some(whole),
             flush_at_end: !direct && !durable && writes,
             flush_every: self.base.flush_every.filter(|_| writes),
             may_extend: self.allocation.grows(),
+            log: self.log.as_ref().map(|_| self.logged_by_each(axes.threads)),
             ..self.base.clone()
-        }
+        };
+        let granule = u64::from(workload.granule_bytes());
+        let whole = region_bytes / granule * granule;
+        Workload { limit_bytes: self.stop_at_size.then_some(whole), ..workload }
+    }
+
+    /// Requests that each worker logs at the most.
+    fn logged_by_each(&self, threads: u32) -> usize {
+        LOGGED_MAX.div_ceil(threads.max(1) as usize * self.targets.len().max(1))
     }
 }
 
@@ -261,7 +278,38 @@ fn check_verify(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
             "--verify reads back one layout of blocks; give one --bs and one --numjobs",
         ));
     }
+    if args.verify && args.zero_buffers {
+        return Err(Failure::usage("--verify and --zero-buffers exclude each other; drop one"));
+    }
     Ok(())
+}
+
+/// Each flag of a skewed load goes with what it is about.
+fn check_skew(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
+    let skew = &args.skew;
+    if args.bs.is_some() && skew.bssplit.is_some() {
+        return Err(Failure::usage("--bs and --bssplit exclude each other; drop one"));
+    }
+    let random = axes.iter().any(|axes| axes.pattern == Pattern::Random);
+    if skew.random_distribution != Distribution::Even && !random {
+        return Err(Failure::usage(format!(
+            "--random-distribution {} is for random requests; use --rw randread, randwrite or \
+             randrw",
+            skew.random_distribution
+        )));
+    }
+    if skew.thinktime_blocks.is_some() && skew.thinktime.is_none() {
+        return Err(Failure::usage(
+            "--thinktime-blocks says how often to pause; say how long, as in --thinktime 100us",
+        ));
+    }
+    Ok(())
+}
+
+/// The pauses of a closed loop; one of no length is none.
+fn think(args: &RunArgs) -> Option<Think> {
+    let requests = args.skew.thinktime_blocks.unwrap_or(1);
+    args.skew.thinktime.filter(|ns| *ns > 0).map(|pause_ns| Think { pause_ns, requests })
 }
 
 /// The settings of the device beneath, those first that move others.
@@ -350,9 +398,16 @@ fn base(args: &RunArgs, limit_ns: Option<u64>) -> Outcome<Workload> {
         placement: match args.placement.as_str() {
             "own" => Placement::Own,
             "shared" => Placement::Shared,
-            other => return Err(Failure::usage(format!("--placement {other}: own or shared"))),
+            "interlocked" => Placement::Interlocked,
+            other => {
+                let what = format!("--placement {other}: own, shared or interlocked");
+                return Err(Failure::usage(what));
+            }
         },
         arrival: arrival(args)?,
+        think: think(args),
+        distribution: args.skew.random_distribution.clone(),
+        request_sizes: args.skew.bssplit.clone().map(|split| split.0).unwrap_or_default(),
         limit_ns,
         interval_ns: limit_ns
             .map_or(*INTERVAL_NS.end(), |ns| ns / INTERVALS)
@@ -451,8 +506,14 @@ fn axes(args: &RunArgs, sweep: bool) -> Outcome<Vec<Axes>> {
     let engines: Vec<_> = engines.iter().map(|name| personality(name)).collect::<Outcome<_>>()?;
     let threads = narrow_all("--numjobs", numbers("--numjobs", &args.numjobs)?)?;
     let depths = narrow_all("--iodepth", numbers("--iodepth", &args.iodepth)?)?;
-    let sizes = list("--bs", &args.bs, sweep, |t| units::parse_list(t, units::parse_size))?;
-    let sizes = narrow_all("--bs", sizes)?;
+    let sizes = match &args.skew.bssplit {
+        Some(split) => vec![split.largest_bytes()],
+        None => {
+            let text = args.bs.as_deref().unwrap_or(BS_DEFAULT);
+            let sizes = list("--bs", text, sweep, |t| units::parse_list(t, units::parse_size))?;
+            narrow_all("--bs", sizes)?
+        }
+    };
     product(&distinct(directions), &distinct(engines), &threads, &depths, &sizes)
 }
 

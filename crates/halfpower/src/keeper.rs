@@ -12,6 +12,7 @@ use crate::failure::{Failure, Outcome, check_not_under_dev};
 use crate::machine::{self, Host};
 use crate::point::{Point, PointKey, Trial, Verdict};
 use crate::record;
+use crate::request_log::RequestLog;
 
 /// The version of the JSON that the program prints and keeps.
 pub const JSON_SCHEMA: u32 = 1;
@@ -22,6 +23,7 @@ pub struct Keeper {
     store: Option<Store>,
     run: Option<RunId>,
     points: Vec<PointId>,
+    log: Option<RequestLog>,
 }
 
 /// What a run is, beyond its points.
@@ -97,7 +99,26 @@ impl Keeper {
         if let Some(store) = &mut store {
             store.mark_interrupted_runs(machine::is_alive)?;
         }
-        Ok(Keeper { store, run: None, points: Vec::new() })
+        Ok(Keeper { store, run: None, points: Vec::new(), log: None })
+    }
+
+    /// Every request goes to a file too, where one is named.
+    ///
+    /// # Errors
+    /// When something else lies there, or it cannot be written.
+    pub fn log_to(&mut self, path: Option<&Path>) -> Outcome<()> {
+        self.log = path.map(RequestLog::create).transpose()?;
+        Ok(())
+    }
+
+    /// Whether every request goes to a file.
+    pub fn has_log(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Requests that the log lacks.
+    pub fn log_lost(&self) -> u64 {
+        self.log.as_ref().map_or(0, RequestLog::lost)
     }
 
     /// Begins the run.
@@ -140,6 +161,9 @@ impl Keeper {
 
     /// Adds a finished trial of a point: once this returns, it is safe.
     pub fn add_trial(&mut self, point: usize, trial: &Trial) -> Outcome<()> {
+        if let Some(log) = &mut self.log {
+            log.add(point, trial)?;
+        }
         let id = self.points.get(point).copied();
         if let Some(((store, _), id)) = self.kept().zip(id) {
             let (row, latency, series) = record::trial_rows(trial);

@@ -6,6 +6,7 @@
 
 mod units;
 mod truth;
+mod skew;
 mod date;
 mod failure;
 mod interrupt;
@@ -19,6 +20,7 @@ mod signature;
 mod guard;
 mod page;
 mod point;
+mod request_log;
 mod record;
 mod verdict;
 mod keeper;

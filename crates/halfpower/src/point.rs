@@ -14,6 +14,7 @@ use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
 use simulator::Account;
 use simulator::bounds::Bound;
+use workload::LoggedRequest;
 
 use crate::units;
 
@@ -27,7 +28,7 @@ pub struct PointKey {
     pub rw: String,
     /// "sequential", "strided" or "random".
     pub pattern: String,
-    /// Size of each request (bytes).
+    /// Size of each request, of the largest where there are several (bytes).
     pub request_bytes: u64,
     /// Requests outstanding in each thread.
     pub depth: u32,
@@ -95,6 +96,24 @@ impl PointKey {
         self.setting("rate_process") == "poisson"
     }
 
+    /// Whether some blocks are visited more often than others.
+    pub fn is_skewed(&self) -> bool {
+        !self.setting("random_distribution").is_null()
+    }
+
+    /// Whether requests wait for a pause that nothing but the load wants.
+    pub fn has_pauses(&self) -> bool {
+        !self.setting("thinktime_ns").is_null()
+    }
+
+    /// Each size with its share of the requests (percent), where there are several.
+    pub fn request_sizes(&self) -> Vec<(u64, u64)> {
+        let sizes = self.setting("request_sizes");
+        let number = |size: &serde_json::Value, name: &str| size[name].as_u64().unwrap_or(0);
+        let sizes = sizes.as_array().map(Vec::as_slice).unwrap_or_default();
+        sizes.iter().map(|size| (number(size, "request_bytes"), number(size, "percent"))).collect()
+    }
+
     fn setting(&self, name: &str) -> serde_json::Value {
         let mut settings: serde_json::Value =
             serde_json::from_str(&self.workload_json).unwrap_or_default();
@@ -112,22 +131,41 @@ impl PointKey {
 
     /// In a few words: "randread 4 KiB, depth 32, io_uring, direct".
     pub fn describe(&self) -> String {
-        let threads =
-            if self.threads > 1 { format!(" x {} threads", self.threads) } else { String::new() };
+        let interlocked =
+            if self.setting("placement") == "interlocked" { " interlocked" } else { "" };
+        let threads = match self.threads {
+            0 | 1 => String::new(),
+            threads => format!(" x {threads}{interlocked} threads"),
+        };
+        let law = self.setting("random_distribution");
+        let law = law.as_str().map(|law| format!(" {law}")).unwrap_or_default();
+        let pauses = self.setting("thinktime_ns").as_u64();
+        let pauses =
+            pauses.map(|ns| format!(", pauses of {}", units::time(ns as f64))).unwrap_or_default();
         let process = if self.is_poisson() { " (Poisson)" } else { "" };
         let rate = self
             .rate_requests_per_s
             .map(|rate| format!(" at {rate} requests/s{process}"))
             .unwrap_or_default();
         format!(
-            "{} {}, depth {}{threads}{rate}, {}, {}{}",
+            "{}{law} {}, depth {}{threads}{rate}{pauses}, {}, {}{}",
             self.rw,
-            units::size(self.request_bytes),
+            self.sizes(),
             self.depth,
             self.ioengine,
             self.caching,
             self.asked()
         )
+    }
+
+    /// Request size, or sizes with their shares as in "4 KiB/50:64 KiB/50".
+    fn sizes(&self) -> String {
+        let sizes = self.request_sizes();
+        let size = |(bytes, percent): &(u64, u64)| format!("{}/{percent}", units::size(*bytes));
+        match sizes.as_slice() {
+            [] => units::size(self.request_bytes),
+            sizes => sizes.iter().map(size).collect::<Vec<_>>().join(":"),
+        }
     }
 
     /// Whether it took place in a simulated system, in virtual time.
@@ -246,6 +284,12 @@ pub struct Trial {
     pub at_once: u64,
     /// Requests of an open loop that were due and never issued; not kept in the database.
     pub never_issued: u64,
+    /// Start of the measured phase [ns of the clock]; not kept in the database.
+    pub start_ns: u64,
+    /// Each request, where they are logged; not kept in the database.
+    pub log: Vec<LoggedRequest>,
+    /// Requests that found no more room there; not kept in the database.
+    pub log_lost: u64,
     /// Length, flush included (ns).
     pub elapsed_ns: u64,
     /// Time to the last accepted write, where a flush followed (ns).
@@ -502,6 +546,25 @@ pub(crate) mod tests {
         assert!(key.describe().contains(" at 1000 requests/s, "), "{}", key.describe());
         key.workload_json = r#"{"rate_process": "poisson"}"#.into();
         assert!(key.describe().contains(" at 1000 requests/s (Poisson), "), "{}", key.describe());
+    }
+
+    #[test]
+    fn a_skewed_load_says_how_it_is_skewed() {
+        let mut key = point(&[]).key;
+        key.threads = 4;
+        key.workload_json = serde_json::json!({
+            "random_distribution": "zipf:1.2",
+            "thinktime_ns": 100_000,
+            "placement": "interlocked",
+            "request_sizes": [
+                {"request_bytes": 4096, "percent": 60}, {"request_bytes": 65536, "percent": 40},
+            ],
+        })
+        .to_string();
+        let said = key.describe();
+        let words = "read zipf:1.2 4 KiB/60:64 KiB/40, depth 1 x 4 interlocked threads, pauses of";
+        assert!(said.starts_with(words), "{said}");
+        assert!(key.is_skewed() && key.has_pauses());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use ioengine::target::{DeviceCounters, Hint, Scrub};
 use ioengine::{BufferPages, Caching, Op};
 use results::{LatencyRow, Operation, PointRow, Seed, SeriesRow, TrialRow};
 use workload::sample::Failure;
-use workload::{Pattern, Sample, Workload};
+use workload::{Distribution, Pattern, Sample, SizeShare, Workload};
 
 use crate::point::{Direction, PointKey, SeriesPoint, State, Trial, Verdict};
 
@@ -47,6 +47,12 @@ pub fn key(
             "flush_at_end": workload.flush_at_end,
             "cpus": workload.cpus,
             "rate_process": workload.arrival.process(),
+            "thinktime_ns": workload.think.map(|think| think.pause_ns),
+            "thinktime_blocks": workload.think.map(|think| think.requests),
+            "random_distribution": (workload.distribution != Distribution::Even)
+                .then(|| workload.distribution.to_string()),
+            "request_sizes": request_sizes(workload),
+            "logs_requests": workload.log.is_some(),
             "stride_bytes": match workload.pattern {
                 Pattern::Strided { stride_bytes } => Some(stride_bytes),
                 _ => None,
@@ -61,6 +67,16 @@ pub fn key(
         })
         .to_string(),
     }
+}
+
+/// Sizes with their shares, where there are several.
+fn request_sizes(workload: &Workload) -> Option<Vec<serde_json::Value>> {
+    let size = |size: &SizeShare| {
+        let (bytes, percent) = (size.request_bytes, size.percent);
+        serde_json::json!({ "request_bytes": bytes, "percent": percent })
+    };
+    let sizes = &workload.request_sizes;
+    (!sizes.is_empty()).then(|| sizes.iter().map(size).collect())
 }
 
 /// A trial from what was measured.
@@ -94,6 +110,9 @@ pub fn trial(sample: Sample) -> Trial {
             requests: operation.requests,
             latency: operation.latency,
         }),
+        start_ns: sample.start_ns,
+        log: sample.log,
+        log_lost: sample.log_lost,
         ..Trial::default()
     }
 }
@@ -322,6 +341,9 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         device,
         account: None,
         bounds: Vec::new(),
+        start_ns: 0,
+        log: Vec::new(),
+        log_lost: 0,
         scrub: row.resident_before_bytes.map(|_| Scrub {
             resident_before_bytes: row.resident_before_bytes,
             resident_after_bytes: row.resident_after_bytes,

@@ -123,7 +123,7 @@ pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
 }
 
 /// Keeps a finished trial.
-fn keep(trial: Trial, index: usize, points: &mut [Point], keeper: &mut Keeper) -> Outcome<()> {
+fn keep(mut trial: Trial, index: usize, points: &mut [Point], keeper: &mut Keeper) -> Outcome<()> {
     let point = &mut points[index];
     let kept = match trial.requests() > 0 || trial.errors > 0 {
         true => keeper.add_trial(index, &trial),
@@ -132,6 +132,10 @@ fn keep(trial: Trial, index: usize, points: &mut [Point], keeper: &mut Keeper) -
     // What happened to the data comes before what happened to the database.
     fail_on_errors(&trial, &point.key.describe())?;
     kept?;
+    if keeper.has_log() {
+        // Written by now, and too much to hold for all trials at once.
+        trial.log = Vec::new();
+    }
     point.trials.push(trial);
     Ok(())
 }

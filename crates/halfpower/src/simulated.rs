@@ -13,7 +13,9 @@ use serde::Serialize;
 use simulator::bounds::{self, Bound, Shape};
 use simulator::system::CachingChoice;
 use simulator::{Account, SimTarget, SimWorld, System};
-use workload::{Control, Pattern, Placement, Progress, Sample, Workload, plan, stepper};
+use workload::{
+    Control, Distribution, Pattern, Placement, Progress, Sample, Workload, plan, stepper,
+};
 
 use crate::failure::{Failure, Outcome};
 use crate::machine::{LinkFacts, SimulatedFacts, TargetFacts};
@@ -131,7 +133,7 @@ pub fn bounds_of(system: &System, workload: &Workload, caching: Caching, moved: 
 }
 
 /// What the closed forms want to know of a workload that moves so many bytes in all; they have none
-/// for mixes and strides.
+/// for mixes, strides, hot blocks and several sizes.
 pub fn shape_of(
     system: &System,
     workload: &Workload,
@@ -144,6 +146,8 @@ pub fn shape_of(
         _ => return None,
     };
     let random = match workload.pattern {
+        _ if !workload.request_sizes.is_empty() => return None,
+        Pattern::Random if workload.distribution != Distribution::Even => return None,
         Pattern::Random => true,
         Pattern::Sequential => false,
         Pattern::Strided { .. } => return None,
@@ -164,7 +168,7 @@ pub fn shape_of(
 fn asks_once(workload: &Workload, moved: u64) -> bool {
     let threads = u64::from(workload.threads);
     let cold = workload.warm_up_ns == 0 && workload.steady.is_none();
-    let apart = threads == 1 || workload.placement == Placement::Own;
+    let apart = threads == 1 || workload.placement != Placement::Shared;
     let limited = workload.limit_bytes.is_some_and(|bytes| bytes <= workload.region_bytes);
     let short = moved.saturating_mul(threads) <= workload.region_bytes;
     cold && apart && (limited || short) && moved > 0

@@ -219,7 +219,9 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         let left = units::size(left);
         verdict.add(State::Invalid, format!("{left} stayed in the page cache after the scrub"));
     }
-    let Some(device) = trial.device.filter(|_| around.counted && around.cold) else { return };
+    // Blocks that are asked for again and again come from the page cache, as they are meant to.
+    let cold = around.cold && (key.is_direct() || !key.is_skewed());
+    let Some(device) = trial.device.filter(|_| around.counted && cold) else { return };
     let seen = device.read_sectors * 512;
     if key.read_percent > 0 && !around.allow_holes && (seen as f64) < read as f64 * DEVICE_SHARE_MIN
     {
@@ -310,9 +312,8 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
 /// Little's law: rate times latency is what was in flight.
 fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let outstanding = u64::from(key.depth) * u64::from(key.threads);
-    let Some(mean) = trial.latency().mean().filter(|_| key.rate_requests_per_s.is_none()) else {
-        return;
-    };
+    let full = key.rate_requests_per_s.is_none() && !key.has_pauses();
+    let Some(mean) = trial.latency().mean().filter(|_| full) else { return };
     // A flush, at the end or before it, is time without requests.
     let flushed = trial.flushes.mean().unwrap_or(0.0) * trial.flushes.count() as f64;
     let flushed = (flushed / f64::from(key.threads.max(1))) as u64;
@@ -380,7 +381,7 @@ fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let much = longest_ns >= LONG_STALL_NS || longest_ns >= trial.elapsed_ns / 20;
     let long = longest_ns >= STALL_NS.max(10 * usual_ns) && much;
     let due = key.rate_requests_per_s.map_or(f64::MAX, |rate| rate * longest_ns as f64 / 1e9);
-    if long && due >= DUE_IN_STALL {
+    if long && due >= DUE_IN_STALL && !key.has_pauses() {
         let (still, all) = (units::time(longest_ns as f64), units::time(trial.elapsed_ns as f64));
         verdict.add(State::Suspect, format!("nothing completed for {still} of {all}"));
     }

@@ -223,6 +223,12 @@ fn unusable(point: &Point) -> Option<&'static str> {
     if key.rate_requests_per_s.is_some() {
         return Some("an open loop shows the load, not the device");
     }
+    if key.has_pauses() {
+        return Some("its users pause, which shows the load, not the device");
+    }
+    if key.is_skewed() || !key.request_sizes().is_empty() {
+        return Some("its requests differ in size, or visit some blocks more often than others");
+    }
     if !key.is_direct() && key.ioengine != "delay" {
         return Some("it went through the page cache");
     }
@@ -309,7 +315,11 @@ fn workload_of(key: &PointKey, trial: &Trial) -> Workload {
         }
         _ => Pattern::Sequential,
     };
-    let shared = setting(key, "placement").as_str() == Some("shared");
+    let placement = match setting(key, "placement").as_str() {
+        Some("shared") => Placement::Shared,
+        Some("interlocked") => Placement::Interlocked,
+        _ => Placement::Own,
+    };
     let (limit_bytes, limit_ns) = match (number("limit_bytes"), number("limit_ns")) {
         (Some(bytes), None) => (bytes, trial.elapsed_ns.saturating_mul(20)),
         (_, Some(ns)) => (trial.bytes().saturating_mul(4), ns),
@@ -324,7 +334,7 @@ fn workload_of(key: &PointKey, trial: &Trial) -> Workload {
         threads: key.threads,
         region_offset: number("offset_bytes").unwrap_or(0),
         region_bytes: key.size_bytes,
-        placement: if shared { Placement::Shared } else { Placement::Own },
+        placement,
         arrival: Arrival::Closed,
         limit_bytes: Some(limit_bytes.max(key.request_bytes)),
         limit_ns: Some(limit_ns),

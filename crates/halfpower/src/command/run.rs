@@ -17,6 +17,7 @@ use crate::keeper::{Keeper, RunFacts};
 use crate::lab::{Lab, Setting};
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, State, Verdict};
+use crate::request_log::RequestLog;
 use crate::rounds::{self, Rounds, bytes_of, fail_on_errors, seed_of, share_of};
 use crate::settings::{self, Changed};
 use crate::units;
@@ -44,6 +45,7 @@ pub fn execute(args: &RunArgs, form: Form) -> Outcome {
     let preparation = bench::preparation(&job)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     Keeper::check(db, &job.targets)?;
+    job.log.iter().try_for_each(|log| RequestLog::check(log, &job.targets))?;
     preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
     let lab = Lab::new(console, Interrupt::install());
     let changed = Changed::apply(&job.targets, &job.host)?;
@@ -59,6 +61,7 @@ fn measure_and_print(args: &RunArgs, form: Form, job: &Job, lab: &Lab, made: &[C
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     let bench = Bench::ready(job, lab)?;
     let mut keeper = Keeper::open(db)?;
+    keeper.log_to(job.log.as_deref())?;
     let host = Host::read();
     let facts = bench.facts();
     let settings: Vec<Setting<'_>> = job.axes.iter().map(|axes| bench.setting(job, axes)).collect();
@@ -93,11 +96,24 @@ fn measure_and_print(args: &RunArgs, form: Form, job: &Job, lab: &Lab, made: &[C
         Ok(()) if lab.interrupt.is_set() => RunState::Interrupted,
         Ok(()) => RunState::Finished,
     };
+    warn_of_lost(&lab.console, job, keeper.log_lost());
     let kept = keeper.finish(state, None, Some(&verdict_of(&points)));
     print(args, job, form, (&host, made), facts, &points);
     checked?;
     kept?;
     exit_of(lab, &points)
+}
+
+/// A log that lacks requests is not taken for a whole one.
+fn warn_of_lost(console: &Console, job: &Job, lost: u64) {
+    if let Some(log) = job.log.as_ref().filter(|_| lost > 0) {
+        console.warn(format!(
+            "{} lacks {} requests, the last of their trials, for which there was no memory; use a \
+             shorter --runtime or a smaller --size",
+            log.display(),
+            units::count(lost as f64)
+        ));
+    }
 }
 
 fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
@@ -237,6 +253,7 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<(
     workload.sealed_with = whole_round.then(|| seed_of(job.base.seed, rounds - 1));
     workload.read_percent = 100;
     workload.content = Content::Verified;
+    workload.log = None;
     workload.flush_at_end = false;
     workload.limit_ns = None;
     workload.steady = None;

@@ -75,7 +75,7 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("--bs 4x", "4k"),
         ("--ioengine spdk", "io_uring"),
         ("--buffer-pages 1g", "huge or 4k"),
-        ("--placement here", "own or shared"),
+        ("--placement here", "own, shared or interlocked"),
         ("--allocation none", "preallocated, extend or truncate"),
         ("--hint maybe", "sequential"),
         ("--rwmixread 101", "0 to 100"),

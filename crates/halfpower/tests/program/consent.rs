@@ -267,7 +267,8 @@ impl Treasure {
             "--ioengine delay --truth fixed=1ms",
         ];
         let sizes = ["64k", "8k", "2m", "64k --offset 4k", "64k --time-based --runtime 0.02"];
-        let others = ["", "", "", "--plan", "--json", "--invalidate=0", "--stride 64k"];
+        let log = format!("--log {}", dice.one_of(&["precious.txt", "link", "dangling"]));
+        let others = ["", "", "", "--plan", "--json", "--invalidate=0", "--stride 64k", &log];
         words.push(format!("--size {}", dice.one_of(&sizes)));
         // One in six goes to a database that cannot be one; the others must not stop there.
         let files = ["precious.txt", "new.db", "newer.db", "foreign.db", "link", "dangling"];

@@ -28,6 +28,7 @@ mod memory;
 mod reproduce;
 mod run;
 mod simulated;
+mod skew;
 mod soak;
 mod study;
 mod study_truth;

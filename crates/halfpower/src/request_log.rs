@@ -1,0 +1,186 @@
+//! The file of `--log`: a line for each request, as CSV. It replaces an older log and nothing else.
+//!
+//! Each trial is written as soon as it is over, so that the requests of one alone are in memory.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ioengine::Op;
+
+use crate::failure::{Failure, Outcome, check_not_under_dev};
+use crate::point::Trial;
+
+/// The first line; a file without it is not ours to replace. `point` counts the combinations of a
+/// sweep, `thread` the threads over all targets.
+const HEADER: &str = "point,trial,thread,op,offset,bytes,submit_ns,complete_ns,failed";
+
+/// A log being written.
+#[derive(Debug)]
+pub struct RequestLog {
+    path: PathBuf,
+    file: BufWriter<File>,
+    lost: u64,
+}
+
+impl RequestLog {
+    /// Refuses a place where no log could go, where something else lies, or which is a target.
+    ///
+    /// # Errors
+    /// Refused, with the remedy.
+    pub fn check(path: &Path, targets: &[PathBuf]) -> Outcome<()> {
+        let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+        let mine = identity(path);
+        if mine.is_some() && targets.iter().any(|target| identity(target) == mine) {
+            let path = path.display();
+            let what = format!("{path} is the target and the log at once; give another --log");
+            return Err(Failure::refused(what));
+        }
+        place_of(path).map(drop)
+    }
+
+    /// Begins a log.
+    ///
+    /// # Errors
+    /// When something else lies there, or it cannot be written.
+    pub fn create(path: &Path) -> Outcome<RequestLog> {
+        let (place, exists) = place_of(path)?;
+        let opened = match exists {
+            true => OpenOptions::new().write(true).truncate(true).open(&place),
+            false => OpenOptions::new().write(true).create_new(true).open(&place),
+        };
+        let mut log = RequestLog {
+            path: path.to_path_buf(),
+            file: BufWriter::new(opened.map_err(|error| cannot(path, &error))?),
+            lost: 0,
+        };
+        writeln!(log.file, "{HEADER}").map_err(|error| cannot(path, &error))?;
+        Ok(log)
+    }
+
+    /// Writes the requests of a finished trial.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn add(&mut self, point: usize, trial: &Trial) -> Outcome<()> {
+        self.lost += trial.log_lost;
+        self.lines(point, trial).map_err(|error| cannot(&self.path, &error))
+    }
+
+    fn lines(&mut self, point: usize, trial: &Trial) -> std::io::Result<()> {
+        let ordinal = trial.ordinal;
+        // What was submitted in the warm-up and completed after it began before the start.
+        let since = |ns: u64| ns.wrapping_sub(trial.start_ns) as i64;
+        for request in &trial.log {
+            let op = if request.op == Op::Read { "read" } else { "write" };
+            let (thread, offset, bytes) = (request.worker, request.offset, request.length);
+            let (submit, complete) = (since(request.submit_ns), since(request.complete_ns));
+            let failed = u8::from(request.failed);
+            writeln!(
+                self.file,
+                "{point},{ordinal},{thread},{op},{offset},{bytes},{submit},{complete},{failed}"
+            )?;
+        }
+        self.file.flush()
+    }
+
+    /// Requests that found no room in memory.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+fn cannot(path: &Path, error: &std::io::Error) -> Failure {
+    let (cause, path) = (ioengine::error::cause(error), path.display());
+    Failure::failed(format!("writing {path}: {cause}; give another place with --log"))
+}
+
+/// The file that the log goes to, itself or what a link leads to, and whether it is there.
+fn place_of(path: &Path) -> Outcome<(PathBuf, bool)> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return Err(Failure::usage(format!("--log: {folder} does not exist; create it first")));
+    }
+    let looked = fs::symlink_metadata(path);
+    if looked.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        check_not_under_dev(path, "--log")?;
+        return Ok((path.to_path_buf(), false));
+    }
+    let unreadable = |error: std::io::Error| {
+        let (cause, path) = (ioengine::error::cause(&error), path.display());
+        let what = format!("{path} exists and cannot be looked at ({cause}); give another --log");
+        Failure::refused(what)
+    };
+    let real = path.canonicalize().map_err(unreadable)?;
+    let metadata = fs::metadata(&real).map_err(unreadable)?;
+    if metadata.is_file() && (metadata.len() == 0 || is_log(&real).map_err(unreadable)?) {
+        return Ok((real, true));
+    }
+    let path = path.display();
+    let what = format!("{path} exists and is no log of halfpower; give another --log");
+    Err(Failure::refused(what))
+}
+
+fn is_log(path: &Path) -> std::io::Result<bool> {
+    let wanted = format!("{HEADER}\n");
+    let mut head = Vec::new();
+    File::open(path)?.take(wanted.len() as u64).read_to_end(&mut head)?;
+    Ok(head == wanted.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use workload::LoggedRequest;
+
+    #[test]
+    fn a_log_has_a_line_for_each_request_with_times_from_the_start_of_its_trial() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.csv");
+        let mut log = RequestLog::create(&path).unwrap();
+        let (submit_ns, complete_ns) = (990, 1_500);
+        let request = LoggedRequest {
+            worker: 2,
+            op: Op::Write,
+            failed: false,
+            offset: 8192,
+            length: 4096,
+            submit_ns,
+            complete_ns,
+        };
+        let log_of = vec![request, LoggedRequest { failed: true, op: Op::Read, ..request }];
+        let trial =
+            Trial { ordinal: 1, start_ns: 1_000, log: log_of, log_lost: 3, ..Trial::default() };
+        log.add(7, &trial).unwrap();
+        assert_eq!(log.lost(), 3);
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let expected =
+            [HEADER, "7,1,2,write,8192,4096,-10,500,0", "7,1,2,read,8192,4096,-10,500,1"];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_log_replaces_a_log_and_an_empty_file_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("old"), format!("{HEADER}\n1,2,3\n")).unwrap();
+        fs::write(at("empty"), "").unwrap();
+        for name in ["new", "old", "empty"] {
+            drop(RequestLog::create(&at(name)).unwrap());
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), format!("{HEADER}\n"));
+        }
+        fs::write(at("precious"), format!("my {HEADER}")).unwrap();
+        symlink("precious", at("link")).unwrap();
+        symlink("none", at("dangling")).unwrap();
+        for name in ["precious", "link", "dangling", "none/log", "."] {
+            assert!(RequestLog::create(&at(name)).is_err(), "{name}");
+        }
+        assert_eq!(fs::read_to_string(at("precious")).unwrap(), format!("my {HEADER}"));
+        assert!(RequestLog::check(&at("old"), &[at("old")]).is_err(), "it is the target");
+        assert!(RequestLog::check(&at("old"), &[at("new")]).is_ok());
+    }
+}
