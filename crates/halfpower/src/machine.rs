@@ -80,6 +80,9 @@ pub struct DeviceFacts {
     pub firmware: Option<String>,
     /// What the kernel believes of rotation.
     pub rotational: Option<bool>,
+    /// How fast it rotates, where it says so [revolutions per minute].
+    #[serde(default)]
+    pub revolutions_per_min: Option<u32>,
     /// I/O scheduler.
     pub scheduler: Option<String>,
     /// What the kernel believes of the write cache.
@@ -180,6 +183,7 @@ impl TargetFacts {
                 serial: d.serial,
                 firmware: d.firmware,
                 rotational: d.rotational,
+                revolutions_per_min: d.revolutions_per_min,
                 scheduler: d.scheduler,
                 write_cache: d.write_cache,
                 size_bytes: d.size_bytes,

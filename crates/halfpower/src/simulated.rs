@@ -11,14 +11,14 @@ use ioengine::{Caching, Op, Personality, Target};
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::bounds::{self, Bound, Shape};
-use simulator::system::CachingChoice;
+use simulator::system::{CachingChoice, DriveModel};
 use simulator::{Account, SimTarget, SimWorld, System};
 use workload::{
     Control, Distribution, Pattern, Placement, Progress, Sample, Workload, plan, stepper,
 };
 
 use crate::failure::{Failure, Outcome};
-use crate::machine::{LinkFacts, SimulatedFacts, TargetFacts};
+use crate::machine::{DeviceFacts, LinkFacts, SimulatedFacts, TargetFacts};
 use crate::sim_target::SimPlace;
 use crate::units;
 
@@ -217,6 +217,7 @@ pub fn facts(place: &SimPlace) -> TargetFacts {
         name: place.name.clone(),
         kind: file.kind().name().to_owned(),
         size_bytes: file.size_bytes(),
+        device: Some(device_of(&place.system)),
         links: links.collect(),
         simulated: Some(SimulatedFacts {
             system: place.system.name.clone(),
@@ -224,6 +225,22 @@ pub fn facts(place: &SimPlace) -> TargetFacts {
             changes: place.changes.clone(),
         }),
         ..TargetFacts::default()
+    }
+}
+
+/// The devices of a system, which are all alike.
+fn device_of(system: &System) -> DeviceFacts {
+    let rotation = match &system.drive {
+        DriveModel::Disk(disk) => Some(disk.rotation.0),
+        DriveModel::Flash(_) => None,
+    };
+    let state = if system.setup.write_cache { "write back" } else { "write through" };
+    DeviceFacts {
+        name: "simulated".to_owned(),
+        rotational: Some(rotation.is_some()),
+        revolutions_per_min: rotation.map(|rotation| rotation.round() as u32),
+        write_cache: Some(state.to_owned()),
+        ..DeviceFacts::default()
     }
 }
 

@@ -21,6 +21,8 @@ pub struct DeviceInfo {
     pub firmware: Option<String>,
     /// Whether the kernel believes that it rotates.
     pub rotational: Option<bool>,
+    /// How fast it rotates, where it says so (SCSI page B1h) [revolutions per minute].
+    pub revolutions_per_min: Option<u32>,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
     /// What the kernel believes of the device's write cache ("write back", "write through").
@@ -73,6 +75,12 @@ impl DeviceCounters {
     }
 }
 
+/// Revolutions per minute in the page "block device characteristics": 0 is no word, 1 no rotation.
+fn revolutions(page: &[u8]) -> Option<u32> {
+    let rate = u16::from_be_bytes([*page.get(4)?, *page.get(5)?]);
+    (0x401..0xffff).contains(&rate).then(|| rate.into())
+}
+
 /// A link on the way to the device and what it promises.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdvertisedRate {
@@ -121,6 +129,9 @@ impl Device {
             serial: first(&["device/serial", "serial"]),
             firmware: first(&["device/firmware_rev", "device/rev"]),
             rotational: number("queue/rotational").map(|n| n == 1),
+            revolutions_per_min: fs::read(self.disk.join("device/vpd_pgb1"))
+                .ok()
+                .and_then(|page| revolutions(&page)),
             scheduler: text("queue/scheduler").map(|list| in_brackets(&list)),
             write_cache: text("queue/write_cache"),
             size_bytes: size.map(|sectors| sectors.saturating_mul(512)),
@@ -327,6 +338,15 @@ mod tests {
     fn a_disk_without_a_telling_link_promises_nothing() {
         let folder = folder_with(&[("size", "2048\n")]);
         assert_eq!(link_rate(folder.path()), None);
+    }
+
+    #[test]
+    fn a_disk_tells_how_fast_it_rotates_and_flash_that_it_does_not() {
+        assert_eq!(revolutions(&[0, 0xb1, 0, 0x3c, 0x1c, 0x20, 0, 0]), Some(7200));
+        for (high, low) in [(0, 0), (0, 1), (0xff, 0xff)] {
+            assert_eq!(revolutions(&[0, 0xb1, 0, 0x3c, high, low]), None);
+        }
+        assert_eq!(revolutions(&[0, 0xb1]), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::machine::{Host, TargetFacts};
+use crate::machine::{DeviceFacts, Host, TargetFacts};
 use crate::point::{Point, State, Summary};
 use crate::units;
 
@@ -216,6 +216,11 @@ impl Evidence {
         let labels = labels.iter().map(|(name, word)| ((*name).to_owned(), word.clone()));
         let (quantity, unit) = (quantity.to_owned(), unit.to_owned());
         self.readings.push(Reading { quantity, unit, labels: labels.collect(), value });
+    }
+
+    /// The device beneath the first target, where the system tells.
+    pub fn device(&self) -> Option<&DeviceFacts> {
+        self.targets.first()?.device.as_ref()
     }
 
     /// Whether the first target is a simulated system.

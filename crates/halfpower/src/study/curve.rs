@@ -1,0 +1,149 @@
+//! What points along the request size say together: their peak, the size that reaches half of it,
+//! what a request and a byte cost, and whether two points differ at all.
+
+use analysis::costmodel::{self, CostModel, CostPoint};
+use analysis::halfpower::{self, SizePoint};
+use analysis::interval::Interval;
+
+use crate::study::evidence::{Cell, Evidence};
+
+/// A rate this much above the plateau is no part of it.
+const PLATEAU_REACH: f64 = 1.25;
+/// The papers' repeatability: a smaller difference is none, nor is any interval narrower.
+const REPEATABLE: f64 = 0.03;
+/// From this share of the peak on a size "reaches" it.
+const AT_PEAK: f64 = 0.9;
+
+/// The points with these flags, in rising size.
+pub fn by_size<'a>(evidence: &'a Evidence, flags: &[(&str, &str)]) -> Vec<&'a Cell> {
+    let mut cells = evidence.all(flags);
+    cells.sort_by_key(|cell| cell.bytes());
+    cells
+}
+
+/// What the hardware promises for a curve, and who says so: the user, the slowest link that the
+/// system tells of, the plateau of the curve, or its highest rate.
+pub fn pap(evidence: &Evidence, curve: &[&Cell]) -> Option<(f64, String)> {
+    let rates: Vec<f64> = curve.iter().map(|cell| cell.rate()).collect();
+    let highest = rates.iter().copied().reduce(f64::max)?;
+    if let Some(stated) = evidence.pap_bytes_per_s {
+        return Some((stated, "stated with --pap".to_owned()));
+    }
+    let links = evidence.targets.first().map(|target| target.links.as_slice()).unwrap_or_default();
+    if let Some(link) = links.iter().min_by(|a, b| a.bytes_per_s.total_cmp(&b.bytes_per_s)) {
+        return Some((link.bytes_per_s, format!("advertised by the {}", link.component)));
+    }
+    let plateau = halfpower::plateau(&rates).filter(|plateau| highest <= plateau * PLATEAU_REACH);
+    Some(match plateau {
+        Some(plateau) => (plateau, "the plateau measured".to_owned()),
+        None => (highest, "the highest rate measured".to_owned()),
+    })
+}
+
+/// The smallest size that exceeds half of a peak (bytes), as measured and as T = f + s S fits it.
+pub fn half_power(curve: &[&Cell], pap: f64) -> (Option<u64>, Option<f64>) {
+    let rates: Vec<(u64, f64)> = curve.iter().map(|cell| (cell.bytes(), cell.rate())).collect();
+    let times: Vec<SizePoint> = curve
+        .iter()
+        .filter(|cell| cell.rate() > 0.0)
+        .map(|cell| SizePoint {
+            request_bytes: cell.bytes(),
+            time_ns: cell.bytes() as f64 * 1e9 / cell.rate(),
+            relative_error: error(&cell.summary.bytes_per_s),
+        })
+        .collect();
+    let fitted = halfpower::fit(&times).ok().and_then(|fit| fit.fit_against(pap));
+    (halfpower::measured(&rates, pap), fitted)
+}
+
+/// The smallest size from which on the rate stays near its peak (bytes).
+pub fn reaches_peak(curve: &[&Cell]) -> Option<u64> {
+    let top = curve.iter().map(|cell| cell.rate()).reduce(f64::max)?;
+    curve.iter().find(|cell| cell.rate() >= AT_PEAK * top).map(|cell| cell.bytes())
+}
+
+/// CPU charged to the process as a cost of a request and a cost of each KiB.
+pub fn cost(curve: &[&Cell]) -> Option<CostModel> {
+    let point = |cell: &&Cell| {
+        Some(CostPoint {
+            request_bytes: cell.bytes(),
+            cpu_ns: cell.cpu_ns()?,
+            relative_error: error(&cell.summary.bytes_per_s),
+        })
+    };
+    let points: Vec<CostPoint> = curve.iter().filter_map(point).collect();
+    costmodel::fit(&points).ok()
+}
+
+/// CPU charged to the process for each byte (ns).
+pub fn cpu_per_byte(cell: &Cell) -> Option<f64> {
+    cell.cpu_ns().map(|ns| ns / cell.bytes() as f64)
+}
+
+/// Share of one CPU that is charged to the process.
+pub fn utilisation(cell: &Cell) -> Option<f64> {
+    cell.cpu_ns().map(|ns| ns * cell.requests_per_s() / 1e9)
+}
+
+/// Whether the rates of two points differ beyond the noise: their intervals are apart, and by more
+/// than the papers' repeatability.
+pub fn differ(one: &Cell, other: &Cell) -> bool {
+    let (a, b) = (one.summary.bytes_per_s, other.summary.bytes_per_s);
+    let apart = a.low > b.high || b.low > a.high;
+    apart && (a.value - b.value).abs() > REPEATABLE * a.value.max(b.value)
+}
+
+/// The half width of an interval, at least the papers' repeatability.
+fn error(interval: &Interval) -> f64 {
+    let width = interval.half_width_relative();
+    if width.is_finite() { width.max(REPEATABLE) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{LinkFacts, TargetFacts};
+    use crate::study::evidence::tests::{cell, evidence};
+
+    /// A device of 50 us and 1 ns for each byte.
+    fn model() -> Evidence {
+        let sizes = ["4k", "16k", "64k", "256k", "1m"];
+        let cells = sizes.map(|bs| {
+            let bytes = crate::units::parse_size(bs).unwrap() as f64;
+            cell((bytes * 1e9 / (50_000.0 + bytes)) as u64, &[("bs", bs)])
+        });
+        evidence(cells.to_vec())
+    }
+
+    #[test]
+    fn the_half_power_size_is_measured_and_fitted() {
+        let evidence = model();
+        let curve = by_size(&evidence, &[]);
+        let (measured, fitted) = half_power(&curve, 1e9);
+        assert_eq!(measured, Some(64 << 10));
+        assert!((fitted.unwrap() / 50_000.0 - 1.0).abs() < 0.02, "{fitted:?}");
+        assert_eq!(reaches_peak(&curve), Some(1 << 20));
+    }
+
+    #[test]
+    fn the_peak_is_what_the_user_states_then_a_link_then_the_plateau() {
+        let mut evidence = model();
+        let source = |evidence: &Evidence| pap(evidence, &by_size(evidence, &[])).unwrap().1;
+        assert_eq!(source(&evidence), "the highest rate measured");
+        let link =
+            LinkFacts { component: "SATA link".into(), bytes_per_s: 6e8, source: "x".into() };
+        evidence.targets.push(TargetFacts { links: vec![link], ..TargetFacts::default() });
+        assert_eq!(source(&evidence), "advertised by the SATA link");
+        evidence.pap_bytes_per_s = Some(1e9);
+        assert_eq!(source(&evidence), "stated with --pap");
+    }
+
+    #[test]
+    fn a_difference_within_the_intervals_is_none() {
+        let (mut one, other) = (cell(1000, &[]), cell(1100, &[]));
+        assert!(differ(&one, &other));
+        one.summary.bytes_per_s.high = 1150.0;
+        assert!(!differ(&one, &other));
+        assert!(!differ(&cell(1000, &[]), &cell(1020, &[])));
+    }
+}
