@@ -149,14 +149,14 @@ impl Keeper {
         self.store.as_mut().zip(self.run)
     }
 
-    /// Adds a point: the next one of the run.
-    pub fn add_point(&mut self, key: &PointKey) -> Outcome<()> {
+    /// Adds a point, and gives back its number within the run.
+    pub fn add_point(&mut self, key: &PointKey) -> Outcome<usize> {
         let number = self.points.len();
         if let Some((store, run)) = self.kept() {
             let point = store.add_point(run, &record::point_row(key, number as u32))?;
             self.points.push(point);
         }
-        Ok(())
+        Ok(number)
     }
 
     /// Adds a finished trial of a point: once this returns, it is safe.

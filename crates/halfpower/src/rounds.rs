@@ -37,11 +37,12 @@ pub fn measure(
 ) -> Outcome<Vec<Point>> {
     let mut points: Vec<Point> =
         settings.iter().map(|s| Point { key: s.key(), trials: Vec::new() }).collect();
-    for point in &points {
-        keeper.add_point(&point.key)?;
-    }
+    // A run may measure several times: its points are numbered through.
+    let numbers = points.iter().map(|point| keeper.add_point(&point.key));
+    let first = numbers.collect::<Outcome<Vec<usize>>>()?.first().copied().unwrap_or(0);
+    let mut book = Book { points: &mut points, first, keeper };
     if settings.iter().any(|setting| matches!(setting.place, Place::Simulated(_))) {
-        measure_simulated(lab, rounds, &settings, keeper, &mut points)?;
+        measure_simulated(lab, rounds, &settings, &mut book)?;
         return Ok(points);
     }
     let Rounds { soaker, seed, .. } = *rounds;
@@ -63,7 +64,7 @@ pub fn measure(
             setting.soaked = soaker && round % 2 == 1;
             // Each round has an order of its own, so that no cache learns one.
             setting.workload.seed = seed_of(seed, round);
-            let label = points[index].key.describe();
+            let label = book.points[index].key.describe();
             let bounds =
                 (setting.workload.limit_ns, bytes_of(setting), setting.workload.warm_up_ns);
             let mut trial = lab.trial(setting, &mut |at| {
@@ -72,7 +73,7 @@ pub fn measure(
             })?;
             done += 1.0;
             trial.ordinal = round;
-            keep(trial, index, &mut points, keeper)?;
+            book.keep(trial, index)?;
             if lab.interrupt.is_set() {
                 progress.finish();
                 return Ok(points);
@@ -122,22 +123,32 @@ pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
     }
 }
 
-/// Keeps a finished trial.
-fn keep(mut trial: Trial, index: usize, points: &mut [Point], keeper: &mut Keeper) -> Outcome<()> {
-    let point = &mut points[index];
-    let kept = match trial.requests() > 0 || trial.errors > 0 {
-        true => keeper.add_trial(index, &trial),
-        false => Ok(()),
-    };
-    // What happened to the data comes before what happened to the database.
-    fail_on_errors(&trial, &point.key.describe())?;
-    kept?;
-    if keeper.has_log() {
-        // Written by now, and too much to hold for all trials at once.
-        trial.log = Vec::new();
+/// Where finished trials are written down.
+struct Book<'a> {
+    points: &'a mut [Point],
+    /// The number within the run of the first point.
+    first: usize,
+    keeper: &'a mut Keeper,
+}
+
+impl Book<'_> {
+    /// Keeps a finished trial.
+    fn keep(&mut self, mut trial: Trial, index: usize) -> Outcome<()> {
+        let point = &mut self.points[index];
+        let kept = match trial.requests() > 0 || trial.errors > 0 {
+            true => self.keeper.add_trial(self.first + index, &trial),
+            false => Ok(()),
+        };
+        // What happened to the data comes before what happened to the database.
+        fail_on_errors(&trial, &point.key.describe())?;
+        kept?;
+        if self.keeper.has_log() {
+            // Written by now, and too much to hold for all trials at once.
+            trial.log = Vec::new();
+        }
+        point.trials.push(trial);
+        Ok(())
     }
-    point.trials.push(trial);
-    Ok(())
 }
 
 /// What a thread tells of its turns.
@@ -153,8 +164,7 @@ fn measure_simulated(
     lab: &Lab,
     rounds: &Rounds,
     settings: &[Setting<'_>],
-    keeper: &mut Keeper,
-    points: &mut [Point],
+    book: &mut Book<'_>,
 ) -> Outcome<()> {
     let round = |round| (0..settings.len()).map(move |index| (round, index));
     let turns: Vec<(u32, usize)> = (0..rounds.trials).flat_map(round).collect();
@@ -200,7 +210,7 @@ fn measure_simulated(
             done += share - shares[number];
             shares[number] = share;
             while let Some(trial) = waiting.remove(&first) {
-                let kept = (*trial).and_then(|trial| keep(trial, turns[first].1, points, keeper));
+                let kept = (*trial).and_then(|trial| book.keep(trial, turns[first].1));
                 if kept.is_err() {
                     next.store(turns.len(), Ordering::Relaxed);
                     return kept;
@@ -208,7 +218,7 @@ fn measure_simulated(
                 first += 1;
             }
             let share = done / turns.len() as f64;
-            progress.advance(Some(share), &points[turns[number].1].key.describe());
+            progress.advance(Some(share), &book.points[turns[number].1].key.describe());
         }
         Ok(())
     });

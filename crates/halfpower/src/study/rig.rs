@@ -1,9 +1,11 @@
-//! What a study measures with: the points of its plan on the targets, all interleaved, and room for
-//! readings of its own.
+//! What a study measures with: the points of its plan on the targets, interleaved as far as they want
+//! the same settings of the device beneath, and room for readings of its own.
+
+use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::bench::Bench;
+use crate::bench::{self, Bench};
 use crate::cli::{Cli, CommonArgs, RunArgs, Verb};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::job::Job;
@@ -12,6 +14,7 @@ use crate::lab::{Lab, Setting};
 use crate::plan_file::Flags;
 use crate::point::Point;
 use crate::rounds::{self, Rounds};
+use crate::settings::{Changed, HostSetting};
 use crate::study::evidence::{Cell, Evidence, LeftOut, Skipped};
 use crate::study::ground::Ground;
 use crate::study::plan::{Group, Plan};
@@ -60,6 +63,14 @@ impl Ready {
     pub fn part(&self) -> &str {
         &self.group.part
     }
+
+    /// What must be alike for trials to be interleaved: the world, and settings of the device.
+    fn surroundings(&self) -> (bool, Vec<HostSetting>, Vec<PathBuf>) {
+        let host = self.job.host.clone();
+        // Without settings it is all one which target is measured when.
+        let targets = if host.is_empty() { Vec::new() } else { self.job.targets.clone() };
+        (self.job.simulated.is_some(), host, targets)
+    }
 }
 
 impl Rig<'_> {
@@ -80,6 +91,16 @@ impl Rig<'_> {
         self.plan.groups(self.quick, self.typed)
     }
 
+    /// Measures the points of some parts of the plan.
+    ///
+    /// # Errors
+    /// As for [`Rig::measure`].
+    pub fn measure_parts(&mut self, wanted: &dyn Fn(&str) -> bool) -> Outcome<()> {
+        let mut groups = self.groups()?;
+        groups.retain(|group| wanted(&group.part));
+        self.measure_groups(&groups)
+    }
+
     /// Measures some groups, as [`Rig::measure`] does those of the plan.
     ///
     /// # Errors
@@ -97,11 +118,25 @@ impl Rig<'_> {
         for group in groups {
             self.prepare(group, grounds, &mut ready)?;
         }
-        let (simulated, real): (Vec<Ready>, Vec<Ready>) =
-            ready.into_iter().partition(|ready| ready.job.simulated.is_some());
-        for ready in [real, simulated] {
-            if !ready.is_empty() && !self.lab.interrupt.is_set() {
-                self.run(&ready)?;
+        while !ready.is_empty() && !self.lab.interrupt.is_set() {
+            let together = ready[0].surroundings();
+            let (now, later) = ready.into_iter().partition(|one| one.surroundings() == together);
+            ready = later;
+            self.run_changed(&now)?;
+        }
+        Ok(())
+    }
+
+    /// Measures groups that want the same of the device beneath, which is put back afterwards.
+    fn run_changed(&mut self, ready: &[Ready]) -> Outcome<()> {
+        let job = &ready[0].job;
+        match Changed::apply(&job.targets, &job.host) {
+            Ok(changed) => {
+                self.run(ready)?;
+                changed.map(Changed::restore);
+            }
+            Err(failure) => {
+                ready.iter().for_each(|one| self.leave_out(&one.group.part, &failure.message));
             }
         }
         Ok(())
@@ -144,22 +179,43 @@ impl Rig<'_> {
     ///
     /// # Errors
     /// When the flags do not go together, or do not fit the targets.
-    pub fn bench(&self, group: &Group, set: &[Ground]) -> Outcome<(Job, Bench)> {
+    pub fn bench(&mut self, group: &Group, set: &[Ground]) -> Outcome<(Job, Bench)> {
         let args = self.args(group, set)?;
-        let job = Job::resolve(&args, true)?;
+        let mut job = Job::resolve(&args, true)?;
+        self.keep_what_fits(&group.part, &mut job)?;
         let bench = Bench::ready(&job, self.lab)?;
-        for axes in &job.axes {
-            let setting = bench.setting(&job, axes);
-            setting.place.check_fit(&setting.workload)?;
-        }
         Ok((job, bench))
     }
 
-    fn open(&self, group: &Group, set: &[Ground]) -> Outcome<Ready> {
+    fn open(&mut self, group: &Group, set: &[Ground]) -> Outcome<Ready> {
         let (job, bench) = self.bench(group, set)?;
         let first = self.grounds.iter().position(|ground| ground.name == set[0].name);
         let disks = group.disks.unwrap_or(set.len() as u32);
         Ok(Ready { group: group.clone(), first: first.unwrap_or(0), disks, job, bench })
+    }
+
+    /// Leaves out the points that do not fit the targets: a size that they refuse, writes that
+    /// nobody allowed.
+    ///
+    /// # Errors
+    /// When none fits.
+    fn keep_what_fits(&mut self, part: &str, job: &mut Job) -> Outcome<()> {
+        let Err(first) = bench::preparation(job) else { return Ok(()) };
+        let (mut fitting, mut others) = (Vec::new(), Vec::new());
+        for axes in &job.axes {
+            let mut alone = job.clone();
+            alone.axes = vec![axes.clone()];
+            match bench::preparation(&alone) {
+                Ok(_) => fitting.push(axes.clone()),
+                Err(failure) => others.push(failure.message),
+            }
+        }
+        if fitting.is_empty() {
+            return Err(first);
+        }
+        others.iter().for_each(|reason| self.leave_out(part, reason));
+        job.axes = fitting;
+        Ok(())
     }
 
     /// The flags of a group on some targets, as they would be typed.
