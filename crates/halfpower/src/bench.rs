@@ -9,7 +9,7 @@ use workload::{Workload, plan};
 
 use crate::failure::{Failure, Outcome};
 use crate::guard::{self, Consent, Permit};
-use crate::job::{self, Allocation, Axes, Job};
+use crate::job::{self, Allocation, Axes, Job, PageCache};
 use crate::lab::{Lab, Place, Setting};
 use crate::machine::TargetFacts;
 use crate::scratch::{self, Scratch};
@@ -366,10 +366,16 @@ impl Bench {
         let place = self.place();
         let caching = place.caching();
         let reads = axes.read_percent > 0;
+        let cold = match job.page_cache {
+            Some(wanted) => wanted == PageCache::Cold,
+            None => job.invalidate && reads,
+        };
+        let cached = !caching.is_direct() && self.can_scrub();
         Setting {
             place,
             workload: job.workload(axes, self.region_bytes, caching.is_direct()),
-            scrub: job.invalidate && reads && !caching.is_direct() && self.can_scrub(),
+            scrub: cold && cached,
+            warm: job.page_cache == Some(PageCache::Warm) && cached,
             truncate: job.allocation.grows(),
             hint: job.hint,
             allow_holes: job.allow_holes || job.allocation.grows(),

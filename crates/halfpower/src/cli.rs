@@ -250,6 +250,11 @@ pub struct RunArgs {
           num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = parse_bool, default_value = "true", help_heading = "Workload")]
     pub invalidate: bool,
+    /// What buffered requests find in the page cache. cold: nothing, writes neither; warm: all of
+    /// the region, read just before. Default: reads nothing, writes what the last trial left
+    #[arg(long, value_name = "cold|warm", value_parser = ["cold", "warm"],
+          help_heading = "Workload")]
+    pub page_cache: Option<String>,
     /// Length of a trial (default 5 s where no --size is given)
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Time")]
     pub runtime: Option<u64>,

@@ -51,6 +51,15 @@ impl Allocation {
     }
 }
 
+/// What buffered requests find in the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageCache {
+    /// Nothing of the target.
+    Cold,
+    /// All of the region.
+    Warm,
+}
+
 /// One combination of the axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axes {
@@ -89,6 +98,8 @@ pub struct Job {
     pub hint: Option<Hint>,
     /// Scrub before buffered reads.
     pub invalidate: bool,
+    /// What buffered requests find in the page cache, where that was said.
+    pub page_cache: Option<PageCache>,
     /// Holes and unwritten blocks are meant.
     pub allow_holes: bool,
     /// Trials of each combination.
@@ -168,6 +179,10 @@ impl Job {
             allocation,
             hint: args.hint.as_deref().map(str::parse).transpose()?,
             invalidate: args.invalidate,
+            page_cache: args.page_cache.as_deref().map(|word| match word {
+                "warm" => PageCache::Warm,
+                _ => PageCache::Cold,
+            }),
             allow_holes: args.common.allow_holes,
             trials: args.trials,
             // The busy time of a simulated host is known without one.

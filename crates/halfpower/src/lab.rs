@@ -14,7 +14,7 @@ use crate::console::Console;
 use crate::failure::Outcome;
 use crate::interrupt::Interrupt;
 use crate::point::{PointKey, SIMULATED, State, Trial};
-use crate::record;
+use crate::record::{self, Before};
 use crate::sim_target::SimPlace;
 use crate::simulated::{self, Simulated};
 use crate::verdict::{self, Circumstances, Tail};
@@ -23,6 +23,8 @@ use crate::verdict::{self, Circumstances, Tail};
 const BACKGROUND: Duration = Duration::from_millis(300);
 /// ... and for how long it is then believed (ns).
 const BACKGROUND_HOLDS_NS: u64 = 2_000_000_000;
+/// Request size that reads a region into the page cache (bytes).
+const WARM_UP_BYTES: u64 = 1 << 20;
 /// Trials from this length on are judged for drift and sample counts (ns).
 const LONG_TRIAL_NS: u64 = 1_000_000_000;
 
@@ -106,6 +108,8 @@ pub struct Setting<'a> {
     pub workload: Workload,
     /// Take the targets out of the page cache first.
     pub scrub: bool,
+    /// Read the region into the page cache first.
+    pub warm: bool,
     /// Cut the file to nothing first.
     pub truncate: bool,
     /// What accesses are announced to the kernel.
@@ -142,6 +146,7 @@ impl<'a> Setting<'a> {
             place,
             workload,
             scrub: false,
+            warm: false,
             truncate: false,
             hint: None,
             allow_holes: false,
@@ -153,7 +158,8 @@ impl<'a> Setting<'a> {
 
     /// What the point is called.
     pub fn key(&self) -> PointKey {
-        let before = (self.scrub, self.hint);
+        let (scrubbed, warmed, hint) = (self.scrub, self.warm, self.hint);
+        let before = Before { scrubbed, warmed, hint };
         let key = record::key(&self.workload, self.place.caching(), self.place.count(), before);
         match self.place {
             Place::Host(_) => key,
@@ -268,6 +274,9 @@ impl Lab {
                 let scrub = target.scrub()?;
                 scrubbed = Some(scrubbed.map_or(scrub, |sum| sum_of(sum, scrub)));
             }
+            if setting.warm && target.kind().is_storage() {
+                self.warm_up(target, &setting.workload)?;
+            }
             if let Some(hint) = setting.hint {
                 target.advise(hint)?;
             }
@@ -299,6 +308,24 @@ impl Lab {
             trial.verdict.add(State::Suspect, format!("no upper bound of the CPU: {doubt}"));
         }
         Ok(trial)
+    }
+
+    /// Reads what a workload will work on into the page cache.
+    fn warm_up(&self, target: &HostTarget, workload: &Workload) -> Outcome<()> {
+        let region_bytes = workload.region_bytes;
+        let request_bytes = region_bytes.min(WARM_UP_BYTES);
+        let reading = Workload {
+            personality: workload.personality,
+            request_bytes: request_bytes as u32,
+            region_offset: workload.region_offset,
+            region_bytes,
+            limit_bytes: Some(region_bytes / request_bytes * request_bytes),
+            ..Workload::default()
+        };
+        let mut control = Control { stop: self.interrupt.flag(), on_progress: &mut |_| {} };
+        let planned = plan::resolve(&reading, target)?;
+        workload::run(&[target], &planned, self.clock, &self.meter, &mut control)?;
+        Ok(())
     }
 
     fn run_soaked(

@@ -13,13 +13,19 @@ use workload::{Distribution, Pattern, Sample, SizeShare, Workload};
 
 use crate::point::{Direction, PointKey, SeriesPoint, State, Trial, Verdict};
 
+/// What was done before each trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// The targets were taken out of the page cache ...
+    pub scrubbed: bool,
+    /// ... or their regions read into it.
+    pub warmed: bool,
+    /// What was announced to the kernel.
+    pub hint: Option<Hint>,
+}
+
 /// What a workload on targets in a caching mode is called, with what was done before each trial.
-pub fn key(
-    workload: &Workload,
-    caching: Caching,
-    targets: usize,
-    (scrubbed, hint): (bool, Option<Hint>),
-) -> PointKey {
+pub fn key(workload: &Workload, caching: Caching, targets: usize, before: Before) -> PointKey {
     let flushes = |data_only| {
         let every = workload.flush_every.filter(|every| every.data_only == data_only);
         every.map(|every| every.writes)
@@ -57,8 +63,9 @@ pub fn key(
                 Pattern::Strided { stride_bytes } => Some(stride_bytes),
                 _ => None,
             },
-            "scrubbed": scrubbed,
-            "hint": hint.map(Hint::name),
+            "scrubbed": before.scrubbed,
+            "warmed": before.warmed,
+            "hint": before.hint.map(Hint::name),
             "grows_file": workload.may_extend,
             "options": workload.options.chosen().map(|option| option.name()).collect::<Vec<_>>(),
             "fsync": flushes(false),

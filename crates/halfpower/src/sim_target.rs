@@ -131,6 +131,11 @@ fn check_flags(args: &RunArgs) -> Outcome<()> {
         (args.zero_buffers, "--zero-buffers", "keeps no data"),
         (!args.invalidate, "--invalidate=0", "begins each trial with a cold cache"),
         (args.engine.is_given(), "the flags under Engine (halfpower run --help)", ENGINE),
+        (
+            args.page_cache.as_deref() == Some("warm"),
+            "--page-cache warm",
+            "begins each trial with a cold cache",
+        ),
         (sets_host, "the flags under Host (halfpower run --help)", "is not this host"),
     ])?;
     refuse(&foreign(&args.common))

@@ -42,11 +42,12 @@ pub struct SimulateArgs {
 
 /// Hides what is about this host, and keeps no database unless it is asked for.
 fn simulated(arg: Arg) -> Arg {
-    const HIDDEN: [&str; 11] = [
+    const HIDDEN: [&str; 12] = [
         "targets",
         "ioengine",
         "hint",
         "invalidate",
+        "page_cache",
         "cpus_allowed",
         "zero_buffers",
         "verify",
