@@ -13,10 +13,12 @@ mod burst;
 mod depth;
 mod device_cache;
 mod memory;
+mod request_size;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
 pub const ALL: &[&Study] = &[
+    &request_size::STUDY,
     &depth::STUDY,
     &alignment::STUDY,
     &zones::STUDY,
