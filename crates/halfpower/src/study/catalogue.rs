@@ -13,11 +13,13 @@ mod burst;
 mod depth;
 mod device_cache;
 mod memory;
+mod out_of_box;
 mod request_size;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
 pub const ALL: &[&Study] = &[
+    &out_of_box::STUDY,
     &request_size::STUDY,
     &depth::STUDY,
     &alignment::STUDY,

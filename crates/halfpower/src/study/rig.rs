@@ -1,5 +1,5 @@
-//! What a study measures with: the points of its plan on the targets, interleaved as far as they want
-//! the same settings of the device beneath, and room for readings of its own.
+//! What a study measures with: the points of its plan on the targets, interleaved as far as they
+//! want the same settings of the device beneath, and room for readings of its own.
 
 use std::path::PathBuf;
 
@@ -231,7 +231,17 @@ impl Rig<'_> {
         };
         args.common = self.common.clone();
         let grows = args.allocation != "preallocated";
+        if args.ioengine == "sync" && set.iter().any(Ground::is_simulated) {
+            // There one request at a time is the same, however it is issued.
+            "auto".clone_into(&mut args.ioengine);
+        }
         for ground in set {
+            if grows && ground.folder().is_none() && ground.is_real() {
+                return Err(Failure::usage(format!(
+                    "--allocation {} cuts the file that other parts measure; name a directory",
+                    args.allocation
+                )));
+            }
             let changes = group.changes.as_deref().filter(|_| ground.is_simulated());
             let folder = ground.folder().filter(|_| grows);
             let mut target = folder.unwrap_or(ground.path()).to_path_buf();

@@ -21,7 +21,10 @@ title = "Request size, past the page cache"
 asks = "Which request size passes half power, what does a request cost, and where is it split?"
 direct = true
 rw = ["read", "write"]
-bs = ["512", "1k", "2k", "4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k", "1m", "2m", "4m", "8m", "16m"]
+bs = [
+    "512", "1k", "2k", "4k", "8k", "16k", "32k", "64k",
+    "128k", "256k", "512k", "1m", "2m", "4m", "8m", "16m",
+]
 runtime = 1
 trials = 3
 
