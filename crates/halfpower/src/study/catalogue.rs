@@ -15,6 +15,7 @@ mod device_cache;
 mod memory;
 mod out_of_box;
 mod request_size;
+mod write_through;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
@@ -22,6 +23,7 @@ pub const ALL: &[&Study] = &[
     &out_of_box::STUDY,
     &request_size::STUDY,
     &depth::STUDY,
+    &write_through::STUDY,
     &alignment::STUDY,
     &zones::STUDY,
     &device_cache::STUDY,

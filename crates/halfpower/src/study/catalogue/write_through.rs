@@ -1,0 +1,179 @@
+//! What durability costs: writes that are durable one by one against those flushed together.
+
+use crate::study::catalogue::{Study, plan};
+use crate::study::conclusion::{Conclusion, words_of_times};
+use crate::study::curve;
+use crate::study::evidence::{Cell, Evidence};
+use crate::units;
+
+/// See the module.
+pub const STUDY: Study = Study {
+    name: "write-through",
+    papers: "Riedel 1997, section 2: write-through to each request costs almost ten times, with \
+             the drive's write cache on too; Chung 2000, section 7",
+    needs: "permission to write",
+    plan: r#"
+title = "Writing through: what durability costs"
+asks = "What does it cost to make each write durable, and what do depth and size give back?"
+rw = "write"
+bs = ["4k", "16k", "64k", "256k", "1m"]
+iodepth = [1, 8, 32]
+size = "256m"
+runtime = 1
+trials = 3
+
+[quick]
+bs = ["4k", "64k", "1m"]
+size = "32m"
+runtime = 0.1
+trials = 3
+
+[[part]]
+name = "buffered"
+direct = false
+
+[[part]]
+name = "O_DSYNC"
+direct = false
+write-through = true
+
+[[part]]
+name = "direct"
+direct = true
+
+[[part]]
+name = "direct, O_DSYNC"
+direct = true
+write-through = true
+
+[[figure]]
+title = "Throughput with each write durable and without"
+x = "bs"
+y = "throughput"
+log = true
+by = ["part", "iodepth"]
+
+[[figure]]
+title = "Latency with each write durable and without, one at a time"
+x = "bs"
+y = "latency"
+log = true
+by = ["part"]
+where = {iodepth = "1"}
+"#,
+    claims: &["R028"],
+    measure: plan,
+    analyse,
+};
+
+/// Each mode with the one that makes every write durable.
+const PAIRS: [(&str, &str); 2] = [("buffered", "O_DSYNC"), ("direct", "direct, O_DSYNC")];
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    for (plain, durable) in PAIRS {
+        cost(&mut found, evidence, plain, durable);
+    }
+    for (_, durable) in PAIRS {
+        depth(&mut found, evidence, durable);
+    }
+    let loss = at(evidence, "buffered", 4 << 10, 1).zip(at(evidence, "O_DSYNC", 4 << 10, 1));
+    let times = loss.map(|(plain, durable)| match curve::differ(plain, durable) {
+        true => plain.rate() / durable.rate().max(1.0),
+        false => 1.0,
+    });
+    found.gain("R028", times, "buffered writes of 4 KiB without write-through over those with it");
+    found
+}
+
+fn at<'a>(evidence: &'a Evidence, part: &str, bytes: u64, depth: u32) -> Option<&'a Cell> {
+    evidence.find(&[("part", part), ("bs", &bytes.to_string()), ("iodepth", &depth.to_string())])
+}
+
+/// One write at a time, by size: what durability of each costs.
+fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str) {
+    let one = curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]);
+    for through in one {
+        let Some(free) = at(evidence, plain, through.bytes(), 1) else { continue };
+        let size = units::size(through.bytes());
+        if !curve::differ(free, through) {
+            let text = format!(
+                "{plain} writes of {size}, one at a time: O_DSYNC makes no difference beyond noise"
+            );
+            found.find("write-through", text);
+            continue;
+        }
+        let times = free.rate() / through.rate().max(1.0);
+        let latency = through.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
+        let text = format!(
+            "writes of {size}, one at a time: {} {plain}, {} with O_DSYNC (median {latency}), {}",
+            units::rate(free.rate()),
+            units::rate(through.rate()),
+            match times > 1.0 {
+                true => format!("{} less", words_of_times(times)),
+                false => format!("{} more", words_of_times(1.0 / times)),
+            }
+        );
+        if times > 1.0 {
+            let setting = format!("{plain} writes of {size}");
+            found.advise("avoid-write-through", times, &setting, text.clone());
+        }
+        found.find("write-through", text);
+    }
+}
+
+/// What depth gives back.
+fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
+    for shallow in curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]) {
+        let same = |cell: &&Cell| cell.bytes() == shallow.bytes() && cell.depth() > 1;
+        let deeper = evidence.all(&[("part", durable)]).into_iter().filter(same);
+        let Some(best) = deeper.max_by(|a, b| a.rate().total_cmp(&b.rate())) else { continue };
+        let size = units::size(shallow.bytes());
+        let gain = best.rate() / shallow.rate().max(1.0);
+        found.find(
+            "durable-depth",
+            match curve::differ(shallow, best) && gain > 1.0 {
+                true => format!(
+                    "{durable} writes of {size}: depth {} gives {} of depth 1",
+                    best.depth(),
+                    words_of_times(gain)
+                ),
+                false => format!("{durable} writes of {size}: depth gives nothing beyond noise"),
+            },
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::conclusion::Verdict;
+    use crate::study::evidence::tests::{cell, evidence};
+
+    fn write(part: &str, depth: &str, rate: u64) -> Cell {
+        cell(rate, &[("part", part), ("rw", "write"), ("bs", "4k"), ("iodepth", depth)])
+    }
+
+    #[test]
+    fn what_write_through_costs_is_told_and_advised_against() {
+        let evidence = evidence(vec![
+            write("buffered", "1", 5000),
+            write("O_DSYNC", "1", 1000),
+            write("O_DSYNC", "32", 3000),
+        ]);
+        let found = analyse(&evidence);
+        assert!(found.findings[0].text.ends_with("5.00 times less"), "{:?}", found.findings);
+        assert!(found.findings[1].text.contains("depth 32 gives 3.00 times of depth 1"));
+        assert_eq!(found.advice[0].id, "avoid-write-through");
+        assert_eq!(found.claims[0].verdict, Verdict::Holds);
+    }
+
+    #[test]
+    fn a_device_without_a_cost_of_durability_is_said_to_have_none() {
+        let evidence = evidence(vec![write("buffered", "1", 1000), write("O_DSYNC", "1", 1000)]);
+        let found = analyse(&evidence);
+        assert!(found.findings[0].text.contains("no difference beyond noise"));
+        assert!(found.advice.is_empty());
+        assert_eq!(found.claims[0].verdict, Verdict::DoesNotHold);
+    }
+}
