@@ -227,15 +227,17 @@ fn check_growth(target: &HostTarget, job: &Job) -> Outcome<()> {
 }
 
 fn needs_layout(job: &Job) -> bool {
-    job.allocation != Allocation::Extend
+    matches!(job.allocation, Allocation::Existing | Allocation::Truncate)
 }
 
 /// The region of an existing target: what was asked for, or all there is.
 fn region(target: &HostTarget, job: &Job) -> u64 {
     let rest = target.size_bytes().saturating_sub(job.base.region_offset);
     match job.allocation {
-        Allocation::Extend => job.size.unwrap_or(TEST_FILE_BYTES),
         Allocation::Existing | Allocation::Truncate => job.size.unwrap_or(rest),
+        Allocation::Extend | Allocation::Reserve | Allocation::LastBlock => {
+            job.size.unwrap_or(TEST_FILE_BYTES)
+        }
     }
 }
 
@@ -376,7 +378,7 @@ impl Bench {
             workload: job.workload(axes, self.region_bytes, caching.is_direct()),
             scrub: cold && cached,
             warm: job.page_cache == Some(PageCache::Warm) && cached,
-            truncate: job.allocation.grows(),
+            blocks: job.allocation.blocks(),
             hint: job.hint,
             allow_holes: job.allow_holes || job.allocation.grows(),
             soaked: false,

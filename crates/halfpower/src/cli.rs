@@ -234,10 +234,11 @@ pub struct RunArgs {
     )]
     pub placement: String,
     /// preallocated: blocks were written before; extend: writes grow a new file; truncate: a
-    /// written file is cut to nothing before each trial
+    /// written file is cut to nothing before each trial; fallocate: blocks of a new file are
+    /// reserved; last-block: its last block is written before the others
     #[arg(
         long,
-        value_name = "preallocated|extend|truncate",
+        value_name = "preallocated|extend|truncate|fallocate|last-block",
         default_value = "preallocated",
         help_heading = "Workload"
     )]

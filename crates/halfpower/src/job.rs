@@ -12,6 +12,7 @@ use crate::cli::{CommonArgs, HostArgs, RunArgs};
 use crate::engine_flags::EngineFlags;
 use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
+use crate::lab::Blocks;
 use crate::settings::{self, HostSetting};
 use crate::sim_target::{SimPlace, is_simulated};
 use crate::truth_target::{self, KnownDevice};
@@ -42,12 +43,26 @@ pub enum Allocation {
     Extend,
     /// Written before, and cut to nothing before each trial.
     Truncate,
+    /// A new file, whose blocks are reserved but not written before each trial.
+    Reserve,
+    /// A new file, of which each trial finds the last block written, behind a hole.
+    LastBlock,
 }
 
 impl Allocation {
     /// Whether the writes grow the file.
     pub fn grows(self) -> bool {
         self != Allocation::Existing
+    }
+
+    /// What of the file a trial finds.
+    pub fn blocks(self) -> Blocks {
+        match self {
+            Allocation::Existing => Blocks::AsTheyAre,
+            Allocation::Extend | Allocation::Truncate => Blocks::None,
+            Allocation::Reserve => Blocks::Reserved,
+            Allocation::LastBlock => Blocks::Last,
+        }
     }
 }
 
@@ -160,10 +175,10 @@ impl Job {
             false => allocation(&args.allocation)?,
         };
         if allocation.grows() && axes.iter().any(|axes| axes.read_percent > 0) {
-            let name = if allocation == Allocation::Extend { "extend" } else { "truncate" };
             return Err(Failure::usage(format!(
-                "--allocation {name} is for writes only: an empty file has nothing to read; use \
-                 --rw write or randwrite"
+                "--allocation {} is for writes only: an empty file has nothing to read; use \
+                 --rw write or randwrite",
+                if allocation == Allocation::Extend { "extend" } else { &args.allocation }
             )));
         }
         check_mapping(&axes, allocation)?;
@@ -471,9 +486,11 @@ fn allocation(text: &str) -> Outcome<Allocation> {
         "existing" | "preallocated" => Ok(Allocation::Existing),
         "extend" => Ok(Allocation::Extend),
         "truncate" => Ok(Allocation::Truncate),
-        other => {
-            Err(Failure::usage(format!("--allocation {other}: preallocated, extend or truncate")))
-        }
+        "fallocate" => Ok(Allocation::Reserve),
+        "last-block" => Ok(Allocation::LastBlock),
+        other => Err(Failure::usage(format!(
+            "--allocation {other}: preallocated, extend, truncate, fallocate or last-block"
+        ))),
     }
 }
 

@@ -99,6 +99,20 @@ impl Place<'_> {
     }
 }
 
+/// What of a file is there when a trial begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blocks {
+    /// What the last trial left.
+    #[default]
+    AsTheyAre,
+    /// Nothing.
+    None,
+    /// All of the region, reserved and not written.
+    Reserved,
+    /// The last request's worth of the region, behind a hole.
+    Last,
+}
+
 /// What to measure, and what to do around it.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
@@ -110,8 +124,8 @@ pub struct Setting<'a> {
     pub scrub: bool,
     /// Read the region into the page cache first.
     pub warm: bool,
-    /// Cut the file to nothing first.
-    pub truncate: bool,
+    /// What of the file is there when it begins.
+    pub blocks: Blocks,
     /// What accesses are announced to the kernel.
     pub hint: Option<Hint>,
     /// Holes are meant.
@@ -147,7 +161,7 @@ impl<'a> Setting<'a> {
             workload,
             scrub: false,
             warm: false,
-            truncate: false,
+            blocks: Blocks::AsTheyAre,
             hint: None,
             allow_holes: false,
             soaked: false,
@@ -158,8 +172,14 @@ impl<'a> Setting<'a> {
 
     /// What the point is called.
     pub fn key(&self) -> PointKey {
+        let blocks = match self.blocks {
+            Blocks::AsTheyAre => "as they are",
+            Blocks::None => "none",
+            Blocks::Reserved => "reserved",
+            Blocks::Last => "the last",
+        };
         let (scrubbed, warmed, hint) = (self.scrub, self.warm, self.hint);
-        let before = Before { scrubbed, warmed, hint };
+        let before = Before { scrubbed, warmed, hint, blocks };
         let key = record::key(&self.workload, self.place.caching(), self.place.count(), before);
         match self.place {
             Place::Host(_) => key,
@@ -267,8 +287,8 @@ impl Lab {
         };
         let mut scrubbed: Option<Scrub> = None;
         for target in targets {
-            if setting.truncate && target.kind().is_storage() {
-                target.truncate(0)?;
+            if target.kind().is_storage() {
+                self.lay_blocks(target, setting)?;
             }
             if setting.scrub && target.kind().is_storage() {
                 let scrub = target.scrub()?;
@@ -310,6 +330,34 @@ impl Lab {
         Ok(trial)
     }
 
+    /// Brings a file into the state in which a trial is to find it.
+    fn lay_blocks(&self, target: &HostTarget, setting: &Setting<'_>) -> Outcome<()> {
+        if setting.blocks == Blocks::AsTheyAre {
+            return Ok(());
+        }
+        target.truncate(0)?;
+        let Workload { region_offset, region_bytes, request_bytes, .. } = setting.workload;
+        match setting.blocks {
+            Blocks::AsTheyAre | Blocks::None => {}
+            Blocks::Reserved => target.reserve(region_offset, region_bytes)?,
+            Blocks::Last => {
+                let whole = region_bytes / u64::from(request_bytes) * u64::from(request_bytes);
+                let last = Workload {
+                    personality: setting.workload.personality,
+                    read_percent: 0,
+                    request_bytes,
+                    region_offset: region_offset + whole.saturating_sub(request_bytes.into()),
+                    region_bytes: request_bytes.into(),
+                    limit_bytes: Some(request_bytes.into()),
+                    may_extend: true,
+                    ..Workload::default()
+                };
+                self.on_the_side(target, &last)?;
+            }
+        }
+        Ok(target.sync()?)
+    }
+
     /// Reads what a workload will work on into the page cache.
     fn warm_up(&self, target: &HostTarget, workload: &Workload) -> Outcome<()> {
         let region_bytes = workload.region_bytes;
@@ -322,8 +370,13 @@ impl Lab {
             limit_bytes: Some(region_bytes / request_bytes * request_bytes),
             ..Workload::default()
         };
+        self.on_the_side(target, &reading)
+    }
+
+    /// A workload that is not measured.
+    fn on_the_side(&self, target: &HostTarget, workload: &Workload) -> Outcome<()> {
         let mut control = Control { stop: self.interrupt.flag(), on_progress: &mut |_| {} };
-        let planned = plan::resolve(&reading, target)?;
+        let planned = plan::resolve(workload, target)?;
         workload::run(&[target], &planned, self.clock, &self.meter, &mut control)?;
         Ok(())
     }

@@ -22,6 +22,8 @@ pub struct Before {
     pub warmed: bool,
     /// What was announced to the kernel.
     pub hint: Option<Hint>,
+    /// What of the file was there.
+    pub blocks: &'static str,
 }
 
 /// What a workload on targets in a caching mode is called, with what was done before each trial.
@@ -70,6 +72,7 @@ pub fn key(workload: &Workload, caching: Caching, targets: usize, before: Before
             "options": workload.options.chosen().map(|option| option.name()).collect::<Vec<_>>(),
             "fsync": flushes(false),
             "fdatasync": flushes(true),
+            "blocks": before.blocks,
             "waits_for_steady_state": workload.steady.is_some(),
         })
         .to_string(),

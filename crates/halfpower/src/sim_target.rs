@@ -127,6 +127,8 @@ fn check_flags(args: &RunArgs) -> Outcome<()> {
         (args.hint.is_some(), "--hint", "has no kernel to be told"),
         (args.ioengine != "auto", "--ioengine", "issues requests in its own way"),
         (args.allocation == "truncate", "--allocation truncate", "has no blocks to give back"),
+        (args.allocation == "fallocate", "--allocation fallocate", "has no blocks to reserve"),
+        (args.allocation == "last-block", "--allocation last-block", "has no holes"),
         (args.soaker, "--soaker", "tells both bounds of its CPU cost without one"),
         (args.zero_buffers, "--zero-buffers", "keeps no data"),
         (!args.invalidate, "--invalidate=0", "begins each trial with a cold cache"),

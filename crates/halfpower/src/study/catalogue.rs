@@ -14,6 +14,7 @@ mod depth;
 mod device_cache;
 mod memory;
 mod out_of_box;
+mod random;
 mod request_size;
 mod write_through;
 mod zones;
@@ -25,6 +26,7 @@ pub const ALL: &[&Study] = &[
     &depth::STUDY,
     &write_through::STUDY,
     &alignment::STUDY,
+    &random::STUDY,
     &zones::STUDY,
     &device_cache::STUDY,
     &memory::STUDY,

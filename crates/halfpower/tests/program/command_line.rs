@@ -76,7 +76,7 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("--ioengine spdk", "io_uring"),
         ("--buffer-pages 1g", "huge or 4k"),
         ("--placement here", "own, shared or interlocked"),
-        ("--allocation none", "preallocated, extend or truncate"),
+        ("--allocation none", "truncate, fallocate or last-block"),
         ("--hint maybe", "sequential"),
         ("--rwmixread 101", "0 to 100"),
         ("--trials 0", "1 or more"),
