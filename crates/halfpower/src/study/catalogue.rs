@@ -9,6 +9,7 @@ use crate::study::evidence::Evidence;
 use crate::study::rig::Rig;
 
 mod alignment;
+mod allocate;
 mod burst;
 mod depth;
 mod device_cache;
@@ -25,6 +26,7 @@ pub const ALL: &[&Study] = &[
     &request_size::STUDY,
     &depth::STUDY,
     &write_through::STUDY,
+    &allocate::STUDY,
     &alignment::STUDY,
     &random::STUDY,
     &zones::STUDY,
