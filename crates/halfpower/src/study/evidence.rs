@@ -157,11 +157,17 @@ impl Cell {
         }
     }
 
-    /// Bytes of a device request, where the device counted (mean over all trials).
+    /// Bytes of a device request in the direction of the workload, where the device counted (mean
+    /// over all trials).
     pub fn device_request_bytes(&self) -> Option<f64> {
+        let (reads, writes) = (self.point.key.read_percent > 0, self.point.key.read_percent < 100);
+        let of = |wanted: bool, count: u64| if wanted { count } else { 0 };
         let counters = self.point.trials.iter().filter_map(|trial| trial.device);
         let (requests, sectors) = counters.fold((0, 0), |(requests, sectors), c| {
-            (requests + c.reads + c.writes, sectors + c.read_sectors + c.write_sectors)
+            (
+                requests + of(reads, c.reads) + of(writes, c.writes),
+                sectors + of(reads, c.read_sectors) + of(writes, c.write_sectors),
+            )
         });
         (requests > 0).then(|| sectors as f64 * 512.0 / requests as f64)
     }

@@ -122,18 +122,23 @@ impl Rig<'_> {
             let together = ready[0].surroundings();
             let (now, later) = ready.into_iter().partition(|one| one.surroundings() == together);
             ready = later;
-            self.run_changed(&now)?;
+            self.run_changed(now)?;
         }
         Ok(())
     }
 
     /// Measures groups that want the same of the device beneath, which is put back afterwards.
-    fn run_changed(&mut self, ready: &[Ready]) -> Outcome<()> {
+    fn run_changed(&mut self, mut ready: Vec<Ready>) -> Outcome<()> {
         let job = &ready[0].job;
         match Changed::apply(&job.targets, &job.host) {
-            Ok(changed) => {
-                self.run(ready)?;
-                changed.map(Changed::restore);
+            Ok(None) => self.run(&ready)?,
+            Ok(Some(changed)) => {
+                // An open file keeps the read-ahead with which it was opened.
+                for one in &mut ready {
+                    one.bench = Bench::ready(&one.job, self.lab)?;
+                }
+                self.run(&ready)?;
+                changed.restore();
             }
             Err(failure) => {
                 ready.iter().for_each(|one| self.leave_out(&one.group.part, &failure.message));
