@@ -14,6 +14,7 @@ mod burst;
 mod depth;
 mod device_cache;
 mod memory;
+mod hints;
 mod out_of_box;
 mod random;
 mod request_size;
@@ -25,6 +26,7 @@ pub const ALL: &[&Study] = &[
     &out_of_box::STUDY,
     &request_size::STUDY,
     &depth::STUDY,
+    &hints::STUDY,
     &write_through::STUDY,
     &allocate::STUDY,
     &alignment::STUDY,
