@@ -54,7 +54,7 @@ direct = false
 rw = "randwrite"
 bs = "4k"
 size = "16m"
-offset = ["0", "512", "2k"]
+offset = ["0", "512", "2k", "4k"]
 
 [[figure]]
 title = "Requests of 1 MiB, by shift"

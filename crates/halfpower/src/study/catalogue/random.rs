@@ -141,7 +141,8 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         found.find("queue", format!("{rw} of 8 KiB: more requests outstanding gain nothing"));
         return;
     }
-    let rotates = evidence.device().and_then(|device| device.rotational) == Some(true);
+    // What the system calls rotating may be a virtual disk; a drive that says how fast is one.
+    let rotates = evidence.device().is_some_and(|device| device.revolutions_per_min.is_some());
     let why = if rotates { "by reordering" } else { "by working on several at once" };
     let text = format!(
         "{rw} of 8 KiB: depth {} gives {} of depth 1, {why}; more gives less than 10%",
