@@ -48,6 +48,8 @@ pub struct Cell {
     pub part: String,
     /// The target, or the first of several.
     pub target: String,
+    /// Its place among [`Evidence::targets`].
+    pub target_index: usize,
     /// How many targets worked together.
     pub disks: u32,
     /// What the flags are that are no axes of `sweep`.
@@ -267,7 +269,7 @@ pub(crate) mod tests {
             trial.directions[0].requests = trial.directions[0].bytes / point.key.request_bytes;
         }
         let summary = point.summary();
-        Cell { part, target: "t".to_owned(), disks, given, point, summary }
+        Cell { part, target: "t".to_owned(), target_index: 0, disks, given, point, summary }
     }
 
     /// Evidence of such cells.

@@ -321,6 +321,7 @@ impl Rig<'_> {
         self.evidence.cells.push(Cell {
             part: owner.group.part.clone(),
             target: self.grounds[owner.first].name.display().to_string(),
+            target_index: owner.first,
             disks: owner.disks,
             given: owner.group.given.clone(),
             point,
