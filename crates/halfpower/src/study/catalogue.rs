@@ -19,6 +19,7 @@ mod out_of_box;
 mod random;
 mod request_size;
 mod write_through;
+mod price;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
@@ -35,6 +36,7 @@ pub const ALL: &[&Study] = &[
     &device_cache::STUDY,
     &memory::STUDY,
     &burst::STUDY,
+    &price::STUDY,
 ];
 
 /// One experiment of the papers.

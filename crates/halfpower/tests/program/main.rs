@@ -32,6 +32,7 @@ mod skew;
 mod soak;
 mod study;
 mod study_truth;
+mod study_costs;
 mod survey;
 mod sweep;
 mod target;

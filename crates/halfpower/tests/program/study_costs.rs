@@ -1,0 +1,99 @@
+//! The studies of what storage costs: money, CPU, other streams, further layers. Exact on the
+//! machines of the papers, in virtual time.
+
+use serde_json::Value;
+
+use crate::fixture::{Place, list, real};
+
+/// Makes one study and gives back its part of the document.
+fn study(place: &Place, line: &str) -> Value {
+    let document = place.document(&format!("study {line} --no-store"));
+    let [study] = list(&document["studies"]) else { panic!("{document}") };
+    study.clone()
+}
+
+/// A reading of a study.
+#[track_caller]
+fn reading(study: &Value, quantity: &str, label: (&str, &str)) -> f64 {
+    let is_it = |reading: &&Value| {
+        let found = reading["labels"][label.0].as_str().unwrap_or_default();
+        reading["quantity"] == quantity && found.starts_with(label.1)
+    };
+    let found = list(&study["readings"]).iter().find(is_it);
+    real(&found.unwrap_or_else(|| panic!("no {quantity} of {label:?}: {study}"))["value"])
+}
+
+/// What became of a claim.
+#[track_caller]
+fn verdict<'a>(study: &'a Value, id: &str) -> &'a str {
+    let claim = list(&study["claims"]).iter().find(|claim| claim["id"] == id);
+    claim.unwrap_or_else(|| panic!("no {id}: {study}"))["verdict"].as_str().unwrap()
+}
+
+/// What is left out, with the reasons.
+fn left_out(study: &Value) -> String {
+    list(&study["left_out"]).iter().map(Value::to_string).collect()
+}
+
+#[test]
+fn tables_2_and_10_of_the_second_paper_come_out_of_its_simulated_drives() {
+    let table = include_str!("../../../../papers/chung2000_table10_price_performance.csv");
+    let prices = include_str!("../../../../papers/chung2000_table02_prices.csv");
+    let value_of = |table: &str, metric: &str, drive: &str| -> f64 {
+        let line = table.lines().find(|line| line.contains(metric) && line.contains(drive));
+        let fields: Vec<&str> = line.unwrap().rsplit(',').collect();
+        fields[1].parse().unwrap()
+    };
+    let place = Place::new();
+    let (atlas, fireball) = ("sim:w2k-atlas10k", "sim:w2k-fireball-3ware");
+    let study = study(
+        &place,
+        &format!(
+            "price {atlas},file_size=17g {fireball},file_size=25g --price 534,209 \
+             --capacity 18GB,26GB --runtime 60"
+        ),
+    );
+    for (system, drive) in [(atlas, "Atlas"), (fireball, "Fireball")] {
+        let here = |quantity: &str| reading(&study, quantity, ("target", system));
+        let paper = |metric: &str| value_of(table, metric, drive);
+        let price = here("price");
+        assert_eq!(price, value_of(prices, drive, drive), "Table 2");
+        assert_eq!(price, paper("price,"));
+        assert_eq!((here("gb-per-price") * 1000.0).round(), paper("MB per dollar,"));
+        let near = |metric: &str, here: f64, share: f64| {
+            let error = here / paper(metric) - 1.0;
+            assert!(error.abs() < share, "{drive}: {metric} {here}: {error}");
+        };
+        near("KAPS,", here("kaps"), 0.05);
+        near("KAPS per dollar,", 1.0 / here("price-per-kaps"), 0.05);
+        // The paper's MAPS are on the outer tracks; here they are spread over the whole drive.
+        near("MAPS,", here("maps"), 0.2);
+        near("MAPS per dollar,", 1.0 / here("price-per-maps"), 0.2);
+    }
+    let dollars = |system| reading(&study, "price-per-read-kaps", ("target", system));
+    assert!((dollars(atlas) / 5.09 - 1.0).abs() < 0.1, "C175: {}", dollars(atlas));
+    assert!((dollars(fireball) / 3.17 - 1.0).abs() < 0.05, "C173: {}", dollars(fireball));
+    for claim in list(&study["claims"]) {
+        assert_eq!(claim["verdict"], "holds", "{claim}");
+    }
+    let [advice] = list(&study["advice"]) else { panic!("{study}") };
+    assert_eq!(advice["id"], "price-per-access");
+    assert!(advice["text"].as_str().unwrap().contains(fireball), "{advice}");
+}
+
+#[test]
+fn without_a_price_the_money_is_left_out_with_the_remedy() {
+    let place = Place::new();
+    let study = study(&place, "price sim:w2k-atlas10k --quick");
+    assert!(left_out(&study).contains("--price") && left_out(&study).contains("--capacity"));
+    assert!(reading(&study, "kaps", ("target", "sim:")) > 50.0);
+    assert_eq!(verdict(&study, "C178"), "cannot-be-tried");
+}
+
+#[test]
+fn a_price_too_many_is_refused_before_anything_is_measured() {
+    let place = Place::new();
+    let line = "study price sim:w2k-atlas10k --price 209,534 --no-store";
+    let ended = place.halfpower(line).with_code(1);
+    assert!(ended.stdout.contains("--price states 2 and there are 1 targets"), "{ended}");
+}
