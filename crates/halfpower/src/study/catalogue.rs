@@ -19,7 +19,9 @@ mod out_of_box;
 mod random;
 mod request_size;
 mod write_through;
+mod personalities;
 mod price;
+mod processors;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
@@ -35,6 +37,8 @@ pub const ALL: &[&Study] = &[
     &zones::STUDY,
     &device_cache::STUDY,
     &memory::STUDY,
+    &personalities::STUDY,
+    &processors::STUDY,
     &burst::STUDY,
     &price::STUDY,
 ];

@@ -272,7 +272,7 @@ pub fn gain(advice: &Advice) -> String {
     match (advice.id.as_str(), advice.gain_in) {
         ("keep-defaults", _) => "no measured change gains more than 10%".to_owned(),
         (_, "CPU") => format!("{:.1} times less CPU", advice.gain),
-        _ => format!("{:.1} times the throughput", advice.gain),
+        (_, what) => format!("{:.1} times the {what}", advice.gain),
     }
 }
 

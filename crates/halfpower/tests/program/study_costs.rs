@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::fixture::{Place, list, real};
+use crate::fixture::{Place, list, real, whole};
 
 /// Makes one study and gives back its part of the document.
 fn study(place: &Place, line: &str) -> Value {
@@ -96,4 +96,65 @@ fn a_price_too_many_is_refused_before_anything_is_measured() {
     let line = "study price sim:w2k-atlas10k --price 209,534 --no-store";
     let ended = place.halfpower(line).with_code(1);
     assert!(ended.stdout.contains("--price states 2 and there are 1 targets"), "{ended}");
+}
+
+/// The points of a part.
+fn points<'a>(study: &'a Value, part: &str) -> Vec<&'a Value> {
+    list(&study["points"]).iter().filter(|point| point["part"] == part).collect()
+}
+
+/// Flags that make a study short, where its numbers do not matter.
+const SHORT: &str = "--quick --size 16m --runtime 0.05 --trials 1";
+
+#[test]
+fn every_personality_of_this_host_is_measured_and_the_others_are_left_out_with_the_reason() {
+    let place = Place::new();
+    let study = study(&place, &format!("personalities . {SHORT}"));
+    for part in ["sync", "threads", "libaio", "io_uring", "buffered sync", "mmap"] {
+        let (found, missing) = (points(&study, part), left_out(&study));
+        let is_left_out = missing.contains(&format!("\"part\":\"{part}\""));
+        assert!(found.is_empty() == is_left_out, "{part}: {missing}");
+    }
+    assert!(!points(&study, "threads").is_empty(), "threads are always there");
+    place.is_tidy();
+}
+
+#[test]
+fn a_simulated_system_has_no_personalities_to_choose_from() {
+    let study = study(&Place::new(), "personalities sim:nt4-ultrawide --quick");
+    let remedy = study["skipped"]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("drop --ioengine"), "{study}");
+}
+
+#[test]
+fn processors_are_counted_from_one_to_all_that_the_process_may_use() {
+    let place = Place::new();
+    let study = study(&place, &format!("processors . {SHORT}"));
+    let cpus = cpucost::affinity::allowed_cpus().len() as u64;
+    let threads = |part: &str| -> Vec<u64> {
+        points(&study, part).iter().map(|p| whole(&p["workload"]["threads"])).collect()
+    };
+    let free = threads("free");
+    assert_eq!((free[0], *free.last().unwrap()), (1, cpus));
+    let pinned = points(&study, "pinned");
+    assert_eq!(pinned.is_empty(), cpus == 1);
+    for point in pinned {
+        let list = point["given"]["cpus-allowed"].as_str().unwrap();
+        let count = list.split(',').count() as u64;
+        assert_eq!(count, whole(&point["workload"]["threads"]), "{list}");
+    }
+    for part in ["near", "far"] {
+        assert!(points(&study, part).is_empty() == left_out(&study).contains(part), "{study}");
+    }
+    place.is_tidy();
+}
+
+#[test]
+fn more_threads_fill_the_queue_of_a_simulated_disk() {
+    let study = study(&Place::new(), "processors sim:nt4-ultrawide --quick --runtime 20");
+    let rate = |point: &Value| real(&point["summary"]["requests_per_s"]["median"]);
+    let free = points(&study, "free");
+    assert_eq!(free.len(), 3);
+    assert!(rate(free[2]) > rate(free[0]), "{free:?}");
+    assert!(left_out(&study).contains("drop --cpus-allowed"), "{study}");
 }
