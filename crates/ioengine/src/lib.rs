@@ -24,6 +24,7 @@ pub mod request;
 pub mod mode;
 pub mod buffer;
 pub mod truth;
+pub mod priority;
 pub mod fault;
 pub mod engine;
 pub mod device;

@@ -36,6 +36,24 @@ fn clock_ns(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
+/// Sets the I/O priority of the calling thread, as class and level are packed by ioprio_set(2).
+pub fn set_io_priority(packed: u16) -> io::Result<()> {
+    const WHO_PROCESS: libc::c_int = 1;
+    // SAFETY: the call takes three numbers and changes only the calling thread.
+    let result =
+        unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, libc::c_int::from(packed)) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The I/O priority of the calling thread, packed in the same way.
+#[cfg(test)]
+pub fn io_priority() -> io::Result<u16> {
+    const WHO_PROCESS: libc::c_int = 1;
+    // SAFETY: the call takes two numbers and changes nothing.
+    let result = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as u16) }
+}
+
 /// `CLOCK_MONOTONIC` in ns.
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC) as u64
