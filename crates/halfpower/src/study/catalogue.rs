@@ -11,6 +11,7 @@ use crate::study::rig::Rig;
 mod alignment;
 mod allocate;
 mod burst;
+mod cpu_cost;
 mod depth;
 mod device_cache;
 mod memory;
@@ -37,6 +38,7 @@ pub const ALL: &[&Study] = &[
     &zones::STUDY,
     &device_cache::STUDY,
     &memory::STUDY,
+    &cpu_cost::STUDY,
     &personalities::STUDY,
     &processors::STUDY,
     &burst::STUDY,

@@ -119,6 +119,18 @@ impl Conclusion {
 
     /// A rule of `advice.toml` that gains so many times here.
     pub fn advise(&mut self, rule: &str, gain: f64, setting: &str, evidence: impl Into<String>) {
+        self.advise_in("throughput", rule, gain, setting, evidence);
+    }
+
+    /// The same for a gain in something else, such as "CPU".
+    pub fn advise_in(
+        &mut self,
+        gain_in: &'static str,
+        rule: &str,
+        gain: f64,
+        setting: &str,
+        evidence: impl Into<String>,
+    ) {
         if gain < advice::GAIN_MIN || !gain.is_finite() {
             return;
         }
@@ -133,7 +145,7 @@ impl Conclusion {
             setting: setting.to_owned(),
             evidence: evidence.into(),
             gain,
-            gain_in: "throughput",
+            gain_in,
             how: rule.how,
         });
     }

@@ -235,6 +235,8 @@ impl Rig<'_> {
             return Err(Failure::usage(error.lines().next().unwrap_or_default()));
         };
         args.common = self.common.clone();
+        // A simulated system tells both bounds of its CPU cost without one.
+        args.soaker &= !set.iter().any(Ground::is_simulated);
         let grows = args.allocation != "preallocated";
         if args.ioengine == "sync" && set.iter().any(Ground::is_simulated) {
             // There one request at a time is the same, however it is issued.

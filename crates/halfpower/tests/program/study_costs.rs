@@ -158,3 +158,34 @@ fn more_threads_fill_the_queue_of_a_simulated_disk() {
     assert!(rate(free[2]) > rate(free[0]), "{free:?}");
     assert!(left_out(&study).contains("drop --cpus-allowed"), "{study}");
 }
+
+#[test]
+fn the_costs_of_a_simulated_host_are_found_again_in_both_bounds() {
+    let system = "sim:nt4-ultrawide,host.direct_read.fixed=200us,host.direct_read.each=2us/KiB,\
+                  host.direct_read.uncharged=0.25";
+    let study = study(&Place::new(), &format!("cpu-cost {system} --quick --runtime 5"));
+    let read = |quantity: &str, bound: &str| {
+        let is_it = |reading: &&Value| {
+            let labels = &reading["labels"];
+            let path = labels["path"] == "direct, simulated" && labels["rw"] == "read";
+            reading["quantity"] == quantity && labels["bound"] == bound && path
+        };
+        real(&list(&study["readings"]).iter().find(is_it).unwrap()["value"])
+    };
+    let near = |here: f64, truth: f64| assert!((here / truth - 1.0).abs() < 0.03, "{here} {truth}");
+    near(read("fixed", "upper"), 200_000.0);
+    near(read("marginal", "upper"), 2_000.0);
+    near(read("fixed", "lower"), 150_000.0);
+    near(read("marginal", "lower"), 1_500.0);
+}
+
+#[test]
+fn the_first_papers_claims_about_cpu_hold_on_its_machine() {
+    let study = study(&Place::new(), "cpu-cost sim:nt4-ultrawide --quick --runtime 5");
+    for id in ["R043", "R055", "R056", "R062", "R069", "C140"] {
+        assert_eq!(verdict(&study, id), "holds", "{id}");
+    }
+    assert_eq!(verdict(&study, "C063"), "cannot-be-tried");
+    let ids: Vec<&Value> = list(&study["advice"]).iter().map(|advice| &advice["id"]).collect();
+    assert!(ids.iter().all(|id| *id == "bypass-cache-cpu") && !ids.is_empty(), "{ids:?}");
+}

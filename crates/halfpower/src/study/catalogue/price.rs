@@ -365,7 +365,8 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     };
     let setting = format!("{} for random accesses", winner.name);
     let money = |one: &Figures| one.money_per(one.kaps.both()).map(significant);
-    found.advise(
+    found.advise_in(
+        "accesses for the money",
         "price-per-access",
         gain,
         &setting,
@@ -377,7 +378,6 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
             dear.name
         ),
     );
-    found.advice.iter_mut().for_each(|advice| advice.gain_in = "accesses for the money");
 }
 
 /// The papers compared a SCSI with an IDE drive; here it is the dearest with the cheapest.
