@@ -11,6 +11,7 @@ use crate::study::rig::Rig;
 mod alignment;
 mod allocate;
 mod burst;
+mod competing;
 mod cpu_cost;
 mod depth;
 mod device_cache;
@@ -41,6 +42,7 @@ pub const ALL: &[&Study] = &[
     &cpu_cost::STUDY,
     &personalities::STUDY,
     &processors::STUDY,
+    &competing::STUDY,
     &burst::STUDY,
     &price::STUDY,
 ];

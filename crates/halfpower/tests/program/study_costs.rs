@@ -189,3 +189,31 @@ fn the_first_papers_claims_about_cpu_hold_on_its_machine() {
     let ids: Vec<&Value> = list(&study["advice"]).iter().map(|advice| &advice["id"]).collect();
     assert!(ids.iter().all(|id| *id == "bypass-cache-cpu") && !ids.is_empty(), "{ids:?}");
 }
+
+#[test]
+fn streams_run_alone_in_pairs_and_all_together() {
+    let place = Place::new();
+    let study = study(&place, "competing . --quick --size 32m --runtime 0.2 --trials 1");
+    let mixes = ["random + scan", "random + writer", "scan + writer", "random + scan + writer"];
+    for mix in mixes {
+        assert!(reading(&study, "rate", ("mix", mix)) > 0.0, "{mix}");
+    }
+    for stream in ["random", "scan", "writer"] {
+        assert!(!points(&study, stream).is_empty(), "{stream} alone");
+        assert!(reading(&study, "p99", ("stream", stream)) > 0.0, "{stream} beside others");
+    }
+    place.is_tidy();
+}
+
+#[test]
+fn streams_that_would_write_to_a_file_that_was_not_named_stay_away() {
+    let place = Place::new();
+    place.file("data", 16 << 20);
+    let before = place.snapshot();
+    let study = study(&place, "competing data --quick --runtime 0.1 --trials 1");
+    assert!(left_out(&study).contains("--overwrite"), "{study}");
+    assert!(reading(&study, "rate", ("mix", "random + scan")) > 0.0);
+    let readings = list(&study["readings"]);
+    assert!(readings.iter().all(|reading| reading["labels"]["stream"] != "writer"));
+    assert!(place.snapshot()[&place.path("data")] == before[&place.path("data")]);
+}
