@@ -25,6 +25,7 @@ pub mod mode;
 pub mod buffer;
 pub mod truth;
 pub mod priority;
+pub mod layer;
 pub mod fault;
 pub mod engine;
 pub mod device;

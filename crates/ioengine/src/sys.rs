@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::ptr;
 
@@ -240,6 +240,45 @@ pub fn loop_backing(file: &File) -> io::Result<(u64, u64, u64)> {
     // know it and write nothing.
     check(unsafe { libc::ioctl(file.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) })?;
     Ok((info[0], info[1], info[2]))
+}
+
+/// The number of a loop device that is free at this moment. loop(4), LOOP_CTL_GET_FREE.
+pub fn free_loop(control: &File) -> io::Result<u32> {
+    const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
+    // SAFETY: LOOP_CTL_GET_FREE takes no argument and gives back a number.
+    let number = check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) })?;
+    Ok(number as u32)
+}
+
+/// Puts a file behind a free loop device, which is to be read only, lets go of the file when the
+/// last who has it open closes it, and passes the page cache by where it can. LOOP_CONFIGURE.
+pub fn configure_loop(device: &File, backing: &File) -> io::Result<()> {
+    const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
+    const READ_ONLY: u64 = 1;
+    const AUTOCLEAR: u64 = 4;
+    const DIRECT_IO: u64 = 16;
+    // struct loop_config of linux/loop.h: 304 bytes; the descriptor first, then a loop_info64,
+    // whose flags are the upper half of its seventh word.
+    let mut config = [0_u64; 38];
+    config[0] = u64::from(backing.as_raw_fd() as u32);
+    config[7] = (READ_ONLY | AUTOCLEAR | DIRECT_IO) << 32;
+    // SAFETY: LOOP_CONFIGURE reads one loop_config through the pointer, and keeps nothing of it.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, config.as_ptr()) })?;
+    Ok(())
+}
+
+/// A bind mount of a folder that is nowhere in the tree: it is reached through its descriptor and
+/// is gone when that is closed. open_tree(2).
+pub fn clone_tree(folder: &CStr) -> io::Result<OwnedFd> {
+    const OPEN_TREE_CLONE: libc::c_uint = 1;
+    let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC as libc::c_uint;
+    // SAFETY: `folder` is a string that ends with a zero byte.
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, folder.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call gave us a new descriptor, which nobody else has.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 /// Size of a file or block device (bytes).
