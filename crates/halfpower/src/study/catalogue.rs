@@ -12,6 +12,7 @@ mod alignment;
 mod allocate;
 mod burst;
 mod competing;
+mod copy_cost;
 mod cpu_cost;
 mod depth;
 mod device_cache;
@@ -45,6 +46,7 @@ pub const ALL: &[&Study] = &[
     &competing::STUDY,
     &burst::STUDY,
     &price::STUDY,
+    &copy_cost::STUDY,
 ];
 
 /// One experiment of the papers.

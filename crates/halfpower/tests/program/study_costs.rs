@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::fixture::{Place, list, real, whole};
+use crate::fixture::{Place, list, or_skip, real, whole};
 
 /// Makes one study and gives back its part of the document.
 fn study(place: &Place, line: &str) -> Value {
@@ -216,4 +216,54 @@ fn streams_that_would_write_to_a_file_that_was_not_named_stay_away() {
     let readings = list(&study["readings"]);
     assert!(readings.iter().all(|reading| reading["labels"]["stream"] != "writer"));
     assert!(place.snapshot()[&place.path("data")] == before[&place.path("data")]);
+}
+
+/// The mounts of this machine and what lies behind its loop devices.
+fn layers_of_the_machine() -> String {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
+    let backing = |entry: std::fs::DirEntry| {
+        std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default()
+    };
+    mounts + &devices.map(backing).collect::<String>()
+}
+
+#[test]
+fn every_layer_over_a_file_is_measured_or_left_out_and_none_stays() {
+    let place = Place::new();
+    let study = study(&place, &format!("copy-cost . {SHORT}"));
+    assert!(!points(&study, "local").is_empty() && !points(&study, "page cache").is_empty());
+    for part in ["bind mount", "loop device", "FUSE alone"] {
+        let missing = left_out(&study).contains(&format!("\"part\":\"{part}\""));
+        assert!(points(&study, part).is_empty() == missing, "{part}: {}", left_out(&study));
+    }
+    assert_eq!(verdict(&study, "C254"), "cannot-be-tried");
+    place.is_tidy();
+    // A loop device lets go in its own time.
+    let folder = place.path("").display().to_string();
+    let folder = folder.trim_end_matches('/').to_owned();
+    crate::fixture::wait_until("all layers are gone", || {
+        !layers_of_the_machine().contains(&folder)
+    });
+}
+
+#[test]
+fn without_rights_the_layers_are_left_out_with_the_remedy() {
+    let place = or_skip!(Place::of_nobody());
+    let study = study(&place, &format!("copy-cost . {SHORT}"));
+    assert!(!points(&study, "local").is_empty());
+    assert!(points(&study, "bind mount").is_empty() && points(&study, "loop device").is_empty());
+    assert!(left_out(&study).contains("run it as root"), "{study}");
+    place.is_tidy();
+}
+
+#[test]
+fn a_simulated_share_is_held_against_a_simulated_file() {
+    let systems = "sim:w2k-atlas10k sim:w2k-cifs-gigabit";
+    let study = study(&Place::new(), &format!("copy-cost {systems} --quick --runtime 5"));
+    let finding = list(&study["findings"]).iter().find(|finding| finding["id"] == "layer");
+    let text = finding.unwrap()["text"].as_str().unwrap();
+    assert!(text.starts_with("sim:w2k-cifs-gigabit against the file itself"), "{text}");
+    assert!(text.contains("ms for 1 MiB") && text.contains("CPU +"), "{text}");
+    assert!(left_out(&study).contains("one path to its bytes"), "{study}");
 }
