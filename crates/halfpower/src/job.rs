@@ -164,12 +164,6 @@ impl Job {
         }
         let simulated = SimPlace::of(args, &targets)?;
         let (limit_ns, stop_at_size) = limits(args)?;
-        if args.trials == 0 {
-            return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));
-        }
-        if args.size == Some(0) {
-            return Err(Failure::usage("--size 0 measures nothing; use a size such as 1g"));
-        }
         let allocation = match simulated.as_ref().is_some_and(SimPlace::grows) {
             true => Allocation::Extend,
             false => allocation(&args.allocation)?,
@@ -400,6 +394,12 @@ pub fn pages(common: &CommonArgs) -> Outcome<BufferPages> {
 }
 
 fn limits(args: &RunArgs) -> Outcome<(Option<u64>, bool)> {
+    if args.trials == 0 {
+        return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));
+    }
+    if args.size == Some(0) {
+        return Err(Failure::usage("--size 0 measures nothing; use a size such as 1g"));
+    }
     if args.time_based && args.runtime.is_none() {
         return Err(Failure::usage(
             "--time-based needs --runtime; say how long, as in --runtime 10",

@@ -192,12 +192,6 @@ impl Evidence {
         self.all(flags).into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
-    /// Rate of one point over that of another.
-    pub fn gain(&self, of: &[(&str, &str)], over: &[(&str, &str)]) -> Option<f64> {
-        let (of, over) = (self.find(of)?.rate(), self.find(over)?.rate());
-        (over > 0.0).then(|| of / over)
-    }
-
     /// Points that did not measure the wrong thing.
     pub fn usable(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(|cell| cell.summary.verdict.state != State::Invalid)
@@ -285,8 +279,8 @@ pub(crate) mod tests {
             cell(40, &[("bs", "1m"), ("offset", "512")]),
         ]);
         assert_eq!(evidence.all(&[("bs", "65536")]).len(), 2);
-        let gain = evidence.gain(&[("bs", "64k"), ("offset", "512")], &[("bs", "64k")]);
-        assert_eq!(gain, Some(2.0));
+        let shifted = evidence.find(&[("bs", "64k"), ("offset", "512")]);
+        assert_eq!(shifted.map(Cell::rate), Some(20.0));
         assert_eq!(evidence.fastest(&[]).unwrap().bytes(), 1 << 20);
         assert_eq!(evidence.find(&[("bs", "2k")]).map(Cell::rate), None);
     }

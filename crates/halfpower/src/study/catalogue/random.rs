@@ -259,8 +259,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     found.claim_if("C186", turns(buffered, 1.3, "buffered random reads"));
     found.claim_if("C161", turns(read("32"), 1.1, "direct random reads at depth 32"));
     if evidence.device().is_none_or(|device| device.revolutions_per_min.is_none()) {
-        let why = "the device does not rotate, or does not say how fast; a disk of SCSI or SATA, or \
-                   sim:w2k-atlas10k, does";
+        let why = "the device does not rotate, or does not say how fast; a disk of SCSI or SATA, \
+                   or sim:w2k-atlas10k, does";
         found.cannot(&["C104", "C161", "C186"], why);
     }
     let write = at(evidence, BUFFERED, "randwrite", "1");
