@@ -49,7 +49,15 @@ name = "without hints"
 rw = ["read", "write"]
 bs = ["4k", "64k"]
 size = "256m"
-quick = {bs = "4k", size = "32m"}
+quick = {size = "64m"}
+
+[[part]]
+name = "uncached"
+rw = ["read", "write"]
+bs = "64k"
+uncached = true
+size = "256m"
+quick = {size = "64m"}
 
 [[figure]]
 title = "Throughput by hint"
@@ -86,6 +94,9 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     }
     for bs in ["4k", "64k"] {
         read_ahead(&mut found, evidence, bs);
+    }
+    for rw in ["read", "write"] {
+        uncached(&mut found, evidence, rw);
     }
     claims(&mut found, evidence);
     found
@@ -154,6 +165,25 @@ fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
         );
         let times = best.rate() / usual.rate().max(1.0);
         found.advise("sequential-hint", times, &format!("reads with {}", name(best)), text);
+    }
+}
+
+/// Requests that leave nothing in the page cache.
+fn uncached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let at = |part: &str| evidence.find(&[("part", part), ("rw", rw), ("bs", "64k")]);
+    let (Some(once), Some(usual)) = (at("uncached"), at("without hints")) else { return };
+    let times = once.rate() / usual.rate().max(1.0);
+    let effect = match curve::differ(once, usual) {
+        true => format!("{} the rate", words_of_times(times)),
+        false => "the same rate within noise".to_owned(),
+    };
+    let text = format!(
+        "{rw}s of 64 KiB that leave nothing in the page cache (RWF_DONTCACHE): {effect}{}",
+        device_request(once)
+    );
+    found.find("uncached", text.clone());
+    if curve::differ(once, usual) {
+        found.advise("sequential-hint", times, &format!("RWF_DONTCACHE for {rw}s"), text);
     }
 }
 
