@@ -141,11 +141,15 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         found.find("queue", format!("{rw} of 8 KiB: more requests outstanding gain nothing"));
         return;
     }
-    // What the system calls rotating may be a virtual disk; a drive that says how fast is one.
-    let rotates = evidence.device().is_some_and(|device| device.revolutions_per_min.is_some());
-    let why = if rotates { "by reordering" } else { "by working on several at once" };
+    let device = evidence.device();
+    let rotates = device.is_some_and(|device| device.revolutions_per_min.is_some());
+    let why = if rotates { ", by reordering" } else { "" };
+    let more = match cells.last().is_some_and(|last| last.depth() > knee.depth()) {
+        true => "more gives less than 10%",
+        false => "none deeper was measured",
+    };
     let text = format!(
-        "{rw} of 8 KiB: depth {} gives {} of depth 1, {why}; more gives less than 10%",
+        "{rw} of 8 KiB: depth {} gives {} of depth 1{why}; {more}",
         knee.depth(),
         words_of_times(gain)
     );
