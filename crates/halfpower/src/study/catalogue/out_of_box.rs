@@ -615,14 +615,10 @@ fn cache_claims(found: &mut Conclusion, evidence: &Evidence) {
         Some("write through") => found.claim_if("R076", helps("write", "64k")),
         _ => found.cannot(&["R076"], "the drive's write cache is on, or not known"),
     }
-    let cold =
-        [("part", "small writes"), ("rw", "randwrite"), ("bs", "2k"), ("page-cache", "cold")];
+    let cold = [("part", "small writes"), ("rw", "write"), ("bs", "2k"), ("page-cache", "cold")];
     let page = evidence.find(&cold).and_then(device_reads).map(|(_, bytes)| {
         let size = units::size(bytes.round() as u64);
-        (
-            (3_600.0..4_700.0).contains(&bytes),
-            format!("random writes of 2 KiB read {size} at a time"),
-        )
+        ((3_600.0..4_700.0).contains(&bytes), format!("writes of 2 KiB read {size} at a time"))
     });
     found.claim_if("R023", page.clone());
     found.claim_if("C120", page);
@@ -708,7 +704,7 @@ mod tests {
     #[test]
     fn small_writes_to_cold_pages_are_seen_to_read_them_first() {
         let at = |state: &str, rate| {
-            let flags = [("part", "small writes"), ("rw", "randwrite"), ("bs", "2k")];
+            let flags = [("part", "small writes"), ("rw", "write"), ("bs", "2k")];
             cell(rate, &[flags[0], flags[1], flags[2], ("page-cache", state)])
         };
         let (mut cold, warm) = (at("cold", 1 << 20), at("warm", 100 << 20));

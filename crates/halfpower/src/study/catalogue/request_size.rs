@@ -223,11 +223,12 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Ce
     if state != Some("write through") {
         let why = "the write cache is on, or not known; halfpower study write-cache switches it";
         found.cannot(&["R050", "R064"], why);
-    } else if let Some((pap, _)) = curve::pap(evidence, writes) {
-        let half = curve::half_power(writes, pap).0;
+    } else if let Some(media) = evidence.fastest(&[("rw", "read")]).map(Cell::rate) {
+        // The media limit of the papers is the rate of reads.
+        let half = curve::half_power(writes, media).0;
         let words = half.map_or_else(|| "no size".to_owned(), units::size);
-        let seen = format!("writes pass half power at {words}");
-        let holds = half.is_some_and(|bytes| (64 << 10..=128 << 10).contains(&bytes));
+        let seen = format!("writes pass half of the fastest read at {words}");
+        let holds = half.is_some_and(|bytes| (64 << 10..=256 << 10).contains(&bytes));
         found.claim("R050", holds, seen.clone());
         found.claim("R064", half.is_some_and(|bytes| bytes <= 128 << 10), seen);
     }
@@ -339,7 +340,9 @@ mod tests {
     #[test]
     fn what_the_papers_say_of_writes_is_asked_by_the_state_of_the_write_cache() {
         let write = |bs: &str, rate| cell(rate, &[("rw", "write"), ("bs", bs)]);
-        let mut evidence = evidence(vec![write("8k", 950), write("64k", 990), write("1m", 1000)]);
+        let read = cell(1000, &[("rw", "read"), ("bs", "64k")]);
+        let mut evidence =
+            evidence(vec![write("8k", 950), write("64k", 990), write("1m", 1000), read]);
         let verdict = |evidence: &Evidence, id: &str| {
             analyse(evidence).claims.iter().find(|claim| claim.id == id).unwrap().verdict
         };

@@ -46,6 +46,24 @@ name = "direct, O_DSYNC"
 direct = true
 write-through = true
 
+[[part]]
+name = "RWF_DSYNC"
+direct = false
+fua = true
+iodepth = 1
+
+[[part]]
+name = "direct, RWF_DSYNC"
+direct = true
+fua = true
+iodepth = 1
+
+[[part]]
+name = "flushed"
+direct = [false, true]
+fdatasync = [1, 8, 64]
+iodepth = 1
+
 [[figure]]
 title = "Throughput with each write durable and without"
 x = "bs"
@@ -60,6 +78,14 @@ y = "latency"
 log = true
 by = ["part"]
 where = {iodepth = "1"}
+
+[[figure]]
+title = "A flush after every so many writes"
+x = "fdatasync"
+y = "throughput"
+log = true
+by = ["caching", "bs"]
+where = {part = "flushed"}
 "#,
     claims: &["R028"],
     measure: plan,
@@ -76,6 +102,10 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     }
     for (_, durable) in PAIRS {
         depth(&mut found, evidence, durable);
+        by_request(&mut found, evidence, durable);
+    }
+    for caching in ["buffered", "direct"] {
+        flushed(&mut found, evidence, caching);
     }
     let loss = at(evidence, "buffered", 4 << 10, 1).zip(at(evidence, "O_DSYNC", 4 << 10, 1));
     let times = loss.map(|(plain, durable)| match curve::differ(plain, durable) {
@@ -114,7 +144,10 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
                 false => format!("{} more", words_of_times(1.0 / times)),
             }
         );
-        if times > 1.0 {
+        // Where flushes between writes were measured, they are what is advised.
+        let caching = free.word("caching");
+        let grouped = evidence.find(&[("part", "flushed"), ("caching", &caching)]).is_some();
+        if times > 1.0 && !grouped {
             let setting = format!("{plain} writes of {size}");
             found.advise("avoid-write-through", times, &setting, text.clone());
         }
@@ -144,6 +177,52 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     }
 }
 
+/// Durability asked of each request against that of the open file.
+fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
+    let asked = durable.replace("O_DSYNC", "RWF_DSYNC");
+    for one in curve::by_size(evidence, &[("part", &asked)]) {
+        let Some(opened) = at(evidence, durable, one.bytes(), 1) else { continue };
+        let size = units::size(one.bytes());
+        let times = one.rate() / opened.rate().max(1.0);
+        let effect = match curve::differ(one, opened) {
+            true => format!("{} of {durable}", words_of_times(times)),
+            false => format!("the same as {durable} within noise"),
+        };
+        let text = format!("{asked}, asked of each write of {size} (FUA): {effect}");
+        found.find("by-request", text);
+    }
+}
+
+/// A flush after every so many writes.
+fn flushed(found: &mut Conclusion, evidence: &Evidence, caching: &str) {
+    for each in curve::by_size(evidence, &[("caching", caching), ("fdatasync", "1")]) {
+        let bs = each.bytes().to_string();
+        let mut cells = evidence.all(&[("part", "flushed"), ("caching", caching), ("bs", &bs)]);
+        let count = |cell: &Cell| cell.number("fdatasync").unwrap_or_default() as u64;
+        cells.sort_by_key(|cell| count(cell));
+        let word = |cell: &&Cell| match count(cell) {
+            1 => format!("{} with a flush after each", units::rate_mib(cell.rate())),
+            n => format!("{} after every {n}", units::rate_mib(cell.rate())),
+        };
+        let words: Vec<String> = cells.iter().map(word).collect();
+        let size = units::size(each.bytes());
+        found.find("flushed", format!("{caching} writes of {size}: {}", words.join(", ")));
+        let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
+        let advised = found.advice.iter().any(|advice| advice.setting.starts_with(caching));
+        let Some(best) = best.filter(|best| !advised && curve::differ(best, each)) else {
+            continue;
+        };
+        let text = format!(
+            "{} with a flush after every {}, {} with one after each",
+            units::rate(best.rate()),
+            count(best),
+            units::rate(each.rate())
+        );
+        let setting = format!("{caching} writes of {size}, flushed after every {}", count(best));
+        found.advise("avoid-write-through", best.rate() / each.rate().max(1.0), &setting, text);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +245,20 @@ mod tests {
         assert!(found.findings[1].text.contains("depth 32 gives 3.00 times of depth 1"));
         assert_eq!(found.advice[0].id, "avoid-write-through");
         assert_eq!(found.claims[0].verdict, Verdict::Holds);
+    }
+
+    #[test]
+    fn a_flush_for_several_writes_is_told_beside_one_for_each() {
+        let at = |n: &str, rate| {
+            let flags = [("part", "flushed"), ("rw", "write"), ("bs", "4k"), ("fdatasync", n)];
+            let mut cell = cell(rate, &flags);
+            cell.point.key.caching = "buffered".to_owned();
+            cell
+        };
+        let found = analyse(&evidence(vec![at("64", 9 << 20), at("1", 1 << 20), at("8", 5 << 20)]));
+        let text = &found.findings[0].text;
+        assert!(text.contains("1 MiB/s with a flush after each, 5 MiB/s after every 8"), "{text}");
+        assert!(found.advice[0].setting.ends_with("flushed after every 64"));
     }
 
     #[test]
