@@ -31,6 +31,7 @@ mod simulated;
 mod skew;
 mod soak;
 mod study;
+mod study_requests;
 mod study_truth;
 mod study_costs;
 mod survey;

@@ -1,0 +1,188 @@
+//! The studies of single requests: size, the defaults, write-through, allocation, hints, random
+//! access. Exact on simulated systems; on this host only relations of wide margins.
+
+use serde_json::Value;
+
+use crate::fixture::{KIB, MIB, Place, list, text, whole};
+
+const ULTRA: &str = "sim:nt4-ultrawide";
+const STUDIES: [&str; 6] =
+    ["request-size", "out-of-box", "write-through", "allocate", "hints", "random"];
+
+fn only(document: &Value) -> &Value {
+    &list(&document["studies"])[0]
+}
+
+fn verdicts<'a>(study: &'a Value, wanted: &str) -> Vec<&'a str> {
+    let claims = list(&study["claims"]).iter().filter(|claim| claim["verdict"] == wanted);
+    claims.map(|claim| text(&claim["id"])).collect()
+}
+
+#[track_caller]
+fn hold(study: &Value, ids: &[&str]) {
+    let found = verdicts(study, "holds");
+    for id in ids {
+        assert!(found.contains(id), "{id} is not among {found:?}");
+    }
+}
+
+fn finding<'a>(study: &'a Value, id: &str) -> &'a str {
+    let findings = list(&study["findings"]);
+    let found = findings.iter().find(|found| found["id"] == id);
+    text(&found.unwrap_or_else(|| panic!("no finding {id} in {findings:?}"))["text"])
+}
+
+#[test]
+fn what_the_papers_say_of_single_requests_holds_on_their_machine() {
+    let place = Place::new();
+    for (name, ids) in [
+        ("request-size", &["R042", "R046", "R050", "R055", "R056", "R071", "R179", "R180"][..]),
+        ("out-of-box", &["R021", "R022", "R023", "R037", "R043", "R067", "C076", "C122", "C201"]),
+        ("write-through", &["R028"]),
+        ("allocate", &["R154", "C073", "R153"]),
+        ("hints", &["R007", "R019", "R020", "R027", "C117"]),
+        ("random", &["C100", "C108", "C189"]),
+    ] {
+        let document = place.document(&format!("study {name} {ULTRA} --no-store"));
+        hold(only(&document), ids);
+    }
+    place.is_tidy();
+}
+
+#[test]
+fn a_simulated_disk_sees_large_requests_in_pieces_of_64_kib() {
+    let place = Place::new();
+    let document = place.document(&format!("study request-size {ULTRA} --quick --no-store"));
+    let split = finding(only(&document), "split");
+    assert!(split.contains("split from 128 KiB on: the device sees requests of 64 KiB"), "{split}");
+}
+
+#[test]
+fn a_long_write_of_a_simulated_system_fills_is_held_back_and_flushes() {
+    let place = Place::new();
+    let document = place.document(&format!("study out-of-box {ULTRA} --no-store"));
+    let phases = finding(only(&document), "phases");
+    assert!(phases.contains("then held back at") && phases.contains("then flushed"), "{phases}");
+}
+
+#[test]
+fn a_simulated_disk_has_accesses_for_each_revolution() {
+    let place = Place::new();
+    let line = "study random sim:w2k-atlas10k,file_size=8g --quick --no-store";
+    let document = place.document(line);
+    let turns = finding(only(&document), "revolutions");
+    assert!(turns.contains("at depth 32 (10025 revolutions per minute)"), "{turns}");
+}
+
+#[test]
+fn flags_that_a_model_does_not_know_leave_out_their_parts_only() {
+    let place = Place::new();
+    for (name, words) in [
+        ("hints", "no kernel to be told"),
+        ("allocate", "no blocks to reserve"),
+        ("allocate", "has no holes"),
+        ("out-of-box", "--page-cache warm"),
+    ] {
+        let document = place.document(&format!("study {name} {ULTRA} --quick --no-store"));
+        let study = only(&document);
+        let reasons: Vec<&str> =
+            list(&study["left_out"]).iter().map(|part| text(&part["reason"])).collect();
+        assert!(reasons.iter().any(|reason| reason.contains(words)), "{name}: {reasons:?}");
+        assert!(study["skipped"].is_null() && !list(&study["points"]).is_empty());
+    }
+}
+
+#[test]
+fn each_is_made_in_a_directory_and_leaves_nothing_but_its_page() {
+    let place = Place::new();
+    for name in STUDIES {
+        let line =
+            format!("study {name} . --quick --size 32m --runtime 10ms --trials 1 --no-store");
+        let document = place.document(&line);
+        let study = only(&document);
+        assert!(study["skipped"].is_null(), "{name}: {}", study["skipped"]);
+        assert!(!list(&study["findings"]).is_empty(), "{name}");
+        assert_eq!(place.listing(), ["halfpower-study.html"], "{name}");
+        place.is_tidy();
+    }
+}
+
+#[test]
+fn a_file_that_was_not_named_for_writing_is_only_read() {
+    let place = Place::new();
+    let data = place.file("data", 8 * MIB);
+    let before = place.snapshot();
+    for name in STUDIES {
+        let line = format!("study {name} data --quick --runtime 10ms --trials 1 --no-store");
+        let ended = place.document(&line);
+        let study = only(&ended);
+        let reads = |point: &Value| whole(&point["workload"]["read_percent"]) == 100;
+        assert!(list(&study["points"]).iter().all(reads), "{name}");
+    }
+    assert!(place.snapshot()[&data] == before[&data], "the file was only read");
+}
+
+#[test]
+fn parts_that_cut_a_file_are_left_out_where_others_measure_it() {
+    let place = Place::new();
+    place.file("data", 64 * MIB);
+    let line = "study allocate data --overwrite data --quick --runtime 10ms --trials 1 --no-store";
+    let document = place.document(line);
+    let study = only(&document);
+    let reason = text(&list(&study["left_out"])[0]["reason"]);
+    assert!(reason.contains("name a directory"), "{reason}");
+    assert_eq!(std::fs::metadata(place.path("data")).unwrap().len(), 64 * MIB);
+}
+
+#[test]
+fn small_writes_to_pages_in_memory_wait_for_nothing() {
+    let place = Place::new();
+    let line = "study out-of-box . --quick --size 64m --no-store";
+    let document = place.document(line);
+    let points = list(&only(&document)["points"]);
+    let median = |state: &str| {
+        let small = points.iter().find(|point| {
+            let workload = &point["workload"];
+            point["part"] == "small writes"
+                && point["given"]["page-cache"] == state
+                && workload["rw"] == "randwrite"
+                && whole(&workload["request_bytes"]) == 2 * KIB
+        });
+        whole(&small.unwrap()["summary"]["latency_ns"]["p50"])
+    };
+    let (cold, warm) = (median("cold"), median("warm"));
+    // In memory the file is never cold; on a device a read takes far longer than a copy.
+    let on_device = !document["targets"][0]["device"].is_null();
+    assert!(!on_device || cold > 3 * warm, "{cold} ns on cold pages, {warm} ns on warm ones");
+}
+
+#[test]
+fn reserved_blocks_and_a_last_block_written_first_end_as_whole_files() {
+    let place = Place::new();
+    for allocation in ["fallocate", "last-block"] {
+        place.file("data", MIB);
+        let line = format!(
+            "run data --overwrite data --rw write --bs 64k --size 2m --allocation {allocation} \
+             --trials 2 --verify --no-store"
+        );
+        place.does(&line);
+        assert_eq!(std::fs::metadata(place.path("data")).unwrap().len(), 2 * MIB, "{allocation}");
+        place.does("run data --rw read --bs 64k --verify --no-store");
+    }
+    let line = "run data --rw read --bs 64k --allocation last-block";
+    place.cannot(line).with_code(2).says("for writes only", "--rw write");
+}
+
+#[test]
+fn the_state_of_the_page_cache_is_told_with_the_results() {
+    let place = Place::new();
+    place.file("data", 4 * MIB);
+    for (state, words) in [("cold", ["true", "false"]), ("warm", ["false", "true"])] {
+        place.does(&format!("run data --rw read --direct=0 --size 4m --page-cache {state}"));
+        let points = place.stored_points();
+        let workload = &points[0].row.workload_json;
+        for (name, word) in ["scrubbed", "warmed"].into_iter().zip(words) {
+            assert!(workload.contains(&format!("\"{name}\":{word}")), "{state}: {workload}");
+        }
+    }
+}
