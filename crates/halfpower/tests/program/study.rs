@@ -20,10 +20,9 @@ fn the_papers_claims_about_depth_hold_on_the_papers_machine() {
     let place = Place::new();
     let document = place.document(&format!("study depth {ULTRA} --quick --no-store"));
     let depth = study(&document, "depth");
-    for id in ["R077", "R079", "R080", "R117"] {
+    for id in ["R077", "R078", "R079", "R080", "R117"] {
         assert_eq!(verdict(depth, id), "holds", "{id}");
     }
-    assert_eq!(verdict(depth, "C133"), "cannot-be-tried", "4 KiB is not in the quick form");
     assert!(depth["skipped"].is_null());
     assert_eq!(place.listing(), ["halfpower-study.html"]);
 }
@@ -77,7 +76,7 @@ fn a_plan_of_the_user_has_parts_figures_a_quick_form_and_lists_for_any_flag() {
 fn a_plan_may_borrow_the_findings_of_a_study() {
     let place = Place::new();
     let shown = place.does("study depth --show").stdout;
-    let changed = shown.replace("iodepth = [1, 3, 8, 32, 256]", "iodepth = [1, 8]");
+    let changed = shown.replace("iodepth = [1, 2, 3, 8, 32, 256]", "iodepth = [1, 8]");
     assert_ne!(shown, changed);
     std::fs::write(place.path("mine.toml"), changed).unwrap();
     let document = place.document(&format!("sweep mine.toml {ULTRA} --quick --no-store"));
@@ -93,7 +92,7 @@ fn several_targets_are_measured_side_by_side() {
     let document = place.document(&line);
     let points = list(&study(&document, "depth")["points"]);
     let of = |name: &str| points.iter().filter(|point| point["target"] == name).count();
-    assert_eq!((of(ULTRA), of("sim:w2k-atlas10k")), (20, 20));
+    assert_eq!((of(ULTRA), of("sim:w2k-atlas10k")), (60, 60));
 }
 
 #[test]
@@ -129,6 +128,6 @@ fn a_study_is_kept_as_a_run_of_its_own_kind() {
     let runs = place.does("runs list").stdout;
     assert!(runs.contains("study") && runs.contains("depth"), "{runs}");
     let points = place.stored_points();
-    assert_eq!(points.len(), 20);
+    assert_eq!(points.len(), 60);
     assert!(points.iter().all(|point| point.trials.len() == 1));
 }

@@ -21,15 +21,15 @@ title = "Depth: requests outstanding"
 asks = "How many requests must be outstanding, and what does each step cost in latency?"
 direct = true
 rw = ["read", "write"]
-bs = ["4k", "8k", "64k"]
+bs = ["2k", "4k", "8k", "16k", "64k"]
 iodepth = [1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 runtime = 1
 trials = 3
 
 [quick]
-bs = ["8k", "64k"]
-iodepth = [1, 3, 8, 32, 256]
-runtime = 0.2
+bs = ["2k", "4k", "8k", "16k", "64k"]
+iodepth = [1, 2, 3, 8, 32, 256]
+runtime = 0.1
 trials = 2
 
 [[figure]]
@@ -161,12 +161,12 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let share = rate(rw, bs, depth)? / pap;
         Some((share > 0.5, format!("{rw}s of {bs}, depth {depth}: {:.0}% of PAP", 100.0 * share)))
     };
-    found.claim_if("R077", half("read", "4k", "1").or_else(|| half("read", "8k", "1")));
-    found.claim_if("R078", half("write", "8k", "3"));
+    found.claim_if("R077", half("read", "4k", "1"));
+    found.claim_if("R078", half("write", "16k", "3"));
     found.claim_if("R079", half("write", "8k", "8"));
     found.gain("R080", gain("write", "8k", "8"), "writes of 8 KiB at depth 8 over depth 1");
     found.gain("R117", gain("write", "8k", "3"), "writes of 8 KiB at depth 3 over depth 1");
-    found.gain("C133", gain("read", "4k", "2"), "reads of 4 KiB at depth 2 over depth 1");
+    found.gain("C133", gain("read", "2k", "2"), "reads of 2 KiB at depth 2 over depth 1");
     let reads = curve(evidence, "read", 8 << 10);
     let top = reads.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
     let knee = reads.iter().find(|cell| cell.rate() * STEP_MIN >= top);
@@ -189,7 +189,9 @@ mod tests {
     fn the_knee_is_where_a_step_brings_little() {
         let at =
             |depth: &str, rate| cell(rate, &[("rw", "write"), ("bs", "8k"), ("iodepth", depth)]);
-        let evidence = evidence(vec![at("1", 100), at("3", 300), at("8", 790), at("32", 800)]);
+        let large = cell(300, &[("rw", "write"), ("bs", "16k"), ("iodepth", "3")]);
+        let evidence =
+            evidence(vec![at("1", 100), at("3", 300), at("8", 790), at("32", 800), large]);
         let found = analyse(&evidence);
         let knee = found.findings.iter().find(|finding| finding.id == "knee").unwrap();
         assert!(knee.text.contains("from depth 8 on"), "{}", knee.text);
