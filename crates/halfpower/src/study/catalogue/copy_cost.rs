@@ -139,7 +139,7 @@ struct Layer {
 enum Held {
     Bind(#[expect(dead_code, reason = "its life is the mount's")] BindMount),
     Loop(#[expect(dead_code, reason = "its life is the device's")] LoopDevice),
-    Fuse(#[expect(dead_code, reason = "its life is the mount's")] Served),
+    Fuse(#[expect(dead_code, reason = "its life is the mount's")] Box<Served>),
 }
 
 impl Layer {
@@ -217,7 +217,7 @@ impl Served {
         served.mounted = Some(mounted);
         let file = File::options().write(true).open(&path).map_err(failed)?;
         file.write_all_at(&vec![0x5a; FUSE_BYTES as usize], 0).map_err(failed)?;
-        Ok(Layer { path, held: Held::Fuse(served) })
+        Ok(Layer { path, held: Held::Fuse(Box::new(served)) })
     }
 }
 

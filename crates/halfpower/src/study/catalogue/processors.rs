@@ -188,7 +188,7 @@ fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
         .map_err(|error| unknown(&format!("/proc/interrupts cannot be read: {error}")))?;
     let mut cpus = Vec::new();
     for disk in disks_beneath(device) {
-        for interrupt in interrupts_of(Path::new("/sys/class/block").join(disk), &table) {
+        for interrupt in interrupts_of(&Path::new("/sys/class/block").join(disk), &table) {
             let file = |name: &str| fs::read_to_string(format!("/proc/irq/{interrupt}/{name}"));
             let list = file("effective_affinity_list")
                 .ok()
@@ -223,7 +223,7 @@ fn disks_beneath(device: &str) -> Vec<String> {
 }
 
 /// The interrupts of a disk: those named after the nearest of the devices above it that has any.
-fn interrupts_of(disk: std::path::PathBuf, table: &str) -> Vec<u32> {
+fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     let Ok(path) = disk.join("device").canonicalize() else { return Vec::new() };
     for above in path.ancestors() {
         let name = above.file_name().and_then(|name| name.to_str()).unwrap_or_default();
