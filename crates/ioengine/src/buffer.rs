@@ -3,7 +3,8 @@
 //! The region is one mapping so that it can be registered with the kernel as a single buffer,
 //! and it asks for huge pages before its first touch: a device takes a limited number of memory
 //! segments in one request and charges for each, so 4 KiB pages cut large requests to pieces.
-//! A slot that is lent to the kernel cannot be reached from safe code until it comes back.
+//! A slot that is lent to the kernel cannot be reached from safe code until it comes back. Where
+//! requests are cut into pieces, neighbouring slots share one memory, each piece at its place.
 
 use std::io;
 
@@ -30,7 +31,10 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 pub struct SlotBuffers {
     mapping: Mapping,
     base: *mut u8,
+    /// From one memory to the next (bytes).
     stride: usize,
+    /// Every `1 << share_bits` slots share a memory.
+    share_bits: u32,
     slot_bytes: usize,
     lent: Vec<bool>,
     in_flight: u32,
@@ -43,10 +47,20 @@ impl SlotBuffers {
     /// Maps and touches `slots` slots of `slot_bytes` each, so that no page fault falls into a
     /// measurement.
     pub fn new(slots: u32, slot_bytes: usize, pages: BufferPages) -> Result<Self, Error> {
+        SlotBuffers::shared(slots, 0, slot_bytes, pages)
+    }
+
+    /// The same with so many memories, each shared by `1 << share_bits` slots.
+    pub fn shared(
+        memories: u32,
+        share_bits: u32,
+        slot_bytes: usize,
+        pages: BufferPages,
+    ) -> Result<Self, Error> {
         let huge = pages == BufferPages::Huge;
         let granule = if huge { HUGE_PAGE_BYTES } else { SLOT_ALIGNMENT };
         let stride = slot_bytes.max(1).checked_next_multiple_of(SLOT_ALIGNMENT);
-        let total = stride.and_then(|stride| stride.checked_mul(slots as usize));
+        let total = stride.and_then(|stride| stride.checked_mul(memories as usize));
         let length = total
             .and_then(|total| total.checked_next_multiple_of(granule))
             .and_then(|length| length.checked_add(if huge { HUGE_PAGE_BYTES } else { 0 }));
@@ -58,8 +72,9 @@ impl SlotBuffers {
         // SAFETY: the mapping is a granule longer than `total` when huge, and `skip` is less
         // than a granule; without huge pages a mapping is page-aligned and `skip` is 0.
         let base = unsafe { mapping.base().add(skip) };
-        let lent = vec![false; slots as usize];
-        let mut buffers = SlotBuffers { mapping, base, stride, slot_bytes, lent, in_flight: 0 };
+        let lent = vec![false; (memories as usize) << share_bits];
+        let mut buffers =
+            SlotBuffers { mapping, base, stride, share_bits, slot_bytes, lent, in_flight: 0 };
         buffers.touch(total);
         Ok(buffers)
     }
@@ -83,22 +98,25 @@ impl SlotBuffers {
         self.in_flight
     }
 
-    /// The memory of a slot that is not in flight.
+    /// The memory of a slot that is not in flight, nor any slot that shares it.
     ///
     /// # Panics
-    /// If the slot is in flight: its memory is the kernel's.
+    /// If one of them is in flight: its memory is the kernel's.
     pub fn slot_mut(&mut self, slot: u32) -> &mut [u8] {
-        assert!(!self.lent[slot as usize], "slot {slot} is in flight");
-        // SAFETY: the slot lies inside the region, is not lent, and `self` is borrowed mutably.
+        let memory = slot as usize >> self.share_bits;
+        let first = memory << self.share_bits;
+        let sharing = &self.lent[first..first + (1 << self.share_bits)];
+        assert!(!sharing.contains(&true), "slot {slot} is in flight");
+        // SAFETY: the memory lies inside the region, is not lent, and `self` is borrowed mutably.
         unsafe {
-            let base = self.base.add(self.stride * slot as usize);
+            let base = self.base.add(self.stride * memory);
             std::slice::from_raw_parts_mut(base, self.slot_bytes)
         }
     }
 
     /// The whole region, for registering it with the kernel.
     pub fn region(&self) -> (*mut u8, usize) {
-        (self.base, self.stride * self.lent.len())
+        (self.base, self.stride * (self.lent.len() >> self.share_bits))
     }
 
     /// Lends a slot to the kernel and gives its address for this request.
@@ -113,8 +131,9 @@ impl SlotBuffers {
         assert!(!*lent, "the slot is already in flight");
         *lent = true;
         self.in_flight += 1;
+        let memory = request.slot as usize >> self.share_bits;
         // SAFETY: slot < slots (indexed above) and within + length <= slot_bytes.
-        unsafe { self.base.add(self.stride * request.slot as usize + request.within as usize) }
+        unsafe { self.base.add(self.stride * memory + request.within as usize) }
     }
 
     /// Takes a slot back from the kernel.
@@ -167,7 +186,7 @@ mod tests {
     use crate::request::Op;
 
     fn request(slot: u32, within: u32, length: u32) -> Request {
-        Request { offset: 0, length, within, slot, op: Op::Read }
+        Request { offset: 0, length, within, slot, file: 0, op: Op::Read }
     }
 
     #[test]
@@ -205,6 +224,23 @@ mod tests {
         buffers.take_back(1);
         assert_eq!(buffers.in_flight(), 0);
         buffers.slot_mut(1)[0] = 1;
+    }
+
+    #[test]
+    fn slots_that_share_a_memory_are_lent_one_by_one_and_reached_when_all_are_back() {
+        let mut buffers = SlotBuffers::shared(2, 1, 8192, BufferPages::Small).unwrap();
+        assert_eq!((buffers.slots(), buffers.region().1), (4, 2 * 8192));
+        let one = buffers.lend(&request(2, 0, 4096));
+        let two = buffers.lend(&request(3, 4096, 4096));
+        assert_eq!(two as usize - one as usize, 4096, "each at its place");
+        buffers.slot_mut(0)[0] = 1;
+        buffers.take_back(3);
+        let reached = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            buffers.slot_mut(3)[0] = 1;
+        }));
+        assert!(reached.is_err(), "the memory of slot 2 is still lent");
+        buffers.take_back(2);
+        assert_eq!(buffers.slot_mut(3).as_ptr(), one.cast_const());
     }
 
     #[test]

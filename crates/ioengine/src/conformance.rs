@@ -31,7 +31,7 @@ pub fn write_positions(file: &mut File, bytes: u64) {
 pub type Make<'a, E> = &'a dyn Fn(u32, u32) -> Result<E, Error>;
 
 fn read(slot: u32, offset: u64, length: u32) -> Request {
-    Request { offset, length, within: 0, slot, op: Op::Read }
+    Request { offset, length, within: 0, slot, file: 0, op: Op::Read }
 }
 
 /// Runs requests to their end and returns the completions in the order in which they came.
@@ -178,7 +178,7 @@ pub fn writes_land_where_they_say<E: Engine>(make: Make<E>) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::PathBuf;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -190,6 +190,9 @@ mod tests {
     use crate::target::{Caching, Target};
 
     const FILE_BYTES: u64 = 2 << 20;
+    /// Of the stripe; its rows divide the file.
+    const MEMBERS: usize = 4;
+    const CHUNK_BYTES: usize = 4096;
 
     /// Says what could not be tried here, on stderr and in the log that the test command prints.
     fn skipped(name: &str, reason: &str) {
@@ -244,23 +247,47 @@ mod tests {
         does_io.flat_map(of).filter(takes).collect()
     }
 
-    /// Every variant that is offered here, in every caching mode that is.
+    /// What the members of a stripe hold of these bytes.
+    fn share_out(bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut shares = vec![Vec::new(); MEMBERS];
+        for (number, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {
+            shares[number % MEMBERS].extend_from_slice(chunk);
+        }
+        shares
+    }
+
+    /// Every variant that is offered here, in every caching mode that is, on a file and on a stripe
+    /// of files.
     fn each_personality(check: impl Fn(Make<HostEngine>)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("positions");
         write_positions(&mut File::create(&path).unwrap(), FILE_BYTES);
+        let shares = share_out(&std::fs::read(&path).unwrap());
+        let members: Vec<PathBuf> =
+            (0..MEMBERS).map(|n| folder.path().join(format!("member-{n}"))).collect();
+        for (member, share) in members.iter().zip(shares) {
+            let mut file = File::create(member).unwrap();
+            file.write_all(&share).unwrap();
+            file.sync_all().unwrap();
+        }
         for variant in variants() {
             for caching in [Caching::Buffered, Caching::Direct] {
-                if is_offered(variant, &path, caching) {
-                    check(&|depth, bytes| engine_on(&path, false, variant, caching, depth, bytes));
+                for paths in [std::slice::from_ref(&path), &members] {
+                    if is_offered(variant, paths, caching) {
+                        check(&|depth, bytes| {
+                            engine_on(paths, false, variant, caching, depth, bytes)
+                        });
+                    }
                 }
             }
         }
     }
 
     /// Whether a variant can be tried here; what means something and cannot is said.
-    fn is_offered(variant: Variant, path: &Path, caching: Caching) -> bool {
-        if variant.spec(caching, 1, 512).check(caching).is_err() {
+    fn is_offered(variant: Variant, paths: &[PathBuf], caching: Caching) -> bool {
+        let (path, striped) = (&paths[0], paths.len() > 1);
+        let maps = variant.personality == Personality::Mmap;
+        if variant.spec(caching, 1, 512).check(caching).is_err() || (maps && striped) {
             return false;
         }
         let test = format!("conformance-{}-{caching}", variant.name());
@@ -278,14 +305,19 @@ mod tests {
     }
 
     fn engine_on(
-        path: &Path,
+        paths: &[PathBuf],
         writable: bool,
         variant: Variant,
         caching: Caching,
         depth: u32,
         slot_bytes: u32,
     ) -> Result<HostEngine, Error> {
-        let target = HostTarget::open(path, writable, caching)?;
+        let open = |path: &PathBuf| HostTarget::open(path, writable, caching);
+        let mut targets = paths.iter().map(open).collect::<Result<Vec<HostTarget>, Error>>()?;
+        let target = match targets.len() {
+            1 => targets.remove(0),
+            _ => HostTarget::striped(targets, CHUNK_BYTES as u64)?,
+        };
         target.engine(&variant.spec(caching, depth, slot_bytes))
     }
 
@@ -327,14 +359,19 @@ mod tests {
     #[test]
     fn every_personality_writes() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("written");
-        File::create(&path).unwrap().set_len(1 << 20).unwrap();
+        let names = ["written", "member-0", "member-1", "member-2"];
+        let paths = names.map(|name| folder.path().join(name));
+        for path in &paths {
+            File::create(path).unwrap().set_len(1 << 20).unwrap();
+        }
         for variant in variants() {
             for caching in [Caching::Buffered, Caching::Direct] {
-                if is_offered(variant, &path, caching) {
-                    writes_land_where_they_say(&|depth, bytes| {
-                        engine_on(&path, true, variant, caching, depth, bytes)
-                    });
+                for paths in [&paths[..1], &paths[1..]] {
+                    if is_offered(variant, paths, caching) {
+                        writes_land_where_they_say(&|depth, bytes| {
+                            engine_on(paths, true, variant, caching, depth, bytes)
+                        });
+                    }
                 }
             }
         }

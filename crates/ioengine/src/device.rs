@@ -4,6 +4,7 @@
 //! Everything is optional, because virtual devices leave most of it out.
 
 use std::fs;
+use std::ops::Add;
 use std::path::{Path, PathBuf};
 
 /// What sysfs tells about a block device. Absent facts are None.
@@ -79,6 +80,21 @@ impl DeviceCounters {
 fn revolutions(page: &[u8]) -> Option<u32> {
     let rate = u16::from_be_bytes([*page.get(4)?, *page.get(5)?]);
     (0x401..0xffff).contains(&rate).then(|| rate.into())
+}
+
+impl Add for DeviceCounters {
+    type Output = DeviceCounters;
+
+    fn add(self, other: DeviceCounters) -> DeviceCounters {
+        DeviceCounters {
+            reads: self.reads + other.reads,
+            read_merges: self.read_merges + other.read_merges,
+            read_sectors: self.read_sectors + other.read_sectors,
+            writes: self.writes + other.writes,
+            write_merges: self.write_merges + other.write_merges,
+            write_sectors: self.write_sectors + other.write_sectors,
+        }
+    }
 }
 
 /// A link on the way to the device and what it promises.

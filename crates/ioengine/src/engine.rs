@@ -7,26 +7,28 @@
 
 mod delay;
 mod faulty;
+mod files;
 mod libaio;
 mod mmap;
 mod null;
 mod option;
+mod striped;
 mod sync;
 mod threads;
 mod uring;
 
 use std::fmt;
-use std::fs::File;
 use std::str::FromStr;
-use std::sync::Arc;
 
 pub use delay::{Delay, DelayDevice, burn_cpu};
 pub use faulty::Faulty;
+pub use files::Files;
 pub use libaio::Libaio;
 pub use mmap::Mmap;
 pub use null::Null;
 pub(crate) use option::POLL_REMEDY;
 pub use option::{EngineOption, EngineOptions, OptionAvailability};
+pub use striped::{Striped, pieces_bits};
 pub use sync::Sync;
 pub use threads::Threads;
 pub(crate) use uring::probe_polled_read;
@@ -252,6 +254,8 @@ pub enum HostEngine {
     Delay(Delay),
     /// See [`Faulty`].
     Faulty(Box<Faulty<HostEngine>>),
+    /// See [`Striped`].
+    Striped(Box<Striped<HostEngine>>),
     /// See [`Sync`].
     Sync(Sync),
     /// See [`Mmap`].
@@ -265,22 +269,27 @@ pub enum HostEngine {
 }
 
 impl HostEngine {
-    /// The personality of the spec on an open file, to which `hint` was given. Must be called by
-    /// the thread that will use it.
+    /// The personality of the spec on open files, to which `hint` was given. Must be called by the
+    /// thread that will use it.
     ///
     /// # Errors
     /// When the system does not give what the personality needs.
-    pub fn on_file(file: Arc<File>, spec: &EngineSpec, hint: Hint) -> Result<HostEngine, Error> {
+    pub fn on_files(
+        files: impl Into<Files>,
+        spec: &EngineSpec,
+        hint: Hint,
+    ) -> Result<HostEngine, Error> {
+        let files = files.into();
         Ok(match spec.personality {
             Personality::Null | Personality::Delay => {
                 let what = format!("--ioengine {} does nothing to a file", spec.personality);
                 return Err(Error::new(ErrorKind::Usage, what).with_remedy("drop the target"));
             }
-            Personality::Sync => HostEngine::Sync(Sync::new(file, spec)?),
-            Personality::Mmap => HostEngine::Mmap(Mmap::new(file, spec, hint)?),
-            Personality::Threads => HostEngine::Threads(Threads::new(&file, spec)?),
-            Personality::Libaio => HostEngine::Libaio(Libaio::new(file, spec)?),
-            Personality::IoUring => HostEngine::Uring(Box::new(Uring::new(file, spec)?)),
+            Personality::Sync => HostEngine::Sync(Sync::new(files, spec)?),
+            Personality::Mmap => HostEngine::Mmap(Mmap::new(files.only()?, spec, hint)?),
+            Personality::Threads => HostEngine::Threads(Threads::new(files, spec)?),
+            Personality::Libaio => HostEngine::Libaio(Libaio::new(files, spec)?),
+            Personality::IoUring => HostEngine::Uring(Box::new(Uring::new(files, spec)?)),
         })
     }
 
@@ -300,6 +309,7 @@ macro_rules! each {
             HostEngine::Null($engine) => $call,
             HostEngine::Delay($engine) => $call,
             HostEngine::Faulty($engine) => $call,
+            HostEngine::Striped($engine) => $call,
             HostEngine::Sync($engine) => $call,
             HostEngine::Mmap($engine) => $call,
             HostEngine::Threads($engine) => $call,

@@ -4,6 +4,8 @@
 //! so that what was checked is what is used. Nothing here creates a file: laying out test files
 //! is the program's business.
 
+mod stripe;
+
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -26,6 +28,7 @@ use crate::sys;
 use crate::target::{
     AdvertisedRate, Alignment, Caching, Coverage, DeviceCounters, Hint, Scrub, Target, TargetKind,
 };
+use stripe::Stripe;
 
 /// Linux/fs.h and fiemap.h: extents that hold no written data.
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
@@ -53,6 +56,8 @@ pub struct HostTarget {
     mount: Option<Mount>,
     /// What was last announced, for mappings, which are told anew.
     hint: Mutex<Hint>,
+    /// What it is made of, if it is a stripe; it has no file of its own then.
+    stripe: Option<Stripe>,
 }
 
 impl HostTarget {
@@ -81,6 +86,7 @@ impl HostTarget {
             device: None,
             mount: None,
             hint: Mutex::default(),
+            stripe: None,
         }
     }
 
@@ -127,6 +133,7 @@ impl HostTarget {
             device,
             mount,
             hint: Mutex::default(),
+            stripe: None,
         })
     }
 
@@ -456,6 +463,9 @@ impl Target for HostTarget {
     }
 
     fn size_bytes(&self) -> u64 {
+        if let Some(stripe) = &self.stripe {
+            return stripe.size_bytes();
+        }
         let Some(file) = &self.file else { return self.imagined_bytes };
         sys::size_bytes(file).unwrap_or(0)
     }
@@ -470,6 +480,7 @@ impl Target for HostTarget {
 
     fn check(&self, spec: &EngineSpec) -> Result<(), Error> {
         spec.check(self.caching)?;
+        self.members().iter().try_for_each(|member| member.check(spec))?;
         let Some(file) = &self.file else { return Ok(()) };
         if spec.options.io_poll {
             self.check_polled(file)?;
@@ -482,12 +493,15 @@ impl Target for HostTarget {
 
     fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
         spec.check(self.caching)?;
+        if let Some(stripe) = &self.stripe {
+            return Ok(stripe.engine(spec)?.suffering(&self.faults));
+        }
         let engine = match (spec.personality, &self.delay, &self.file) {
             (Personality::Null, _, _) => HostEngine::Null(Null::new(spec)?),
             (Personality::Delay, Some(device), _) => HostEngine::Delay(Delay::new(device, spec)?),
             (personality, _, Some(file)) if personality.does_io() => {
                 let hint = *self.hint.lock().unwrap_or_else(PoisonError::into_inner);
-                HostEngine::on_file(Arc::clone(file), spec, hint)?
+                HostEngine::on_files(Arc::clone(file), spec, hint)?
             }
             _ => {
                 let what = format!("--ioengine {} needs a target of its own", spec.personality);
@@ -499,28 +513,37 @@ impl Target for HostTarget {
     }
 
     fn reserve(&self, offset: u64, length: u64) -> Result<(), Error> {
+        if let Some(stripe) = &self.stripe {
+            return stripe.reserve(offset, length);
+        }
         let file = self.open_handle()?;
         sys::fallocate(file, 0, offset, length)
             .map_err(|e| Error::io(format!("reserving {length} bytes in {}", self.name), e))
     }
 
     fn truncate(&self, size_bytes: u64) -> Result<(), Error> {
+        if let Some(stripe) = &self.stripe {
+            return stripe.truncate(size_bytes);
+        }
         let file = self.open_handle()?;
         file.set_len(size_bytes)
             .map_err(|e| Error::io(format!("setting the size of {}", self.name), e))
     }
 
     fn sync(&self) -> Result<(), Error> {
+        self.members().iter().try_for_each(Target::sync)?;
         let Some(file) = &self.file else { return Ok(()) };
         file.sync_all().map_err(|e| Error::io(format!("flushing {}", self.name), e))
     }
 
     fn sync_data(&self) -> Result<(), Error> {
+        self.members().iter().try_for_each(Target::sync_data)?;
         let Some(file) = &self.file else { return Ok(()) };
         file.sync_data().map_err(|e| Error::io(format!("flushing {}", self.name), e))
     }
 
     fn advise(&self, hint: Hint) -> Result<(), Error> {
+        self.members().iter().try_for_each(|member| member.advise(hint))?;
         let Some(file) = &self.file else { return Ok(()) };
         *self.hint.lock().unwrap_or_else(PoisonError::into_inner) = hint;
         let advice = match hint {
@@ -535,6 +558,9 @@ impl Target for HostTarget {
     }
 
     fn scrub(&self) -> Result<Scrub, Error> {
+        if let Some(stripe) = &self.stripe {
+            return stripe.scrub();
+        }
         let file = self.open_handle()?;
         let fail = |e| Error::io(format!("taking {} out of the page cache", self.name), e);
         let size = self.size_bytes();
@@ -553,30 +579,45 @@ impl Target for HostTarget {
     }
 
     fn resident_bytes(&self) -> Option<u64> {
+        if let Some(stripe) = &self.stripe {
+            return stripe.resident_bytes();
+        }
         let file = self.file.as_ref()?;
         sys::resident_bytes(file, self.size_bytes()).ok()
     }
 
     fn coverage(&self, offset: u64, length: u64) -> Option<Coverage> {
+        if let Some(stripe) = &self.stripe {
+            return stripe.coverage(offset, length);
+        }
         let file = self.file.as_ref().filter(|_| self.kind == TargetKind::File)?;
         let end = offset.saturating_add(length).min(self.size_bytes());
         coverage(file, offset, end).ok()
     }
 
     fn device_number(&self) -> Option<(u32, u32)> {
-        self.device.as_ref().and_then(Device::number)
+        match self.devices().as_slice() {
+            [device] => device.number(),
+            _ => None,
+        }
     }
 
     fn device_counters(&self) -> Option<DeviceCounters> {
-        self.device.as_ref()?.counters()
+        let each = self.devices().into_iter().map(Device::counters);
+        each.reduce(|sum, one| Some(sum? + one?))?
     }
 
     fn advertised(&self) -> Vec<AdvertisedRate> {
-        self.device.as_ref().map(Device::advertised).unwrap_or_default()
+        match self.devices().as_slice() {
+            [device] => device.advertised(),
+            // What several links promise together nobody tells.
+            _ => Vec::new(),
+        }
     }
 
     fn write_cache(&self) -> Option<String> {
-        self.device.as_ref()?.info().write_cache
+        let told = self.devices().into_iter().map(|device| device.info().write_cache);
+        told.reduce(|one, other| one.filter(|one| other.as_ref() == Some(one)))?
     }
 }
 

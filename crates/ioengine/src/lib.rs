@@ -22,6 +22,7 @@ mod mapped;
 pub mod clock;
 pub mod request;
 pub mod mode;
+pub mod stripe;
 pub mod buffer;
 pub mod truth;
 pub mod priority;

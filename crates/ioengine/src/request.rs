@@ -25,6 +25,8 @@ pub struct Request {
     pub within: u32,
     /// Which slot of the engine.
     pub slot: u32,
+    /// Which file of the engine: 0, but for the pieces that go to the members of a stripe.
+    pub file: u16,
     /// Read or write.
     pub op: Op,
 }

@@ -4,6 +4,9 @@
 //! (the other half is [`Engine`]). A target is open already: its caching mode and whether it may
 //! be written were decided when it was opened.
 
+use std::iter::Sum;
+use std::ops::Add;
+
 pub use crate::device::{AdvertisedRate, DeviceCounters};
 use crate::engine::{Engine, EngineSpec};
 use crate::error::Error;
@@ -69,6 +72,23 @@ pub struct Coverage {
     pub hole_bytes: u64,
     /// Allocated but never written, so read as zeros without touching the device (bytes).
     pub unwritten_bytes: u64,
+}
+
+impl Add for Coverage {
+    type Output = Coverage;
+
+    fn add(self, other: Coverage) -> Coverage {
+        Coverage {
+            hole_bytes: self.hole_bytes + other.hole_bytes,
+            unwritten_bytes: self.unwritten_bytes + other.unwritten_bytes,
+        }
+    }
+}
+
+impl Sum for Coverage {
+    fn sum<I: Iterator<Item = Coverage>>(each: I) -> Coverage {
+        each.fold(Coverage::default(), Add::add)
+    }
 }
 
 /// See the module.

@@ -51,7 +51,8 @@ impl Driver {
         while self.machine.advance(at_ns) {}
         self.machine.agenda.pass_to(at_ns);
         self.in_flight += 1;
-        self.machine.submit(self.issuer, &Request { offset, length, within: 0, slot: tag, op });
+        self.machine
+            .submit(self.issuer, &Request { offset, length, within: 0, slot: tag, file: 0, op });
     }
 
     /// When something happens next (ns).

@@ -262,20 +262,9 @@ pub(crate) fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
         }
         seen.push(number);
         let counters = target.device_counters()?;
-        sum = Some(sum.map_or(counters, |sum| add_counters(sum, counters)));
+        sum = Some(sum.map_or(counters, |sum| sum + counters));
     }
     sum
-}
-
-fn add_counters(one: DeviceCounters, two: DeviceCounters) -> DeviceCounters {
-    DeviceCounters {
-        reads: one.reads + two.reads,
-        read_merges: one.read_merges + two.read_merges,
-        read_sectors: one.read_sectors + two.read_sectors,
-        writes: one.writes + two.writes,
-        write_merges: one.write_merges + two.write_merges,
-        write_sectors: one.write_sectors + two.write_sectors,
-    }
 }
 
 /// What one thread is to do.

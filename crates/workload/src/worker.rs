@@ -435,7 +435,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             let (stamp_ns, moved, retries, busy) = (due_ns, 0, 0, true);
             self.outstanding[slot as usize] =
                 Outstanding { stamp_ns, offset, length, moved, retries, op, busy };
-            self.batch.push(Request { offset, length, within: 0, slot, op });
+            self.batch.push(Request { offset, length, within: 0, slot, file: 0, op });
             self.issued_bytes += u64::from(length);
             self.issued += 1;
         }

@@ -50,7 +50,7 @@ impl DelayDevice {
 /// See the module.
 #[derive(Debug)]
 pub struct Delay {
-    device: DelayDevice,
+    devices: Vec<DelayDevice>,
     clock: Monotonic,
     buffers: SlotBuffers,
     due: BinaryHeap<Reverse<(u64, u32, u32)>>,
@@ -65,43 +65,55 @@ const TELL: usize = 16;
 impl Delay {
     /// An engine on the device.
     pub fn new(device: &DelayDevice, spec: &EngineSpec) -> Result<Self, Error> {
-        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
-        let due = BinaryHeap::with_capacity(spec.depth as usize);
-        Ok(Delay { device: device.clone(), clock: Monotonic::new(), buffers, due, untold: 0 })
+        Delay::over(vec![device.clone()], 0, spec)
+    }
+
+    /// An engine on several devices, whose requests are cut into up to `1 << pieces_bits` pieces.
+    pub(crate) fn over(
+        devices: Vec<DelayDevice>,
+        pieces_bits: u32,
+        spec: &EngineSpec,
+    ) -> Result<Self, Error> {
+        let (depth, bytes) = (spec.depth, spec.slot_bytes as usize);
+        let buffers = SlotBuffers::shared(depth, pieces_bits, bytes, spec.pages)?;
+        let due = BinaryHeap::with_capacity(buffers.slots() as usize);
+        Ok(Delay { devices, clock: Monotonic::new(), buffers, due, untold: 0 })
     }
 
     fn admit(&mut self, batch: &[Request]) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
-        let shared = Arc::clone(&self.device.schedule);
-        let mut schedule = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        for request in batch {
-            let Request { op, offset, length, slot, .. } = *request;
-            self.buffers.lend(request);
-            let at = schedule.admit(self.clock.now_ns(), op, offset, length);
-            self.due.push(Reverse((at, slot, length)));
+        for of_one_device in batch.chunk_by(|one, next| one.file == next.file) {
+            let shared = &self.devices[usize::from(of_one_device[0].file)].schedule;
+            let mut schedule = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            for request in of_one_device {
+                let Request { op, offset, length, slot, .. } = *request;
+                self.buffers.lend(request);
+                let at = schedule.admit(self.clock.now_ns(), op, offset, length);
+                self.due.push(Reverse((at, slot, length)));
+            }
         }
-        drop(schedule);
         self.work(batch.len())
     }
 
     /// Tells the assistant of so many requests.
     fn tell(&mut self, requests: usize) -> Result<(), Error> {
         self.untold -= requests;
-        let Some(mut pipe) = self.device.assistant.as_deref() else { return Ok(()) };
+        let Some(mut pipe) = self.devices[0].assistant.as_deref() else { return Ok(()) };
         pipe.write_all(&[0_u8; TELL][..requests])
             .map_err(|e| Error::io("telling the assistant of the device", e))
     }
 
-    /// What the device costs in CPU: here, and in the assistant.
+    /// What the device costs in CPU: here, and in the assistant. Members of a stripe are alike.
     fn work(&mut self, requests: usize) -> Result<(), Error> {
         self.untold += requests;
         while self.untold >= TELL {
             self.tell(TELL)?;
         }
-        if self.device.truth.cpu_ns > 0 {
-            burn_cpu(self.device.truth.cpu_ns * requests as u64);
+        let cpu_ns = self.devices[0].truth.cpu_ns;
+        if cpu_ns > 0 {
+            burn_cpu(cpu_ns * requests as u64);
         }
         Ok(())
     }
@@ -188,7 +200,7 @@ mod tests {
     }
 
     fn read(slot: u32) -> Request {
-        Request { offset: 0, length: 4096, within: 0, slot, op: Op::Read }
+        Request { offset: 0, length: 4096, within: 0, slot, file: 0, op: Op::Read }
     }
 
     #[test]

@@ -4,14 +4,11 @@
 //! moved, which is why depth on a buffered file is refused before an engine is made. The kernel
 //! may take fewer requests than offered, or none (EAGAIN): the rest waits in a queue here.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::sync::Arc;
 
 use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineOptions, EngineSpec, Setup};
+use crate::engine::{Engine, EngineOptions, EngineSpec, Files, Setup};
 use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
 use crate::sys::aio::{Context, Event, Iocb};
@@ -21,7 +18,7 @@ use crate::sys::aio::{Context, Event, Iocb};
 pub struct Libaio {
     // Fields drop in this order: the context waits for what is in flight, then the rest goes.
     context: Context,
-    file: Arc<File>,
+    files: Files,
     iocbs: Box<[Iocb]>,
     /// Taken from the caller, not yet by the kernel.
     waiting: Vec<*mut Iocb>,
@@ -55,14 +52,16 @@ fn setup_error(source: io::Error) -> Error {
 }
 
 impl Libaio {
-    /// An engine on an open file.
-    pub fn new(file: Arc<File>, spec: &EngineSpec) -> Result<Self, Error> {
-        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
-        let context = Context::new(spec.depth).map_err(setup_error)?;
-        let depth = spec.depth as usize;
+    /// An engine on open files.
+    pub fn new(files: impl Into<Files>, spec: &EngineSpec) -> Result<Self, Error> {
+        let files = files.into();
+        let buffers = files.buffers(spec)?;
+        let slots = files.slots(spec);
+        let context = Context::new(slots).map_err(setup_error)?;
+        let depth = slots as usize;
         Ok(Libaio {
             context,
-            file,
+            files,
             iocbs: vec![Iocb::default(); depth].into_boxed_slice(),
             waiting: Vec::with_capacity(depth),
             refused: Vec::with_capacity(depth),
@@ -84,7 +83,7 @@ impl Libaio {
             data: u64::from(request.slot),
             rw_flags: rw_flags as u32,
             opcode: u16::from(request.op == Op::Write),
-            fd: self.file.as_raw_fd() as u32,
+            fd: self.files.descriptor(request) as u32,
             buffer: memory as u64,
             length: u64::from(request.length),
             offset: request.offset as i64,

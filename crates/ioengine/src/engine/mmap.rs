@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn result(engine: &mut Mmap, op: Op, offset: u64, length: u32) -> i32 {
-        let request = Request { offset, length, within: 0, slot: 0, op };
+        let request = Request { offset, length, within: 0, slot: 0, file: 0, op };
         let mut done = Vec::new();
         engine.submit_and_wait(&[request], 1, None, &mut done).unwrap();
         done[0].result

@@ -4,12 +4,8 @@
 //! What a plain program does. A deadline cannot interrupt a request that blocks; it is looked at
 //! between requests.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::sync::Arc;
-
 use crate::buffer::SlotBuffers;
-use crate::engine::{Engine, EngineOptions, EngineSpec, Setup};
+use crate::engine::{Engine, EngineOptions, EngineSpec, Files, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
@@ -17,26 +13,27 @@ use crate::sys;
 /// See the module.
 #[derive(Debug)]
 pub struct Sync {
-    file: Arc<File>,
+    files: Files,
     buffers: SlotBuffers,
     options: EngineOptions,
 }
 
 impl Sync {
-    /// An engine on an open file.
-    pub fn new(file: Arc<File>, spec: &EngineSpec) -> Result<Self, Error> {
-        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
-        Ok(Sync { file, buffers, options: spec.options })
+    /// An engine on open files.
+    pub fn new(files: impl Into<Files>, spec: &EngineSpec) -> Result<Self, Error> {
+        let files = files.into();
+        let buffers = files.buffers(spec)?;
+        Ok(Sync { files, buffers, options: spec.options })
     }
 
     fn transfer(&mut self, request: &Request) -> i32 {
         let (write, length) = (request.op == Op::Write, request.length as usize);
         let flags = if write { self.options.write_flags() } else { self.options.read_flags() };
+        let descriptor = self.files.descriptor(request);
         let memory = self.buffers.lend(request);
         // SAFETY: the slot is lent until the call has returned.
-        let result = unsafe {
-            sys::transfer(self.file.as_raw_fd(), write, memory, length, request.offset, flags)
-        };
+        let result =
+            unsafe { sys::transfer(descriptor, write, memory, length, request.offset, flags) };
         self.buffers.take_back(request.slot);
         result
     }

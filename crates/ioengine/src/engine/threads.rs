@@ -5,15 +5,13 @@
 //! every file; costs two hand-overs between threads for each request.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineOptions, EngineSpec, Setup};
+use crate::engine::{Engine, EngineOptions, EngineSpec, Files, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
@@ -59,12 +57,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Pool {
     /// The life of one thread of the pool.
-    fn serve(&self, file: &File, options: EngineOptions) {
+    fn serve(&self, files: &Files, options: EngineOptions) {
         while let Some(job) = self.next_job() {
             let Job { request, memory } = job;
             let (write, length) = (request.op == Op::Write, request.length as usize);
             let flags = if write { options.write_flags() } else { options.read_flags() };
-            let (fd, offset) = (file.as_raw_fd(), request.offset);
+            let (fd, offset) = (files.descriptor(&request), request.offset);
             // SAFETY: the slot is lent until this completion is reaped, so the memory is valid
             // and touched by nobody else.
             let result = unsafe { sys::transfer(fd, write, memory, length, offset, flags) };
@@ -88,18 +86,19 @@ impl Pool {
 }
 
 impl Threads {
-    /// An engine on an open file; starts `depth` threads.
-    pub fn new(file: &Arc<File>, spec: &EngineSpec) -> Result<Self, Error> {
-        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
+    /// An engine on open files; starts a thread for each slot.
+    pub fn new(files: impl Into<Files>, spec: &EngineSpec) -> Result<Self, Error> {
+        let files = files.into();
+        let buffers = files.buffers(spec)?;
         let pool = Arc::new(Pool::default());
         let (options, clock) = (spec.options, Monotonic::new());
         let mut engine = Threads { pool, handles: Vec::new(), buffers, options, clock };
-        for number in 0..spec.depth {
-            let (pool, file) = (Arc::clone(&engine.pool), Arc::clone(file));
+        for number in 0..files.slots(spec) {
+            let (pool, files) = (Arc::clone(&engine.pool), files.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("request-{number}"))
                 .stack_size(64 * 1024)
-                .spawn(move || pool.serve(&file, options))
+                .spawn(move || pool.serve(&files, options))
                 .map_err(|e| {
                     Error::io(format!("starting thread {number} of the pool"), e)
                         .with_remedy("use a smaller --iodepth or raise the limit on processes")

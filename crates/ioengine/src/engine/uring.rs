@@ -15,7 +15,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
@@ -25,7 +25,7 @@ use io_uring::{IoUring, opcode};
 
 use crate::buffer::{BufferPages, SlotBuffers};
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineOptions, EngineSpec, Personality, Setup};
+use crate::engine::{Engine, EngineOptions, EngineSpec, Files, Personality, Setup};
 use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
 use crate::sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Handle};
@@ -88,7 +88,7 @@ pub struct Uring {
     ring: IoUring,
     handle: Handle,
     owner: ThreadId,
-    file: Arc<File>,
+    files: Files,
     /// None only while dropping.
     buffers: Option<SlotBuffers>,
     features: UringFeatures,
@@ -118,8 +118,8 @@ fn ladder(options: EngineOptions) -> Vec<UringFeatures> {
     ]
 }
 
-fn build(depth: u32, options: EngineOptions) -> Result<(IoUring, UringFeatures), Error> {
-    let slots = depth.next_power_of_two();
+fn build(slots: u32, options: EngineOptions) -> Result<(IoUring, UringFeatures), Error> {
+    let slots = slots.next_power_of_two();
     let entries = if options.sq_poll { 2 * slots } else { slots };
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for features in ladder(options) {
@@ -211,7 +211,7 @@ pub(crate) fn probe_polled_read(file: Arc<File>, bytes: u32) -> Result<Completio
         options: EngineOptions { io_poll: true, ..EngineOptions::default() },
     };
     let mut engine = Uring::new(file, &spec)?;
-    let read = Request { offset: 0, length: bytes, within: 0, slot: 0, op: Op::Read };
+    let read = Request { offset: 0, length: bytes, within: 0, slot: 0, file: 0, op: Op::Read };
     let mut done = Vec::with_capacity(1);
     engine.submit_and_wait(&[read], 1, None, &mut done)?;
     Ok(done[0])
@@ -224,10 +224,11 @@ impl fmt::Debug for Uring {
 }
 
 impl Uring {
-    /// An engine on an open file. Must be called by the thread that will use it.
-    pub fn new(file: Arc<File>, spec: &EngineSpec) -> Result<Self, Error> {
-        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
-        let (ring, mut features) = build(spec.depth, spec.options)?;
+    /// An engine on open files. Must be called by the thread that will use it.
+    pub fn new(files: impl Into<Files>, spec: &EngineSpec) -> Result<Self, Error> {
+        let files = files.into();
+        let buffers = files.buffers(spec)?;
+        let (ring, mut features) = build(files.slots(spec), spec.options)?;
         if !ring.params().is_feature_ext_arg() {
             let what = "this kernel's io_uring cannot wait with a deadline (5.11 and later can)";
             return Err(Error::new(ErrorKind::Unsupported, what)
@@ -236,7 +237,7 @@ impl Uring {
         let handle = Handle::new(ring.as_raw_fd());
         features.registered_ring = handle.is_registered();
         let submitter = ring.submitter();
-        features.registered_file = submitter.register_files(&[file.as_raw_fd()]).is_ok();
+        features.registered_file = submitter.register_files(files.descriptors()).is_ok();
         let (base, length) = buffers.region();
         if length <= REGISTERED_BYTES_MAX {
             let region = libc::iovec { iov_base: base.cast(), iov_len: length };
@@ -245,7 +246,7 @@ impl Uring {
         }
         let (owner, clock) = (std::thread::current().id(), Monotonic::new());
         let (buffers, options) = (Some(buffers), spec.options);
-        Ok(Uring { ring, handle, owner, file, buffers, features, options, clock })
+        Ok(Uring { ring, handle, owner, files, buffers, features, options, clock })
     }
 
     /// Puts requests into the submission queue; its tail is published on return.
@@ -259,8 +260,7 @@ impl Uring {
                 Op::Read => self.options.read_flags(),
                 Op::Write => self.options.write_flags(),
             };
-            let fd = self.file.as_raw_fd();
-            let entry = entry(&self.features, fd, request, memory, flags);
+            let entry = entry(&self.features, &self.files, request, memory, flags);
             // SAFETY: the slot is lent until its completion is reaped, and the engine drains
             // before its buffers go, so the memory outlives the request.
             let pushed = unsafe { queue.push(&entry) };
@@ -355,7 +355,7 @@ impl Uring {
 #[inline]
 fn entry(
     features: &UringFeatures,
-    fd: RawFd,
+    files: &Files,
     request: &Request,
     memory: *mut u8,
     flags: i32,
@@ -383,7 +383,10 @@ fn entry(
             }
         };
     }
-    let entry = if features.registered_file { build!(Fixed(0)) } else { build!(Fd(fd)) };
+    let entry = match features.registered_file {
+        true => build!(Fixed(u32::from(request.file))),
+        false => build!(Fd(files.descriptor(request))),
+    };
     entry.user_data(u64::from(request.slot))
 }
 
@@ -487,7 +490,7 @@ mod tests {
 
     fn read(slot: u32) -> Request {
         let offset = u64::from(slot % 64) * u64::from(BLOCK);
-        Request { offset, length: BLOCK, within: 0, slot, op: Op::Read }
+        Request { offset, length: BLOCK, within: 0, slot, file: 0, op: Op::Read }
     }
 
     #[test]

@@ -1,0 +1,69 @@
+//! The files that one engine serves: one, or the members of a stripe, whose requests are cut into
+//! pieces that share a slot's memory.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use crate::buffer::SlotBuffers;
+use crate::engine::EngineSpec;
+use crate::error::{Error, ErrorKind};
+use crate::request::Request;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Files {
+    files: Arc<[Arc<File>]>,
+    descriptors: Box<[RawFd]>,
+    pieces_bits: u32,
+}
+
+impl From<Arc<File>> for Files {
+    fn from(file: Arc<File>) -> Files {
+        Files::of(vec![file], 0)
+    }
+}
+
+impl Files {
+    /// Files whose requests are cut into up to `1 << pieces_bits` pieces.
+    pub(crate) fn of(files: Vec<Arc<File>>, pieces_bits: u32) -> Files {
+        let descriptors = files.iter().map(|file| file.as_raw_fd()).collect();
+        Files { files: files.into(), descriptors, pieces_bits }
+    }
+
+    /// The descriptor of the file that a request is for.
+    ///
+    /// # Panics
+    /// If the request names a file that is not among them.
+    #[inline]
+    pub(crate) fn descriptor(&self, request: &Request) -> RawFd {
+        self.descriptors[usize::from(request.file)]
+    }
+
+    /// All descriptors, in the order of the files.
+    pub(crate) fn descriptors(&self) -> &[RawFd] {
+        &self.descriptors
+    }
+
+    /// The one file.
+    ///
+    /// # Errors
+    /// Usage, where there are several: the personality has room for one.
+    pub(crate) fn only(&self) -> Result<Arc<File>, Error> {
+        match &*self.files {
+            [file] => Ok(Arc::clone(file)),
+            _ => Err(Error::new(ErrorKind::Usage, "--ioengine mmap maps one file, not a stripe")
+                .with_remedy("use another --ioengine, or drop --chunk")),
+        }
+    }
+
+    /// Requests that can be in flight, pieces counted one by one.
+    pub(crate) fn slots(&self, spec: &EngineSpec) -> u32 {
+        spec.depth << self.pieces_bits
+    }
+
+    /// The buffers of an engine on these files.
+    pub(crate) fn buffers(&self, spec: &EngineSpec) -> Result<SlotBuffers, Error> {
+        SlotBuffers::shared(spec.depth, self.pieces_bits, spec.slot_bytes as usize, spec.pages)
+    }
+}

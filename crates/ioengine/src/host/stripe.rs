@@ -1,0 +1,205 @@
+//! Several targets of this host as one, so many bytes on each in turn.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::engine::{
+    Delay, DelayDevice, EngineSpec, Files, HostEngine, Personality, Striped, pieces_bits,
+};
+use crate::error::{Error, ErrorKind};
+use crate::host::HostTarget;
+use crate::stripe::Layout;
+use crate::target::{Alignment, Coverage, Hint, Scrub, Target};
+
+/// What a striped target is made of.
+#[derive(Debug)]
+pub(super) struct Stripe {
+    members: Vec<HostTarget>,
+    layout: Layout,
+}
+
+impl HostTarget {
+    /// Several targets as one, so many bytes on each in turn: as large as the smallest of them
+    /// allows, aligned as the strictest asks.
+    ///
+    /// # Errors
+    /// Usage: none or too many of them, of different kinds or caching modes, or a chunk that is no
+    /// multiple of their alignment.
+    pub fn striped(members: Vec<HostTarget>, chunk_bytes: u64) -> Result<HostTarget, Error> {
+        let layout = Layout::new(members.len(), chunk_bytes)?;
+        let (kind, caching) = (members[0].kind, members[0].caching);
+        let strictest = |of: fn(&Alignment) -> u32| {
+            members.iter().map(|member| of(&member.alignment)).max().unwrap_or(1)
+        };
+        let alignment = Alignment {
+            memory_bytes: strictest(|alignment| alignment.memory_bytes),
+            offset_bytes: strictest(|alignment| alignment.offset_bytes),
+        };
+        let usage = |what: String, remedy: &str| {
+            Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy))
+        };
+        if members.iter().any(|member| member.kind != kind || member.caching != caching) {
+            return usage(
+                format!("{} and others are not opened alike", members[0].name),
+                "stripe files, or devices, in one caching mode",
+            );
+        }
+        let granule = u64::from(alignment.offset_bytes.max(1));
+        if !chunk_bytes.is_multiple_of(granule) {
+            return usage(
+                format!("--chunk {chunk_bytes} is no multiple of {granule}, their alignment"),
+                "use such a multiple, or --direct=0",
+            );
+        }
+        let names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
+        Ok(HostTarget {
+            name: format!("stripe of {}", names.join(", ")),
+            caching,
+            alignment,
+            stripe: Some(Stripe { layout, members }),
+            ..HostTarget::imagined(kind, 0, None)
+        })
+    }
+
+    /// The targets that it is made of; none if it is no stripe.
+    pub fn members(&self) -> &[HostTarget] {
+        self.stripe.as_ref().map_or(&[], |stripe| &stripe.members)
+    }
+
+    /// How it lies on its members, if it is a stripe.
+    pub fn layout(&self) -> Option<Layout> {
+        self.stripe.as_ref().map(|stripe| stripe.layout)
+    }
+
+    /// The devices beneath it, or beneath its members where all are known, each once.
+    pub(super) fn devices(&self) -> Vec<&Device> {
+        let Some(Stripe { members, .. }) = &self.stripe else {
+            return self.device.iter().collect();
+        };
+        let mut found: Vec<&Device> = Vec::new();
+        for member in members {
+            match &member.device {
+                Some(device) if !found.contains(&device) => found.push(device),
+                Some(_) => {}
+                None => return Vec::new(),
+            }
+        }
+        found
+    }
+}
+
+impl Stripe {
+    /// One engine for all members.
+    pub(super) fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
+        let bits = pieces_bits(&self.layout, spec.depth, spec.slot_bytes)?;
+        let files: Option<Vec<Arc<File>>> =
+            self.members.iter().map(|member| member.file.clone()).collect();
+        let delays: Option<Vec<DelayDevice>> =
+            self.members.iter().map(|member| member.delay.clone()).collect();
+        let inner = match (spec.personality, files, delays) {
+            (Personality::Delay, _, Some(devices)) => {
+                HostEngine::Delay(Delay::over(devices, bits, spec)?)
+            }
+            (personality, Some(files), _) if personality.does_io() => {
+                HostEngine::on_files(Files::of(files, bits), spec, Hint::Normal)?
+            }
+            (personality, ..) => {
+                let what = format!("--ioengine {personality} does nothing to a stripe of these");
+                return Err(Error::new(ErrorKind::Usage, what)
+                    .with_remedy("stripe files or devices, or drop --chunk"));
+            }
+        };
+        Ok(HostEngine::Striped(Box::new(Striped::new(inner, self.layout, bits))))
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.layout.bytes(self.members.iter().map(Target::size_bytes).min().unwrap_or(0))
+    }
+
+    pub(super) fn reserve(&self, offset: u64, length: u64) -> Result<(), Error> {
+        let (from, bytes) = self.rows(offset, length);
+        self.members.iter().try_for_each(|member| member.reserve(from, bytes))
+    }
+
+    pub(super) fn truncate(&self, size_bytes: u64) -> Result<(), Error> {
+        let bytes = self.layout.member_bytes(size_bytes);
+        self.members.iter().try_for_each(|member| member.truncate(bytes))
+    }
+
+    pub(super) fn scrub(&self) -> Result<Scrub, Error> {
+        let each = self.members.iter().map(Target::scrub).collect::<Result<Vec<Scrub>, Error>>()?;
+        Ok(Scrub {
+            resident_before_bytes: each.iter().map(|scrub| scrub.resident_before_bytes).sum(),
+            resident_after_bytes: each.iter().map(|scrub| scrub.resident_after_bytes).sum(),
+            dropped_all_caches: each.iter().any(|scrub| scrub.dropped_all_caches),
+        })
+    }
+
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        self.members.iter().map(Target::resident_bytes).sum()
+    }
+
+    pub(super) fn coverage(&self, offset: u64, length: u64) -> Option<Coverage> {
+        let (from, bytes) = self.rows(offset, length);
+        self.members.iter().map(|member| member.coverage(from, bytes)).sum()
+    }
+
+    /// The part of each member that a range lies in, in whole chunks: where it begins and how long
+    /// it is (bytes).
+    fn rows(&self, offset: u64, length: u64) -> (u64, u64) {
+        let row = self.layout.chunk_bytes().saturating_mul(self.members.len() as u64);
+        let from = offset / row * self.layout.chunk_bytes();
+        (from, self.layout.member_bytes(offset.saturating_add(length)).saturating_sub(from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::host::offers_direct;
+    use crate::target::{Caching, TargetKind};
+
+    fn written_file(bytes: usize) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&vec![0xA5; bytes]).unwrap();
+        file.as_file().sync_all().unwrap();
+        file
+    }
+
+    #[test]
+    fn a_stripe_is_as_large_as_its_smallest_member_allows_and_all_of_it_is_looked_at() {
+        let open = |file: &tempfile::NamedTempFile| {
+            HostTarget::open(file.path(), true, Caching::Buffered).unwrap()
+        };
+        let files = [written_file(1 << 20), written_file((1 << 20) + 5000)];
+        let stripe = HostTarget::striped(files.iter().map(open).collect(), 64 << 10).unwrap();
+        assert_eq!((stripe.size_bytes(), stripe.kind()), (2 << 20, TargetKind::File));
+        assert!(stripe.coverage(0, u64::MAX).is_none_or(|c| c == Coverage::default()));
+        if let Some(resident) = stripe.resident_bytes() {
+            let scrub = stripe.scrub().unwrap();
+            assert_eq!(scrub.resident_before_bytes, Some(resident));
+        }
+        stripe.truncate(3 * (64 << 10)).unwrap();
+        let sizes = files.each_ref().map(|file| file.as_file().metadata().unwrap().len());
+        assert_eq!(sizes, [128 << 10; 2], "whole rows");
+        stripe.reserve(128 << 10, 128 << 10).unwrap();
+        assert_eq!(stripe.size_bytes(), 256 << 10);
+        assert_eq!(stripe.device_number(), open(&files[0]).device_number());
+    }
+
+    #[test]
+    fn what_is_not_alike_is_not_striped() {
+        let file = written_file(8192);
+        let open = || HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
+        let error = HostTarget::striped(vec![open(), HostTarget::null(8192)], 4096).unwrap_err();
+        assert!(error.to_string().contains("; stripe files, or devices"), "{error}");
+        if offers_direct(file.path()) {
+            let direct = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
+            let error = HostTarget::striped(vec![direct], 1000).unwrap_err();
+            assert!(error.to_string().contains("--chunk 1000 is no multiple"), "{error}");
+        }
+    }
+}

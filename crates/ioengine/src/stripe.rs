@@ -1,0 +1,169 @@
+//! Striping without a volume: which piece of which member a request of a striped target becomes.
+//!
+//! So many bytes lie on each member in turn: chunk `n` is chunk `n / members` of member
+//! `n % members`. Pure arithmetic; the engine `Striped` moves the pieces.
+
+use crate::error::{Error, ErrorKind};
+
+/// The most members of a stripe.
+pub const MEMBERS_MAX: usize = 1024;
+
+/// How a stripe lies on its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    members: u16,
+    chunk_bytes: u64,
+}
+
+/// What of a request goes to one member, in the order of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which member.
+    pub member: u16,
+    /// Where on it (bytes).
+    pub offset: u64,
+    /// How much (bytes).
+    pub length: u32,
+}
+
+impl Layout {
+    /// A stripe over so many members with `chunk_bytes` on each in turn.
+    ///
+    /// # Errors
+    /// Usage: no members, too many, or no chunk.
+    pub fn new(members: usize, chunk_bytes: u64) -> Result<Layout, Error> {
+        let usage = |what: String, remedy: &str| {
+            Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy))
+        };
+        if !(1..=MEMBERS_MAX).contains(&members) {
+            return usage(format!("a stripe of {members} targets"), "name 1 to 1,024 of them");
+        }
+        if chunk_bytes == 0 {
+            return usage("a chunk of 0 bytes".to_owned(), "use a size such as 64k");
+        }
+        Ok(Layout { members: members as u16, chunk_bytes })
+    }
+
+    /// How many members there are.
+    pub fn members(&self) -> usize {
+        usize::from(self.members)
+    }
+
+    /// Bytes on each member in turn.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
+    }
+
+    /// The size of a stripe whose smallest member has so many bytes: whole rows only (bytes).
+    pub fn bytes(&self, smallest_member: u64) -> u64 {
+        let rows = smallest_member / self.chunk_bytes;
+        (rows * self.chunk_bytes).saturating_mul(u64::from(self.members))
+    }
+
+    /// What each member must hold for a stripe of so many bytes (bytes).
+    pub fn member_bytes(&self, striped: u64) -> u64 {
+        let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
+        striped.div_ceil(row).saturating_mul(self.chunk_bytes)
+    }
+
+    /// Into how many pieces a request of this size may fall, wherever it begins.
+    pub fn pieces_max(&self, request_bytes: u32) -> u64 {
+        match request_bytes {
+            0 | 1 => 1,
+            bytes => (u64::from(bytes) - 1).div_ceil(self.chunk_bytes) + 1,
+        }
+    }
+
+    /// The pieces of a request.
+    pub fn pieces(&self, offset: u64, length: u32) -> Pieces {
+        Pieces { layout: *self, offset, left: length }
+    }
+}
+
+/// See [`Layout::pieces`].
+#[derive(Clone, Debug)]
+pub struct Pieces {
+    layout: Layout,
+    offset: u64,
+    left: u32,
+}
+
+impl Iterator for Pieces {
+    type Item = Piece;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece> {
+        if self.left == 0 {
+            return None;
+        }
+        let Layout { members, chunk_bytes } = self.layout;
+        let (chunk, within) = (self.offset / chunk_bytes, self.offset % chunk_bytes);
+        let length = u64::from(self.left).min(chunk_bytes - within) as u32;
+        let piece = Piece {
+            member: (chunk % u64::from(members)) as u16,
+            offset: chunk / u64::from(members) * chunk_bytes + within,
+            length,
+        };
+        self.left -= length;
+        self.offset = self.offset.saturating_add(u64::from(length));
+        Some(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(members: usize, chunk_bytes: u64) -> Layout {
+        Layout::new(members, chunk_bytes).unwrap()
+    }
+
+    #[test]
+    fn chunks_go_round_the_members_and_a_request_is_cut_between_them() {
+        let piece = |member, offset, length| Piece { member, offset, length };
+        let found: Vec<Piece> = layout(3, 100).pieces(250, 400).collect();
+        let wanted = [
+            piece(2, 50, 50),
+            piece(0, 100, 100),
+            piece(1, 100, 100),
+            piece(2, 100, 100),
+            piece(0, 200, 50),
+        ];
+        assert_eq!(found, wanted);
+        assert_eq!(layout(2, 100).pieces(100, 100).collect::<Vec<_>>(), [piece(1, 0, 100)]);
+        assert_eq!(layout(2, 100).pieces(7, 0).count(), 0);
+    }
+
+    #[test]
+    fn no_two_bytes_share_a_place_and_none_is_left_out() {
+        let layout = layout(3, 7);
+        let total = layout.bytes(30);
+        assert_eq!(total, 3 * 28, "whole rows");
+        let mut seen = vec![[false; 28]; 3];
+        for offset in 0..total {
+            let piece = layout.pieces(offset, 1).next().unwrap();
+            let place = &mut seen[usize::from(piece.member)][piece.offset as usize];
+            assert!(!*place, "{offset}");
+            *place = true;
+        }
+        assert!(seen.iter().flatten().all(|seen| *seen));
+        assert_eq!(layout.member_bytes(total), 28);
+        assert_eq!(layout.member_bytes(total - 20), 28);
+    }
+
+    #[test]
+    fn no_request_has_more_pieces_than_foretold_and_some_have_as_many() {
+        let layout = layout(4, 10);
+        for length in 1..60 {
+            let counts = (0..40).map(|offset| layout.pieces(offset, length).count() as u64);
+            assert_eq!(counts.max().unwrap(), layout.pieces_max(length), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_stripe_of_nothing_is_refused_with_a_remedy() {
+        assert!(Layout::new(0, 1).unwrap_err().to_string().contains("; name 1 to"));
+        assert!(Layout::new(1025, 1).is_err());
+        assert!(Layout::new(2, 0).unwrap_err().to_string().contains("; use a size"));
+    }
+}
