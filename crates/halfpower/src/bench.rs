@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use ioengine::engine::pieces_bits;
 use ioengine::host::{address_space_left, free_bytes_at, offers_direct};
+use ioengine::stripe::Layout;
 use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target, TargetKind};
 use workload::{Workload, plan};
@@ -104,12 +106,15 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
         found.lines.push(format!("simulate {}: {title}; nothing is touched", place.name));
         return Ok(found);
     }
+    let mut smallest_bytes = u64::MAX;
     for path in &job.targets {
         check_path(path, &job.consent)?;
-        let bytes = if path.is_dir() {
-            let bytes = job.size.map_or_else(|| default_size(path), Ok)? + job.base.region_offset;
+        let (bytes, region_bytes) = if path.is_dir() {
+            let bytes = file_bytes(path, job)?;
             scratch::check_room(path, bytes)?;
-            check_fit(job, &yet_to_be_made(job, bytes), bytes - job.base.region_offset)?;
+            if job.stripe.is_none() {
+                check_fit(job, &yet_to_be_made(job, bytes), bytes - job.base.region_offset)?;
+            }
             let (size, path) = (units::size(bytes), path.display());
             if needs_layout(job) {
                 found.write_bytes += bytes;
@@ -118,20 +123,39 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
             } else {
                 found.lines.push(format!("make a test file in {path}, and remove it after"));
             }
-            bytes - job.base.region_offset
+            (bytes, bytes - job.base.region_offset)
         } else {
             let (target, permit) = open(path, job)?;
             check_growth(&target, job)?;
-            check_fit(job, &target, region(&target, job))?;
+            if job.stripe.is_none() {
+                check_fit(job, &target, region(&target, job))?;
+            }
             let verb = if job.writes() { "write to" } else { "read" };
             let (kind, name) = (target.kind().name(), path.display());
             found.lines.push(format!("{verb} the {kind} {name}"));
             found.destroys.extend(permit.and_then(|permit| permit.destroys));
-            region(&target, job)
+            (target.size_bytes(), region(&target, job))
         };
-        found.region_bytes = found.region_bytes.min(bytes);
+        smallest_bytes = smallest_bytes.min(bytes);
+        found.region_bytes = found.region_bytes.min(region_bytes);
+    }
+    if let Some(layout) = job.stripe {
+        found.region_bytes = striped_region(job, &layout, smallest_bytes)?;
+        let chunk = units::size(layout.chunk_bytes());
+        found.lines.push(format!("stripe them into one, {chunk} on each in turn"));
     }
     Ok(found)
+}
+
+/// The region of a stripe whose smallest member has so many bytes.
+fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u64> {
+    let bytes = layout.bytes(smallest_bytes);
+    let region_bytes = job.size.unwrap_or(bytes.saturating_sub(job.base.region_offset));
+    check_fit(job, &yet_to_be_made(job, bytes), region_bytes)?;
+    for axes in &job.axes {
+        pieces_bits(layout, axes.depth, axes.request_bytes)?;
+    }
+    Ok(region_bytes)
 }
 
 /// The region of devices that live in this process, or of none.
@@ -144,6 +168,13 @@ fn imagined_region(job: &Job) -> Outcome<u64> {
 fn yet_to_be_made(job: &Job, bytes: u64) -> HostTarget {
     let caching = Caching::of(job.direct.unwrap_or(true), job.write_through);
     HostTarget::null(bytes).in_mode(caching)
+}
+
+/// How large a test file of the job is in a directory, or its share of a stripe.
+fn file_bytes(folder: &Path, job: &Job) -> Outcome<u64> {
+    let Some(size) = job.size else { return Ok(default_size(folder)? + job.base.region_offset) };
+    let bytes = size.saturating_add(job.base.region_offset);
+    Ok(job.stripe.map_or(bytes, |layout| layout.member_bytes(bytes)))
 }
 
 /// The region of a simulated file, on which all workloads fit.
@@ -214,6 +245,7 @@ fn check_memory(workload: &Workload, targets: usize) -> Outcome<()> {
 fn check_growth(target: &HostTarget, job: &Job) -> Outcome<()> {
     let (Some(free), Some(size)) = (target.free_bytes(), job.size) else { return Ok(()) };
     let wanted = size.saturating_add(job.base.region_offset);
+    let wanted = job.stripe.map_or(wanted, |layout| layout.member_bytes(wanted));
     let room = free.saturating_add(target.size_bytes());
     if job.allocation.grows() && target.kind() == TargetKind::File && wanted > room {
         return Err(Failure::failed(format!(
@@ -283,14 +315,7 @@ fn check_alike(targets: &[HostTarget]) -> Outcome<()> {
 
 /// Holes and unwritten blocks of all regions together, where the system tells.
 fn coverage_of(targets: &[HostTarget], offset: u64, length: u64) -> Option<Coverage> {
-    let each = targets.iter().map(|target| target.coverage(offset, length));
-    each.reduce(|sum, one| {
-        let (sum, one) = (sum?, one?);
-        Some(Coverage {
-            hole_bytes: sum.hole_bytes + one.hole_bytes,
-            unwritten_bytes: sum.unwritten_bytes + one.unwritten_bytes,
-        })
-    })?
+    targets.iter().map(|target| target.coverage(offset, length)).sum()
 }
 
 impl Bench {
@@ -302,10 +327,13 @@ impl Bench {
         if job.touches_nothing() {
             let region_bytes = imagined_region(job)?;
             let bytes = region_bytes.saturating_add(job.base.region_offset);
-            let opened = job.devices.iter().map(|device| device.open(bytes));
+            let member_bytes = job.stripe.map_or(bytes, |layout| layout.member_bytes(bytes));
+            let opened = job.devices.iter().map(|device| device.open(member_bytes));
             let mut targets: Vec<HostTarget> = opened.collect();
             if targets.is_empty() {
                 targets.push(HostTarget::null(bytes));
+            } else if let Some(layout) = job.stripe {
+                targets = vec![HostTarget::striped(targets, layout.chunk_bytes())?];
             }
             let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
             return Ok(Bench {
@@ -331,7 +359,9 @@ impl Bench {
         let (mut targets, mut scratches, mut permits) = (Vec::new(), Vec::new(), Vec::new());
         for path in &job.targets {
             if path.is_dir() {
-                let scratch = lay_out(path, job, region_bytes + job.base.region_offset, lab)?;
+                let end = region_bytes + job.base.region_offset;
+                let bytes = job.stripe.map_or(end, |layout| layout.member_bytes(end));
+                let scratch = lay_out(path, job, bytes, lab)?;
                 let mode = caching(scratch.path(), job.direct, job.write_through);
                 targets.push(scratch.open(job.writes(), mode)?);
                 scratches.push(scratch);
@@ -342,6 +372,10 @@ impl Bench {
             }
         }
         check_alike(&targets)?;
+        if let Some(layout) = job.stripe {
+            targets = vec![HostTarget::striped(targets, layout.chunk_bytes())?];
+            check_fit(job, &targets[0], region_bytes)?;
+        }
         let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
         let targets: Vec<HostTarget> = targets.into_iter().map(suffering).collect();
         let coverage = coverage_of(&targets, job.base.region_offset, region_bytes);
@@ -410,7 +444,8 @@ fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> 
     // What only an open file tells (alignment, for one) is checked before the time is spent.
     let mode = caching(scratch.path(), job.direct, job.write_through);
     let empty = scratch.open(true, mode)?;
-    for axes in &job.axes {
+    // The workload of a stripe is about all of it, and is checked when that is there.
+    for axes in job.axes.iter().filter(|_| job.stripe.is_none()) {
         let workload = job.workload(axes, bytes - job.base.region_offset, mode.is_direct());
         plan::resolve(&Workload { may_extend: true, ..workload }, &empty)?;
     }

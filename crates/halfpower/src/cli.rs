@@ -151,6 +151,7 @@ pub struct CommonArgs {
   halfpower run --ioengine null --bs 4k --iodepth 32     the instrument's own cost
   halfpower run --ioengine delay --truth fixed=1ms --iodepth 4
   halfpower run truth:fixed=1ms,rate=100MB/s --bs 64k    the same as a target; several are several
+  halfpower run /dev/sdb /dev/sdc --chunk 64k --bs 128k --iodepth 3    the two striped into one
   halfpower run /dev/nvme1n1 --rw randread --bs 4k --iodepth 64 --numjobs 4
   halfpower sweep . --bs 4k,64k,1m --iodepth 1..32
   halfpower sweep sim:nt4-ultrawide,disks=4,volume=stripe --bs 4k,64k --iodepth 8
@@ -159,9 +160,9 @@ pub struct CommonArgs {
 A directory gets a test file, which is removed afterwards. Reading needs no permission; writing
 to an existing file needs --overwrite, to a device --destroy-data-on.")]
 pub struct RunArgs {
-    /// File, block device or directory; several at once get all threads each; or a simulated
-    /// system: sim:SYSTEM,key=value,.. (halfpower simulate --list); or devices of known truth:
-    /// truth:KEY=VALUE,.. with the keys of --truth
+    /// File, block device or directory; several at once get all threads each, unless --chunk makes
+    /// one of them; or a simulated system: sim:SYSTEM,key=value,.. (halfpower simulate --list); or
+    /// devices of known truth: truth:KEY=VALUE,.. with the keys of --truth
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
     /// fio's way to name a target
@@ -220,6 +221,9 @@ pub struct RunArgs {
     /// Region of the target to work on (default: all of it; of a directory: a test file)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
+    /// Stripe the targets into one, so many bytes on each in turn; requests are cut between them
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
+    pub chunk: Option<u64>,
     /// Where the region begins
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "0",
           help_heading = "Workload")]

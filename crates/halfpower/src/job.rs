@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ioengine::fault::FaultPlan;
+use ioengine::stripe::Layout;
 use ioengine::target::Hint;
 use ioengine::{BufferPages, Personality};
 use workload::spec::Content;
@@ -107,6 +108,8 @@ pub struct Job {
     pub write_through: bool,
     /// Region.
     pub size: Option<u64>,
+    /// How the targets are striped into one; None: each by itself.
+    pub stripe: Option<Layout>,
     /// See [`Allocation`].
     pub allocation: Allocation,
     /// Announced to the kernel.
@@ -177,6 +180,7 @@ impl Job {
         }
         check_mapping(&axes, allocation)?;
         let engine = engine(args, &axes)?;
+        let stripe = stripe(args.chunk.filter(|_| simulated.is_none()), targets.len())?;
         check_verify(args, &axes)?;
         check_skew(args, &axes)?;
         Ok(Job {
@@ -185,6 +189,7 @@ impl Job {
             direct: engine.direct,
             write_through: args.write_through,
             size: args.size,
+            stripe,
             allocation,
             hint: args.hint.as_deref().map(str::parse).transpose()?,
             invalidate: args.invalidate,
@@ -358,6 +363,17 @@ fn host(args: &HostArgs, null: bool) -> Outcome<Vec<HostSetting>> {
         ));
     }
     Ok(wanted)
+}
+
+/// How so many targets are striped.
+fn stripe(chunk: Option<u64>, targets: usize) -> Outcome<Option<Layout>> {
+    match chunk {
+        Some(_) if targets < 2 => {
+            Err(Failure::usage("--chunk makes one target of several; name several, or drop it"))
+        }
+        Some(chunk) => Ok(Some(Layout::new(targets, chunk)?)),
+        None => Ok(None),
+    }
 }
 
 /// Refuses simulated systems and devices of known truth where something of this host is meant.

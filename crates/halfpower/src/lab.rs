@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
 use ioengine::clock::{Disagreement, unix_ns};
+use ioengine::stripe::Layout;
 use ioengine::target::{Coverage, Hint, Scrub};
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Target};
 use workload::{Control, Progress, Workload, plan};
@@ -84,6 +85,14 @@ impl Place<'_> {
         match self {
             Place::Host(targets) => targets.len(),
             Place::Simulated(place) => place.system.setup.files() as usize,
+        }
+    }
+
+    /// How the targets are striped into one, if they are.
+    fn layout(&self) -> Option<Layout> {
+        match self {
+            Place::Host(targets) => targets[0].layout(),
+            Place::Simulated(_) => None,
         }
     }
 
@@ -179,7 +188,8 @@ impl<'a> Setting<'a> {
             Blocks::Last => "the last",
         };
         let (scrubbed, warmed, hint) = (self.scrub, self.warm, self.hint);
-        let before = Before { scrubbed, warmed, hint, blocks };
+        let chunk_bytes = self.place.layout().map(|layout| layout.chunk_bytes());
+        let before = Before { scrubbed, warmed, hint, blocks, chunk_bytes };
         let key = record::key(&self.workload, self.place.caching(), self.place.count(), before);
         match self.place {
             Place::Host(_) => key,

@@ -24,6 +24,8 @@ pub struct Before {
     pub hint: Option<Hint>,
     /// What of the file was there.
     pub blocks: &'static str,
+    /// The targets were striped into one, so many bytes on each in turn.
+    pub chunk_bytes: Option<u64>,
 }
 
 /// What a workload on targets in a caching mode is called, with what was done before each trial.
@@ -46,6 +48,7 @@ pub fn key(workload: &Workload, caching: Caching, targets: usize, before: Before
         seed: workload.seed,
         workload_json: serde_json::json!({
             "offset_bytes": workload.region_offset,
+            "chunk_bytes": before.chunk_bytes,
             "placement": format!("{:?}", workload.placement).to_lowercase(),
             "content": format!("{:?}", workload.content).to_lowercase(),
             "buffer_pages": if workload.pages == BufferPages::Small { "4k" } else { "huge" },

@@ -72,6 +72,10 @@ impl SimPlace {
         if let Some(direct) = args.direct {
             change("caching", if direct { "direct" } else { "buffered" }.to_owned())?;
         }
+        if let Some(chunk) = args.chunk {
+            change("volume", "stripe".to_owned())?;
+            change("chunk", chunk.to_string())?;
+        }
         let wanted = args.size.unwrap_or(0).saturating_add(args.offset);
         let place = SimPlace::new(name, &description, changes, wanted)?;
         let caching = Caching::of(place.caching.is_direct(), args.write_through);

@@ -596,6 +596,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             length: length - moved,
             within: moved,
             slot: completion.slot,
+            file: 0,
             op,
         });
     }

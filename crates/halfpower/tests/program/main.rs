@@ -30,6 +30,7 @@ mod run;
 mod simulated;
 mod skew;
 mod soak;
+mod striping;
 mod study;
 mod study_requests;
 mod study_truth;

@@ -76,7 +76,7 @@ impl Load {
                 // All places in turn, far from each other: any odd stride would do.
                 let offset = sent.wrapping_mul(0x9E37_79B1) % places * u64::from(slot_bytes);
                 let op = if self.write { Op::Write } else { Op::Read };
-                batch.push(Request { offset, length: slot_bytes, within: 0, slot, op });
+                batch.push(Request { offset, length: slot_bytes, within: 0, slot, file: 0, op });
                 under_way[slot as usize] = Some(AppRequest {
                     submit_ns,
                     reaped_ns: 0,
