@@ -25,6 +25,7 @@ mod write_through;
 mod personalities;
 mod price;
 mod processors;
+mod stripe;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
@@ -47,6 +48,12 @@ pub const ALL: &[&Study] = &[
     &burst::STUDY,
     &price::STUDY,
     &copy_cost::STUDY,
+    &depth::STUDY,
+    &alignment::STUDY,
+    &stripe::STUDY,
+    &zones::STUDY,
+    &device_cache::STUDY,
+    &burst::STUDY,
 ];
 
 /// One experiment of the papers.
