@@ -25,6 +25,7 @@ mod write_through;
 mod personalities;
 mod price;
 mod processors;
+mod raid;
 mod stripe;
 mod zones;
 
@@ -51,6 +52,7 @@ pub const ALL: &[&Study] = &[
     &depth::STUDY,
     &alignment::STUDY,
     &stripe::STUDY,
+    &raid::STUDY,
     &zones::STUDY,
     &device_cache::STUDY,
     &burst::STUDY,

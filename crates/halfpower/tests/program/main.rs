@@ -33,6 +33,7 @@ mod soak;
 mod striping;
 mod study;
 mod study_requests;
+mod study_raid;
 mod study_stripe;
 mod study_truth;
 mod study_costs;

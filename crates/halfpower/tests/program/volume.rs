@@ -151,6 +151,27 @@ impl Mounted {
     }
 }
 
+/// A btrfs over two loop devices, mounted; dropping it unmounts and detaches.
+pub struct TwoDevices {
+    folder: Mounted,
+    pub devices: [LoopDevice; 2],
+}
+
+impl TwoDevices {
+    /// With a profile such as raid1, on devices of this size.
+    pub fn new(profile: &str, bytes: u64) -> Result<TwoDevices, String> {
+        let devices = [LoopDevice::blank(bytes)?, LoopDevice::blank(bytes)?];
+        let paths = devices.each_ref().map(LoopDevice::path);
+        make(&[&["mkfs.btrfs", "-q", "-f", "-d", profile, "-m", profile], &paths[..]].concat())?;
+        let folder = mount(paths[0])?;
+        Ok(TwoDevices { folder, devices })
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.folder()
+    }
+}
+
 /// Swap space in use; dropping it gives it back.
 pub struct Swap(String);
 
