@@ -26,9 +26,9 @@ use crate::units;
 /// See the module.
 pub const STUDY: Study = Study {
     name: "raid",
-    papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which cuts \
-             the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 of two \
-             disks, a mirror that reads from both",
+    papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which \
+             cuts the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 \
+             of two disks, a mirror that reads from both",
     needs: "a volume (md, device mapper, btrfs, hardware) and, behind it, its members, unless the \
             kernel tells them",
     plan: r#"
@@ -507,7 +507,8 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     let charged = match evidence.is_simulated() {
         true => "",
         false => {
-            " (charged to the process; what kernel threads do for parity and copies, --soaker shows)"
+            " (charged to the process; what kernel threads do for parity and copies, --soaker \
+             shows)"
         }
     };
     if let Some((volume, members)) = of("volume").zip(of("members")) {
