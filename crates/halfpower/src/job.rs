@@ -76,6 +76,13 @@ pub enum PageCache {
     Warm,
 }
 
+impl PageCache {
+    /// One of the two words that clap lets through.
+    fn of(word: &str) -> PageCache {
+        if word == "warm" { PageCache::Warm } else { PageCache::Cold }
+    }
+}
+
 /// One combination of the axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axes {
@@ -193,10 +200,7 @@ impl Job {
             allocation,
             hint: args.hint.as_deref().map(str::parse).transpose()?,
             invalidate: args.invalidate,
-            page_cache: args.page_cache.as_deref().map(|word| match word {
-                "warm" => PageCache::Warm,
-                _ => PageCache::Cold,
-            }),
+            page_cache: args.page_cache.as_deref().map(PageCache::of),
             allow_holes: args.common.allow_holes,
             trials: args.trials,
             // The busy time of a simulated host is known without one.

@@ -174,16 +174,17 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     found.loss("C073", lost("direct", "64k", "8"), "what direct writes of 64 KiB, depth 8, lose");
     let direct = [("caching", "direct"), ("bs", "64k"), ("allocation", "preallocated")];
     let seen = evidence.find(&direct).and_then(|base| gains(evidence, base));
-    found.claim_if(
-        "R154",
-        seen.map(|(grown, written)| {
-            let text = format!(
-                "direct writes of 64 KiB: depth 8 gains {grown:.2} times while the file grows, \
-                 {written:.2} where it does not"
-            );
-            (grown < SERIAL, text)
-        }),
+    let Some((grown, written)) = seen else { return };
+    if written < SERIAL {
+        let why = "depth gains nothing here even where the blocks are there, so none can be lost";
+        found.cannot(&["R154"], why);
+        return;
+    }
+    let text = format!(
+        "direct writes of 64 KiB: depth 8 gains {grown:.2} times while the file grows, \
+         {written:.2} where it does not"
     );
+    found.claim("R154", grown < SERIAL, text);
 }
 
 #[cfg(test)]
@@ -224,6 +225,19 @@ mod tests {
         let verdict = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
         assert_eq!(verdict("R154"), Verdict::Holds);
         assert_eq!(verdict("C073"), Verdict::Holds);
+    }
+
+    #[test]
+    fn where_depth_gains_nothing_anyway_growth_cannot_be_blamed() {
+        let cells = vec![
+            write("preallocated", "1", 1000),
+            write("preallocated", "8", 1000),
+            write("extend", "1", 1000),
+            write("extend", "8", 1000),
+        ];
+        let found = analyse(&evidence(cells));
+        let claim = found.claims.iter().find(|claim| claim.id == "R154").unwrap();
+        assert_eq!(claim.verdict, Verdict::CannotBeTried);
     }
 
     #[test]
