@@ -24,7 +24,7 @@ use crate::units;
 /// See the module.
 pub const STUDY: Study = Study {
     name: "device-cache",
-    papers: "Riedel 1997, section 5.2, Table 3 and Figure 12: rereads of one region and sequential \
+    papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential \
              reads show the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus",
     needs: "a device or file that is read past the page cache",
     plan: r#"
