@@ -16,17 +16,17 @@ mod copy_cost;
 mod cpu_cost;
 mod depth;
 mod device_cache;
-mod memory;
 mod hints;
+mod memory;
 mod out_of_box;
-mod random;
-mod request_size;
-mod write_through;
 mod personalities;
 mod price;
 mod processors;
 mod raid;
+mod random;
+mod request_size;
 mod stripe;
+mod write_through;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
@@ -38,6 +38,8 @@ pub const ALL: &[&Study] = &[
     &write_through::STUDY,
     &allocate::STUDY,
     &alignment::STUDY,
+    &stripe::STUDY,
+    &raid::STUDY,
     &random::STUDY,
     &zones::STUDY,
     &device_cache::STUDY,
@@ -49,13 +51,6 @@ pub const ALL: &[&Study] = &[
     &burst::STUDY,
     &price::STUDY,
     &copy_cost::STUDY,
-    &depth::STUDY,
-    &alignment::STUDY,
-    &stripe::STUDY,
-    &raid::STUDY,
-    &zones::STUDY,
-    &device_cache::STUDY,
-    &burst::STUDY,
 ];
 
 /// One experiment of the papers.
