@@ -1,9 +1,10 @@
 //! Studies: the experiments of the papers, and those of users, on any target.
 //!
-//! `plan` is what is to be measured, `ground` where, `rig` measures it, `evidence` is what came of
-//! it, `conclusion` what it means, `curve` what points along a size say, `figure` draws. The
-//! built-in studies are in `catalogue`, one file each; `general` says what can be said of any
-//! points. `session` makes studies one after the other, `document` and `view` show them.
+//! `plan` is what is to be measured, `ground` where, `rig` measures it, `traced` does so under the
+//! eyes of the kernel, `evidence` is what came of it, `conclusion` what it means, `curve` what
+//! points along a size say, `figure` draws. The built-in studies are in `catalogue`, one file each;
+//! `general` says what can be said of any points. `session` makes studies one after the other,
+//! `document` and `view` show them.
 
 pub mod plan;
 pub mod evidence;
@@ -12,6 +13,7 @@ pub mod curve;
 pub mod figure;
 pub mod ground;
 pub mod rig;
+pub mod traced;
 pub mod general;
 pub mod catalogue;
 pub mod session;

@@ -27,6 +27,7 @@ mod random;
 mod request_size;
 mod stripe;
 mod write_through;
+mod phases;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
@@ -43,6 +44,7 @@ pub const ALL: &[&Study] = &[
     &random::STUDY,
     &zones::STUDY,
     &device_cache::STUDY,
+    &phases::STUDY,
     &memory::STUDY,
     &cpu_cost::STUDY,
     &personalities::STUDY,

@@ -71,6 +71,16 @@ impl Ready {
         let targets = if host.is_empty() { Vec::new() } else { self.job.targets.clone() };
         (self.job.simulated.is_some(), host, targets)
     }
+
+    /// Its points as they are measured, for trials in a way of their own.
+    pub fn settings(&self) -> Vec<Setting<'_>> {
+        self.job.axes.iter().map(|axes| self.bench.setting(&self.job, axes)).collect()
+    }
+
+    /// How often each of them is measured.
+    pub fn trials(&self) -> u32 {
+        self.job.trials
+    }
 }
 
 impl Rig<'_> {
@@ -114,6 +124,19 @@ impl Rig<'_> {
     /// # Errors
     /// See there.
     pub fn measure_groups_on(&mut self, groups: &[Group], grounds: &[Ground]) -> Outcome<()> {
+        self.measure_groups_by(groups, grounds, &Self::run)
+    }
+
+    /// The same in a way of its own, which takes the place of [`Rig::run`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn measure_groups_by(
+        &mut self,
+        groups: &[Group],
+        grounds: &[Ground],
+        run: &dyn Fn(&mut Self, &[Ready]) -> Outcome<()>,
+    ) -> Outcome<()> {
         let mut ready = Vec::new();
         for group in groups {
             self.prepare(group, grounds, &mut ready)?;
@@ -122,22 +145,26 @@ impl Rig<'_> {
             let together = ready[0].surroundings();
             let (now, later) = ready.into_iter().partition(|one| one.surroundings() == together);
             ready = later;
-            self.run_changed(now)?;
+            self.run_changed(now, run)?;
         }
         Ok(())
     }
 
     /// Measures groups that want the same of the device beneath, which is put back afterwards.
-    fn run_changed(&mut self, mut ready: Vec<Ready>) -> Outcome<()> {
+    fn run_changed(
+        &mut self,
+        mut ready: Vec<Ready>,
+        run: &dyn Fn(&mut Self, &[Ready]) -> Outcome<()>,
+    ) -> Outcome<()> {
         let job = &ready[0].job;
         match Changed::apply(&job.targets, &job.host) {
-            Ok(None) => self.run(&ready)?,
+            Ok(None) => run(self, &ready)?,
             Ok(Some(changed)) => {
                 // An open file keeps the read-ahead with which it was opened.
                 for one in &mut ready {
                     one.bench = Bench::ready(&one.job, self.lab)?;
                 }
-                self.run(&ready)?;
+                run(self, &ready)?;
                 changed.restore();
             }
             Err(failure) => {
@@ -304,12 +331,13 @@ impl Rig<'_> {
         let rounds = Rounds { trials: job.trials, soaker, seed: job.base.seed };
         let points = rounds::measure(self.lab, &rounds, settings, self.keeper)?;
         for (owner, point) in owners.into_iter().zip(points) {
-            self.add(owner, point);
+            self.add(owner, &[], point);
         }
         Ok(())
     }
 
-    fn add(&mut self, owner: &Ready, point: Point) {
+    /// Adds a point of a group that was measured, with what tells it from others of the group.
+    pub fn add(&mut self, owner: &Ready, notes: &[(&str, &str)], point: Point) {
         if let Some(simulated) = owner.bench.facts().into_iter().find(|f| f.simulated.is_some())
             && let Some(target) = self.evidence.targets.get_mut(owner.first)
             && target.simulated.is_none()
@@ -320,12 +348,14 @@ impl Rig<'_> {
             return;
         }
         let summary = point.summary();
+        let mut given = owner.group.given.clone();
+        given.extend(notes.iter().map(|(name, word)| ((*name).to_owned(), (*word).to_owned())));
         self.evidence.cells.push(Cell {
             part: owner.group.part.clone(),
             target: self.grounds[owner.first].name.display().to_string(),
             target_index: owner.first,
             disks: owner.disks,
-            given: owner.group.given.clone(),
+            given,
             point,
             summary,
         });

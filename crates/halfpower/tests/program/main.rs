@@ -35,6 +35,7 @@ mod study;
 mod study_requests;
 mod study_raid;
 mod study_stripe;
+mod study_phases;
 mod study_truth;
 mod study_costs;
 mod survey;
