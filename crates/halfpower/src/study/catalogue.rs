@@ -20,6 +20,7 @@ mod hints;
 mod memory;
 mod out_of_box;
 mod personalities;
+mod phases;
 mod price;
 mod processors;
 mod raid;
