@@ -28,7 +28,6 @@ mod random;
 mod request_size;
 mod stripe;
 mod write_through;
-mod phases;
 mod zones;
 
 /// The built-in studies, in the order of the papers' pipeline.
