@@ -18,6 +18,7 @@ use std::time::Duration;
 use ioengine::Monotonic;
 use ioengine::device::Device;
 use ioengine::host::device_of;
+use ioengine::write_cache::{self, Means};
 
 use crate::console::{self, Console};
 use crate::failure::{Failure, Outcome};
@@ -30,6 +31,8 @@ pub const SCHEDULER: &str = "scheduler";
 pub const READ_AHEAD: &str = "read_ahead_kb";
 /// What the kernel believes of the device's write cache.
 pub const WRITE_CACHE: &str = "write_cache";
+/// The drive's own write cache, which is not below `queue`.
+pub const DRIVE_CACHE: &str = "drive_cache";
 /// Requests that the queue holds.
 pub const NR_REQUESTS: &str = "nr_requests";
 /// Whether requests are merged.
@@ -40,8 +43,11 @@ const LOOKS: u32 = 20;
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the kernel may reset when a setting is changed, besides the tunables of a scheduler.
-const MOVED: [(&str, &[&str]); 2] =
-    [(SCHEDULER, &[NR_REQUESTS, "wbt_lat_usec"]), (WRITE_CACHE, &[READ_AHEAD, "wbt_lat_usec"])];
+const MOVED: [(&str, &[&str]); 3] = [
+    (SCHEDULER, &[NR_REQUESTS, "wbt_lat_usec"]),
+    (WRITE_CACHE, &[READ_AHEAD, "wbt_lat_usec"]),
+    (DRIVE_CACHE, &[WRITE_CACHE, READ_AHEAD, "wbt_lat_usec"]),
+];
 
 /// A wish: a file below the device's `queue` folder and the value that it shall have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +195,10 @@ impl Drop for Changed {
 }
 
 /// The folder in sysfs of the one whole disk beneath all targets.
-fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
+///
+/// # Errors
+/// Usage, when there is none, or several.
+pub fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
     let none = |target: &Path| {
         Failure::usage(format!(
             "{}: the system tells of no single block device beneath it whose settings could be \
@@ -295,8 +304,11 @@ fn settle_earlier(disk: &Path) -> Outcome<()> {
 fn changes(disk: &Path, wanted: &[HostSetting]) -> Outcome<Vec<Change>> {
     let mut changes = Vec::new();
     for wish in wanted {
-        let path = disk.join("queue").join(wish.name);
-        let listed = fs::read_to_string(&path).map_err(|error| {
+        let path = path_of(disk, wish.name).ok_or_else(|| {
+            let name = name_of(disk);
+            Failure::failed(format!("{name} has no write cache that the system could switch"))
+        })?;
+        let listed = text(&path).map_err(|error| {
             Failure::failed(format!(
                 "{} of {} cannot be read: {}; this device has no such setting, drop its flag",
                 wish.name,
@@ -330,8 +342,9 @@ fn check_offered(disk: &Path, listed: &str, wanted: &str) -> Outcome<()> {
 
 /// The one of the wishes that moves this setting.
 fn mover(name: &str, wanted: &[HostSetting]) -> Option<String> {
-    let (by, _) = MOVED.iter().find(|(_, moved)| moved.contains(&name))?;
-    wanted.iter().any(|wish| wish.name == *by).then(|| (*by).to_owned())
+    let mut movers = MOVED.iter().filter(|(_, moved)| moved.contains(&name));
+    let wished = movers.find(|(by, _)| wanted.iter().any(|wish| wish.name == *by));
+    wished.map(|(by, _)| (*by).to_owned())
 }
 
 /// What has to be put back with a setting.
@@ -354,9 +367,24 @@ fn moved_by_kernel(by: &str, disk: &Path) -> impl Iterator<Item = Change> {
 
 // ---- reading and writing
 
+/// The file of a setting; of the drive's own cache, where the drive is asked.
+fn path_of(disk: &Path, name: &str) -> Option<PathBuf> {
+    match name {
+        DRIVE_CACHE => Means::of(disk).map(|means| means.path().to_path_buf()),
+        name => Some(disk.join("queue").join(name)),
+    }
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    match path.starts_with("/dev") {
+        true => write_cache::state_at(path),
+        false => fs::read_to_string(path),
+    }
+}
+
 /// The value of a setting: of a list, the chosen one.
 fn value(path: &Path) -> io::Result<String> {
-    Ok(in_brackets(&fs::read_to_string(path)?))
+    Ok(in_brackets(&text(path)?))
 }
 
 fn in_brackets(text: &str) -> String {
@@ -364,6 +392,9 @@ fn in_brackets(text: &str) -> String {
 }
 
 fn write(path: &Path, value: &str) -> io::Result<()> {
+    if path.starts_with("/dev") {
+        return write_cache::set_at(path, value);
+    }
     OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
 }
 
@@ -411,7 +442,7 @@ pub fn standing(entry: &Entry) -> Standing {
     let ours = |change: &Change| {
         let mut parts = Path::new(&change.name).components();
         let plain = parts.all(|part| matches!(part, Component::Normal(_)));
-        plain && change.path == disk.join("queue").join(&change.name)
+        plain && path_of(disk, &change.name).is_some_and(|path| path == change.path)
     };
     if !entry.changes.iter().all(ours) {
         return forget("the entry names files that are no settings of the device");
@@ -510,5 +541,47 @@ pub fn warn_of_left_behind(console: &Console) {
             "a run that was killed left settings of {} changed; say halfpower restore",
             devices.join(", ")
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioengine::write_cache::{BACK, THROUGH};
+
+    fn file(disk: &Path, name: &str, text: &str) -> PathBuf {
+        let path = disk.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_cache_of_a_drive_is_switched_by_its_own_means_and_put_back_with_what_moved() {
+        let disk = tempfile::tempdir().unwrap();
+        let cache = file(disk.path(), "device/scsi_disk/2:0:0:0/cache_type", "write back");
+        let believed = file(disk.path(), "queue/write_cache", "write back");
+        let wish = HostSetting { name: DRIVE_CACHE, value: THROUGH.to_owned() };
+        let changes = changes(disk.path(), &[wish]).unwrap();
+        assert_eq!((&changes[0].path, &*changes[0].old), (&cache, BACK));
+        assert_eq!(changes[1].name, WRITE_CACHE, "the kernel looks at the drive again");
+        // A file keeps what is longer; the kernel's does not.
+        fs::write(&cache, THROUGH).unwrap();
+        fs::write(&believed, THROUGH).unwrap();
+        assert_eq!(value(&changes[0].path).unwrap(), THROUGH);
+        fs::write(&cache, THROUGH).unwrap();
+        assert_eq!(fates(&changes), [Fate::Restored, Fate::Restored]);
+    }
+
+    #[test]
+    fn a_disk_without_a_cache_of_its_own_is_refused_whatever_the_kernel_believes() {
+        let disk = tempfile::tempdir().unwrap();
+        file(disk.path(), "queue/write_cache", "write back");
+        let wish = HostSetting { name: DRIVE_CACHE, value: THROUGH.to_owned() };
+        let failure = changes(disk.path(), &[wish]).unwrap_err();
+        assert!(
+            failure.message.contains("no write cache that the system could switch"),
+            "{failure}"
+        );
     }
 }

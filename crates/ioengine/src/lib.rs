@@ -36,6 +36,7 @@ pub mod kernel;
 mod made_up;
 pub mod usage;
 pub mod stack;
+pub mod write_cache;
 pub mod extents;
 pub mod target;
 pub mod host;

@@ -19,6 +19,10 @@ mod device_cache;
 mod hints;
 mod memory;
 mod out_of_box;
+mod random;
+mod request_size;
+mod write_cache;
+mod write_through;
 mod personalities;
 mod phases;
 mod price;
@@ -36,6 +40,7 @@ pub const ALL: &[&Study] = &[
     &request_size::STUDY,
     &depth::STUDY,
     &hints::STUDY,
+    &write_cache::STUDY,
     &write_through::STUDY,
     &allocate::STUDY,
     &alignment::STUDY,

@@ -37,6 +37,7 @@ mod study_raid;
 mod study_stripe;
 mod study_phases;
 mod study_truth;
+mod study_write_cache;
 mod study_costs;
 mod survey;
 mod sweep;

@@ -333,7 +333,7 @@ fn btrfs(folder: &Path) -> State {
     let devices = fs::read_dir(folder.join("devinfo")).into_iter().flatten().flatten();
     let devices: Vec<_> = devices.map(|entry| entry.path()).collect();
     let missing = devices.iter().filter(|device| read(&device.join("missing")) == "1").count();
-    let counted = |device: &std::path::PathBuf| {
+    let counted = |device: &PathBuf| {
         let stats = read(&device.join("error_stats"));
         let number = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
         stats.lines().filter_map(number).sum::<u64>()

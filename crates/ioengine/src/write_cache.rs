@@ -1,0 +1,152 @@
+//! The write cache of a drive, by the drive's own means: what state it is in, and whether it can be
+//! switched.
+//!
+//! SCSI disks, and ATA disks behind libata, have the file `cache_type`, which the kernel turns into
+//! MODE SELECT or SET FEATURES; disks of a guest have it too, where the host offers the choice. An
+//! NVMe drive has feature 06h. What the kernel believes (`queue/write_cache`) is none of these: to
+//! change that alone stops flushes and leaves the cache as it is.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::sys;
+
+/// The cache holds writes back.
+pub const BACK: &str = "write back";
+/// Writes go through to the medium.
+pub const THROUGH: &str = "write through";
+/// Volatile Write Cache, and its bit.
+const NVME_FEATURE: u8 = 0x06;
+const NVME_ENABLED: u32 = 1;
+
+/// By what means a drive is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// SCSI, or ATA behind libata: a file of sysfs.
+    Scsi(PathBuf),
+    /// A disk of a guest: a file of sysfs.
+    Guest(PathBuf),
+    /// NVMe: an admin command to the device node.
+    Nvme(PathBuf),
+}
+
+impl Means {
+    /// Those of a whole disk, by its folder in sysfs; None where it has none.
+    pub fn of(disk: &Path) -> Option<Means> {
+        let name = disk.file_name()?.to_string_lossy().into_owned();
+        if name.starts_with("nvme") {
+            return Some(Means::Nvme(Path::new("/dev").join(name)));
+        }
+        let guest = disk.join("cache_type");
+        if guest.exists() {
+            return Some(Means::Guest(guest));
+        }
+        let scsi = fs::read_dir(disk.join("device/scsi_disk")).into_iter().flatten().flatten();
+        let mut files = scsi.map(|entry| entry.path().join("cache_type"));
+        files.find(|file| file.exists()).map(Means::Scsi)
+    }
+
+    /// Where it is asked and set.
+    pub fn path(&self) -> &Path {
+        match self {
+            Means::Scsi(path) | Means::Guest(path) | Means::Nvme(path) => path,
+        }
+    }
+
+    /// In words.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Means::Scsi(_) => "the drive's caching page (SCSI, ATA)",
+            Means::Guest(_) => "the disk that the host gives this guest",
+            Means::Nvme(_) => "the drive's feature 06h (NVMe)",
+        }
+    }
+
+    /// The state: [`BACK`], [`THROUGH`] or another word of the drive's driver.
+    ///
+    /// # Errors
+    /// When the drive or the system does not tell.
+    pub fn state(&self) -> io::Result<String> {
+        state_at(self.path())
+    }
+
+    /// Why it cannot be switched, where that is known beforehand.
+    pub fn fixed(&self) -> Option<&'static str> {
+        let Means::Guest(file) = self else { return None };
+        let mode = fs::metadata(file).ok()?.permissions().mode();
+        (mode & 0o222 == 0).then_some(
+            "the host of this guest does not offer it (virtio without CONFIG_WCE); switch it there",
+        )
+    }
+}
+
+/// The state at the path of some [`Means`].
+///
+/// # Errors
+/// When the drive or the system does not tell.
+pub fn state_at(path: &Path) -> io::Result<String> {
+    if !path.starts_with("/dev") {
+        return Ok(fs::read_to_string(path)?.trim().to_owned());
+    }
+    let enabled = sys::nvme_feature(&File::open(path)?, NVME_FEATURE, None)? & NVME_ENABLED != 0;
+    Ok(if enabled { BACK } else { THROUGH }.to_owned())
+}
+
+/// Switches the cache at the path of some [`Means`].
+///
+/// # Errors
+/// When the drive or the system does not allow it.
+pub fn set_at(path: &Path, state: &str) -> io::Result<()> {
+    if !path.starts_with("/dev") {
+        return OpenOptions::new().write(true).open(path)?.write_all(state.as_bytes());
+    }
+    let value = if state == BACK { NVME_ENABLED } else { 0 };
+    sys::nvme_feature(&File::open(path)?, NVME_FEATURE, Some(value)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(disk: &Path, name: &str, text: &str) -> PathBuf {
+        let path = disk.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_scsi_disk_is_asked_and_set_through_its_caching_page() {
+        let disk = tempfile::tempdir().unwrap();
+        let path = file(disk.path(), "device/scsi_disk/2:0:0:0/cache_type", "write back\n");
+        let means = Means::of(disk.path()).unwrap();
+        assert_eq!(means, Means::Scsi(path.clone()));
+        assert_eq!(means.state().unwrap(), BACK);
+        set_at(&path, THROUGH).unwrap();
+        assert!(means.state().unwrap().starts_with(THROUGH));
+    }
+
+    #[test]
+    fn a_disk_of_a_guest_says_when_its_host_fixes_it() {
+        let disk = tempfile::tempdir().unwrap();
+        let path = file(disk.path(), "cache_type", "write through\n");
+        let means = Means::of(disk.path()).unwrap();
+        assert_eq!((means.state().unwrap().as_str(), means.fixed()), (THROUGH, None));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+        assert!(means.fixed().unwrap().contains("; switch it there"));
+    }
+
+    #[test]
+    fn what_the_kernel_believes_is_no_means_of_the_drive() {
+        let disk = tempfile::tempdir().unwrap();
+        file(disk.path(), "queue/write_cache", "write back\n");
+        assert_eq!(Means::of(disk.path()), None);
+    }
+
+    #[test]
+    fn a_file_that_is_no_nvme_drive_is_not_taken_for_one() {
+        assert!(state_at(Path::new("/dev/null")).is_err());
+    }
+}
