@@ -333,6 +333,9 @@ pub struct RunArgs {
     /// The flags that came from a plan file, to be kept with the results.
     #[arg(skip)]
     pub planned: Vec<String>,
+    /// What was typed beside the plan of a study.
+    #[arg(skip)]
+    pub typed: crate::plan_file::Flags,
     /// The plan file with its text, where it is the plan of a study.
     #[arg(skip)]
     pub study_plan: Option<(PathBuf, String)>,

@@ -23,7 +23,8 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Flags that must be typed.
 const CONSENTS: [&str; 2] = ["overwrite", "destroy-data-on"];
 /// Keys that only the plan of a study has.
-pub const STRUCTURE: [&str; 7] = ["title", "asks", "study", "disks", "quick", "part", "figure"];
+pub const STRUCTURE: [&str; 8] =
+    ["title", "asks", "study", "compares", "disks", "quick", "part", "figure"];
 
 /// What a plan file says; nothing where there is none.
 #[derive(Debug, Default)]
@@ -97,6 +98,7 @@ pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
         }
         args.planned = plan.words();
         args.study_plan = plan.study.clone().map(|text| (path, text));
+        args.typed = Flags::typed(&typed[verb..]);
     }
     Ok((cli, plan))
 }
@@ -216,6 +218,27 @@ impl Flags {
         Ok(())
     }
 
+    /// The flags among words that clap has accepted, each as one value.
+    fn typed(words: &[OsString]) -> Flags {
+        let mut settings: Vec<Setting> = Vec::new();
+        let mut words = words.iter().filter_map(|word| word.to_str()).peekable();
+        while let Some(word) = words.next() {
+            let Some(text) = word.strip_prefix("--") else { continue };
+            let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n, Some(v)));
+            let Some((flag, is_bare)) = flag_of(name) else { continue };
+            let value = match (value, is_bare) {
+                (Some(value), _) => value.to_owned(),
+                (None, true) => "1".to_owned(),
+                // A boolean that takes 0 or 1 behind an equals sign stands alone for 1.
+                (None, false) if takes_equals(&flag) => "1".to_owned(),
+                (None, false) => words.next().unwrap_or_default().to_owned(),
+            };
+            settings.retain(|setting| setting.flag != flag);
+            settings.push(Setting { line: 0, flag, values: vec![value], is_bare });
+        }
+        Flags { settings }
+    }
+
     /// All of them, in the order in which they were written.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
@@ -292,6 +315,14 @@ fn flag_of(key: &str) -> Option<(String, bool)> {
     Some((argument.get_long()?.to_owned(), is_bare))
 }
 
+/// Whether a flag takes its value behind an equals sign only.
+fn takes_equals(flag: &str) -> bool {
+    let command = Cli::command();
+    let sweep = command.find_subcommand("sweep");
+    let mut arguments = sweep.into_iter().flat_map(clap::Command::get_arguments);
+    arguments.any(|argument| argument.get_long() == Some(flag) && argument.is_require_equals_set())
+}
+
 fn unknown(key: &str) -> Failure {
     let flag = format!("--{}", key.replace('_', "-"));
     let error = Cli::try_parse_from(["halfpower", "sweep", &flag]).err();
@@ -364,6 +395,14 @@ mod tests {
             assert!(failure.message.starts_with(words), "{text}: {failure}");
             assert_eq!(failure.exit, Exit::Usage);
         }
+    }
+
+    #[test]
+    fn what_was_typed_is_read_as_clap_reads_it() {
+        let words = ["plan.toml", "--bs", "4k,64k", "--direct", "--soaker", "--trials=9", "."];
+        let flags = Flags::typed(&words.map(OsString::from));
+        let typed: Vec<String> = flags.words();
+        assert_eq!(typed, ["--bs=4k,64k", "--direct=1", "--soaker", "--trials=9"]);
     }
 
     #[test]

@@ -28,22 +28,33 @@ pub struct Rounds {
 }
 
 /// All trials of all settings: round by round, each round in an order of its own. The settings are
-/// all of this host, or all of simulated systems.
+/// all of this host, or all of simulated systems. What was measured before a failure comes back
+/// with it.
 pub fn measure(
+    lab: &Lab,
+    rounds: &Rounds,
+    settings: Vec<Setting<'_>>,
+    keeper: &mut Keeper,
+) -> (Vec<Point>, Outcome<()>) {
+    let mut points: Vec<Point> =
+        settings.iter().map(|s| Point { key: s.key(), trials: Vec::new() }).collect();
+    let measured = fill(lab, rounds, settings, keeper, &mut points);
+    (points, measured)
+}
+
+fn fill(
     lab: &Lab,
     rounds: &Rounds,
     mut settings: Vec<Setting<'_>>,
     keeper: &mut Keeper,
-) -> Outcome<Vec<Point>> {
-    let mut points: Vec<Point> =
-        settings.iter().map(|s| Point { key: s.key(), trials: Vec::new() }).collect();
+    points: &mut [Point],
+) -> Outcome<()> {
     // A run may measure several times: its points are numbered through.
     let numbers = points.iter().map(|point| keeper.add_point(&point.key));
     let first = numbers.collect::<Outcome<Vec<usize>>>()?.first().copied().unwrap_or(0);
-    let mut book = Book { points: &mut points, first, keeper };
+    let mut book = Book { points, first, keeper };
     if settings.iter().any(|setting| matches!(setting.place, Place::Simulated(_))) {
-        measure_simulated(lab, rounds, &settings, &mut book)?;
-        return Ok(points);
+        return measure_simulated(lab, rounds, &settings, &mut book);
     }
     let Rounds { soaker, seed, .. } = *rounds;
     let rounds = rounds.trials.saturating_mul(if soaker { 2 } else { 1 });
@@ -76,12 +87,12 @@ pub fn measure(
             book.keep(trial, index)?;
             if lab.interrupt.is_set() {
                 progress.finish();
-                return Ok(points);
+                return Ok(());
             }
         }
     }
     progress.finish();
-    Ok(points)
+    Ok(())
 }
 
 /// How long one trial of each takes together (ns), where time ends all of them.

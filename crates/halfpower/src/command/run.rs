@@ -75,18 +75,15 @@ fn measure_and_print(args: &RunArgs, form: Form, job: &Job, lab: &Lab, made: &[C
     }
     begin(&mut keeper, args, form, (&host, made), &facts)?;
     let rounds = Rounds { trials: job.trials, soaker: job.soaker, seed: job.base.seed };
-    let measured = rounds::measure(lab, &rounds, settings, &mut keeper);
-    let mut points = match measured {
-        Ok(points) => points,
-        Err(failure) => {
-            // A database that fails too must not hide why the run did, nor say it twice.
-            match keeper.finish(RunState::Failed, None, None) {
-                Err(also) if also.message != failure.message => lab.console.warn(&also.message),
-                _ => {}
-            }
-            return Err(failure);
+    let (mut points, measured) = rounds::measure(lab, &rounds, settings, &mut keeper);
+    if let Err(failure) = measured {
+        // A database that fails too must not hide why the run did, nor say it twice.
+        match keeper.finish(RunState::Failed, None, None) {
+            Err(also) if also.message != failure.message => lab.console.warn(&also.message),
+            _ => {}
         }
-    };
+        return Err(failure);
+    }
     let checked = read_back(lab, job, &bench, &points);
     if let Err(failure) = &checked {
         distrust(&mut points, &failure.message);

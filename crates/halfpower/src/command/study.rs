@@ -27,6 +27,7 @@ use crate::study::session::{Made, Session};
 use crate::study::view;
 use crate::survey::document::WroteDocument;
 use crate::survey::findings;
+use crate::units;
 
 /// Size of a test file where none is given (bytes), and with --quick.
 const FILE_BYTES: u64 = 1 << 30;
@@ -107,7 +108,7 @@ pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
         quick: args.quick,
         toggle_write_cache: false,
         stated: Stated::default(),
-        typed: Flags::default(),
+        typed: args.typed.clone(),
         html: args.html.as_deref(),
         common: &args.common,
     };
@@ -130,6 +131,8 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
     let (started_unix_ns, host) = (unix_ns(), Host::read());
     let most = if form.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
     let consent = job::consent(common);
+    // What names no target is refused before time is spent on another.
+    form.targets.iter().try_for_each(|name| Ground::check(name, &consent))?;
     let ready =
         |name: &PathBuf| Ground::ready(name, form.size, (most, common.seed), &consent, &lab);
     let session = Session {
@@ -147,7 +150,11 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
         if lab.interrupt.is_set() {
             break;
         }
-        let made = session.make(&name, study, plan)?;
+        let made = match session.make(&name, study, plan) {
+            // What was made before is worth having.
+            Err(failure) if failure.exit == Exit::Interrupted && !all.is_empty() => break,
+            made => made?,
+        };
         if !common.json {
             console::data(&view::text(&made));
         }
@@ -155,12 +162,18 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
     }
     drop(session);
     show(form, &console, (&host, started_unix_ns), &all)?;
-    let failed = all.iter().any(|made| made.failure.is_some());
-    Ok(match (lab.interrupt.is_set(), failed) {
-        (true, _) => Exit::Interrupted,
-        (false, true) => Exit::Failed,
-        (false, false) => Exit::Ok,
-    })
+    Ok(exit_of(lab.interrupt.is_set(), &all))
+}
+
+fn exit_of(interrupted: bool, all: &[Made]) -> Exit {
+    let refused = all.iter().find_map(|made| made.refused);
+    match refused.filter(|_| all.iter().all(|made| made.refused.is_some())) {
+        _ if interrupted => Exit::Interrupted,
+        _ if all.iter().any(|made| made.failure.is_some()) => Exit::Failed,
+        Some(exit) => exit,
+        None if all.iter().any(Made::is_invalid) => Exit::Invalid,
+        None => Exit::Ok,
+    }
 }
 
 /// The page, and the document where it was asked for.
@@ -218,8 +231,9 @@ fn unknown(name: &str) -> Failure {
 }
 
 fn stated(args: &StudyArgs) -> Outcome<Stated> {
-    let positive = |flag: &str, values: &[f64]| match values.iter().find(|value| **value <= 0.0) {
-        Some(value) => Err(Failure::usage(format!("{flag} {value}: give what is above 0"))),
+    let is_wrong = |value: &&f64| !value.is_finite() || **value <= 0.0;
+    let positive = |flag: &str, values: &[f64]| match values.iter().find(is_wrong) {
+        Some(value) => Err(Failure::usage(format!("{flag} {value}: give a number above 0"))),
         None => Ok(()),
     };
     positive("--price", &args.price)?;
@@ -236,6 +250,15 @@ fn typed(args: &StudyArgs) -> Outcome<Flags> {
     let mut table = toml::Table::new();
     if let Some(runtime) = &args.runtime {
         table.insert("runtime".to_owned(), runtime.clone().into());
+    }
+    if args.trials == Some(0) {
+        return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));
+    }
+    if args.runtime.as_deref().is_some_and(|time| units::parse_duration(time) == Ok(0)) {
+        return Err(Failure::usage("--runtime 0 measures nothing; use a time such as 1 or 200ms"));
+    }
+    if args.size == Some(0) {
+        return Err(Failure::usage("--size 0 measures nothing; use a size such as 1g"));
     }
     if let Some(trials) = args.trials {
         table.insert("trials".to_owned(), i64::from(trials).into());

@@ -19,10 +19,6 @@ mod device_cache;
 mod hints;
 mod memory;
 mod out_of_box;
-mod random;
-mod request_size;
-mod write_cache;
-mod write_through;
 mod personalities;
 mod phases;
 mod price;
@@ -31,6 +27,7 @@ mod raid;
 mod random;
 mod request_size;
 mod stripe;
+mod write_cache;
 mod write_through;
 mod zones;
 

@@ -150,6 +150,44 @@ impl Conclusion {
         });
     }
 
+    /// One conclusion of those of several targets: each finding, advice and chart with the name of
+    /// its target, and of each claim what was seen on all of them. It holds where it was tried and
+    /// nowhere failed.
+    pub fn of_each(all: Vec<(String, Conclusion)>) -> Conclusion {
+        let mut joined = Conclusion::default();
+        for (number, (name, one)) in all.into_iter().enumerate() {
+            let named = |text: String| match text.starts_with(&name) {
+                true => text,
+                false => format!("{name}: {text}"),
+            };
+            let finding = |found: Finding| Finding { text: named(found.text), ..found };
+            joined.findings.extend(one.findings.into_iter().map(finding));
+            let advice = |advice: Advice| Advice { text: named(advice.text), ..advice };
+            joined.advice.extend(one.advice.into_iter().map(advice));
+            let chart = |chart: Chart| Chart { id: format!("{}-{number}", chart.id), ..chart };
+            joined.charts.extend(one.charts.into_iter().map(chart));
+            let table = |table: Table| Table { id: format!("{}-{number}", table.id), ..table };
+            joined.tables.extend(one.tables.into_iter().map(table));
+            for tried in one.claims {
+                joined.add(Tried { here: format!("{name}: {}", tried.here), ..tried });
+            }
+        }
+        joined
+    }
+
+    /// Adds what was seen of a claim on one more target.
+    fn add(&mut self, more: Tried) {
+        let Some(tried) = self.claims.iter_mut().find(|tried| tried.id == more.id) else {
+            return self.claims.push(more);
+        };
+        tried.here = format!("{}; {}", tried.here, more.here);
+        tried.verdict = match (tried.verdict, more.verdict) {
+            (Verdict::CannotBeTried, verdict) | (verdict, Verdict::CannotBeTried) => verdict,
+            (Verdict::Holds, Verdict::Holds) => Verdict::Holds,
+            _ => Verdict::DoesNotHold,
+        };
+    }
+
     /// Puts the claims into the order of `ids`; those that nothing was said of cannot be tried.
     pub fn complete(&mut self, ids: &[&'static str], why: &str) {
         let missing = |id: &&&'static str| self.claims.iter().all(|tried| tried.id != **id);
@@ -217,6 +255,25 @@ mod tests {
         conclusion.complete(&["R077", "R080"], "no target");
         let claims: Vec<_> = conclusion.claims.iter().map(|c| (c.id, c.verdict)).collect();
         assert_eq!(claims, [("R077", Verdict::CannotBeTried), ("R080", Verdict::Holds)]);
+    }
+
+    #[test]
+    fn a_claim_about_several_targets_holds_where_it_fails_on_none() {
+        let on = |name: &str, id, holds| {
+            let mut conclusion = Conclusion::default();
+            conclusion.claim(id, holds, "seen");
+            conclusion.find("x", "fast");
+            (name.to_owned(), conclusion)
+        };
+        let both = |first, second| {
+            let joined = Conclusion::of_each(vec![on("a", "R080", first), on("b", "R080", second)]);
+            (joined.claims[0].verdict, joined)
+        };
+        assert_eq!(both(true, true).0, Verdict::Holds);
+        assert_eq!(both(true, false).0, Verdict::DoesNotHold);
+        let joined = both(true, true).1;
+        assert_eq!(joined.findings[1].text, "b: fast");
+        assert_eq!(joined.claims[0].here, "a: seen; b: seen");
     }
 
     #[test]

@@ -53,6 +53,10 @@ pub struct StudyDocument {
     pub left_out: Vec<LeftOut>,
     /// Why nothing was measured; null where something was.
     pub skipped: Option<Skipped>,
+    /// Why it ended before its end; null where it did not.
+    pub failure: Option<String>,
+    /// Whether the user stopped it.
+    pub interrupted: bool,
 }
 
 /// A claim of the papers.
@@ -100,6 +104,8 @@ impl From<&Made> for StudyDocument {
             advice: made.conclusion.advice.iter().map(advice).collect(),
             left_out: made.evidence.left_out.clone(),
             skipped: made.evidence.skipped.clone(),
+            failure: made.failure.clone(),
+            interrupted: made.interrupted,
         }
     }
 }

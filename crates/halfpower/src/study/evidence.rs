@@ -192,6 +192,25 @@ impl Evidence {
         self.all(flags).into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
+    /// What was measured on one target alone, with its name.
+    pub fn of_target(&self, index: usize) -> (String, Evidence) {
+        let mut cells: Vec<Cell> =
+            self.cells.iter().filter(|cell| cell.target_index == index).cloned().collect();
+        let facts = self.targets.get(index).cloned();
+        let name = match (cells.first(), &facts) {
+            (Some(cell), _) => cell.target.clone(),
+            (None, Some(facts)) => facts.name.clone(),
+            (None, None) => String::new(),
+        };
+        cells.iter_mut().for_each(|cell| cell.target_index = 0);
+        let is_own =
+            |reading: &&Reading| reading.labels.get("target").is_none_or(|target| *target == name);
+        let readings = self.readings.iter().filter(is_own).cloned().collect();
+        let targets = facts.into_iter().collect();
+        let own = Evidence { targets, cells, readings, ..self.clone() };
+        (name, own)
+    }
+
     /// Points that did not measure the wrong thing.
     pub fn usable(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(|cell| cell.summary.verdict.state != State::Invalid)

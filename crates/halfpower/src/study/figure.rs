@@ -93,6 +93,11 @@ pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart
         |cell: &&Cell| plan.only.iter().all(|(flag, words)| words.any(|word| cell.is(flag, word)));
     let cells: Vec<&Cell> = evidence.usable().filter(shown).collect();
     let names = names_of(&cells, &plan.x);
+    let mut by = plan.by.clone();
+    let several = cells.iter().any(|cell| cell.target_index != cells[0].target_index);
+    if several && plan.x != "target" && !by.iter().any(|flag| flag == "target") {
+        by.insert(0, "target".to_owned());
+    }
     let mut series: Vec<Series> = Vec::new();
     for cell in &cells {
         let Some((y, low, high)) = (metric.of)(cell) else { continue };
@@ -100,7 +105,7 @@ pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart
             None => cell.number(&plan.x).unwrap_or_default(),
             Some(names) => place_of(names, &cell.word(&plan.x)),
         };
-        let name = line_of(cell, &plan.by, &plan.y);
+        let name = line_of(cell, &by, &plan.y);
         let point = Point { x, y, low, high, note: None };
         match series.iter_mut().find(|one| one.name == name) {
             Some(one) => one.points.push(point),

@@ -10,7 +10,7 @@ use crate::guard::Consent;
 use crate::lab::Lab;
 use crate::machine::TargetFacts;
 use crate::scratch::{self, Scratch};
-use crate::sim_target::is_simulated;
+use crate::sim_target::{self, is_simulated};
 use crate::truth;
 use crate::truth_target::{KnownDevice, SIZE_BYTES, is_truth};
 use crate::units;
@@ -49,6 +49,23 @@ pub enum Kind {
 }
 
 impl Ground {
+    /// Refuses what cannot be a target, without making anything.
+    ///
+    /// # Errors
+    /// Usage or refused, with the remedy.
+    pub fn check(name: &Path, consent: &Consent) -> Outcome<()> {
+        if is_simulated(name) {
+            return sim_target::parse(&name.to_string_lossy(), &[])?
+                .system()
+                .map(drop)
+                .map_err(Into::into);
+        }
+        if is_truth(name) {
+            return KnownDevice::parse(&name.to_string_lossy()).map(drop);
+        }
+        bench::check_path(name, consent)
+    }
+
     /// Makes a target ready; in a directory lays out a test file of `size`, or of as much as
     /// fits and can be written in a few seconds.
     ///

@@ -4,8 +4,9 @@
 //! On top of the flags of `sweep`, which all points share, a plan has `title` and `asks`;
 //! `[quick]`, flags that take the place of others with `--quick`; any number of `[[part]]`s, each
 //! a name and flags of its own (and `quick` ones); `[[figure]]`s; `disks`, how many of the targets
-//! work together; and `study`, the built-in study that measures and draws the findings. A list of
-//! values is an axis, whatever the flag: the points are the product of all lists.
+//! work together; `compares`, whether findings are about several targets together; and `study`,
+//! the built-in study that measures and draws the findings. A list of values is an axis, whatever
+//! the flag: the points are the product of all lists.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,6 +20,21 @@ use crate::plan_file::{self, Flags, Setting};
 /// The flags whose lists `sweep` itself understands, ranges included. The direction is not left to
 /// it: where writes are not allowed, reads are measured all the same.
 const AXES: [&str; 5] = ["bs", "iodepth", "numjobs", "rwmixread", "ioengine"];
+/// Flags that no plan of a study sets.
+const OF_THE_RUN: [&str; 12] = [
+    "json",
+    "quiet",
+    "plan",
+    "db",
+    "no-store",
+    "label",
+    "name",
+    "seed",
+    "pap",
+    "endurance",
+    "html",
+    "log",
+];
 /// Groups of points of a plan at the most.
 const GROUPS_MAX: usize = 1_000;
 
@@ -31,6 +47,8 @@ pub struct Plan {
     pub asks: String,
     /// The built-in study that draws the findings.
     pub study: Option<String>,
+    /// Whether the findings are about several targets together, and not about each.
+    pub compares: bool,
     /// Where it takes place, unless other targets are typed.
     pub targets: Vec<PathBuf>,
     /// What is drawn.
@@ -121,6 +139,17 @@ impl Plan {
                 "title" => plan.title = text_of(&key, value)?,
                 "asks" => plan.asks = text_of(&key, value)?,
                 "study" => plan.study = Some(text_of(&key, value)?),
+                "compares" => {
+                    plan.compares = value
+                        .as_bool()
+                        .ok_or_else(|| Failure::usage("compares: write true or false"))?;
+                }
+                of_the_run if OF_THE_RUN.contains(&of_the_run.replace('_', "-").as_str()) => {
+                    return Err(Failure::usage(format!(
+                        "{key} is about the whole run; type --{}",
+                        key.replace('_', "-")
+                    )));
+                }
                 "target" => {
                     let targets = plan_file::texts_of(&key, &value)?;
                     plan.targets = targets.into_iter().map(PathBuf::from).collect();
@@ -338,6 +367,9 @@ mod tests {
             ("disks = 'many'", "disks: write how many"),
             ("disks = 0", "disks: write how many"),
             ("title = ", "halfpower study depth --show"),
+            ("title = 'x'\nplan = true", "type --plan"),
+            ("title = 'x'\nno_store = true", "type --no-store"),
+            ("compares = 3", "compares: write true"),
         ] {
             let failure = Plan::parse(text).unwrap_err();
             assert!(failure.message.contains(words), "{text}: {failure}");

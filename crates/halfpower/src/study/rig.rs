@@ -42,6 +42,8 @@ pub struct Rig<'a> {
     pub keeper: &'a mut Keeper,
     /// What was found so far.
     pub evidence: Evidence,
+    /// How the program would end for the first part that was left out.
+    pub refused: Option<Exit>,
 }
 
 /// A group of points whose targets are open.
@@ -201,7 +203,10 @@ impl Rig<'_> {
             match self.open(group, set) {
                 Ok(opened) => ready.push(opened),
                 Err(failure) if failure.exit == Exit::Interrupted => return Err(failure),
-                Err(failure) => self.leave_out(&group.part, &failure.message),
+                Err(failure) => {
+                    self.refused = self.refused.or(Some(failure.exit));
+                    self.leave_out(&group.part, &failure.message);
+                }
             }
         }
         Ok(())
@@ -261,7 +266,13 @@ impl Rig<'_> {
             let error = parsed.err().map(|error| error.to_string()).unwrap_or_default();
             return Err(Failure::usage(error.lines().next().unwrap_or_default()));
         };
+        // The run is the command's; what a point is, the plan's.
+        let own = args.common;
         args.common = self.common.clone();
+        if group.given.contains_key("buffer-pages") {
+            args.common.buffer_pages = own.buffer_pages;
+        }
+        args.common.allow_holes |= own.allow_holes;
         // A simulated system tells both bounds of its CPU cost without one.
         args.soaker &= !set.iter().any(Ground::is_simulated);
         let grows = args.allocation != "preallocated";
@@ -295,11 +306,15 @@ impl Rig<'_> {
             // Virtual time costs nothing, and disks of the papers need seconds to get going.
             args.runtime = args.runtime.map(|ns| ns.max(SIMULATED_NS));
         }
+        let bytes: Option<Vec<u64>> = set.iter().map(Ground::bytes).collect();
+        let most = bytes.and_then(|bytes| bytes.into_iter().min());
+        if let (Some(size), Some(most), false) = (args.size, most, grows) {
+            // A plan asks for more than a small target has; a part of it will do.
+            args.size = Some(size.min(most.saturating_sub(args.offset)));
+        }
         if args.size.is_none() && !args.time_based {
             // Once through all of it at the most: a second pass may be a pass over some cache.
-            let all = set.iter().map(Ground::bytes).collect::<Option<Vec<u64>>>();
-            let least = all.and_then(|bytes| bytes.into_iter().min());
-            args.size = match least {
+            args.size = match most {
                 Some(bytes) => Some(bytes.saturating_sub(args.offset)),
                 None => self.simulated_bytes(&args),
             };
@@ -329,11 +344,11 @@ impl Rig<'_> {
         let job = &ready[0].job;
         let soaker = job.soaker && self.lab.prepare_soaker().is_ok();
         let rounds = Rounds { trials: job.trials, soaker, seed: job.base.seed };
-        let points = rounds::measure(self.lab, &rounds, settings, self.keeper)?;
+        let (points, measured) = rounds::measure(self.lab, &rounds, settings, self.keeper);
         for (owner, point) in owners.into_iter().zip(points) {
             self.add(owner, &[], point);
         }
-        Ok(())
+        measured
     }
 
     /// Adds a point of a group that was measured, with what tells it from others of the group.

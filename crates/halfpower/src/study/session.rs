@@ -10,7 +10,7 @@ use crate::keeper::{Keeper, RunFacts};
 use crate::lab::Lab;
 use crate::machine::Host;
 use crate::plan_file::Flags;
-use crate::point::Verdict;
+use crate::point::{State, Verdict};
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::evidence::{Evidence, Skipped, Stated};
@@ -57,6 +57,18 @@ pub struct Made {
     pub charts: Vec<Chart>,
     /// Why it failed, where it did.
     pub failure: Option<String>,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
+    /// How the program ends for it, where nothing could be measured.
+    pub refused: Option<Exit>,
+}
+
+impl Made {
+    /// Whether every point of it measured the wrong thing.
+    pub fn is_invalid(&self) -> bool {
+        let cells = &self.evidence.cells;
+        !cells.is_empty() && cells.iter().all(|cell| cell.summary.verdict.state == State::Invalid)
+    }
 }
 
 impl Session<'_> {
@@ -80,22 +92,26 @@ impl Session<'_> {
             typed: &self.typed,
             keeper: &mut keeper,
             evidence: self.evidence(),
+            refused: None,
         };
         let measured = match study {
             Some(study) => (study.measure)(&mut rig),
             None => rig.measure(),
         };
-        let mut evidence = rig.evidence;
-        let failure = measured.err();
-        if let Some(Failure { exit: Exit::Interrupted, .. }) = failure {
+        let (mut evidence, refused) = (rig.evidence, rig.refused);
+        let failure = measured.err().filter(|failure| failure.exit != Exit::Interrupted);
+        let interrupted = self.lab.interrupt.is_set();
+        if interrupted && evidence.cells.is_empty() && evidence.readings.is_empty() {
             keeper.finish(RunState::Interrupted, None, None)?;
             return Err(Failure::interrupted());
         }
         if evidence.skipped.is_none() {
             evidence.skipped = skipped(&evidence, failure.as_ref());
         }
+        let refused = refused.filter(|_| evidence.skipped.is_some());
         let made = self.conclude(name, study, plan, evidence, failure);
-        let state = match (&made.failure, self.lab.interrupt.is_set()) {
+        let made = Made { refused, ..made };
+        let state = match (&made.failure, interrupted) {
             (Some(_), _) => RunState::Failed,
             (None, true) => RunState::Interrupted,
             (None, false) => RunState::Finished,
@@ -146,12 +162,17 @@ impl Session<'_> {
         evidence: Evidence,
         failure: Option<Failure>,
     ) -> Made {
-        let mut conclusion = match study {
-            Some(study) => (study.analyse)(&evidence),
-            None => general::analyse(&evidence),
-        };
+        let interrupted = self.lab.interrupt.is_set();
+        let mut conclusion = analyse(study, &plan, &evidence);
         if let Some(study) = study {
-            conclusion.complete(study.claims, &why_not(&evidence));
+            if interrupted {
+                conclusion.claims.clear();
+            }
+            let why = match interrupted {
+                true => "the study was interrupted".to_owned(),
+                false => why_not(&evidence),
+            };
+            conclusion.complete(study.claims, &why);
         }
         let figures = plan.figures.iter().enumerate();
         let charts = figures
@@ -166,8 +187,23 @@ impl Session<'_> {
             conclusion,
             charts,
             failure: failure.map(|failure| failure.message),
+            interrupted,
+            refused: None,
         }
     }
+}
+
+/// What the evidence means: of each target by itself, unless the study compares them.
+fn analyse(study: Option<&'static Study>, plan: &Plan, evidence: &Evidence) -> Conclusion {
+    let analyse = study.map_or(general::analyse as fn(&Evidence) -> _, |study| study.analyse);
+    if plan.compares || evidence.targets.len() < 2 {
+        return analyse(evidence);
+    }
+    let of_target = |index: usize| {
+        let (name, own) = evidence.of_target(index);
+        (name, analyse(&own))
+    };
+    Conclusion::of_each((0..evidence.targets.len()).map(of_target).collect())
 }
 
 /// Why nothing was measured, where nothing was.

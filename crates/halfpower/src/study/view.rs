@@ -88,6 +88,11 @@ fn section(made: &Made) -> Section {
         blocks.push(Block::Text("Here:".to_owned()));
         blocks.push(Block::List(findings));
     }
+    let doubts = doubts(made);
+    if !doubts.is_empty() {
+        blocks.push(Block::Text("Read with care:".to_owned()));
+        blocks.push(Block::List(doubts.iter().map(|doubt| sentence(doubt)).collect()));
+    }
     blocks.extend(made.charts.iter().cloned().map(Block::Chart));
     blocks.extend(claims(made).map(Block::Table));
     blocks.extend(made.conclusion.tables.iter().cloned().map(Block::Table));
@@ -178,6 +183,27 @@ fn is_telling(flag: &str) -> bool {
     !matches!(flag, "runtime" | "trials" | "direct" | "time-based" | "ramp-time")
 }
 
+/// Why to read a study with care.
+fn doubts(made: &Made) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if made.interrupted {
+        doubts.push("interrupted: what follows is of the points measured until then".to_owned());
+    }
+    if let Some(failure) = made.failure.as_ref().filter(|_| made.evidence.skipped.is_none()) {
+        doubts.push(format!("it failed: {failure}"));
+    }
+    let mut verdict = crate::point::Verdict::default();
+    let cells = &made.evidence.cells;
+    let invalid = |cell: &&Cell| cell.summary.verdict.state == State::Invalid;
+    cells.iter().filter(invalid).for_each(|cell| verdict.merge(&cell.summary.verdict));
+    let (count, all) = (cells.iter().filter(invalid).count(), cells.len());
+    if count > 0 {
+        let reasons = verdict.reasons.join("; ");
+        doubts.push(format!("{count} of {all} points measured the wrong thing: {reasons}"));
+    }
+    doubts
+}
+
 /// A study in words.
 pub fn text(made: &Made) -> String {
     let mut lines = vec![format!("{}: {}", made.name, made.plan.title)];
@@ -185,6 +211,7 @@ pub fn text(made: &Made) -> String {
         lines.extend(findings::wrapped("  skipped: ", &skipped.reason));
         lines.extend(findings::wrapped("           ", &skipped.remedy));
     }
+    lines.extend(doubts(made).iter().flat_map(|doubt| findings::wrapped("  ! ", doubt)));
     for finding in &made.conclusion.findings {
         lines.extend(findings::wrapped("  - ", &finding.text));
     }
@@ -192,13 +219,16 @@ pub fn text(made: &Made) -> String {
         let text = format!("{} ({}); {}", advice.text, findings::gain(advice), advice.how);
         lines.extend(findings::wrapped("  > ", &text));
     }
-    let count = |verdict| made.conclusion.claims.iter().filter(|c| c.verdict == verdict).count();
-    let (holds, not) = (count(Verdict::Holds), count(Verdict::DoesNotHold));
-    if !made.conclusion.claims.is_empty() {
-        let untried = count(Verdict::CannotBeTried);
-        lines.push(format!(
-            "  the papers' claims: {holds} hold here, {not} do not, {untried} cannot be tried"
-        ));
+    for (verdict, words) in [
+        (Verdict::Holds, "claims that hold here: "),
+        (Verdict::DoesNotHold, "claims that do not: "),
+        (Verdict::CannotBeTried, "claims that cannot be tried: "),
+    ] {
+        let ids = made.conclusion.claims.iter().filter(|claim| claim.verdict == verdict);
+        let ids: Vec<&str> = ids.map(|claim| claim.id).collect();
+        if !ids.is_empty() {
+            lines.extend(findings::wrapped(&format!("  {words}"), &ids.join(" ")));
+        }
     }
     for part in &made.evidence.left_out {
         let name = if part.part.is_empty() { "some points" } else { &part.part };

@@ -32,7 +32,7 @@ fn a_study_of_a_directory_leaves_only_page_and_database() {
     let place = Place::new();
     let line = "study depth . --quick --size 16m --runtime 20ms --trials 1";
     let ended = place.does(line);
-    ended.prints("pass half power");
+    ended.prints("pass half of");
     assert_eq!(place.listing(), ["halfpower-study.html", "halfpower.db"]);
     place.is_tidy();
     let page = std::fs::read_to_string(place.path("halfpower-study.html")).unwrap();
@@ -96,12 +96,70 @@ fn several_targets_are_measured_side_by_side() {
 }
 
 #[test]
+fn findings_are_of_each_target_by_itself() {
+    let place = Place::new();
+    let line = format!("study depth {ULTRA} sim:w2k-atlas10k --quick --no-store");
+    let document = place.document(&line);
+    let depth = study(&document, "depth");
+    for finding in list(&depth["findings"]) {
+        assert!(text(&finding["text"]).starts_with("sim:"), "{finding}");
+    }
+    let alone = place.document(&format!("study depth {ULTRA} --quick --no-store"));
+    let first = text(&study(&alone, "depth")["findings"][0]["text"]).to_owned();
+    assert_eq!(text(&depth["findings"][0]["text"]), format!("{ULTRA}: {first}"));
+}
+
+#[test]
+fn typed_flags_win_over_those_of_a_plan() {
+    let place = Place::new();
+    std::fs::write(place.path("mine.toml"), "title = 'x'\nbs = ['4k', '64k']\nsize = '1m'\n")
+        .unwrap();
+    let line = format!("sweep mine.toml {ULTRA} --bs 1m --trials 2 --no-store");
+    let document = place.document(&line);
+    let points = list(&study(&document, "mine")["points"]);
+    assert_eq!(points.len(), 1);
+    assert_eq!(points[0]["workload"]["request_bytes"], 1 << 20);
+    assert_eq!(list(&points[0]["trials"]).len(), 2);
+    std::fs::write(place.path("bad.toml"), "title = 'x'\nplan = true\n").unwrap();
+    place.cannot(&format!("sweep bad.toml {ULTRA}")).with_code(2).says("plan", "type --plan");
+}
+
+#[test]
+fn an_order_to_stop_keeps_what_was_measured_and_claims_nothing() {
+    let place = Place::new();
+    let device = "truth:fixed=1ms";
+    let line = format!("study burst,depth {device} --quick --runtime 2 --no-store");
+    let mut running = place.start(&line);
+    running.until_it_says("depth: ");
+    crate::fixture::pause(500);
+    running.signal("INT");
+    let ended = running.ended();
+    assert_eq!(ended.status.code(), Some(130), "{ended}");
+    assert!(ended.stdout.contains("burst: "), "{ended}");
+    assert!(!ended.stdout.contains("claims that hold"), "{ended}");
+    assert_eq!(place.listing(), ["halfpower-study.html"]);
+    place.is_tidy();
+}
+
+#[test]
+fn a_file_of_holes_is_no_measurement() {
+    let place = Place::new();
+    place.file_of_holes("holes", 64 * MIB);
+    let ended = place.halfpower("study random holes --quick --runtime 20ms --trials 1 --no-store");
+    assert_eq!(ended.status.code(), Some(5), "{ended}");
+    assert!(ended.stdout.contains("measured the wrong thing"), "{ended}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_the_remedy() {
     let place = Place::new();
     for (line, words) in [
         ("study nothing .", "one of all, "),
         ("study depth missing", "missing"),
         ("study depth . --price 0", "--price 0"),
+        ("study depth . --price nan", "--price NaN"),
+        ("study depth . --trials 0", "--trials 0"),
+        ("study depth sim:nope", "nt4-ultrawide"),
         ("study depth . --runtime soon", "runtime"),
     ] {
         place.cannot(line).with_code(2).says("", words);

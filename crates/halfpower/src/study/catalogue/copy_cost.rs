@@ -37,6 +37,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "Copy cost: paths to the same bytes"
 asks = "What does each layer on the way to the same bytes add in latency and CPU?"
+compares = true
 rw = "randread"
 bs = ["4k", "64k", "1m"]
 direct = true

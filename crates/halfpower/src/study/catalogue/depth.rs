@@ -7,6 +7,7 @@ use analysis::halfpower::measured;
 
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::Conclusion;
+use crate::study::curve::differ;
 use crate::study::evidence::{Cell, Evidence};
 use crate::units;
 
@@ -52,6 +53,8 @@ by = ["rw", "bs"]
 
 /// A step of depth that brings less than this is beyond the knee.
 const STEP_MIN: f64 = 1.1;
+/// A difference up to this may be noise; a larger one is none, however wide the intervals.
+const NOISE_MOST: f64 = 1.3;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
@@ -85,8 +88,7 @@ fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
 fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let cells = curve(evidence, rw, bs);
     let (Some(first), Some(last)) = (cells.first(), cells.last()) else { return };
-    let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
-    let Some(knee) = cells.iter().find(|cell| cell.rate() * STEP_MIN >= top) else { return };
+    let Some(knee) = knee_of(&cells) else { return };
     let latency = |cell: &Cell| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let beyond = match last.depth() == knee.depth() {
         true => format!("the median latency is {} there", latency(knee)),
@@ -98,13 +100,13 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
         ),
     };
     let (size, shallow) = (units::size(bs), units::rate(first.rate()));
-    let (rate, depth) = (units::rate(knee.rate()), knee.depth());
+    let (rate, depth, least) = (units::rate(knee.rate()), knee.depth(), first.depth());
     found.find(
         "knee",
-        match depth {
-            1 => format!("{rw}s of {size} need no depth: {shallow} at depth 1; {beyond}"),
-            _ => format!(
-                "{rw}s of {size}: {shallow} at depth 1, {rate} from depth {depth} on; {beyond}"
+        match depth == least {
+            true => format!("{rw}s of {size} need no more depth than {least}: {shallow}; {beyond}"),
+            false => format!(
+                "{rw}s of {size}: {shallow} at depth {least}, {rate} from depth {depth} on; {beyond}"
             ),
         },
     );
@@ -117,9 +119,23 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     }
 }
 
+/// The first point that is as fast as any later one, as far as it can be told.
+fn knee_of<'a>(cells: &[&'a Cell]) -> Option<&'a Cell> {
+    let top = cells.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
+    let is_there = |cell: &&Cell| {
+        let near = cell.rate() * STEP_MIN >= top.rate();
+        near || (!differ(cell, top) && cell.rate() * NOISE_MOST >= top.rate())
+    };
+    cells.iter().copied().find(is_there)
+}
+
 fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let top = evidence.fastest(&[("rw", rw)]).map_or(0.0, Cell::rate);
-    let pap = evidence.pap_bytes_per_s.unwrap_or(top);
+    let (pap, source) = match evidence.pap_bytes_per_s {
+        Some(stated) => (stated, "stated with --pap".to_owned()),
+        None => (top, format!("the highest rate of {rw}s here")),
+    };
+    let of = format!("{} ({source})", units::rate(pap));
     for bs in sizes(evidence, rw) {
         let points: Vec<(u64, f64)> =
             curve(evidence, rw, bs).iter().map(|c| (u64::from(c.depth()), c.rate())).collect();
@@ -127,8 +143,8 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         found.find(
             "half-power-depth",
             match measured(&points, pap) {
-                Some(depth) => format!("{rw}s of {size} pass half power at depth {depth}"),
-                None => format!("{rw}s of {size} do not pass half power at any depth measured"),
+                Some(depth) => format!("{rw}s of {size} pass half of {of} at depth {depth}"),
+                None => format!("{rw}s of {size} pass half of {of} at no depth measured"),
             },
         );
     }
@@ -139,7 +155,7 @@ fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
     let kept = |cell: &&Cell| {
         let mean_ns = cell.summary.latency.mean().unwrap_or_default();
         let outstanding = cell.requests_per_s() * mean_ns / 1e9;
-        outstanding >= 0.9 * f64::from(cell.depth())
+        (outstanding / f64::from(cell.depth()) - 1.0).abs() <= 0.1
     };
     let (all, kept) = (evidence.usable().count(), evidence.usable().filter(kept).count());
     if all > 0 {
@@ -168,8 +184,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     found.gain("R117", gain("write", "8k", "3"), "writes of 8 KiB at depth 3 over depth 1");
     found.gain("C133", gain("read", "2k", "2"), "reads of 2 KiB at depth 2 over depth 1");
     let reads = curve(evidence, "read", 8 << 10);
-    let top = reads.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
-    let knee = reads.iter().find(|cell| cell.rate() * STEP_MIN >= top);
+    let knee = knee_of(&reads);
     found.claim_if(
         "C208",
         knee.map(|cell| {

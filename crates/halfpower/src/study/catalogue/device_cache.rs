@@ -30,6 +30,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "Device cache: size, overhead, link"
 asks = "How large is the cache of the device, and what do a hit and a request of any size cost?"
+compares = true
 direct = true
 rw = "read"
 bs = "64k"

@@ -23,6 +23,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "Memory: load, store, copy, and a file in memory"
 asks = "How fast are memory and caches, and what does the file system leave of it?"
+compares = true
 "#,
     claims: &["R134", "R136", "C046", "C047"],
     measure,

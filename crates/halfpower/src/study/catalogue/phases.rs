@@ -41,6 +41,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "Phases: where the time of a request goes"
 asks = "How long is a request in submission, queue, scheduler, device, completion and wake-up?"
+compares = true
 direct = true
 bs = ["4k", "8k", "64k", "256k"]
 iodepth = [1, 8, 32]

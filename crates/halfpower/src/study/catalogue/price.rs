@@ -22,6 +22,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "Price: accesses and bytes for the money"
 asks = "What does each target give for its money: random accesses, bytes, time to scan it all?"
+compares = true
 direct = true
 runtime = 1
 trials = 3

@@ -34,6 +34,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "RAID: a volume beside its members"
 asks = "What does the volume deliver of what its members could, and what do its copies cost?"
+compares = true
 direct = true
 runtime = 0.3
 trials = 3

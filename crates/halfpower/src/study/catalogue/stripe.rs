@@ -30,6 +30,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "Striping: targets, chunk and depth"
 asks = "How many targets are worth having, which depth keeps them busy, and what do they share?"
+compares = true
 direct = true
 rw = ["read", "write"]
 bs = "64k"

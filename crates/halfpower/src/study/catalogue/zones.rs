@@ -26,6 +26,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "Zones: position on the target"
 asks = "Is one place of the target faster than another, and where does it change?"
+compares = true
 direct = true
 rw = "read"
 bs = "256k"
