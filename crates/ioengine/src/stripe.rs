@@ -139,7 +139,7 @@ mod tests {
         let layout = layout(3, 7);
         let total = layout.bytes(30);
         assert_eq!(total, 3 * 28, "whole rows");
-        let mut seen = vec![[false; 28]; 3];
+        let mut seen = [[false; 28]; 3];
         for offset in 0..total {
             let piece = layout.pieces(offset, 1).next().unwrap();
             let place = &mut seen[usize::from(piece.member)][piece.offset as usize];

@@ -103,7 +103,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         let here = format!("one word of each line against all of it: {}", words_of_times(times));
         found.claim("R134", times >= 2.0_f64.sqrt(), here);
     }
-    if evidence.read("memory", &[]).first().is_some() {
+    if !evidence.read("memory", &[]).is_empty() {
         let why = "this machine does not tell what its memory promises; look at its data sheet";
         found.cannot(&["C046", "C047"], why);
     }
