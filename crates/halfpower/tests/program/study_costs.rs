@@ -123,7 +123,7 @@ fn every_personality_of_this_host_is_measured_and_the_others_are_left_out_with_t
 fn a_simulated_system_has_no_personalities_to_choose_from() {
     let study = study(&Place::new(), "personalities sim:nt4-ultrawide --quick");
     let remedy = study["skipped"]["remedy"].as_str().unwrap();
-    assert!(remedy.contains("drop --ioengine"), "{study}");
+    assert!(remedy.contains("of this host"), "{study}");
 }
 
 #[test]
@@ -176,7 +176,8 @@ fn the_costs_of_a_simulated_host_are_found_again_in_both_bounds() {
     near(read("fixed", "upper"), 200_000.0);
     near(read("marginal", "upper"), 2_000.0);
     near(read("fixed", "lower"), 150_000.0);
-    near(read("marginal", "lower"), 1_500.0);
+    // Interrupts cost what they cost, whatever the size.
+    near(read("marginal", "lower"), 2_000.0);
 }
 
 #[test]
@@ -231,7 +232,8 @@ fn layers_of_the_machine() -> String {
 #[test]
 fn every_layer_over_a_file_is_measured_or_left_out_and_none_stays() {
     let place = Place::new();
-    let study = study(&place, &format!("copy-cost . {SHORT}"));
+    // The part in the page cache is as large.
+    let study = study(&place, "copy-cost . --quick --size 64m --runtime 0.05 --trials 1");
     assert!(!points(&study, "local").is_empty() && !points(&study, "page cache").is_empty());
     for part in ["bind mount", "loop device", "FUSE alone"] {
         let missing = left_out(&study).contains(&format!("\"part\":\"{part}\""));

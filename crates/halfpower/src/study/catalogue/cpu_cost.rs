@@ -202,6 +202,8 @@ fn paths(evidence: &Evidence) -> Vec<Path<'_>> {
         }
         let same = |path: &&mut Path<'_>| path.name == name && path.rw == key.rw;
         match paths.iter_mut().find(same) {
+            // Two parts may come to the same: where there is one way to issue requests, say.
+            Some(path) if path.at(cell.bytes()).is_some() => {}
             Some(path) => path.cells.push(cell),
             None => paths.push(Path {
                 name,
