@@ -335,7 +335,7 @@ pub struct RunArgs {
     pub planned: Vec<String>,
     /// What was typed beside the plan of a study.
     #[arg(skip)]
-    pub typed: crate::plan_file::Flags,
+    pub typed: Vec<OsString>,
     /// The plan file with its text, where it is the plan of a study.
     #[arg(skip)]
     pub study_plan: Option<(PathBuf, String)>,

@@ -98,7 +98,7 @@ pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
         }
         args.planned = plan.words();
         args.study_plan = plan.study.clone().map(|text| (path, text));
-        args.typed = Flags::typed(&typed[verb..]);
+        args.typed = typed[verb..].to_vec();
     }
     Ok((cli, plan))
 }
@@ -219,7 +219,7 @@ impl Flags {
     }
 
     /// The flags among words that clap has accepted, each as one value.
-    fn typed(words: &[OsString]) -> Flags {
+    pub fn typed(words: &[OsString]) -> Flags {
         let mut settings: Vec<Setting> = Vec::new();
         let mut words = words.iter().filter_map(|word| word.to_str()).peekable();
         while let Some(word) = words.next() {

@@ -108,7 +108,7 @@ pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
         quick: args.quick,
         toggle_write_cache: false,
         stated: Stated::default(),
-        typed: args.typed.clone(),
+        typed: Flags::typed(&args.typed),
         html: args.html.as_deref(),
         common: &args.common,
     };

@@ -104,9 +104,12 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     found.find(
         "knee",
         match depth == least {
-            true => format!("{rw}s of {size} need no more depth than {least}: {shallow}; {beyond}"),
+            true => {
+                format!("{rw}s of {size} need no more depth than {least}: {shallow}; {beyond}")
+            }
             false => format!(
-                "{rw}s of {size}: {shallow} at depth {least}, {rate} from depth {depth} on; {beyond}"
+                "{rw}s of {size}: {shallow} at depth {least}, {rate} from depth {depth} on; \
+                 {beyond}"
             ),
         },
     );
