@@ -4,6 +4,7 @@
 //! `--time_based`), and booleans stand bare or with `=0` or `=1`.
 
 pub mod calibrate;
+pub mod classic;
 pub mod engine;
 pub mod memory;
 pub mod mount;
@@ -65,6 +66,8 @@ pub enum Verb {
     Memory(memory::MemoryArgs),
     /// Run any command and bound the CPU that it cost, from below and from above
     Soak(SoakArgs),
+    /// The papers' tools by name: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
+    Classic(Box<classic::ClassicArgs>),
     /// Which personalities this host offers, and why one is missing
     Engines(EnginesArgs),
     /// What a target is, layer by layer, and whether writing to it is safe
@@ -633,10 +636,10 @@ fn parse_bool(text: &str) -> Result<bool, String> {
 }
 
 /// Accepts `--time_based` for `--time-based`: underscores in a flag's name become dashes, its
-/// value stays as it is, and nothing changes behind a bare `--`.
+/// value stays as it is, and nothing changes behind a bare `--`. SQLIO's flags get a name.
 pub fn normalise(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut literal = false;
-    args.map(|arg| {
+    let dashed = args.map(|arg| {
         literal |= arg == "--";
         let Some(text) = arg.to_str().filter(|text| text.starts_with("--") && !literal) else {
             return arg;
@@ -645,8 +648,8 @@ pub fn normalise(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
             Some((name, value)) => format!("{}={value}", name.replace('_', "-")).into(),
             None => text.replace('_', "-").into(),
         }
-    })
-    .collect()
+    });
+    classic::name_flags(dashed.collect())
 }
 
 #[cfg(test)]

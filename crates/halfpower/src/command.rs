@@ -20,3 +20,4 @@ pub mod soak;
 pub mod study;
 pub mod survey;
 pub mod whatif;
+pub mod classic;

@@ -5,6 +5,7 @@
 //! own into the temporary folder and removes it.
 
 mod bytes;
+mod classic;
 mod stored;
 mod system;
 
@@ -44,6 +45,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("host_texts", host_texts),
     ("system", system::system),
     ("trace_page", iotrace::fuzz::page),
+    ("sqlio", classic::sqlio),
 ];
 
 /// Runs one of [`TARGETS`].

@@ -43,6 +43,7 @@ mod balance;
 mod memory;
 mod survey;
 mod study;
+mod classic;
 mod selftest;
 mod command;
 #[doc(hidden)]
@@ -94,6 +95,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Simulate(args) => command::simulate::execute(args),
         Verb::Memory(args) => command::memory::execute(args),
         Verb::Soak(args) => command::soak::execute(args),
+        Verb::Classic(args) => command::classic::execute(args),
         Verb::Engines(args) => command::engines::execute(args),
         Verb::Target(args) => command::target::execute(args),
         Verb::Report(args) => command::report::execute(args),

@@ -91,6 +91,11 @@ impl PointKey {
         options.as_array().is_some_and(|all| all.iter().any(|option| option == name))
     }
 
+    /// How long a trial was to run, where time was to end it (ns).
+    pub fn limit_ns(&self) -> Option<u64> {
+        self.setting("limit_ns").as_u64()
+    }
+
     /// Whether requests are due at random moments.
     pub fn is_poisson(&self) -> bool {
         self.setting("rate_process") == "poisson"

@@ -33,8 +33,29 @@ pub enum Form {
     Simulate,
 }
 
+/// What was measured, for those who show it in their own way.
+pub struct Measured<'a> {
+    /// The targets.
+    pub facts: &'a [TargetFacts],
+    /// The points, those without trials among them.
+    pub points: &'a [Point],
+}
+
+/// Shows what was measured.
+pub type Show<'a> = &'a dyn Fn(&Measured<'_>) -> Outcome<()>;
+
 /// Measures and prints, with the host's settings as wanted.
 pub fn execute(args: &RunArgs, form: Form) -> Outcome {
+    conduct(args, form, None)
+}
+
+/// Measures one workload and has it shown by somebody else; with `--json` the document is printed
+/// too.
+pub fn execute_shown_by(args: &RunArgs, show: Show<'_>) -> Outcome {
+    conduct(args, Form::Run, Some(show))
+}
+
+fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     let console = Console::new(args.common.quiet);
     let job = Job::resolve(args, form != Form::Run)?;
     if args.common.plan {
@@ -50,14 +71,20 @@ pub fn execute(args: &RunArgs, form: Form) -> Outcome {
     let lab = Lab::new(console, Interrupt::install());
     let changed = Changed::apply(&job.targets, &job.host)?;
     let made: Vec<Change> = changed.iter().flat_map(Changed::made).cloned().collect();
-    let ended = measure_and_print(args, form, &job, &lab, &made);
+    let ended = measure_and_print(args, (form, show), &job, &lab, &made);
     match (changed.is_none_or(Changed::restore), ended) {
         (false, Ok(_)) => Ok(Exit::Failed),
         (_, ended) => ended,
     }
 }
 
-fn measure_and_print(args: &RunArgs, form: Form, job: &Job, lab: &Lab, made: &[Change]) -> Outcome {
+fn measure_and_print(
+    args: &RunArgs,
+    (form, show): (Form, Option<Show<'_>>),
+    job: &Job,
+    lab: &Lab,
+    made: &[Change],
+) -> Outcome {
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     let bench = Bench::ready(job, lab)?;
     let mut keeper = Keeper::open(db)?;
@@ -95,9 +122,13 @@ fn measure_and_print(args: &RunArgs, form: Form, job: &Job, lab: &Lab, made: &[C
     };
     warn_of_lost(&lab.console, job, keeper.log_lost());
     let kept = keeper.finish(state, None, Some(&verdict_of(&points)));
-    print(args, job, form, (&host, made), facts, &points);
+    let shown = show.map(|show| show(&Measured { facts: &facts, points: &points }));
+    if show.is_none() || args.common.json {
+        print(args, job, form, (&host, made), facts, &points);
+    }
     checked?;
     kept?;
+    shown.transpose()?;
     exit_of(lab, &points)
 }
 

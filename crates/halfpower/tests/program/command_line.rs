@@ -7,7 +7,7 @@ use crate::fixture::{Place, whole};
 #[test]
 fn every_verb_has_help_with_examples_on_stdout() {
     let place = Place::new();
-    for verb in ["", "survey", "run", "sweep", "report", "restore", "soak", "memory"] {
+    for verb in ["", "survey", "run", "sweep", "report", "restore", "soak", "memory", "classic"] {
         let ended = place.does(&format!("{verb} --help"));
         assert!(ended.stdout.contains("Examples:"), "{ended}");
         assert_eq!(ended.stderr, "");

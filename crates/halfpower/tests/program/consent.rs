@@ -364,6 +364,27 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
             let quick = "--quick --size 1m --runtime 10ms --trials 1 --html new.html";
             named.map(|target| format!("study all {target} {quick}")).collect()
         }
+        "classic" => {
+            // Writes with a wrong consent, and traces and databases where something else lies.
+            let tests = "classic sqlio -s0.02 -b64 -i8 -f8";
+            let named = treasure.targets().into_iter();
+            let written = named.map(|target| {
+                let consent = treasure.wrong_consent(&target, dice);
+                let caching = dice.one_of(&["-BY", "-BH", "-BS", "-BN"]);
+                format!("{tests} -kW {caching} {target} {consent} --no-store --allow-holes")
+            });
+            // A trace may be new, and would be left behind.
+            let old = files.iter().filter(|file| **file != "new.db");
+            let traced = old.map(|file| format!("{tests} -BY plain --no-store --csv {file}"));
+            let stored = files.map(|file| format!("{tests} -BY plain --db {file}"));
+            let named = treasure.targets().into_iter();
+            let flushed = named.map(|target| format!("classic cacheflush {target}"));
+            let quick = "--quick --size 1m --no-store";
+            let cached = files.map(|file| format!("classic diskcache {file} {quick}"));
+            let others = ["memspeed --quick --size 64k --dir folder", "cmdgen plain", "cacheflush"];
+            let others = others.map(|line| format!("classic {line}"));
+            written.chain(traced).chain(stored).chain(flushed).chain(cached).chain(others).collect()
+        }
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
         "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),
         "help" => vec!["help".to_owned(), "help run".to_owned()],

@@ -12,6 +12,7 @@ mod whatif;
 
 mod calibrate;
 mod campaign;
+mod classic;
 mod command_line;
 mod consent;
 mod database;

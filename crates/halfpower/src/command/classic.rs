@@ -1,0 +1,24 @@
+//! `halfpower classic`: the papers' tools by name, each a door to what does its work here.
+
+mod cacheflush;
+mod cmdgen;
+mod diskcache;
+mod memspeed;
+mod trace_file;
+mod sqlio;
+
+use crate::cli::classic::{ClassicArgs, Tool};
+use crate::command::soak;
+use crate::failure::Outcome;
+
+/// Does what the tool did.
+pub fn execute(args: &ClassicArgs) -> Outcome {
+    match &args.tool {
+        Tool::Sqlio(args) => sqlio::execute(args),
+        Tool::Memspeed(args) => memspeed::execute(args),
+        Tool::Diskcache(args) => diskcache::execute(args),
+        Tool::Cacheflush(args) => cacheflush::execute(args),
+        Tool::Soaker(args) => soak::execute(args),
+        Tool::Cmdgen(args) => cmdgen::execute(args),
+    }
+}

@@ -1,0 +1,79 @@
+//! `halfpower classic cacheflush`: takes a file out of the page cache and says how much is left.
+//!
+//! The papers' program read a scratch file until nothing else was left in the cache of the file
+//! system. Here the kernel is asked to drop the pages of one file, and to tell what it still holds.
+
+use std::path::Path;
+
+use ioengine::{Caching, HostTarget, Target};
+
+use crate::cli::classic::CacheflushArgs;
+use crate::console;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::{job, json, units};
+
+/// What it was for, where nothing is named.
+const EXPLANATION: &str = "\
+The papers' cacheflush read a scratch file before each buffered test, so that nothing of the test's
+own file was left in the cache of the file system; a test that found some of it there was faster
+than the disk. Nothing was done here, for no file is named:
+  halfpower classic cacheflush FILE    take FILE out of the page cache, with proof
+  halfpower run FILE --direct=0        does so before each trial; --invalidate=0 does not";
+
+/// Flushes and prints.
+pub fn execute(args: &CacheflushArgs) -> Outcome {
+    let Some(path) = &args.target else {
+        console::data(EXPLANATION);
+        return Ok(Exit::Ok);
+    };
+    let target = open(path)?;
+    let name = path.display();
+    if args.plan {
+        console::data(&format!(
+            "write what is dirty of {name} back to its device and take it out of the page cache; \
+             where that does not help and this is root, drop all clean caches; nothing was done"
+        ));
+        return Ok(Exit::Ok);
+    }
+    let scrub = target.scrub()?;
+    if args.json {
+        console::data(&json::print(&serde_json::json!({
+            "target": name.to_string(),
+            "size_bytes": target.size_bytes(),
+            "resident_before_bytes": scrub.resident_before_bytes,
+            "resident_after_bytes": scrub.resident_after_bytes,
+            "dropped_all_caches": scrub.dropped_all_caches,
+        })));
+    } else {
+        let bytes = |bytes: Option<u64>| bytes.map_or("an unknown part".to_owned(), units::size);
+        let all = if scrub.dropped_all_caches { "; all clean caches were dropped" } else { "" };
+        console::data(&format!(
+            "{name}: {} of {} were in the page cache, {} are now{all}",
+            bytes(scrub.resident_before_bytes),
+            units::size(target.size_bytes()),
+            bytes(scrub.resident_after_bytes)
+        ));
+    }
+    match scrub.resident_after_bytes {
+        Some(0) => Ok(Exit::Ok),
+        Some(left) => Err(Failure::failed(format!(
+            "{} of {name} stay in the page cache: something holds them there (a file system in \
+             memory, a mapping, a mount); use a file on a disk that nobody has open",
+            units::size(left)
+        ))),
+        None => Err(Failure::failed(format!(
+            "the system does not tell what it holds of {name}; use a file or block device"
+        ))),
+    }
+}
+
+fn open(path: &Path) -> Outcome<HostTarget> {
+    job::check_real(path)?;
+    if path.is_dir() {
+        return Err(Failure::usage(format!(
+            "{} is a directory; name a file in it",
+            path.display()
+        )));
+    }
+    Ok(HostTarget::open(path, false, Caching::Buffered)?)
+}

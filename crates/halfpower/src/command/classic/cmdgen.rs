@@ -1,0 +1,84 @@
+//! `halfpower classic cmdgen`: prints the command lines of a whole set of tests.
+
+use crate::classic::cmdgen::TestSet;
+use crate::classic::flags::{Flags, Order, caching_of};
+use crate::cli::classic::{CmdgenArgs, Style};
+use crate::console;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::units;
+
+/// Prints.
+pub fn execute(args: &CmdgenArgs) -> Outcome {
+    let set = test_set(args)?;
+    let lines = match args.style {
+        Style::Run => set.run_lines()?,
+        Style::Sqlio => set.sqlio_lines()?,
+        Style::Toml => vec![set.toml()?],
+    };
+    if args.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
+    lines.iter().for_each(|line| console::data(line));
+    Ok(Exit::Ok)
+}
+
+fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
+    if args.note.contains(|c: char| c == ',' || c.is_control()) {
+        return Err(Failure::usage(
+            "--note: a comma or a new line would end the field of a trace line; leave it out",
+        ));
+    }
+    let number = |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is no number"));
+    let kib = |text: &str| match units::parse_size(text)? {
+        bytes if bytes > 0 && bytes % 1024 == 0 => Ok(bytes / 1024),
+        _ => Err(format!("'{text}' is no whole number of KiB")),
+    };
+    let list = |flag: &str, text: &str, parse: &dyn Fn(&str) -> Result<u64, String>| {
+        let values = units::parse_list(text, parse);
+        values.map_err(|error| Failure::usage(format!("--{flag} {text}: {error}; write a list")))
+    };
+    let word = |flag: &str, word: &str, known: &str| {
+        Failure::usage(format!("--{flag} {word}: write a list of {known}"))
+    };
+    // As SQLIO's own flags are checked.
+    let same = format!("-s{}", args.runtime);
+    let Flags { seconds, .. } = Flags::parse(&[same, format!("-t{}", args.numjobs)])?;
+    if args.trials == 0 {
+        return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));
+    }
+    let depth = |depth: u64| {
+        u32::try_from(depth).map_err(|_| {
+            Failure::usage(format!("--iodepth {depth} is too large; use a smaller depth"))
+        })
+    };
+    Ok(TestSet {
+        targets: args.targets.clone(),
+        caching: words(&args.buffering, |letter| {
+            caching_of(letter).ok_or_else(|| word("buffering", letter, "Y, H, S and N"))
+        })?,
+        writes: words(&args.rw, |kind| match kind {
+            "read" => Ok(false),
+            "write" => Ok(true),
+            other => Err(word("rw", other, "read and write")),
+        })?,
+        orders: words(&args.order, |order| match order {
+            "sequential" => Ok(Order::Sequential),
+            "random" => Ok(Order::Random),
+            other => Err(word("order", other, "sequential and random")),
+        })?,
+        depths: list("iodepth", &args.iodepth, &number)?
+            .into_iter()
+            .map(depth)
+            .collect::<Outcome<_>>()?,
+        block_kib: list("bs", &args.bs, &kib)?,
+        threads: args.numjobs,
+        seconds,
+        trials: args.trials,
+        note: args.note.clone(),
+    })
+}
+
+fn words<T>(text: &str, parse: impl Fn(&str) -> Outcome<T>) -> Outcome<Vec<T>> {
+    text.split(',').map(|word| parse(word.trim())).collect()
+}

@@ -1,0 +1,227 @@
+//! `halfpower classic diskcache`: what a device answers from its own cache, as the papers' programs
+//! printed it: the same block again and again, blocks in order, and two requests outstanding.
+//!
+//! The study `device-cache` does the rereads; a plan beside it reads in order. Only reads.
+
+use std::collections::BTreeMap;
+
+use ioengine::clock::unix_ns;
+
+use crate::cli::classic::DiskcacheArgs;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::job;
+use crate::json;
+use crate::keeper::Keeper;
+use crate::lab::Lab;
+use crate::machine::Host;
+use crate::plan_file::Flags;
+use crate::settings;
+use crate::study::catalogue::{self, Study};
+use crate::study::evidence::{Evidence, Stated};
+use crate::study::ground::Ground;
+use crate::study::plan::Plan;
+use crate::study::session::{Made, Session};
+use crate::units;
+
+/// The study behind it.
+const STUDY: &str = "device-cache";
+/// What is read in order.
+const IN_ORDER: &str = "diskcache-sequential";
+/// Sizes that are read in order, those of the papers' table (KiB where not said).
+const SIZES: [&str; 8] = ["512", "1k", "2k", "4k", "8k", "16k", "32k", "64k"];
+/// The part that keeps two requests outstanding within a few blocks.
+const TWO_DEEP: &str = "two-deep";
+/// Size of a test file where none is given (bytes), and with --quick.
+const FILE_BYTES: u64 = 1 << 30;
+const QUICK_FILE_BYTES: u64 = 256 << 20;
+/// Bytes of a MB as the papers count them.
+const MB: f64 = 1048576.0;
+
+/// Measures and prints.
+pub fn execute(args: &DiskcacheArgs) -> Outcome {
+    let study = catalogue::named(STUDY)
+        .ok_or_else(|| Failure::failed("the study device-cache is missing; use another version"))?;
+    let plan = Plan::parse(&plan(args.quick))?;
+    if args.common.plan {
+        return print_plan(args, study, &plan);
+    }
+    let console = Console::new(args.common.quiet);
+    settings::warn_of_left_behind(&console);
+    let db = (!args.common.no_store).then_some(args.common.db.as_path());
+    Keeper::check(db, std::slice::from_ref(&args.target))?;
+    let lab = Lab::new(console, Interrupt::install());
+    let most = if args.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
+    let consent = job::consent(&args.common);
+    let ground = Ground::ready(&args.target, args.size, (most, args.common.seed), &consent, &lab)?;
+    let session = Session {
+        lab: &lab,
+        host: Host::read(),
+        grounds: vec![ground],
+        quick: args.quick,
+        toggle_write_cache: false,
+        stated: Stated::default(),
+        common: &args.common,
+        typed: Flags::default(),
+    };
+    let rereads = session.make(STUDY, Some(study), Plan::parse(study.plan)?)?;
+    let in_order = session.make(IN_ORDER, None, plan)?;
+    let table = Table::of(&rereads.evidence, &in_order.evidence);
+    if args.common.json {
+        console::data(&json::print(&table.document(unix_ns())));
+    } else {
+        table.lines(&rereads).iter().for_each(|line| console::data(line));
+    }
+    let left_out = [&rereads, &in_order].into_iter().flat_map(|made| &made.evidence.left_out);
+    left_out.for_each(|part| console.say(format!("left out {}: {}", part.part, part.reason)));
+    match [rereads.failure, in_order.failure].into_iter().flatten().next() {
+        _ if lab.interrupt.is_set() => Ok(Exit::Interrupted),
+        Some(failure) => Err(Failure::failed(failure)),
+        None => Ok(Exit::Ok),
+    }
+}
+
+fn print_plan(args: &DiskcacheArgs, study: &Study, plan: &Plan) -> Outcome {
+    let target = args.target.display();
+    console::data(&format!("target {target}: a directory gets a test file, removed afterwards"));
+    console::data(&format!("the study {}, which only reads", study.name));
+    let groups = plan.groups(args.quick, &Flags::default())?;
+    for group in groups {
+        console::data(&format!("  {} {}", group.part, group.words.join(" ")));
+    }
+    console::data("nothing was done");
+    Ok(Exit::Ok)
+}
+
+/// Reads in order at every size, and two at a time within half a MiB.
+fn plan(quick: bool) -> String {
+    let runtime = if quick { 0.1 } else { 0.5 };
+    let mut text = format!(
+        "title = \"Disk cache\"\nasks = \"What do blocks in order cost?\"\ndirect = true\n\
+         rw = \"read\"\ntrials = 1\nruntime = {runtime}\n"
+    );
+    for size in SIZES {
+        text.push_str(&format!("\n[[part]]\nname = \"{size}\"\nbs = \"{size}\"\n"));
+    }
+    text.push_str(&format!(
+        "\n[[part]]\nname = \"{TWO_DEEP}\"\nbs = \"64k\"\niodepth = 2\nsize = \"512k\"\n\
+         time-based = true\n"
+    ));
+    text
+}
+
+/// Times by request size.
+struct Table {
+    /// Bytes, the same block (ns), blocks in order (ns).
+    rows: BTreeMap<u64, (Option<f64>, Option<f64>)>,
+    /// Region, and a request of 64 KiB when it is read again (ns).
+    regions: BTreeMap<u64, f64>,
+    /// Two requests of 64 KiB outstanding (bytes per second).
+    two_deep: Option<f64>,
+}
+
+impl Table {
+    fn of(rereads: &Evidence, in_order: &Evidence) -> Table {
+        let number = |labels: &BTreeMap<String, String>, name: &str| {
+            labels.get(name).and_then(|text| text.parse::<u64>().ok())
+        };
+        let mut rows: BTreeMap<u64, (Option<f64>, Option<f64>)> = BTreeMap::new();
+        for reading in rereads.read("same-block", &[]) {
+            if let Some(bytes) = number(&reading.labels, "bytes") {
+                rows.entry(bytes).or_default().0 = Some(reading.value);
+            }
+        }
+        for cell in in_order.cells.iter().filter(|cell| cell.part != TWO_DEEP) {
+            rows.entry(cell.bytes()).or_default().1 = cell.latency_ns(0.5);
+        }
+        let region = |reading: &crate::study::evidence::Reading| {
+            Some((number(&reading.labels, "region")?, reading.value))
+        };
+        let two_deep = in_order.cells.iter().find(|cell| cell.part == TWO_DEEP);
+        Table {
+            rows,
+            regions: rereads.read("reread", &[]).into_iter().filter_map(region).collect(),
+            two_deep: two_deep.map(|cell| cell.rate()),
+        }
+    }
+
+    fn document(&self, now_unix_ns: i64) -> serde_json::Value {
+        let row = |(bytes, (same, ordered)): (&u64, &(Option<f64>, Option<f64>))| {
+            serde_json::json!({
+                "request_bytes": bytes, "same_block_ns": same, "sequential_ns": ordered,
+            })
+        };
+        let region = |(bytes, ns): (&u64, &f64)| {
+            serde_json::json!({
+                "region_bytes": bytes, "reread_ns": ns,
+            })
+        };
+        serde_json::json!({
+            "ended_unix_ns": now_unix_ns,
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "regions": self.regions.iter().map(region).collect::<Vec<_>>(),
+            "two_deep_bytes_per_s": self.two_deep,
+        })
+    }
+
+    fn lines(&self, rereads: &Made) -> Vec<String> {
+        let ms =
+            |ns: &Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.4}", ns / 1e6));
+        let rate = |bytes: &u64, ns: &Option<f64>| {
+            let per_s = |ns: f64| format!("{:.1}", *bytes as f64 / MB * 1e9 / ns.max(1.0));
+            ns.map_or_else(|| "-".to_owned(), per_s)
+        };
+        let mut lines = vec![format!(
+            "{:>8} {:>16} {:>10} {:>14} {:>10}",
+            "request", "same block (ms)", "MB/s", "in order (ms)", "MB/s"
+        )];
+        lines.extend(self.rows.iter().map(|(bytes, (same, ordered))| {
+            let size = units::size(*bytes);
+            let (hit, next) = (ms(same), ms(ordered));
+            let (fast, stream) = (rate(bytes, same), rate(bytes, ordered));
+            format!("{size:>8} {hit:>16} {fast:>10} {next:>14} {stream:>10}")
+        }));
+        if !self.regions.is_empty() {
+            lines.push(format!("{:>8} {:>16}", "region", "64 KiB again (ms)"));
+        }
+        lines.extend(
+            self.regions
+                .iter()
+                .map(|(bytes, ns)| format!("{:>8} {:>16}", units::size(*bytes), ms(&Some(*ns)))),
+        );
+        if let Some(rate) = self.two_deep {
+            lines.push(format!("two requests of 64 KiB outstanding: {:.1} MB/s", rate / MB));
+        }
+        lines.extend(rereads.conclusion.findings.iter().map(|finding| finding.text.clone()));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_plan_reads_in_order_and_writes_nothing() {
+        for quick in [true, false] {
+            let groups = Plan::parse(&plan(quick)).unwrap().groups(quick, &Flags::default());
+            let groups = groups.unwrap();
+            assert_eq!(groups.len(), SIZES.len() + 1);
+            assert!(groups.iter().all(|group| group.words.contains(&"--rw=read".to_owned())));
+        }
+    }
+
+    #[test]
+    fn the_table_joins_rereads_and_reads_in_order() {
+        let mut evidence = Evidence::default();
+        let labels = [("target", "t".to_owned()), ("bytes", "2048".to_owned())];
+        evidence.note("same-block", "ns", &labels, 500_000.0);
+        let labels = [("target", "t".to_owned()), ("region", "262144".to_owned())];
+        evidence.note("reread", "ns", &labels, 1e6);
+        let table = Table::of(&evidence, &Evidence::default());
+        assert_eq!(table.rows[&2048], (Some(500_000.0), None));
+        assert_eq!(table.regions[&262_144], 1e6);
+        assert_eq!(table.two_deep, None);
+    }
+}

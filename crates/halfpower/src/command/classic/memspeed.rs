@@ -1,0 +1,180 @@
+//! `halfpower classic memspeed`: the rows of the papers' table of memory bandwidth, and again on
+//! all CPUs those that their program ran again there.
+//!
+//! memspeed had eight tests: five on one thread (doubles loaded and stored, a temporary file read
+//! and written, a copy) and three of them on as many threads as there were CPUs. Table 2 of the
+//! earlier study has two more rows, which touch a line of the cache instead of all of it.
+
+use memspeed::Kernel;
+
+use crate::cli::classic::MemspeedArgs;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Outcome};
+use crate::interrupt::Interrupt;
+use crate::lab::Lab;
+use crate::memory::{self, MemoryReadings, MemorySpec};
+use crate::{json, units};
+
+/// Bytes of a MB as the papers count them.
+const MB: f64 = 1048576.0;
+
+/// Where a row's number comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    Kernel(Kernel),
+    Path(&'static str),
+}
+
+/// A row: the papers' name, and the numbers that the test bears among memspeed's eight on one
+/// thread and on all.
+struct Row {
+    name: &'static str,
+    source: Source,
+    alone: Option<u32>,
+    together: Option<u32>,
+}
+
+const fn row(name: &'static str, source: Source, alone: Option<u32>, together: Option<u32>) -> Row {
+    Row { name, source, alone, together }
+}
+
+/// Table 2 in its order.
+const ROWS: [Row; 7] = [
+    row("Unrolled DOUBLE load", Source::Kernel(Kernel::Load), Some(1), Some(6)),
+    row("Unrolled cache line read miss", Source::Kernel(Kernel::TouchRead), None, None),
+    row("Temporary file read", Source::Path("temporary-file-read"), Some(3), None),
+    row("Unrolled DOUBLE store", Source::Kernel(Kernel::Store), Some(2), Some(7)),
+    row("Unrolled cache line write miss", Source::Kernel(Kernel::TouchWrite), None, None),
+    row("Temporary file write", Source::Path("temporary-file-write"), Some(4), None),
+    row("Memcopy", Source::Kernel(Kernel::Copy), Some(5), Some(8)),
+];
+
+/// A row that was measured.
+struct Result {
+    name: &'static str,
+    test: Option<u32>,
+    threads: usize,
+    bytes_per_s: f64,
+}
+
+/// Measures and prints.
+pub fn execute(args: &MemspeedArgs) -> Outcome {
+    let spec = spec(args)?;
+    let plan = memory::plan(&spec)?;
+    if args.plan {
+        let set = spec.set_bytes.first().copied().unwrap_or(0);
+        console::data(&format!(
+            "{} rows over {} in each thread, on {:?} threads; write a file of {} without a name \
+             into {}, where it is gone at the end, and one in memory; about {}; nothing was done",
+            ROWS.len(),
+            units::size(set),
+            spec.threads,
+            units::size(plan.file_bytes),
+            args.dir.display(),
+            units::time(plan.takes_ns as f64)
+        ));
+        return Ok(Exit::Ok);
+    }
+    let console = Console::new(args.quiet);
+    let lab = Lab::new(console, Interrupt::install());
+    let readings = memory::measure(&lab, &spec)?;
+    readings.skipped.iter().for_each(|skipped| console.say(format!("left out {skipped}")));
+    let results = results(&readings);
+    if args.json {
+        let document = |result: &Result| {
+            serde_json::json!({
+                "name": result.name, "test": result.test, "threads": result.threads,
+                "bytes_per_s": result.bytes_per_s,
+            })
+        };
+        let tests: Vec<_> = results.iter().map(document).collect();
+        let set_bytes = spec.set_bytes.first();
+        let document = serde_json::json!({ "set_bytes": set_bytes, "tests": tests });
+        console::data(&json::print(&document));
+    } else {
+        print(&results);
+    }
+    Ok(if readings.interrupted { Exit::Interrupted } else { Exit::Ok })
+}
+
+/// The kernels of the rows over one set: what was asked for, or far more than all caches.
+fn spec(args: &MemspeedArgs) -> Outcome<MemorySpec> {
+    let kernel = |row: &Row| match row.source {
+        Source::Kernel(kernel) => Some(kernel),
+        Source::Path(_) => None,
+    };
+    let mut spec = MemorySpec {
+        kernels: ROWS.iter().filter_map(kernel).collect(),
+        curves: Vec::new(),
+        folder: Some(args.dir.clone()),
+        ..MemorySpec::of_this_host(args.quick)
+    };
+    let far = |rows: &[(usize, Vec<memory::Level>)]| {
+        let last = rows.iter().filter_map(|(_, levels)| Some(levels.last()?.set_bytes));
+        last.min()
+    };
+    spec.set_bytes = match args.size {
+        Some(bytes) => vec![bytes],
+        None => far(&memory::plan(&spec)?.rows).into_iter().collect(),
+    };
+    Ok(spec)
+}
+
+fn results(readings: &MemoryReadings) -> Vec<Result> {
+    let on = |row: &Row, together: bool| {
+        let test = if together { row.together } else { row.alone };
+        let (threads, bytes_per_s) = match row.source {
+            Source::Path(name) => {
+                let path = readings.paths.iter().find(|path| path.name == name && !together)?;
+                (1, path.bytes_per_s.value)
+            }
+            Source::Kernel(kernel) => {
+                let of_row = readings.table.iter().filter(|cell| cell.kernel == kernel);
+                let mut cells = of_row.filter(|cell| (cell.threads > 1) == together);
+                let cell = cells.next()?;
+                (cell.threads, cell.bytes_per_s.value)
+            }
+        };
+        Some(Result { name: row.name, test, threads, bytes_per_s })
+    };
+    let alone = ROWS.iter().filter_map(|row| on(row, false));
+    let together = ROWS.iter().filter(|row| row.together.is_some());
+    alone.chain(together.filter_map(|row| on(row, true))).collect()
+}
+
+fn print(results: &[Result]) {
+    console::data(&format!("{:<32} {:>7} {:>13} {:>9}", "", "threads", "memspeed test", "MBps"));
+    for result in results {
+        let test = result.test.map_or("-".to_owned(), |test| test.to_string());
+        console::data(&format!(
+            "{:<32} {:>7} {test:>13} {:>9.0}",
+            result.name,
+            result.threads,
+            result.bytes_per_s / MB
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_eight_tests_of_memspeed_each_have_one_row() {
+        let numbers = ROWS.iter().flat_map(|row| [row.alone, row.together]).flatten();
+        let mut numbers: Vec<u32> = numbers.collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn the_rows_are_those_of_the_published_table() {
+        let table = include_str!("../../../../../papers/riedel97_table02_memory.csv");
+        let mut rows = ROWS.iter();
+        for line in table.lines().skip(1).step_by(2) {
+            let name = rows.next().unwrap().name;
+            assert!(line.starts_with(name), "{name} is not {line}");
+        }
+        assert!(rows.next().is_none());
+    }
+}

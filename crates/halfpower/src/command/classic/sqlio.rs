@@ -1,0 +1,128 @@
+//! `halfpower classic sqlio`: a test by SQLIO's flags, run as the line of `halfpower run` that says
+//! the same, shown as SQLIO did.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use clap::Parser;
+
+use super::trace_file;
+use crate::classic::flags::Flags;
+use crate::classic::params::{self, ParamLine};
+use crate::classic::sqlio::{Translation, translate};
+use crate::classic::text;
+use crate::classic::trace::{TraceLine, header};
+use crate::cli::classic::SqlioArgs;
+use crate::cli::{Cli, RunArgs, Verb};
+use crate::command::run::{self, Measured};
+use crate::console::{self, Console};
+use crate::failure::{Failure, Outcome};
+use crate::page;
+
+/// The largest parameter file (bytes): what is larger is something else.
+const PARAMS_BYTES_MAX: u64 = 1 << 20;
+
+/// Measures and prints.
+pub fn execute(args: &SqlioArgs) -> Outcome {
+    if args.note.contains([',', '\n', '\r']) {
+        return Err(Failure::usage(
+            "--note: a comma or a new line would end the field of the trace line; leave it out",
+        ));
+    }
+    let flags = Flags::parse(&args.flags)?;
+    let params = flags.param_file.as_deref().map(read_params).transpose()?;
+    let translation = translate(&flags, &args.files, params.as_deref())?;
+    let line = translation.line();
+    let console = Console::new(args.common.quiet);
+    if let Some(csv) = &args.csv {
+        check_csv(args, csv)?;
+    }
+    if args.common.plan {
+        console::data(&line);
+        let csv = args.csv.iter().map(|csv| format!("add trace lines to {}", csv.display()));
+        csv.for_each(|text| console::data(&text));
+    }
+    // What is wrong with the line is told in the words of run, so the line goes with it.
+    let explained = |failure: Failure| Failure {
+        message: format!("{} (SQLIO's flags mean: {line})", failure.message),
+        ..failure
+    };
+    translation.notes.iter().for_each(|note| console.say(format!("note: {note}")));
+    let run_args = run_args(args, &translation)?;
+    run::execute_shown_by(&run_args, &|measured| show(args, &flags, measured)).map_err(explained)
+}
+
+/// A trace and a database, or a target, cannot be one file.
+fn check_csv(args: &SqlioArgs, csv: &Path) -> Outcome<()> {
+    if !args.common.no_store && page::is_beside(csv, &args.common.db) {
+        return Err(Failure::usage(format!(
+            "{} is the trace and the database at once; give another --csv",
+            csv.display()
+        )));
+    }
+    trace_file::check(csv)
+}
+
+fn read_params(path: &Path) -> Outcome<Vec<ParamLine>> {
+    let unreadable = |error: std::io::Error| {
+        let (path, cause) = (path.display(), ioengine::error::cause(&error));
+        Failure::failed(format!("-F{path}: {cause}; name the parameter file right behind -F"))
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(PARAMS_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
+    params::parse(&text)
+}
+
+/// The flags of `run` with those of every verb as they were typed.
+fn run_args(args: &SqlioArgs, translation: &Translation) -> Outcome<RunArgs> {
+    let words = ["halfpower", "run"].map(str::to_owned).into_iter();
+    let words = words.chain(translation.words.iter().cloned()).map(OsString::from);
+    let cli = Cli::try_parse_from(words).map_err(|error| {
+        let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+        Failure::usage(format!("{first}; see halfpower classic sqlio --help"))
+    })?;
+    let Verb::Run(run) = cli.verb else { return Err(Failure::usage("run was meant; try again")) };
+    Ok(RunArgs {
+        targets: translation.targets.clone(),
+        trials: args.trials,
+        common: args.common.clone(),
+        ..run
+    })
+}
+
+fn show(args: &SqlioArgs, flags: &Flags, measured: &Measured<'_>) -> Outcome<()> {
+    let Some(point) = measured.points.first() else { return Ok(()) };
+    let file_bytes = measured.facts.iter().map(|fact| fact.size_bytes).sum();
+    let line = |trial| TraceLine {
+        outstanding: flags.outstanding,
+        ..TraceLine::of(&point.key, trial, file_bytes, &args.note)
+    };
+    let lines: Vec<TraceLine> = point.trials.iter().map(line).collect();
+    if let Some(csv) = args.csv.as_deref().filter(|_| !lines.is_empty()) {
+        trace_file::add(csv, &lines)?;
+    }
+    if args.common.json || lines.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = measured.facts.iter().map(|fact| fact.name.clone()).collect();
+    console::data(&format!("halfpower {} as sqlio", env!("CARGO_PKG_VERSION")));
+    let threads = point.key.threads;
+    text::understood(flags, threads, &names).iter().for_each(|line| console::data(line));
+    for trial in &point.trials {
+        text::metrics(trial, flags.latencies).iter().for_each(|line| console::data(line));
+    }
+    let verdict = point.summary().verdict;
+    let reasons = match verdict.reasons.as_slice() {
+        [] => String::new(),
+        reasons => format!(" ({})", reasons.join("; ")),
+    };
+    console::data(&format!("verdict: {}{reasons}", verdict.state.word()));
+    if args.csv.is_none() {
+        console::data(&header());
+        lines.iter().for_each(|line| console::data(&line.to_string()));
+    }
+    Ok(())
+}

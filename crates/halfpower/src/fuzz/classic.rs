@@ -1,0 +1,42 @@
+//! SQLIO's flags and its parameter file: whatever is typed is a line of `run` or one of reasons.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::classic::flags::Flags;
+use crate::classic::params;
+use crate::classic::sqlio::translate;
+use crate::cli::{Cli, Verb};
+use crate::failure::Failure;
+use crate::job::Job;
+
+/// Words one a line; behind an empty line the parameter file.
+pub fn sqlio(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (words, file) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let (flags, files): (Vec<String>, Vec<String>) =
+        words.lines().map(str::to_owned).partition(|word| word.starts_with('-'));
+    let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+    let params = params::parse(file).map_err(|failure| check(&failure)).ok();
+    let Ok(flags) = Flags::parse(&flags).map_err(|failure| check(&failure)) else { return };
+    let params = params.as_deref().filter(|_| flags.param_file.is_some());
+    let Ok(found) = translate(&flags, &files, params).map_err(|failure| check(&failure)) else {
+        return;
+    };
+    let words = ["halfpower", "run"].into_iter().chain(found.words.iter().map(String::as_str));
+    let cli = Cli::try_parse_from(words.map(OsString::from)).expect("each word is a flag of run");
+    let Verb::Run(args) = cli.verb else { unreachable!("run was typed") };
+    assert!(args.common.overwrite.is_empty() && args.common.destroy_data_on.is_empty());
+    assert!(args.targets.is_empty(), "a value became a target");
+    assert!(!found.targets.is_empty());
+    if let Err(failure) = Job::resolve(&args, false) {
+        check(&failure);
+    }
+}
+
+/// A reason comes with a remedy.
+fn check(failure: &Failure) {
+    assert!(failure.message.contains([';', ':']), "no remedy: {failure}");
+}
