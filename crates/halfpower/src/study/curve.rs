@@ -5,12 +5,15 @@ use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, SizePoint};
 use analysis::interval::Interval;
 
+use crate::study::conclusion::words_of_times;
 use crate::study::evidence::{Cell, Evidence};
 
 /// A rate this much above the plateau is no part of it.
 const PLATEAU_REACH: f64 = 1.25;
 /// The papers' repeatability: a smaller difference is none, nor is any interval narrower.
 const REPEATABLE: f64 = 0.03;
+/// Two rates are "the same" only where they are known to be this close to each other.
+const SAME: f64 = 0.1;
 /// From this share of the peak on a size "reaches" it.
 const AT_PEAK: f64 = 0.9;
 
@@ -93,6 +96,58 @@ pub fn differ(one: &Cell, other: &Cell) -> bool {
     apart && (a.value - b.value).abs() > REPEATABLE * a.value.max(b.value)
 }
 
+/// What the rate of one point says beside that of another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Told {
+    /// They are known to lie within 10% of each other.
+    Same,
+    /// They are apart: how many times the other the one is.
+    Times(f64),
+    /// The noise hides whether they differ: their ratio is known to such a share only.
+    Unclear(f64),
+}
+
+/// Holds the rate of a point against that of another.
+pub fn told(one: &Cell, other: &Cell) -> Told {
+    let (a, b) = (one.summary.bytes_per_s, other.summary.bytes_per_s);
+    if differ(one, other) {
+        return Told::Times(a.value / b.value.max(1.0));
+    }
+    let (low, high) = (a.low / b.high.max(1.0), a.high / b.low.max(1.0));
+    let wide = (1.0 - low).max(high - 1.0);
+    if wide <= SAME { Told::Same } else { Told::Unclear(wide) }
+}
+
+impl Told {
+    /// How many times the other the one is; None where nobody knows.
+    pub fn times(self) -> Option<f64> {
+        match self {
+            Told::Same => Some(1.0),
+            Told::Times(times) => Some(times),
+            Told::Unclear(_) => None,
+        }
+    }
+
+    /// "1.20 times", "the same within 10%", "cannot be told apart here (+-30%)".
+    pub fn words(self) -> String {
+        match self {
+            Told::Same => "the same within 10%".to_owned(),
+            Told::Times(times) => words_of_times(times),
+            Told::Unclear(wide) if wide.is_finite() && wide < 10.0 => {
+                format!("cannot be told apart here (+-{:.0}%)", 100.0 * wide)
+            }
+            Told::Unclear(_) => "cannot be told apart here".to_owned(),
+        }
+    }
+
+    /// Why a claim about two points that cannot be told apart cannot be tried.
+    pub fn noise(self) -> Option<String> {
+        let words = self.words();
+        let remedy = "measure for longer (--runtime, --trials)";
+        matches!(self, Told::Unclear(_)).then(|| format!("noise: the two {words}; {remedy}"))
+    }
+}
+
 /// The half width of an interval, at least the papers' repeatability.
 fn error(interval: &Interval) -> f64 {
     let width = interval.half_width_relative();
@@ -145,5 +200,17 @@ mod tests {
         one.summary.bytes_per_s.high = 1150.0;
         assert!(!differ(&one, &other));
         assert!(!differ(&cell(1000, &[]), &cell(1020, &[])));
+    }
+
+    #[test]
+    fn only_what_is_known_to_be_close_is_the_same() {
+        let (mut one, other) = (cell(1020, &[]), cell(1000, &[]));
+        assert_eq!(told(&one, &other), Told::Same);
+        assert_eq!(told(&cell(1500, &[]), &other), Told::Times(1.5));
+        (one.summary.bytes_per_s.low, one.summary.bytes_per_s.high) = (900.0, 1300.0);
+        let unclear = told(&one, &other);
+        assert_eq!(unclear.words(), "cannot be told apart here (+-30%)");
+        assert_eq!(unclear.times(), None);
+        assert!(unclear.noise().is_some() && Told::Same.noise().is_none());
     }
 }

@@ -1,7 +1,8 @@
 //! What can be said of any points, whatever they are about: the findings of a plan that no built-in
 //! study stands behind.
 
-use crate::study::conclusion::{Conclusion, words_of_times};
+use crate::study::conclusion::Conclusion;
+use crate::study::curve;
 use crate::study::evidence::{Cell, Evidence};
 use crate::units;
 
@@ -18,11 +19,12 @@ pub fn analyse(evidence: &Evidence) -> Conclusion {
         else {
             continue;
         };
-        let times = words_of_times(fast.rate() / slow.rate().max(1.0));
-        found.find(
-            "fastest",
-            format!("{}: {}, {times} the slowest", name(fast), units::rate(fast.rate())),
-        );
+        let against = match cells.len() {
+            1 => String::new(),
+            _ => format!(", beside the slowest: {}", curve::told(fast, slow).words()),
+        };
+        let rate = units::rate(fast.rate());
+        found.find("fastest", format!("{}: {rate}{against}", name(fast)));
         let per_byte = |cell: &Cell| cell.cpu_ns().map(|ns| ns / cell.bytes() as f64);
         let costs = cells.iter().filter_map(|cell| Some((per_byte(cell)?, *cell)));
         if let Some((ns, lean)) = costs.min_by(|a, b| a.0.total_cmp(&b.0)) {
@@ -52,6 +54,12 @@ mod tests {
         let points = vec![cell(8192, &[("part", "a")]), cell(4096 * 8, &[("part", "b")])];
         let found = analyse(&evidence(points));
         assert!(found.findings[0].text.starts_with("b: read"), "{:?}", found.findings);
-        assert!(found.findings[0].text.contains("4.00 times the slowest"));
+        assert!(found.findings[0].text.ends_with("beside the slowest: 4.00 times"));
+    }
+
+    #[test]
+    fn one_point_alone_is_held_against_none() {
+        let found = analyse(&evidence(vec![cell(8192, &[("part", "a")])]));
+        assert!(!found.findings[0].text.contains("slowest"), "{:?}", found.findings);
     }
 }

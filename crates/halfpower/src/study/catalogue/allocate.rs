@@ -2,7 +2,7 @@
 
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::Conclusion;
-use crate::study::curve;
+use crate::study::curve::{self, Told};
 use crate::study::evidence::{Cell, Evidence};
 use crate::units;
 
@@ -105,17 +105,14 @@ fn ways(found: &mut Conclusion, evidence: &Evidence, base: &Cell) {
     if cells.is_empty() {
         return;
     }
-    let (other, same): (Vec<&Cell>, Vec<&Cell>) =
-        cells.iter().partition(|cell| curve::differ(cell, base));
-    let share = |cell: &&Cell| {
-        let percent = 100.0 * cell.rate() / base.rate().max(1.0);
-        format!("{percent:.0}% of it with {}", cell.word("allocation"))
+    let word = |cell: &&Cell| {
+        let way = cell.word("allocation");
+        match curve::told(cell, base) {
+            Told::Times(times) => format!("{:.0}% of it with {way}", 100.0 * times),
+            other => format!("with {way}: {}", other.words()),
+        }
     };
-    let mut words: Vec<String> = other.iter().map(share).collect();
-    if !same.is_empty() {
-        let names: Vec<String> = same.iter().map(|cell| cell.word("allocation")).collect();
-        words.push(format!("the same within noise with {}", names.join(", ")));
-    }
+    let words: Vec<String> = cells.iter().map(word).collect();
     let text = format!(
         "{}: {} run at {} where blocks were written before; {}",
         place(evidence),
@@ -164,14 +161,17 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             let flags = [("caching", caching), ("bs", bs), ("iodepth", depth), ("allocation", way)];
             evidence.find(&flags)
         };
-        let (grown, written) = (at("extend")?, at("preallocated")?);
-        match curve::differ(grown, written) {
-            true => Some(1.0 - grown.rate() / written.rate().max(1.0)),
-            false => Some(0.0),
-        }
+        Some(curve::told(at("extend")?, at("preallocated")?))
     };
-    found.loss("R153", lost("buffered", "4k", "1"), "what buffered writes of 4 KiB lose");
-    found.loss("C073", lost("direct", "64k", "8"), "what direct writes of 64 KiB, depth 8, lose");
+    for (id, told, what) in [
+        ("R153", lost("buffered", "4k", "1"), "what buffered writes of 4 KiB lose"),
+        ("C073", lost("direct", "64k", "8"), "what direct writes of 64 KiB, depth 8, lose"),
+    ] {
+        if let Some(why) = told.and_then(Told::noise) {
+            found.cannot(&[id], &why);
+        }
+        found.loss(id, told.and_then(Told::times).map(|times| 1.0 - times), what);
+    }
     let direct = [("caching", "direct"), ("bs", "64k"), ("allocation", "preallocated")];
     let seen = evidence.find(&direct).and_then(|base| gains(evidence, base));
     let Some((grown, written)) = seen else { return };
@@ -218,7 +218,7 @@ mod tests {
         let text = &found.findings[1].text;
         assert!(text.starts_with("ext9: direct writes of 64 KiB, depth 8"), "{text}");
         assert!(
-            text.ends_with("24% of it with extend; the same within noise with fallocate"),
+            text.ends_with("24% of it with extend; with fallocate: the same within 10%"),
             "{text}"
         );
         assert_eq!(found.advice[0].id, "preallocate");
@@ -245,6 +245,6 @@ mod tests {
         let cells = vec![write("preallocated", "8", 1000), write("extend", "8", 1000)];
         let found = analyse(&evidence(cells));
         assert!(found.advice.is_empty());
-        assert!(found.findings[0].text.ends_with("the same within noise with extend"));
+        assert!(found.findings[0].text.ends_with("with extend: the same within 10%"));
     }
 }

@@ -1,8 +1,8 @@
 //! What the kernel does with what it is told of coming accesses, and with its read-ahead.
 
 use crate::study::catalogue::{Study, plan};
-use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::curve;
+use crate::study::conclusion::Conclusion;
+use crate::study::curve::{self, Told};
 use crate::study::evidence::{Cell, Evidence};
 use crate::units;
 
@@ -116,12 +116,9 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &Cell) {
     for hint in ["sequential", "random", "noreuse"] {
         let flags = [("part", &*part), ("rw", &*rw), ("bs", &*bs), ("hint", hint)];
         let Some(told) = evidence.find(&flags) else { continue };
-        let times = told.rate() / usual.rate().max(1.0);
-        if !curve::differ(told, usual) {
-            words.push(format!("{hint}: the same within noise{}", device_request(told)));
-            continue;
-        }
-        words.push(format!("{hint}: {}{}", words_of_times(times), device_request(told)));
+        let seen = curve::told(told, usual);
+        words.push(format!("{hint}: {}{}", seen.words(), device_request(told)));
+        let Told::Times(times) = seen else { continue };
         let text = format!("{} instead of {}", units::rate(told.rate()), units::rate(usual.rate()));
         let setting = format!("hint {hint} for {rw} of {}", units::size(usual.bytes()));
         found.advise("sequential-hint", times, &setting, text);
@@ -172,17 +169,15 @@ fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
 fn uncached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let at = |part: &str| evidence.find(&[("part", part), ("rw", rw), ("bs", "64k")]);
     let (Some(once), Some(usual)) = (at("uncached"), at("without hints")) else { return };
-    let times = once.rate() / usual.rate().max(1.0);
-    let effect = match curve::differ(once, usual) {
-        true => format!("{} the rate", words_of_times(times)),
-        false => "the same rate within noise".to_owned(),
-    };
+    let told = curve::told(once, usual);
     let text = format!(
-        "{rw}s of 64 KiB that leave nothing in the page cache (RWF_DONTCACHE): {effect}{}",
+        "{rw}s of 64 KiB that leave nothing in the page cache (RWF_DONTCACHE), rate beside those \
+         that do: {}{}",
+        told.words(),
         device_request(once)
     );
     found.find("uncached", text.clone());
-    if curve::differ(once, usual) {
+    if let Told::Times(times) = told {
         found.advise("sequential-hint", times, &format!("RWF_DONTCACHE for {rw}s"), text);
     }
 }
@@ -192,9 +187,12 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let flags = [("part", "writes"), ("bs", "4k"), ("hint", hint)];
         evidence.find(&flags)
     };
-    let gain = write("sequential").zip(write("normal")).map(|(told, usual)| {
-        if curve::differ(told, usual) { told.rate() / usual.rate() } else { 1.0 }
-    });
+    let pair = write("sequential").zip(write("normal"));
+    let told = pair.map(|(hinted, usual)| curve::told(hinted, usual));
+    if let Some(why) = told.and_then(Told::noise) {
+        found.cannot(&["R026"], &why);
+    }
+    let gain = told.and_then(Told::times);
     found.gain("R026", gain, "buffered writes of 4 KiB with the hint sequential over none");
     let plain = |rw: &str| {
         let cell = evidence.find(&[("part", "without hints"), ("rw", rw), ("bs", "4k")])?;
@@ -234,7 +232,7 @@ mod tests {
         let found = analyse(&evidence(cells));
         let text = &found.findings[0].text;
         assert!(text.contains("sequential: 1.20 times"), "{text}");
-        assert!(text.contains("noreuse: the same within noise"), "{text}");
+        assert!(text.contains("noreuse: the same within 10%"), "{text}");
         assert_eq!(found.advice.len(), 1);
         let claim = found.claims.iter().find(|claim| claim.id == "R026").unwrap();
         assert_eq!(claim.verdict, Verdict::Holds);

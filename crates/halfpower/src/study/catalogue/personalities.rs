@@ -8,7 +8,8 @@ use report::units::Unit;
 
 use crate::failure::Outcome;
 use crate::study::catalogue::Study;
-use crate::study::conclusion::{Conclusion, words_of_times};
+use crate::study::conclusion::Conclusion;
+use crate::study::curve::{self, Told};
 use crate::study::evidence::{Cell, Evidence};
 use crate::study::ground::Ground;
 use crate::study::rig::Rig;
@@ -139,8 +140,8 @@ fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64
     let id = if deepest == Some(u64::from(depth)) { "use" } else { "race" };
     let why = match (std::ptr::eq(*lean, *first), is_faster(first, rest[0])) {
         (true, true) => "fastest",
-        (true, false) => "as fast as any, with the least CPU",
-        (false, _) => "no slower than any beyond noise, with the least CPU",
+        (true, false) => "not beaten by any beyond noise, with the least CPU",
+        (false, _) => "not slower than any beyond noise, with the least CPU",
     };
     found.find(
         id,
@@ -167,7 +168,10 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let text = match (is_faster(sync, best), is_faster(best, sync)) {
         (true, _) => "blocking calls are faster than any queue",
         (_, true) => "a queue is faster even with one request in it",
-        _ => "blocking calls do as well as a queue, within noise",
+        _ => match curve::told(sync, best) {
+            Told::Unclear(_) => "noise hides whether a queue is faster than blocking calls",
+            _ => "blocking calls do as well as a queue, within 10%",
+        },
     };
     found.find(
         "one-at-a-time",
@@ -186,16 +190,12 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
         let same = |cell: &&&Cell| cell.bytes() == map.bytes() && cell.word("rw") == map.word("rw");
         let calls = evidence.all(&[("part", "buffered sync")]);
         let Some(call) = calls.iter().find(same) else { continue };
-        let times = words_of_times(map.requests_per_s() / call.requests_per_s().max(1.0));
-        let noise = match is_faster(map, call) || is_faster(call, map) {
-            true => "",
-            false => " (no difference beyond noise)",
-        };
+        let times = curve::told(map, call).words();
         found.find(
             "mapped",
             format!(
-                "cold {} of {} through the page cache: a mapping gives {times} the requests of \
-                 calls{noise}: {} against {}",
+                "cold {} of {} through the page cache, a mapping beside calls: {times} ({} against \
+                 {})",
                 map.word("rw"),
                 units::size(map.bytes()),
                 in_short(map),
@@ -329,7 +329,7 @@ mod tests {
             point("sync", "1", 20_000, 9_000),
         ]));
         let text = words(&found, "mapped");
-        assert!(text.contains("a mapping gives 0.50 times the requests of calls: "), "{text}");
+        assert!(text.contains("a mapping beside calls: 0.50 times ("), "{text}");
         assert_eq!(words(&found, "race"), "", "one direct personality is no race");
     }
 }

@@ -13,6 +13,7 @@ use cpucost::affinity::allowed_cpus;
 use crate::failure::Outcome;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
+use crate::study::curve::{Told, told};
 use crate::study::evidence::{Cell, Evidence};
 use crate::study::ground::Ground;
 use crate::study::plan::Group;
@@ -85,7 +86,7 @@ y = "throughput"
 by = ["part"]
 where = {part = "cached"}
 "#,
-    claims: &["C062", "C130", "C132"],
+    claims: &["C130", "C132"],
     measure,
     analyse,
 };
@@ -287,14 +288,19 @@ fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a Cell> {
     cells
 }
 
-/// What a step from one point to another is worth: times, or no difference beyond noise.
-fn step(one: &Cell, other: &Cell) -> String {
-    let (low, high) = (one.summary.requests_per_s, other.summary.requests_per_s);
-    let times = high.value / low.value.max(1.0);
-    let apart = low.high < high.low || high.high < low.low;
-    match apart && !(1.0 / WORTH..WORTH).contains(&times) {
-        true => format!("{} the requests", words_of_times(times)),
-        false => "no difference beyond noise".to_owned(),
+/// What a step from one point to another is worth; a small one is none.
+fn step(one: &Cell, other: &Cell) -> Told {
+    match told(other, one) {
+        Told::Times(times) if (1.0 / WORTH..WORTH).contains(&times) => Told::Same,
+        other => other,
+    }
+}
+
+/// In words.
+fn words_of(step: Told) -> String {
+    match step {
+        Told::Times(times) => format!("{} the requests", words_of_times(times)),
+        other => other.words(),
     }
 }
 
@@ -311,22 +317,22 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) 
     };
     let last = cells[cells.len() - 1];
     let threads = |cell: &Cell| cell.point.key.threads;
-    let peak = match threads(best) == threads(last) || step(last, best).starts_with("no ") {
-        true => String::new(),
-        false => {
+    let peak = match step(last, best) {
+        Told::Times(_) => {
             let rate = units::count(best.requests_per_s());
             format!("; {} threads gave most, {rate}/s", threads(best))
         }
+        _ => String::new(),
     };
     found.find(
         "scaling",
         format!(
-            "{} of {}, {what}: {} threads give {} ({}/s) against one ({}/s), at {} of CPU for a \
+            "{} of {}, {what}: {} threads against one: {} ({}/s and {}/s), at {} of CPU for a \
              request instead of {}{peak}",
             last.word("rw"),
             units::size(last.bytes()),
             threads(last),
-            step(first, last),
+            words_of(step(first, last)),
             units::count(last.requests_per_s()),
             units::count(first.requests_per_s()),
             cpu(last),
@@ -338,17 +344,18 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) 
 fn pinning(found: &mut Conclusion, evidence: &Evidence) {
     let (free, pinned) = (curve(evidence, "free"), curve(evidence, "pinned"));
     let (Some(free), Some(pinned)) = (free.last(), pinned.last()) else { return };
-    let change = match step(free, pinned).as_str() {
-        words if words.starts_with("no ") => "leave the threads where the kernel puts them",
-        _ if pinned.rate() > free.rate() => "pin the threads (taskset, --cpus-allowed)",
-        _ => "do not pin the threads",
+    let change = match step(free, pinned) {
+        Told::Unclear(_) => "measure for longer (--runtime, --trials)",
+        Told::Same => "leave the threads where the kernel puts them",
+        Told::Times(times) if times > 1.0 => "pin the threads (taskset, --cpus-allowed)",
+        Told::Times(_) => "do not pin the threads",
     };
     found.find(
         "pinning",
         format!(
             "{} threads, each pinned to a CPU: {} against free ones; {change}",
             pinned.point.key.threads,
-            step(free, pinned)
+            words_of(step(free, pinned))
         ),
     );
 }
@@ -357,10 +364,11 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
     let at = |part: &str| evidence.find(&[("part", part), ("iodepth", depth)]);
     let (Some(near), Some(far)) = (at("near"), at("far")) else { return };
     let latency = |cell: &Cell| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
-    let change = match step(far, near).as_str() {
-        words if words.starts_with("no ") => "it does not matter where the thread is",
-        _ if near.rate() > far.rate() => "keep the thread on a CPU that serves the interrupts",
-        _ => "keep the thread off the CPUs that serve the interrupts",
+    let change = match step(far, near) {
+        Told::Unclear(_) => "measure for longer (--runtime, --trials)",
+        Told::Same => "it does not matter where the thread is",
+        Told::Times(times) if times > 1.0 => "keep the thread on a CPU that serves the interrupts",
+        Told::Times(_) => "keep the thread off the CPUs that serve the interrupts",
     };
     found.find(
         "interrupt",
@@ -369,7 +377,7 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
              against one on CPU {}, which does not (median latency {} and {}, CPU of a request \
              {} and {}); {change}",
             near.word("cpus-allowed"),
-            step(far, near),
+            words_of(step(far, near)),
             far.word("cpus-allowed"),
             latency(near),
             latency(far),
@@ -380,23 +388,11 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
 }
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
-    let cached = curve(evidence, "cached");
-    let at = |threads: u32| cached.iter().find(|cell| cell.point.key.threads == threads);
-    let times = at(1).zip(at(2)).map(|(one, two)| two.rate() / one.rate());
-    found.claim_if(
-        "C130",
-        times.map(|times| {
-            let words = words_of_times(times);
-            (times >= 2_f64.sqrt(), format!("cached reads of 64 KiB, two threads: {words} here"))
-        }),
-    );
+    if evidence.cells.is_empty() {
+        return;
+    }
+    found.cannot(&["C130"], "it is an absolute rate of two processors of the year 2000");
     found.cannot(&["C132"], "buffered writes end with their flush, whose rate is the disk's");
-    found.claim_if(
-        "C062",
-        evidence.value("interrupt-cpus", &[]).map(|cpus| {
-            (cpus < 1.5, format!("the device's interrupts are served by {cpus:.0} of the CPUs"))
-        }),
-    );
 }
 
 #[cfg(test)]
@@ -461,9 +457,22 @@ NMI:      25267      17825   Non-maskable interrupts";
             found("pinned", "2", "0,1", 95_100),
         ]));
         let text = words(&scaled, "scaling");
-        assert!(text.contains("2 threads give 1.90 times the requests (95k/s)"), "{text}");
+        assert!(text.contains("2 threads against one: 1.90 times the requests (95k/s"), "{text}");
         let text = words(&scaled, "pinning");
-        assert!(text.contains("no difference beyond noise") && text.contains("leave"), "{text}");
+        assert!(text.contains("the same within 10%") && text.contains("leave"), "{text}");
+    }
+
+    #[test]
+    fn where_noise_hides_the_difference_nothing_is_advised() {
+        let mut cells = vec![
+            found("free", "1", "", 50_000),
+            found("free", "2", "", 95_000),
+            found("pinned", "2", "0,1", 80_000),
+        ];
+        cells[2].summary.bytes_per_s.high *= 2.0;
+        let text = words(&analyse(&evidence(cells)), "pinning");
+        assert!(text.contains("cannot be told apart here"), "{text}");
+        assert!(text.ends_with("measure for longer (--runtime, --trials)"), "{text}");
     }
 
     #[test]
@@ -478,13 +487,9 @@ NMI:      25267      17825   Non-maskable interrupts";
     }
 
     #[test]
-    fn two_processors_and_their_cached_rate_are_a_claim_of_the_papers() {
-        let mut evidence =
-            evidence(vec![found("cached", "1", "", 10_000), found("cached", "2", "", 19_000)]);
-        evidence.note("interrupt-cpus", "CPUs", &[("device", "vda".to_owned())], 2.0);
-        let found = analyse(&evidence);
-        let verdict = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
-        assert_eq!(verdict("C130"), Verdict::Holds);
-        assert_eq!(verdict("C062"), Verdict::DoesNotHold);
+    fn rates_of_the_papers_processors_are_not_tried() {
+        let cells = vec![found("cached", "1", "", 10_000), found("cached", "2", "", 19_000)];
+        let found = analyse(&evidence(cells));
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));
     }
 }

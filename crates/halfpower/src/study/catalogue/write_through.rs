@@ -2,7 +2,7 @@
 
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::curve;
+use crate::study::curve::{self, Told};
 use crate::study::evidence::{Cell, Evidence};
 use crate::units;
 
@@ -108,10 +108,11 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         flushed(&mut found, evidence, caching);
     }
     let loss = at(evidence, "buffered", 4 << 10, 1).zip(at(evidence, "O_DSYNC", 4 << 10, 1));
-    let times = loss.map(|(plain, durable)| match curve::differ(plain, durable) {
-        true => plain.rate() / durable.rate().max(1.0),
-        false => 1.0,
-    });
+    let told = loss.map(|(plain, durable)| curve::told(plain, durable));
+    if let Some(why) = told.and_then(Told::noise) {
+        found.cannot(&["R028"], &why);
+    }
+    let times = told.and_then(Told::times);
     found.gain("R028", times, "buffered writes of 4 KiB without write-through over those with it");
     found
 }
@@ -126,14 +127,15 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
     for through in one {
         let Some(free) = at(evidence, plain, through.bytes(), 1) else { continue };
         let size = units::size(through.bytes());
-        if !curve::differ(free, through) {
+        let told = curve::told(free, through);
+        let Told::Times(times) = told else {
             let text = format!(
-                "{plain} writes of {size}, one at a time: O_DSYNC makes no difference beyond noise"
+                "{plain} writes of {size}, one at a time, with O_DSYNC and without: {}",
+                told.words()
             );
             found.find("write-through", text);
             continue;
-        }
-        let times = free.rate() / through.rate().max(1.0);
+        };
         let latency = through.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
         let text = format!(
             "writes of {size}, one at a time: {} {plain}, {} with O_DSYNC (median {latency}), {}",
@@ -144,13 +146,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
                 false => format!("{} more", words_of_times(1.0 / times)),
             }
         );
-        // Where flushes between writes were measured, they are what is advised.
-        let caching = free.word("caching");
-        let grouped = evidence.find(&[("part", "flushed"), ("caching", &caching)]).is_some();
-        if times > 1.0 && !grouped {
-            let setting = format!("{plain} writes of {size}");
-            found.advise("avoid-write-through", times, &setting, text.clone());
-        }
+        // What to do instead, flushes between several writes, is advised where it was measured.
         found.find("write-through", text);
     }
 }
@@ -162,16 +158,20 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
         let deeper = evidence.all(&[("part", durable)]).into_iter().filter(same);
         let Some(best) = deeper.max_by(|a, b| a.rate().total_cmp(&b.rate())) else { continue };
         let size = units::size(shallow.bytes());
-        let gain = best.rate() / shallow.rate().max(1.0);
         found.find(
             "durable-depth",
-            match curve::differ(shallow, best) && gain > 1.0 {
-                true => format!(
+            match curve::told(best, shallow) {
+                Told::Times(gain) if gain > 1.0 => format!(
                     "{durable} writes of {size}: depth {} gives {} of depth 1",
                     best.depth(),
                     words_of_times(gain)
                 ),
-                false => format!("{durable} writes of {size}: depth gives nothing beyond noise"),
+                Told::Unclear(wide) => format!(
+                    "{durable} writes of {size}: depth {} and depth 1 {}",
+                    best.depth(),
+                    Told::Unclear(wide).words()
+                ),
+                _ => format!("{durable} writes of {size}: depth gives less than 10%"),
             },
         );
     }
@@ -183,12 +183,9 @@ fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     for one in curve::by_size(evidence, &[("part", &asked)]) {
         let Some(opened) = at(evidence, durable, one.bytes(), 1) else { continue };
         let size = units::size(one.bytes());
-        let times = one.rate() / opened.rate().max(1.0);
-        let effect = match curve::differ(one, opened) {
-            true => format!("{} of {durable}", words_of_times(times)),
-            false => format!("the same as {durable} within noise"),
-        };
-        let text = format!("{asked}, asked of each write of {size} (FUA): {effect}");
+        let effect = curve::told(one, opened).words();
+        let text =
+            format!("{asked}, asked of each write of {size} (FUA), beside {durable}: {effect}");
         found.find("by-request", text);
     }
 }
@@ -243,7 +240,7 @@ mod tests {
         let found = analyse(&evidence);
         assert!(found.findings[0].text.ends_with("5.00 times less"), "{:?}", found.findings);
         assert!(found.findings[1].text.contains("depth 32 gives 3.00 times of depth 1"));
-        assert_eq!(found.advice[0].id, "avoid-write-through");
+        assert!(found.advice.is_empty(), "what to do instead was not measured");
         assert_eq!(found.claims[0].verdict, Verdict::Holds);
     }
 
@@ -265,7 +262,7 @@ mod tests {
     fn a_device_without_a_cost_of_durability_is_said_to_have_none() {
         let evidence = evidence(vec![write("buffered", "1", 1000), write("O_DSYNC", "1", 1000)]);
         let found = analyse(&evidence);
-        assert!(found.findings[0].text.contains("no difference beyond noise"));
+        assert!(found.findings[0].text.ends_with("the same within 10%"));
         assert!(found.advice.is_empty());
         assert_eq!(found.claims[0].verdict, Verdict::DoesNotHold);
     }
