@@ -9,6 +9,7 @@ use analysis::changepoint::{Step, steps};
 use analysis::drift::drift;
 
 use crate::failure::Outcome;
+use crate::machine::TargetFacts;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::evidence::{Cell, Evidence};
@@ -44,7 +45,7 @@ x = "at"
 y = "throughput"
 by = ["target"]
 "#,
-    claims: &["R163", "R170", "C074", "C075"],
+    claims: &["R163", "R170"],
     measure,
     analyse,
 };
@@ -147,20 +148,37 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         }
     };
     found.find("zones", text);
-    let turns = evidence.targets.iter().find(|facts| facts.name.ends_with(target));
-    let turns = turns.and_then(|facts| facts.device.as_ref()?.rotational) != Some(false);
-    if depends && turns {
+    let facts = evidence.targets.iter().find(|facts| facts.name.ends_with(target));
+    let turns = facts.and_then(|facts| facts.device.as_ref()?.rotational) != Some(false);
+    let device = facts.and_then(spans_little);
+    if let Some(device) = device {
+        let text = format!("{target} spans less than half of {device}: this is not its whole rate");
+        found.find("span", text);
+    }
+    if depends && turns && device.is_none() {
         found.advise("outer-zones", outer / inner, target, ends);
     }
     if found.claims.is_empty() {
-        let seen = if depends { loss } else { 0.0 };
-        for id in ["R170", "C074", "C075"] {
-            found.loss(id, Some(seen), "rate at the end against that at the beginning");
+        if let Some(device) = device {
+            let why = format!(
+                "the target spans less than half of {device}; name the device itself (/dev/{device})"
+            );
+            found.cannot(STUDY.claims, &why);
+            return;
         }
-        let longer = if depends { outer / inner } else { 1.0 };
+        found.loss("R170", Some(loss), "rate at the end against that at the beginning");
+        let longer = outer / inner;
         let here = format!("the outer end is read {longer:.2} times as fast");
-        found.claim("R163", longer >= 1.25, here);
+        found.claim("R163", depends && longer >= 1.25, here);
     }
+}
+
+/// The device of which a target spans less than half, so that its zones are not the device's.
+fn spans_little(facts: &TargetFacts) -> Option<&str> {
+    let device = facts.device.as_ref()?;
+    let whole = device.size_bytes?;
+    let is_part = facts.simulated.is_none() && facts.size_bytes.saturating_mul(2) < whole;
+    is_part.then_some(device.name.as_str())
 }
 
 /// How much a step changes, as a share of the higher rate.
@@ -172,6 +190,7 @@ fn change(step: &Step) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::DeviceFacts;
     use crate::study::conclusion::Verdict;
     use crate::study::evidence::tests::{cell, evidence};
 
@@ -202,6 +221,28 @@ mod tests {
         assert!(found.findings.iter().any(|finding| finding.text.contains("is flat")));
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::DoesNotHold));
         assert!(found.advice.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_spans_little_of_its_device_says_nothing_of_its_zones() {
+        let mut evidence = scan(|at| if at < 0.5 { 200e6 } else { 100e6 });
+        let device = DeviceFacts {
+            name: "sda".to_owned(),
+            size_bytes: Some(1 << 40),
+            ..DeviceFacts::default()
+        };
+        evidence.targets = vec![TargetFacts {
+            name: "t".to_owned(),
+            size_bytes: 1 << 30,
+            device: Some(device),
+            ..TargetFacts::default()
+        }];
+        let found = analyse(&evidence);
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));
+        assert!(found.claims[0].here.contains("/dev/sda") && found.advice.is_empty());
+        evidence.targets[0].size_bytes = 1 << 40;
+        let found = analyse(&evidence);
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::Holds));
     }
 
     #[test]
