@@ -12,7 +12,7 @@ use crate::bench::Bench;
 use crate::failure::{Failure, Outcome};
 use crate::job::Job;
 use crate::lab::Setting;
-use crate::point::Trial;
+use crate::point::{State, Trial};
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::evidence::Evidence;
@@ -57,6 +57,8 @@ const NARROW: f64 = 1.06;
 const HIT_GAIN: f64 = 1.5;
 /// Requests of one block.
 const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+/// A fit below this is none of a link.
+const R2_MIN: f64 = 0.95;
 /// How often the block is read.
 const BLOCK_READS: u64 = 200;
 
@@ -68,7 +70,12 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
         let group = Group { changes, ..group };
         for ground in grounds {
             match rig.bench(&group, std::slice::from_ref(ground)) {
-                Ok((job, bench)) => target(rig, ground, &job, &bench)?,
+                Ok((job, bench)) => match target(rig, ground, &job, &bench) {
+                    Err(failure) if !rig.lab.interrupt.is_set() => {
+                        rig.leave_out(&ground.name.display().to_string(), &failure.message);
+                    }
+                    other => other?,
+                },
                 Err(failure) => rig.leave_out(&group.part, &failure.message),
             }
         }
@@ -95,10 +102,17 @@ fn trial(rig: &Rig<'_>, job: &Job, bench: &Bench, workload: Workload) -> Outcome
     if rig.lab.interrupt.is_set() {
         return Err(Failure::interrupted());
     }
-    match &trial.failure {
-        Some(failure) => Err(Failure::failed(failure.clone())),
-        None => Ok(trial),
+    if let Some(failure) = &trial.failure {
+        return Err(Failure::failed(failure.clone()));
     }
+    if trial.verdict.state == State::Invalid {
+        let reasons = trial.verdict.reasons.join("; ");
+        return Err(Failure::failed(format!(
+            "it would measure the wrong thing: {reasons}; name a file that is written whole, or \
+             the device"
+        )));
+    }
+    Ok(trial)
 }
 
 /// The median latency of the same block at several sizes.
@@ -111,8 +125,12 @@ fn same_block(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcom
             limit_bytes: Some(u64::from(bytes) * BLOCK_READS),
             ..plain.clone()
         };
+        let setting = bench.setting(job, &job.axes[0]);
         // A size below the target's granule does not fit; the next ones do.
-        let Ok(trial) = trial(rig, job, bench, workload) else { continue };
+        if setting.place.check_fit(&workload).is_err() {
+            continue;
+        }
+        let trial = trial(rig, job, bench, workload)?;
         if let Some(ns) = trial.latency().quantile(0.5) {
             let labels = [("target", name.to_owned()), ("bytes", bytes.to_string())];
             rig.evidence.note("same-block", "ns", &labels, ns as f64);
@@ -266,7 +284,16 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
 }
 
 fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[SizePoint]) {
-    let Some(fit) = rising(points) else { return };
+    if cache_bytes(evidence, target).is_none() {
+        let why = "no cache shows: the link cannot be told from the medium";
+        found.cannot(STUDY.claims, why);
+        return;
+    }
+    let Some(fit) = rising(points).filter(|fit| fit.r2 >= R2_MIN) else {
+        let why = "the times of hits do not follow fixed + transfer closely enough (r2 below 0.95)";
+        found.cannot(STUDY.claims, why);
+        return;
+    };
     if let Some(small) = points.iter().find(|point| point.request_bytes == 2048) {
         let share = fit.fixed_ns.value / small.time_ns;
         let here = format!("{:.0}% of the time of 2 KiB is fixed", 100.0 * share);
@@ -289,6 +316,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::conclusion::Verdict;
 
     fn rereads(points: &[(u64, f64)]) -> Evidence {
         let mut evidence = Evidence::default();
@@ -325,5 +353,12 @@ mod tests {
         let found = analyse(&evidence);
         let text = &found.findings[0].text;
         assert!(text.contains("300 us") && text.contains("20 MB/s"), "{text}");
+        let verdicts = |evidence: &Evidence| -> Vec<Verdict> {
+            analyse(evidence).claims.iter().map(|claim| claim.verdict).collect()
+        };
+        // Without a cache, the link is not told from the medium.
+        assert_eq!(verdicts(&evidence), [Verdict::CannotBeTried; 3]);
+        evidence.readings.extend(rereads(&[(1 << 20, 4e6), (1 << 24, 10e6)]).readings);
+        assert_eq!(verdicts(&evidence), [Verdict::Holds; 3]);
     }
 }
