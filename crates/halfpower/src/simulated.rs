@@ -238,7 +238,10 @@ fn device_of(system: &System) -> DeviceFacts {
     DeviceFacts {
         name: "simulated".to_owned(),
         rotational: Some(rotation.is_some()),
-        revolutions_per_min: rotation.map(|rotation| rotation.round() as u32),
+        // Several disks turn each for itself; no rotation is that of the whole.
+        revolutions_per_min: rotation
+            .filter(|_| system.setup.volume_disks() <= 1)
+            .map(|r| r.round() as u32),
         write_cache: Some(state.to_owned()),
         ..DeviceFacts::default()
     }

@@ -3,7 +3,7 @@
 
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::curve;
+use crate::study::curve::{self, Told};
 use crate::study::evidence::{Cell, Evidence};
 use crate::units;
 
@@ -69,7 +69,7 @@ log = true
 by = ["rw", "part"]
 where = {bs = "8k"}
 "#,
-    claims: &["C100", "C101", "C104", "C108", "C109", "C161", "C183", "C186", "C189"],
+    claims: &["C100", "C101", "C104", "C108", "C109", "C189"],
     measure: plan,
     analyse,
 };
@@ -134,18 +134,27 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let cells = by_depth(evidence, DIRECT, rw);
     let Some(one) = cells.first() else { return };
-    let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
-    let Some(knee) = cells.iter().find(|cell| cell.rate() * STEP_MIN >= top) else { return };
+    let Some(top) = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else { return };
+    let Some(knee) = cells.iter().find(|cell| !curve::differ(cell, top)) else { return };
     let gain = knee.rate() / one.rate().max(1.0);
-    if knee.depth() == one.depth() || !curve::differ(one, knee) {
-        found.find("queue", format!("{rw} of 8 KiB: more requests outstanding gain nothing"));
+    if knee.depth() == one.depth() {
+        let text = match curve::told(top, one) {
+            Told::Unclear(wide) if wide.is_finite() => {
+                format!(
+                    "what more requests outstanding gain is lost in noise (+-{:.0}%)",
+                    100.0 * wide
+                )
+            }
+            Told::Unclear(_) => "what more requests outstanding gain is lost in noise".to_owned(),
+            _ => "more requests outstanding gain nothing (less than 10%)".to_owned(),
+        };
+        found.find("queue", format!("{rw} of 8 KiB: {text}"));
         return;
     }
-    let device = evidence.device();
-    let rotates = device.is_some_and(|device| device.revolutions_per_min.is_some());
+    let rotates = per_revolution(evidence, Some(one)).is_some();
     let why = if rotates { ", by reordering" } else { "" };
     let more = match cells.last().is_some_and(|last| last.depth() > knee.depth()) {
-        true => "more gives less than 10%",
+        true => "more gives nothing beyond noise",
         false => "none deeper was measured",
     };
     let text = format!(
@@ -157,10 +166,11 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.advise("deeper-random", gain, &format!("{rw} at depth {}", knee.depth()), text);
 }
 
-/// Requests in the time of a revolution, where the device says how fast it rotates.
+/// Requests in the time of a revolution, where they are of one device and it says how fast it
+/// rotates.
 fn per_revolution(evidence: &Evidence, cell: Option<&Cell>) -> Option<f64> {
     let rotation = evidence.device()?.revolutions_per_min?;
-    Some(cell?.requests_per_s() * 60.0 / f64::from(rotation))
+    Some(cell.filter(|cell| cell.disks == 1)?.requests_per_s() * 60.0 / f64::from(rotation))
 }
 
 fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
@@ -168,6 +178,11 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
     let device = evidence.device();
     let rotates = device.and_then(|device| device.rotational);
     let rotation = device.and_then(|device| device.revolutions_per_min);
+    if one.disks > 1 || (evidence.is_simulated() && rotates == Some(true) && rotation.is_none()) {
+        let text = "no requests for each revolution: they are of several disks";
+        found.find("revolutions", text);
+        return;
+    }
     let text = match (rotates, rotation) {
         (_, Some(rotation)) => {
             let deep = by_depth(evidence, DIRECT, "randread");
@@ -199,11 +214,7 @@ fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     else {
         return;
     };
-    let times = with.rate() / past.rate().max(1.0);
-    let rate = match curve::differ(with, past) {
-        true => format!("{} the rate of direct ones", words_of_times(times)),
-        false => "the same rate within noise as direct ones".to_owned(),
-    };
+    let rate = format!("rate beside direct ones: {}", curve::told(with, past).words());
     let cost = costs(with, past)
         .map_or_else(String::new, |times| format!(", {} the CPU", words_of_times(times)));
     let moved = moved(with).map_or_else(String::new, |(requests, bytes)| {
@@ -241,17 +252,23 @@ fn moved(cell: &Cell) -> Option<(f64, f64)> {
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let read = |depth: &str| at(evidence, DIRECT, "randread", depth);
-    let gain = |deep: &str| Some(read(deep)?.rate() / read("1")?.rate().max(1.0));
-    found.claim_if(
-        "C100",
-        gain("2").zip(gain("4")).map(|(two, four)| {
-            let text = format!("depth 2 gains {two:.2} times, depth 4 {four:.2} times");
-            (two < STEP_MIN && four >= STEP_MIN, text)
-        }),
-    );
+    let gain = |deep: &str| Some(curve::told(read(deep)?, read("1")?));
+    if let Some((two, four)) = gain("2").zip(gain("4")) {
+        let text = format!("beside depth 1, depth 2: {}, depth 4: {}", two.words(), four.words());
+        match (two.times(), four.times()) {
+            (Some(two), Some(four)) => {
+                found.claim("C100", two < STEP_MIN && four >= STEP_MIN, text);
+            }
+            _ => found.cannot(&["C100"], &format!("noise: {text}")),
+        }
+    }
     let buffered = at(evidence, BUFFERED, "randread", "1");
-    let times = buffered.zip(read("1")).map(|(with, past)| with.rate() / past.rate().max(1.0));
-    for id in ["C101", "C109", "C183"] {
+    let told = buffered.zip(read("1")).map(|(with, past)| curve::told(with, past));
+    if let Some(why) = told.and_then(Told::noise) {
+        found.cannot(&["C101", "C109"], &why);
+    }
+    let times = told.and_then(Told::times);
+    for id in ["C101", "C109"] {
         found.gain(id, times, "buffered random reads over direct ones, one at a time");
     }
     let turns = |cell: Option<&Cell>, published: f64, what: &str| {
@@ -260,12 +277,10 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         Some((holds, format!("{what}: {each:.2} for each revolution")))
     };
     found.claim_if("C104", turns(buffered, 1.3, "buffered random reads"));
-    found.claim_if("C186", turns(buffered, 1.3, "buffered random reads"));
-    found.claim_if("C161", turns(read("32"), 1.1, "direct random reads at depth 32"));
-    if evidence.device().is_none_or(|device| device.revolutions_per_min.is_none()) {
-        let why = "the device does not rotate, or does not say how fast; a disk of SCSI or SATA, \
-                   or sim:w2k-atlas10k, does";
-        found.cannot(&["C104", "C161", "C186"], why);
+    if buffered.is_some() && per_revolution(evidence, buffered).is_none() {
+        let why = "no one disk that says how fast it rotates; a disk of SCSI or SATA, or \
+                   sim:w2k-atlas10k, does";
+        found.cannot(&["C104"], why);
     }
     let write = at(evidence, BUFFERED, "randwrite", "1");
     found.claim_if(
@@ -324,7 +339,7 @@ mod tests {
         assert!(text("queue").contains("depth 32 gives 1.80 times of depth 1, by reordering"));
         assert_eq!(found.advice[0].id, "deeper-random");
         assert_eq!(verdict(&found, "C100"), Verdict::Holds);
-        assert_eq!(verdict(&found, "C161"), Verdict::Holds);
+        assert_eq!(verdict(&found, "C104"), Verdict::DoesNotHold);
         assert_eq!(verdict(&found, "C101"), Verdict::DoesNotHold);
     }
 
@@ -335,6 +350,27 @@ mod tests {
         evidence.targets[0].device = Some(device);
         let found = analyse(&evidence);
         assert!(found.findings.iter().any(|one| one.text.contains("does not rotate")));
-        assert_eq!(verdict(&found, "C161"), Verdict::CannotBeTried);
+        assert_eq!(verdict(&found, "C104"), Verdict::CannotBeTried);
+    }
+
+    #[test]
+    fn several_disks_have_no_accesses_for_a_revolution_and_no_word_of_reordering() {
+        let mut evidence = disk();
+        evidence.cells.iter_mut().for_each(|cell| cell.disks = 3);
+        let found = analyse(&evidence);
+        assert!(found.findings.iter().any(|one| one.text.contains("of several disks")));
+        assert!(found.findings.iter().all(|one| !one.text.contains("reordering")));
+        assert_eq!(verdict(&found, "C104"), Verdict::CannotBeTried);
+    }
+
+    #[test]
+    fn the_knee_is_the_first_depth_that_cannot_be_told_from_the_top() {
+        let mut evidence = disk();
+        evidence.cells[1].summary.bytes_per_s.low /= 2.0;
+        evidence.cells[2].summary.bytes_per_s.high *= 2.0;
+        let found = analyse(&evidence);
+        let queue = &found.findings.iter().find(|one| one.id == "queue").unwrap().text;
+        assert!(queue.contains("depth 4 gives 1.30 times"), "{queue}");
+        assert_eq!(verdict(&found, "C100"), Verdict::CannotBeTried);
     }
 }
