@@ -8,6 +8,7 @@
 use crate::point::Trial;
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::Conclusion;
+use crate::study::curve::{self, Told};
 use crate::study::evidence::{Cell, Evidence};
 use crate::units;
 
@@ -161,7 +162,7 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
     let percent = |cost: &f64| format!("{:.0}%", 100.0 * cost);
     match granule {
         Granule::None => {
-            found.find("aligned", format!("{requests} cost the same at any shift measured"));
+            found.find("aligned", format!("{requests}: no shift measured costs more than noise"));
         }
         Granule::Found { bytes, cost } => {
             let (size, cost_words) = (units::size(*bytes), percent(cost));
@@ -197,6 +198,9 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
 fn told(found: &mut Conclusion, evidence: &Evidence) {
     for facts in &evidence.targets {
         let Some(device) = &facts.device else { continue };
+        if device.logical_block_bytes.is_none() && device.physical_block_bytes.is_none() {
+            continue;
+        }
         let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), units::size);
         found.find(
             "told",
@@ -214,13 +218,14 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let at = |rw: &str, offset: &str| {
         evidence.find(&[("part", "chunk"), ("rw", rw), ("offset", offset)])
     };
-    let lost = |rw: &str| {
-        let (off, on) = (at(rw, "12k")?, at(rw, "0")?);
-        Some(1.0 - off.rate() / on.rate())
-    };
-    found.loss("R155", lost("read"), "reads of 64 KiB, 12 KiB off the chunk");
-    found.loss("R161", lost("read"), "reads of 64 KiB, 12 KiB off the chunk");
-    found.loss("R162", lost("write"), "writes of 64 KiB, 12 KiB off the chunk");
+    for (id, rw) in [("R155", "read"), ("R161", "read"), ("R162", "write")] {
+        let told = at(rw, "12k").zip(at(rw, "0")).map(|(off, on)| curve::told(off, on));
+        if let Some(why) = told.and_then(Told::noise) {
+            found.cannot(&[id], &why);
+        }
+        let lost = told.and_then(Told::times).map(|times| 1.0 - times);
+        found.loss(id, lost, &format!("{rw}s of 64 KiB, 12 KiB off the chunk"));
+    }
     found.claim_if("R158", split(at("read", "12k"), at("read", "0")));
 }
 
@@ -234,6 +239,7 @@ fn split(off: Option<&Cell>, on: Option<&Cell>) -> Option<(bool, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::conclusion::Verdict;
     use crate::study::evidence::tests::{cell, evidence};
 
     /// Writes of a part, whose time at a shift is a multiple of the unshifted one.
@@ -271,6 +277,24 @@ mod tests {
         assert!(matches!(granule_of(&scan("large", &SHIFTS, off)), Granule::Beyond { .. }));
         let wild = |shift: u64| if shift == 4096 { 1.5 } else { 1.0 };
         assert!(matches!(granule_of(&scan("large", &SHIFTS, wild)), Granule::Unclear { .. }));
+    }
+
+    #[test]
+    fn a_loss_off_the_chunk_that_noise_hides_cannot_be_tried() {
+        let chunk = |rw: &str, offset: &str, rate| {
+            cell(rate, &[("part", "chunk"), ("rw", rw), ("bs", "64k"), ("offset", offset)])
+        };
+        let mut cells = vec![
+            chunk("read", "0", 1000),
+            chunk("read", "12k", 800),
+            chunk("write", "0", 1000),
+            chunk("write", "12k", 800),
+        ];
+        cells[3].summary.bytes_per_s.high = 1200.0;
+        let found = analyse(&evidence(cells));
+        let verdicts: Vec<_> = found.claims.iter().map(|one| (one.id, one.verdict)).collect();
+        assert!(verdicts.contains(&("R155", Verdict::Holds)), "{verdicts:?}");
+        assert!(verdicts.contains(&("R162", Verdict::CannotBeTried)), "{verdicts:?}");
     }
 
     #[test]
