@@ -1,8 +1,8 @@
 //! Burst credit: storage that is fast until something is spent, and slower for good.
 //!
 //! One long trial as fast as it goes. Where its series falls, the credit is what was moved until
-//! then beyond the rate that lasts: that of a token bucket which fills at the later rate, so that
-//! an empty one is full again after credit / floor. Cloud volumes, throttled containers, and drives
+//! then beyond the rate that lasts: that of a token bucket. If it fills at the later rate, an empty
+//! one is full again after credit / floor; a rest shows at which rate it does. Cloud volumes, throttled containers, and drives
 //! with a fast cache before slow media all look like that.
 
 use std::time::Duration;
@@ -127,8 +127,8 @@ pub fn spent(cell: &Cell) -> Option<Throttle> {
 fn words(cell: &Cell, throttle: &Throttle) -> String {
     let Throttle { at_ns, before_per_s, after_per_s, credit } = *throttle;
     format!(
-        "{}: {} for {}, then {}: a credit of {}, full again after {} at rest; size what must last \
-         for the lower rate",
+        "{}: {} for {}, then {}: a credit of {}, full again after {} at rest if it fills at the \
+         lower rate; size what must last for that rate",
         cell.part,
         units::rate(before_per_s),
         units::time(at_ns as f64),

@@ -66,6 +66,8 @@ iodepth = 4
     analyse,
 };
 
+/// Beside others nothing is faster than alone; a larger share is noise.
+const NOISE: f64 = 1.1;
 /// What is said of a rate only where it is below this share of the rate alone.
 const UNTOUCHED: f64 = 0.9;
 /// Schedulers that honour I/O priorities.
@@ -371,7 +373,13 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
         .map(|one| format!("{} keeps {:.0}%{}", one.stream, 100.0 * one.keeps(), waits(one)))
         .collect();
     let untouched = mix.streams.iter().all(|one| one.keeps() >= UNTOUCHED);
+    let noisy = mix.streams.iter().any(|one| one.keeps() > NOISE);
     let change = match untouched {
+        _ if noisy => {
+            "; shares above 110% are noise, or the device changed meanwhile: measure for longer \
+             (--runtime, --trials)"
+                .to_owned()
+        }
         true => "; the device carries them all".to_owned(),
         false => {
             let share = |one: &&Beside<'_>| one.keeps();
@@ -515,6 +523,13 @@ mod tests {
         assert!(text.ends_with("random suffers most"), "{text}");
         let text = words(&analyse(&streams(990.0, 2990.0, None)), "together");
         assert!(text.ends_with("the device carries them all"), "{text}");
+    }
+
+    #[test]
+    fn more_beside_others_than_alone_is_called_noise() {
+        let text = words(&analyse(&streams(1500.0, 2400.0, None)), "together");
+        assert!(text.contains("above 110% are noise"), "{text}");
+        assert!(!text.contains("suffers most"), "{text}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use report::units::Unit;
 use crate::failure::Outcome;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
+use crate::study::curve;
 use crate::study::evidence::{Cell, Evidence};
 use crate::study::rig::Rig;
 use crate::units;
@@ -90,8 +91,8 @@ y = "utilisation"
 by = ["part", "rw"]
 "#,
     claims: &[
-        "R040", "R043", "R044", "R045", "R055", "R056", "R057", "R058", "R061", "R062", "R063",
-        "R069", "R070", "R074", "C063", "C064", "C065", "C122", "C140", "C143", "C201",
+        "R040", "R043", "R044", "R045", "R055", "R056", "R057", "R058", "R062", "R063", "R069",
+        "R070", "R074", "C063", "C064", "C065", "C122", "C140", "C143", "C201",
     ],
     measure,
     analyse,
@@ -119,6 +120,8 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
 const COPY_SHARE: f64 = 0.5;
 /// Costs of requests are about the same up to this factor.
 const ABOUT: f64 = 1.25;
+/// CPU times that are this close are not told apart.
+const CPU_ALIKE: f64 = 1.1;
 /// A size where the fixed cost is small beside that of the bytes, but requests are common.
 const LARGE: u64 = 64 << 10;
 /// What cannot be known better than this (share of a CPU time).
@@ -404,34 +407,24 @@ fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
 
 /// Claims about sizes.
 fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
-    let lean = buffered.cells.iter().filter_map(|cell| Some((per_byte(cell)?, cell.bytes())));
-    found.claim_if(
-        "R040",
-        lean.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, bytes)| {
-            let size = units::size(bytes);
-            (bytes == 16 << 10, format!("a MiB of buffered reads costs least at {size}"))
-        }),
-    );
-    let faster = |bytes: u64| Some(buffered.at(bytes)?.rate() / direct.at(bytes)?.rate());
-    found.claim_if(
-        "R061",
-        faster(2 << 10).map(|times| {
-            (times > 1.1, format!("buffered reads of 2 KiB: {} the rate", words_of_times(times)))
-        }),
-    );
+    leanest(found, buffered);
     let beyond = 256 << 10;
-    found.claim_if(
-        "R063",
-        faster(beyond).zip(times_at(buffered, direct, beyond)).map(|(rate, cpu)| {
-            let (rate, cpu) = (1.0 / rate, 1.0 / cpu);
-            let words = format!(
-                "direct reads of 256 KiB: {} the rate and {} the CPU of buffered ones",
-                words_of_times(rate),
-                words_of_times(cpu)
-            );
-            (rate > 1.0 && cpu < 1.0, words)
-        }),
-    );
+    let pair = direct.at(beyond).zip(buffered.at(beyond));
+    if let Some(((past, with), cpu)) = pair.zip(times_at(buffered, direct, beyond)) {
+        let told = curve::told(past, with);
+        let words = format!(
+            "direct reads of 256 KiB: rate beside buffered ones: {}; {} the CPU",
+            told.words(),
+            words_of_times(1.0 / cpu)
+        );
+        match told.noise() {
+            Some(why) => found.cannot(&["R063"], &why),
+            None => {
+                let faster = told.times().is_some_and(|times| times > 1.0);
+                found.claim("R063", faster && cpu > 1.0, words);
+            }
+        }
+    }
     let load = |cell: &Cell| Some(cell.cpu_ns()? * cell.requests_per_s() / 1e9);
     found.claim_if(
         "R074",
@@ -441,6 +434,14 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
     let measured = direct.at(2 << 10).is_some() && buffered.at(2 << 10).is_some();
     let even = break_even(direct, buffered);
+    let close = even
+        .filter(|bytes| times_at(buffered, direct, *bytes).is_some_and(|times| alike(times, 1.0)));
+    if let Some(bytes) = close {
+        let size = units::size(bytes);
+        let why = format!("noise: at {size} direct and buffered reads cost the same within 10%");
+        found.cannot(&["C201"], &why);
+        return;
+    }
     found.claim_if(
         "C201",
         measured.then(|| match even {
@@ -454,19 +455,45 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
 }
 
+/// The sizes whose bytes cost least; which, only where the others cost clearly more.
+fn leanest(found: &mut Conclusion, buffered: &Path<'_>) {
+    let lean = buffered.cells.iter().filter_map(|cell| Some((per_byte(cell)?, cell.bytes())));
+    let claimed = |bytes: u64| (16 << 10..=64 << 10).contains(&bytes);
+    let (inside, outside): (Vec<_>, Vec<_>) = lean.partition(|(_, bytes)| claimed(*bytes));
+    let least = |of: &[(f64, u64)]| of.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((within, beyond)) = least(&inside).zip(least(&outside)) else { return };
+    let best = if within.0 < beyond.0 { within } else { beyond };
+    let seen = format!("a MiB of buffered reads costs least at {}", units::size(best.1));
+    if alike(within.0, beyond.0) {
+        let other = if best == within { beyond } else { within };
+        let size = units::size(other.1);
+        found.cannot(&["R040"], &format!("noise: {seen}, and within 10% of that at {size}"));
+    } else {
+        found.claim("R040", best == within, seen);
+    }
+}
+
+/// Whether two CPU times are too close to be told apart.
+fn alike(one: f64, other: f64) -> bool {
+    one.max(other) <= one.min(other) * CPU_ALIKE
+}
+
 /// Claims about the fixed and the marginal part.
 fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
-    if let (Some(past), Some(through)) = (direct.lower(), buffered.lower()) {
-        // 6 us/KiB through the cache (C125) over 0.48 past it.
-        let published = 6.0_f64 / 0.48;
-        let each = past.marginal_ns_per_kib.value.max(1e-3);
-        let times = through.marginal_ns_per_kib.value / each;
-        let words = match past.marginal_ns_per_kib.low > 0.0 {
-            true => words_of_times(times),
-            false => "beyond measure".to_owned(),
-        };
-        let here = format!("a KiB of reads through the cache over one past it: {words} the CPU");
-        found.claim("C140", times >= published.sqrt(), here);
+    if let Some((past, published)) = direct.lower().zip(claimed("C140")) {
+        let each = past.marginal_ns_per_kib;
+        let most = units::time(each.high.max(0.0));
+        match each.low > 0.0 {
+            true => {
+                let here = format!("each KiB of a direct read: {}", units::time(each.value));
+                found.claim("C140", about(each.value, published * 1e3), here);
+            }
+            false => {
+                let why =
+                    format!("a KiB of a direct read costs nothing beyond noise (at most {most})");
+                found.cannot(&["C140"], &why);
+            }
+        }
     }
     let (past, through) = (direct.fit(instructions), buffered.fit(instructions));
     let byte = |model: &CostModel| model.marginal_ns_per_kib.value / 1024.0;
@@ -597,14 +624,42 @@ mod tests {
         let found = analyse(&machine((120_000.0, 0.0), (20_000.0, 16_000.0), false));
         let text = &found.findings[0].text;
         assert!(text.contains("120 us of CPU for each request") && text.contains("nothing beyond"));
-        for id in ["R043", "R055", "R056", "R062", "R069", "C140", "C201"] {
+        for id in ["R043", "R055", "R056", "R062", "R069", "C201"] {
             assert_eq!(verdict(&found, id), Some(Verdict::Holds), "{id}");
         }
+        assert_eq!(verdict(&found, "C140"), Some(Verdict::CannotBeTried), "it costs nothing");
         assert_eq!(verdict(&found, "C063"), Some(Verdict::CannotBeTried));
         assert_eq!(verdict(&found, "R057"), None, "nothing was counted");
         let ids: Vec<&str> = found.advice.iter().map(|advice| advice.id.as_str()).collect();
         assert_eq!(ids, ["bypass-cache-cpu"]);
         assert_eq!(found.advice[0].gain_in, "CPU");
+    }
+
+    #[test]
+    fn the_marginal_cost_is_the_claim_and_no_ratio_to_the_cache() {
+        for (each, holds) in [(480.0, Verdict::Holds), (50.0, Verdict::DoesNotHold)] {
+            let found = analyse(&machine((1_000.0, each), (20_000.0, 16_000.0), false));
+            assert_eq!(verdict(&found, "C140"), Some(holds), "{each}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_cost_alike_are_not_ranked() {
+        let found = analyse(&machine((120_000.0, 0.0), (20_000.0, 16_000.0), false));
+        assert_eq!(verdict(&found, "R040"), Some(Verdict::CannotBeTried));
+        let found = analyse(&machine((120_000.0, 0.0), (200_000.0, 1_000.0), false));
+        assert_eq!(verdict(&found, "R040"), Some(Verdict::DoesNotHold));
+    }
+
+    #[test]
+    fn each_claim_is_tried_by_one_study_alone() {
+        let mut owners = std::collections::BTreeMap::new();
+        for study in crate::study::catalogue::ALL {
+            for id in study.claims {
+                let before = owners.insert(*id, study.name);
+                assert_eq!(before, None, "{id} is tried by {} too", study.name);
+            }
+        }
     }
 
     #[test]

@@ -132,8 +132,7 @@ fn paths(found: &mut Conclusion, evidence: &Evidence, load: Option<f64>, copy: O
         found.find(
             "temporary-file",
             format!(
-                "a file in memory is read at {} and written at {}: no device is faster for a \
-                 program that reads and writes files",
+                "a file in memory is read at {} and written at {}",
                 units::rate(read),
                 units::rate(write)
             ),
