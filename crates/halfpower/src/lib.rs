@@ -30,6 +30,7 @@ mod truth_target;
 mod simulated;
 mod lab;
 mod soak;
+mod served;
 mod time_machine;
 mod calibrate;
 mod reproduce;

@@ -78,11 +78,6 @@ pub fn cost(curve: &[&Cell]) -> Option<CostModel> {
     costmodel::fit(&points).ok()
 }
 
-/// CPU charged to the process for each byte (ns).
-pub fn cpu_per_byte(cell: &Cell) -> Option<f64> {
-    cell.cpu_ns().map(|ns| ns / cell.bytes() as f64)
-}
-
 /// Share of one CPU that is charged to the process.
 pub fn utilisation(cell: &Cell) -> Option<f64> {
     cell.cpu_ns().map(|ns| ns * cell.requests_per_s() / 1e9)

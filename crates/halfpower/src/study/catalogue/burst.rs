@@ -2,8 +2,8 @@
 //!
 //! One long trial as fast as it goes. Where its series falls, the credit is what was moved until
 //! then beyond the rate that lasts: that of a token bucket. If it fills at the later rate, an empty
-//! one is full again after credit / floor; a rest shows at which rate it does. Cloud volumes, throttled containers, and drives
-//! with a fast cache before slow media all look like that.
+//! one is full again after credit / floor; a rest shows at which rate it does. Cloud volumes,
+//! throttled containers, and drives with a fast cache before slow media all look like that.
 
 use std::time::Duration;
 

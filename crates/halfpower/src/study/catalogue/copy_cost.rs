@@ -3,23 +3,21 @@
 //! of the page cache and that of memory.
 //!
 //! Every path is read only. A bind mount and a loop device go with the process (`ioengine::layer`);
-//! the FUSE file is journalled as those of `halfpower mount` are. It serves content from memory in
-//! no time of its own, so its whole latency is what a FUSE layer adds to what lies beneath.
+//! the FUSE file is served by a second process (`served`), which ends with this one. It serves
+//! content from memory in no time of its own, so its whole latency is what a FUSE layer adds to
+//! what lies beneath.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use fusefile::{KnownTruth, Mounted, Spec, mounted};
 use ioengine::error::cause;
-use ioengine::fault::FaultPlan;
 use ioengine::layer::{BindMount, LoopDevice};
-use ioengine::truth::Truth;
 use report::model::{Cell as TableCell, Column, Table};
 use report::units::Unit;
 
 use crate::failure::Outcome;
-use crate::journal::Recorded;
+use crate::served::Served;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
 use crate::study::evidence::{Cell, Evidence};
@@ -156,8 +154,7 @@ impl Layer {
 /// All layers that can be had over a file; the others are left out with the reason.
 fn layers(rig: &mut Rig<'_>, file: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
-    for (name, made) in
-        [("bind mount", bind(file)), ("loop device", over(file)), (FUSE, Served::make(rig))]
+    for (name, made) in [("bind mount", bind(file)), ("loop device", over(file)), (FUSE, fuse(rig))]
     {
         match made {
             Ok(layer) => layers.push(layer),
@@ -187,49 +184,18 @@ fn over(file: &Path) -> Result<Layer, String> {
     Ok(Layer { path: device.path().to_path_buf(), held: Held::Loop(device) })
 }
 
-/// A file that is served over FUSE from memory; dropping it takes everything away.
-struct Served {
-    folder: PathBuf,
-    mounted: Option<Mounted>,
-    recorded: Recorded,
-}
-
-impl Served {
-    fn make(rig: &Rig<'_>) -> Result<Layer, String> {
-        let failed = |error: std::io::Error| {
-            let cause = cause(&error);
-            format!("no FUSE: {cause}; run it as root, or install fuse3 (fusermount3)")
-        };
-        rig.lab.console.say("mounting a file of known truth over FUSE; it is removed afterwards");
-        let folder = std::env::temp_dir().join(format!("halfpower-{}", uuid::Uuid::new_v4()));
-        fs::create_dir(&folder).map_err(failed)?;
-        let recorded = Recorded::about_to_mount(&folder);
-        let spec = Spec {
-            name: "bytes".to_owned(),
-            size_bytes: FUSE_BYTES,
-            block_bytes: 4096,
-            timing: Box::new(KnownTruth::new(Truth::default())),
-            faults: FaultPlan::default(),
-        };
-        // From here on whatever was made goes with the value.
-        let mut served = Served { folder, mounted: None, recorded };
-        let mounted = mounted::mount(&served.folder, spec).map_err(failed)?;
-        let path = mounted.path().to_path_buf();
-        served.mounted = Some(mounted);
-        let file = File::options().write(true).open(&path).map_err(failed)?;
-        file.write_all_at(&vec![0x5a; FUSE_BYTES as usize], 0).map_err(failed)?;
-        Ok(Layer { path, held: Held::Fuse(Box::new(served)) })
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // What cannot be taken away stays in the journal, for `halfpower clean`.
-        let unmounted = self.mounted.take().is_none_or(|mounted| mounted.unmount().is_ok());
-        if unmounted && fs::remove_dir(&self.folder).is_ok() {
-            self.recorded.undone();
-        }
-    }
+/// A file that is served over FUSE from the memory of another process.
+fn fuse(rig: &Rig<'_>) -> Result<Layer, String> {
+    let failed = |cause: String| format!("no FUSE: {cause}; run it as root, or install fuse3");
+    rig.lab.console.say("mounting a file of known truth over FUSE; it is removed afterwards");
+    let served = Served::start("", FUSE_BYTES).map_err(|failure| failed(failure.message))?;
+    let path = served.path().to_path_buf();
+    let filled = File::options()
+        .write(true)
+        .open(&path)
+        .and_then(|file| file.write_all_at(&vec![0x5a; FUSE_BYTES as usize], 0));
+    filled.map_err(|error| failed(cause(&error)))?;
+    Ok(Layer { path, held: Held::Fuse(Box::new(served)) })
 }
 
 /// A path to the bytes with its points.

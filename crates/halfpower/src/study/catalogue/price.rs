@@ -2,8 +2,9 @@
 //!
 //! KAPS are random accesses of 8 KiB a second, MAPS of 1 MiB, half of them reads where writes are
 //! allowed, as in the second paper's Table 10. Reads and writes are measured by themselves and
-//! stand one after the other here; mixed at depth they may disturb each other. What a target costs, holds and draws only the user
-//! knows (`--price`, `--capacity`, `--power`); without a price everything else is told.
+//! stand one after the other here; mixed at depth they may disturb each other. What a target costs,
+//! holds and draws only the user knows (`--price`, `--capacity`, `--power`); without a price
+//! everything else is told.
 
 use report::model::{Cell as TableCell, Column, Table};
 

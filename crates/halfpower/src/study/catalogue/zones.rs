@@ -161,7 +161,8 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     if found.claims.is_empty() {
         if let Some(device) = device {
             let why = format!(
-                "the target spans less than half of {device}; name the device itself (/dev/{device})"
+                "the target spans less than half of {device}; name the device itself, \
+                 /dev/{device}"
             );
             found.cannot(STUDY.claims, &why);
             return;

@@ -1,0 +1,102 @@
+//! Files of known truth over FUSE, served by a second process.
+//!
+//! The second process is this program (`halfpower mount`), so that what it does is charged to it
+//! and not to the generator, and so that a generator which is killed waits for nobody but the
+//! living. It ends when its standard input does, so it cannot outlive us.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use ioengine::mount;
+
+use crate::failure::{Failure, Outcome};
+
+/// A process of this program at normal or real-time priority: a device does not wait for its CPU.
+///
+/// # Errors
+/// When this program cannot be found.
+pub fn ourselves(realtime: bool) -> Outcome<Command> {
+    let program = std::env::current_exe()
+        .map_err(|e| Failure::failed(format!("finding this program: {e}")))?;
+    if !realtime {
+        return Ok(Command::new(program));
+    }
+    let mut command = Command::new("chrt");
+    command.args(["--fifo", "10"]).arg(program);
+    Ok(command)
+}
+
+/// Whether this user may give a process real-time priority.
+fn may_be_realtime() -> bool {
+    let tried = Command::new("chrt")
+        .args(["--fifo", "10", "true"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// A FUSE file served by a process of its own; dropping it takes everything away.
+#[derive(Debug)]
+pub struct Served {
+    server: Child,
+    folder: PathBuf,
+    file: PathBuf,
+}
+
+impl Served {
+    /// Serves a file of so many bytes on a device of known truth.
+    ///
+    /// # Errors
+    /// Where FUSE files cannot be mounted.
+    pub fn start(truth: &str, bytes: u64) -> Outcome<Served> {
+        let folder = std::env::temp_dir().join(format!("halfpower-{}", uuid::Uuid::new_v4()));
+        fs::create_dir(&folder).map_err(|e| {
+            let cause = ioengine::error::cause(&e);
+            Failure::failed(format!("making {}: {cause}; set TMPDIR", folder.display()))
+        })?;
+        let mut command = ourselves(may_be_realtime())?;
+        command.args(["mount", "--until-eof", "--size", &bytes.to_string()]);
+        command.arg(format!("truth:{truth}")).arg(&folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let server = command
+            .spawn()
+            .map_err(|e| Failure::failed(format!("starting the server of a device: {e}")))?;
+        let mut served = Served { server, folder, file: PathBuf::new() };
+        let mut ready = String::new();
+        let stdout = served.server.stdout.take();
+        let read = stdout.map(|stdout| BufReader::new(stdout).read_line(&mut ready));
+        if ready.trim().is_empty() {
+            let mut said = String::new();
+            if let Some(stderr) = served.server.stderr.take() {
+                let _ = BufReader::new(stderr).read_line(&mut said);
+            }
+            let said = said.trim().trim_start_matches("halfpower: ");
+            let cause = if said.is_empty() { format!("{read:?}") } else { said.to_owned() };
+            return Err(Failure::failed(cause));
+        }
+        served.file = PathBuf::from(ready.trim());
+        Ok(served)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // The end of its input tells it to unmount.
+        drop(self.server.stdin.take());
+        let ended = self.server.wait().is_ok_and(|status| status.success());
+        if !ended {
+            // It was killed: the mount is still there, without a server.
+            let _ = mount::unmount(&self.folder, true);
+        }
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
