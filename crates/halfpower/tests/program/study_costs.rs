@@ -183,7 +183,7 @@ fn the_costs_of_a_simulated_host_are_found_again_in_both_bounds() {
 #[test]
 fn the_first_papers_claims_about_cpu_hold_on_its_machine() {
     let study = study(&Place::new(), "cpu-cost sim:nt4-ultrawide --quick --runtime 5");
-    for id in ["R043", "R055", "R056", "R062", "R069", "C140"] {
+    for id in ["R043", "R055", "R056", "R062", "R069", "C122", "C140", "C201"] {
         assert_eq!(verdict(&study, id), "holds", "{id}");
     }
     assert_eq!(verdict(&study, "C063"), "cannot-be-tried");
