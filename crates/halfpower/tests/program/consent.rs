@@ -359,37 +359,45 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
             let named = treasure.targets().into_iter();
             named.map(|target| format!("whatif {target} --iodepth-to 2")).collect()
         }
-        "study" => {
-            let named = treasure.targets().into_iter();
-            let quick = "--quick --size 1m --runtime 10ms --trials 1 --html new.html";
-            named.map(|target| format!("study all {target} {quick}")).collect()
-        }
-        "classic" => {
-            // Writes with a wrong consent, and traces and databases where something else lies.
-            let tests = "classic sqlio -s0.02 -b64 -i8 -f8";
-            let named = treasure.targets().into_iter();
-            let written = named.map(|target| {
-                let consent = treasure.wrong_consent(&target, dice);
-                let caching = dice.one_of(&["-BY", "-BH", "-BS", "-BN"]);
-                format!("{tests} -kW {caching} {target} {consent} --no-store --allow-holes")
-            });
-            // A trace may be new, and would be left behind.
-            let old = files.iter().filter(|file| **file != "new.db");
-            let traced = old.map(|file| format!("{tests} -BY plain --no-store --csv {file}"));
-            let stored = files.map(|file| format!("{tests} -BY plain --db {file}"));
-            let named = treasure.targets().into_iter();
-            let flushed = named.map(|target| format!("classic cacheflush {target}"));
-            let quick = "--quick --size 1m --no-store";
-            let cached = files.map(|file| format!("classic diskcache {file} {quick}"));
-            let others = ["memspeed --quick --size 64k --dir folder", "cmdgen plain", "cacheflush"];
-            let others = others.map(|line| format!("classic {line}"));
-            written.chain(traced).chain(stored).chain(flushed).chain(cached).chain(others).collect()
-        }
+        "study" => study_lines(treasure),
+        "classic" => classic_lines(treasure, dice, &files),
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
         "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),
         "help" => vec!["help".to_owned(), "help run".to_owned()],
         other => panic!("{other} is a new verb: say here which of its lines could do harm"),
     }
+}
+
+/// The studies that write, on everything; all of them on a file.
+fn study_lines(treasure: &Treasure) -> Vec<String> {
+    let quick = "--quick --size 1m --runtime 10ms --trials 1 --html new.html";
+    let writing = "depth,allocate,write-through,write-cache,alignment,random,burst,stripe,raid";
+    let named = treasure.targets().into_iter();
+    let lines = named.map(|target| format!("study {writing} {target} {quick}"));
+    lines.chain([format!("study all plain {quick}")]).collect()
+}
+
+/// Writes with a wrong consent, and traces and databases where something else lies.
+fn classic_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<String> {
+    let tests = "classic sqlio -s0.02 -b64 -i8 -f8";
+    let named = treasure.targets().into_iter();
+    let written = named.map(|target| {
+        let consent = treasure.wrong_consent(&target, dice);
+        let caching = dice.one_of(&["-BY", "-BH", "-BS", "-BN"]);
+        format!("{tests} -kW {caching} {target} {consent} --no-store --allow-holes")
+    });
+    let mut lines: Vec<String> = written.collect();
+    // A trace may be new, and would be left behind.
+    let old = files.iter().filter(|file| **file != "new.db");
+    lines.extend(old.map(|file| format!("{tests} -BY plain --no-store --csv {file}")));
+    lines.extend(files.iter().map(|file| format!("{tests} -BY plain --db {file}")));
+    let named = treasure.targets().into_iter();
+    lines.extend(named.map(|target| format!("classic cacheflush {target}")));
+    let quick = "--quick --size 1m --no-store";
+    lines.extend(files.iter().map(|file| format!("classic diskcache {file} {quick}")));
+    let others = ["memspeed --quick --size 64k --dir folder", "cmdgen plain", "cacheflush"];
+    lines.extend(others.map(|line| format!("classic {line}")));
+    lines
 }
 
 #[test]

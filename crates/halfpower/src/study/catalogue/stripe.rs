@@ -79,8 +79,7 @@ by = ["rw", "disks"]
 where = {part = ["one", "streams"]}
 "#,
     claims: &[
-        "R118", "R151", "C147", "R175", "R176", "R008", "R130", "R177", "R097", "R101", "R100",
-        "R106",
+        "R118", "C147", "R175", "R176", "R008", "R130", "R177", "R097", "R101", "R100", "R106",
     ],
     measure,
     analyse,
@@ -485,7 +484,6 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let rate = |disks: u32| best(evidence, "read", disks).map(Cell::rate);
     let times = |of: u32| Some(rate(of)? / rate(1)?);
     found.gain("R118", times(3), "reads over three targets, over one");
-    found.gain("R151", times(2), "reads over two targets, over one");
     let deep = |disks: &str| {
         let flags = [("rw", "read"), ("disks", disks), ("iodepth", "3")];
         let cells = evidence.all(&flags).into_iter().filter(|cell| cell.part != "streams");
