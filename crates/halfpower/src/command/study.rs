@@ -293,11 +293,16 @@ fn list(as_json: bool) -> Outcome {
 }
 
 fn print_plan(asked: &[Asked], form: &Form<'_>) -> Outcome {
+    let most = if form.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
+    let size = units::size(form.size.unwrap_or(most));
     for target in &form.targets {
-        let target = target.display();
-        console::data(&format!(
-            "target {target}: a directory gets a test file, removed afterwards"
-        ));
+        Ground::check(target, &job::consent(form.common))?;
+        let name = target.display();
+        console::data(&match target.is_dir() {
+            true => format!("lay out a test file of at most {size} in {name}, removed afterwards"),
+            false if Ground::is_imagined(target) => format!("imagine {name}; nothing is touched"),
+            false => format!("read {name}, and write to it only where a flag names it"),
+        });
     }
     for one in asked {
         let groups = one.plan.groups(form.quick, &form.typed)?;

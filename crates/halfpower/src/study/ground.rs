@@ -66,6 +66,11 @@ impl Ground {
         bench::check_path(name, consent)
     }
 
+    /// Whether a name is of a simulated system or a device of known truth.
+    pub fn is_imagined(name: &Path) -> bool {
+        is_simulated(name) || is_truth(name)
+    }
+
     /// Makes a target ready; in a directory lays out a test file of `size`, or of as much as
     /// fits and can be written in a few seconds.
     ///

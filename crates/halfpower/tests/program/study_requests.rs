@@ -113,9 +113,13 @@ fn a_file_that_was_not_named_for_writing_is_only_read() {
     let data = place.file("data", 8 * MIB);
     let before = place.snapshot();
     for name in STUDIES {
-        let line = format!("study {name} data --quick --runtime 10ms --trials 1 --no-store");
-        let ended = place.document(&line);
-        let study = only(&ended);
+        let flags = "--quick --runtime 10ms --trials 1 --no-store --json";
+        let ended = place.halfpower(&format!("study {name} data {flags}"));
+        let document = ended.json();
+        let study = only(&document);
+        let nothing = list(&study["points"]).is_empty();
+        // What only writes is refused as a whole.
+        assert_eq!(ended.status.code(), Some(if nothing { 3 } else { 0 }), "{ended}");
         let reads = |point: &Value| whole(&point["workload"]["read_percent"]) == 100;
         assert!(list(&study["points"]).iter().all(reads), "{name}");
     }
