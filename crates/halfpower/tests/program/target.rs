@@ -100,7 +100,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "survey" | "sweep" | "run" | "target" => format!("{verb} data --plan"),
             "simulate" => "simulate --system nt4-ultrawide --plan".to_owned(),
             "study" => "study depth data --plan".to_owned(),
-            "classic" => "classic sqlio data --plan".to_owned(),
+            "classic" => "classic sqlio -fsequential data --plan".to_owned(),
             "memory" | "engines" | "clean" => format!("{verb} --plan"),
             "runs" => "runs list --plan".to_owned(),
             "mount" => "mount truth:fixed=1ms . --plan".to_owned(),
