@@ -35,7 +35,7 @@ pub struct StudyArgs {
     /// Print the plan as TOML, to be changed and run with sweep
     #[arg(long, help_heading = "Output")]
     pub show: bool,
-    /// Fewer points and shorter trials: about 20 s each
+    /// Fewer points and shorter trials: up to about 20 s each
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
     /// Length of a trial, whatever the plan says

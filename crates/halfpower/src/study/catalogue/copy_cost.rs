@@ -20,6 +20,7 @@ use crate::failure::Outcome;
 use crate::served::Served;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
+use crate::study::curve::{self, Told};
 use crate::study::evidence::{Cell, Evidence};
 use crate::study::ground::{Ground, Kind};
 use crate::study::rig::Rig;
@@ -245,13 +246,6 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Whether two points differ beyond the noise of both; at one request at a time the rate is the
-/// latency.
-fn differ(one: &Cell, other: &Cell) -> bool {
-    let (one, other) = (one.summary.requests_per_s, other.summary.requests_per_s);
-    one.low > other.high || other.low > one.high
-}
-
 /// Mean time of a request, one at a time (ns).
 fn each_ns(cell: &Cell) -> f64 {
     1e9 / cell.requests_per_s().max(1e-9)
@@ -278,12 +272,13 @@ fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
         if way.name == FUSE {
             return format!("{} for {size}", units::time(each_ns(pair.1)));
         }
-        match differ(pair.0, pair.1) {
-            true => {
+        // One request at a time, so that the rate is the latency.
+        match curve::told(pair.1, pair.0) {
+            Told::Times(_) => {
                 let more = signed(each_ns(pair.1) - each_ns(pair.0));
                 format!("{more} for {size} ({} there{})", units::time(each_ns(pair.1)), cpu(pair))
             }
-            false => format!("no difference beyond noise for {size}"),
+            alike => format!("{} for {size}", alike.words()),
         }
     };
     let lead = match way.name == FUSE {
@@ -297,7 +292,7 @@ fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
 fn advise(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
     let loss = |way: &Way<'_>| {
         let plain = local.cells.iter().min_by_key(|cell| cell.bytes())?;
-        let layered = way.at(plain.bytes()).filter(|cell| differ(plain, cell))?;
+        let layered = way.at(plain.bytes()).filter(|cell| curve::differ(plain, cell))?;
         Some((plain.requests_per_s() / layered.requests_per_s(), plain.bytes(), way.name.clone()))
     };
     // FUSE was measured over memory, not over the file.
@@ -411,7 +406,7 @@ mod tests {
             way("loop device", 5_000),
         ]));
         let layers = layers(&found);
-        assert!(layers[0].contains("bind mount") && layers[0].contains("no difference beyond"));
+        assert!(layers[0].contains("bind mount") && layers[0].contains("the same within 10%"));
         assert!(layers[1].contains("loop device against the file itself: +100 us for 4 KiB"));
         assert_eq!(found.advice[0].id, "mapped-share");
         assert!(found.advice[0].text.ends_with("the file itself, not the loop device"));

@@ -362,15 +362,12 @@ fn gain(found: &mut Conclusion, evidence: &Evidence) {
         let Some([on, off]) = both(evidence, part, bs, depth) else { continue };
         let times = on.rate() / off.rate().max(1.0);
         let (size, rates) = (units::size(on.bytes()), (on.rate(), off.rate()));
-        let text = match curve::differ(on, off) {
-            true => format!(
-                "{part} writes of {size}: {} with the cache, {} without: {}",
-                units::rate(rates.0),
-                units::rate(rates.1),
-                words_of_times(times)
-            ),
-            false => format!("{part} writes of {size}: the cache makes no difference beyond noise"),
-        };
+        let text = format!(
+            "{part} writes of {size}: {} with the cache, {} without: {}",
+            units::rate(rates.0),
+            units::rate(rates.1),
+            curve::told(on, off).words()
+        );
         if curve::differ(on, off) {
             let setting = format!("{part} writes of {size}");
             found.advise("write-cache", times, &setting, text.clone());

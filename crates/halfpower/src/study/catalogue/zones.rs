@@ -148,7 +148,7 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         }
     };
     found.find("zones", text);
-    let facts = evidence.targets.iter().find(|facts| facts.name.ends_with(target));
+    let facts = cells.first().and_then(|cell| evidence.targets.get(cell.target_index));
     let turns = facts.and_then(|facts| facts.device.as_ref()?.rotational) != Some(false);
     let device = facts.and_then(spans_little);
     if let Some(device) = device {
@@ -233,7 +233,7 @@ mod tests {
             ..DeviceFacts::default()
         };
         evidence.targets = vec![TargetFacts {
-            name: "t".to_owned(),
+            name: "/the/full/path".to_owned(),
             size_bytes: 1 << 30,
             device: Some(device),
             ..TargetFacts::default()
