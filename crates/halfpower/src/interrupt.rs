@@ -22,12 +22,19 @@ impl Interrupt {
     /// Catches the signals from now on.
     pub fn install() -> Interrupt {
         let interrupt = Interrupt::default();
+        // A signal that comes while the handlers are put in place one by one is not lost.
+        let early = Arc::new(AtomicBool::new(false));
         for signal in ORDERS {
+            let _ = flag::register(signal, Arc::clone(&early));
             // The conditional one comes first, so that it sees the flag of an earlier signal.
             // Failure leaves the system's default: the program ends at once.
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupt.0));
         }
-        interrupt.catch()
+        let interrupt = interrupt.catch();
+        if early.load(Ordering::Relaxed) {
+            interrupt.0.store(true, Ordering::Relaxed);
+        }
+        interrupt
     }
 
     /// The same, but a second signal does not end the program either (SIGQUIT does, Ctrl-\).

@@ -65,10 +65,11 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     // What can be wrong is found out before anything is created.
     let preparation = bench::preparation(&job)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
+    let interrupt = Interrupt::install();
     Keeper::check(db, &job.targets)?;
     job.log.iter().try_for_each(|log| RequestLog::check(log, &job.targets))?;
     preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
-    let lab = Lab::new(console, Interrupt::install());
+    let lab = Lab::new(console, interrupt);
     let changed = Changed::apply(&job.targets, &job.host)?;
     let made: Vec<Change> = changed.iter().flat_map(Changed::made).cloned().collect();
     let ended = measure_and_print(args, (form, show), &job, &lab, &made);

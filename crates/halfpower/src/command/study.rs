@@ -122,12 +122,13 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
     }
     let console = Console::new(common.quiet);
     settings::warn_of_left_behind(&console);
+    let interrupt = Interrupt::install();
     if let Some(html) = form.html {
         page::check(html)?;
     }
     let db = (!common.no_store).then_some(common.db.as_path());
     Keeper::check(db, &form.targets)?;
-    let lab = Lab::new(console, Interrupt::install());
+    let lab = Lab::new(console, interrupt);
     let (started_unix_ns, host) = (unix_ns(), Host::read());
     let most = if form.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
     let consent = job::consent(common);

@@ -68,8 +68,9 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     settings::warn_of_left_behind(&console);
     check_size(&place, size, args)?;
     let (write, not_written, permit) = may_write(&place, args)?;
+    let interrupt = Interrupt::install();
     let db = check_outputs(args)?;
-    let lab = Lab::new(console, Interrupt::install());
+    let lab = Lab::new(console, interrupt);
     let start_ns = lab.clock.now_ns();
     let started_unix_ns = unix_ns();
     if let Some(what) = permit.as_ref().and_then(|permit| permit.destroys.as_ref()) {

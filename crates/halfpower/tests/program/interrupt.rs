@@ -2,6 +2,7 @@
 //! test file stays behind that `halfpower clean` does not know.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
@@ -102,6 +103,22 @@ fn an_interrupt_at_any_moment_leaves_order() {
             continue;
         }
         assert_eq!(stored(&place), [reported(&ended.json())], "{ended}");
+    }
+}
+
+#[test]
+fn an_interrupt_as_soon_as_a_file_appears_is_not_lost_and_leaves_order() {
+    for _ in 0..100 {
+        let place = Place::new();
+        let running = place.start("run . --rw randrw --size 16m --time-based --runtime 1");
+        // A shell that is there already is quicker than one that must be started.
+        let kill = format!("read order; kill -INT {}", running.child.id());
+        let mut shell = Command::new("sh");
+        let mut shell = shell.args(["-c", &kill]).stdin(Stdio::piped()).spawn().unwrap();
+        while fs::read_dir(place.path(".")).unwrap().next().is_none() {}
+        shell.stdin.take().unwrap().write_all(b"now\n").unwrap();
+        is_in_order(&place, &running.ended().was_interrupted());
+        assert!(shell.wait().unwrap().success());
     }
 }
 

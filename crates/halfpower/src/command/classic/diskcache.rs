@@ -50,8 +50,9 @@ pub fn execute(args: &DiskcacheArgs) -> Outcome {
     let console = Console::new(args.common.quiet);
     settings::warn_of_left_behind(&console);
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
+    let interrupt = Interrupt::install();
     Keeper::check(db, std::slice::from_ref(&args.target))?;
-    let lab = Lab::new(console, Interrupt::install());
+    let lab = Lab::new(console, interrupt);
     let most = if args.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
     let consent = job::consent(&args.common);
     let ground = Ground::ready(&args.target, args.size, (most, args.common.seed), &consent, &lab)?;
