@@ -53,7 +53,7 @@ pub struct MountArgs {
     /// Faults that requests suffer, as in run --inject (not twice and late)
     #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults)]
     pub inject: Option<FaultPlan>,
-    /// End when standard input does
+    /// End when standard input does, and remove the folder
     #[arg(long, hide = true)]
     pub until_eof: bool,
     /// Say nothing but the name of the file, warnings and errors

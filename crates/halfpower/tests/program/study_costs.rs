@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::fixture::{Place, list, or_skip, real, whole};
+use crate::fixture::{Place, list, or_skip, real, root, whole};
 
 /// Makes one study and gives back its part of the document.
 fn study(place: &Place, line: &str) -> Value {
@@ -268,4 +268,24 @@ fn a_simulated_share_is_held_against_a_simulated_file() {
     assert!(text.starts_with("sim:w2k-cifs-gigabit against the file itself"), "{text}");
     assert!(text.contains("ms for 1 MiB") && text.contains("CPU +"), "{text}");
     assert!(left_out(&study).contains("one path to its bytes"), "{study}");
+}
+
+#[test]
+fn a_study_that_is_killed_leaves_no_mount_and_no_folder_of_its_fuse_file() {
+    or_skip!(root());
+    let (place, temporary) = (Place::new(), tempfile::tempdir().unwrap());
+    let mut command = place.command("study copy-cost . --size 16m --no-store");
+    command.env("TMPDIR", temporary.path());
+    let mut running = place.start_command(command, "study copy-cost");
+    let left = || std::fs::read_dir(temporary.path()).unwrap().count();
+    let is_served = || {
+        let folders = std::fs::read_dir(temporary.path()).unwrap().flatten();
+        folders.into_iter().any(|folder| folder.path().join("device").exists())
+    };
+    running.until("the file is served", is_served);
+    running.signal("KILL");
+    running.ended();
+    crate::fixture::wait_until("the server has put everything away", || left() == 0);
+    place.does("clean");
+    place.is_tidy();
 }

@@ -338,7 +338,10 @@ fn share_claims(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
         "C254",
         large.and_then(|(plain, shared)| Some(shared.cpu_ns()? / plain.cpu_ns()?)).map(|times| {
             let words = words_of_times(times);
-            (times <= 10.0, format!("CPU of a read through the share: {words} that of the file"))
+            (
+                times > 1.0 && times <= 10.0,
+                format!("CPU of a read through the share: {words} that of the file"),
+            )
         }),
     );
 }
