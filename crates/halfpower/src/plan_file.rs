@@ -103,19 +103,27 @@ pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
     Ok((cli, plan))
 }
 
+/// The text of a plan file.
+///
+/// # Errors
+/// When it cannot be read, or is too large for one.
+pub fn text_of(path: &Path) -> Outcome<String> {
+    let reading = |error: std::io::Error| {
+        let cause = ioengine::error::cause(&error);
+        Failure::failed(format!("reading {}: {cause}; name a plan file", path.display()))
+    };
+    if std::fs::metadata(path).map_err(reading)?.len() > BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "{} is too large for a plan file; to measure it, use --filename={0}",
+            path.display()
+        )));
+    }
+    std::fs::read_to_string(path).map_err(reading)
+}
+
 impl PlanFile {
     fn read(path: &Path) -> Outcome<PlanFile> {
-        let reading = |error: std::io::Error| {
-            let cause = ioengine::error::cause(&error);
-            Failure::failed(format!("reading {}: {cause}; name a plan file", path.display()))
-        };
-        if std::fs::metadata(path).map_err(reading)?.len() > BYTES_MAX {
-            return Err(Failure::usage(format!(
-                "{} is too large for a plan file; to measure it, use --filename={0}",
-                path.display()
-            )));
-        }
-        PlanFile::parse(path, &std::fs::read_to_string(path).map_err(reading)?)
+        PlanFile::parse(path, &text_of(path)?)
     }
 
     /// Reads the text of a plan file.
@@ -195,7 +203,7 @@ impl Flags {
     ///
     /// # Errors
     /// Usage for what is no flag of `sweep`, or no value of it; refused for a consent to write.
-    fn add(&mut self, line: usize, key: &str, value: &Value) -> Outcome<()> {
+    pub fn add(&mut self, line: usize, key: &str, value: &Value) -> Outcome<()> {
         let values = texts_of(key, value)?;
         let (flag, is_bare) = flag_of(key).ok_or_else(|| unknown(key))?;
         if CONSENTS.contains(&flag.as_str()) {
@@ -270,7 +278,7 @@ fn at(path: &Path, line: usize, message: impl AsRef<str>) -> Failure {
 }
 
 /// The line of an offset; of the end of the text, the last one.
-fn line_of(text: &str, offset: usize) -> usize {
+pub fn line_of(text: &str, offset: usize) -> usize {
     let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
     line.min(text.lines().count().max(1))
 }

@@ -13,6 +13,7 @@ pub mod curve;
 pub mod figure;
 pub mod ground;
 pub mod rig;
+pub mod extent;
 pub mod traced;
 pub mod general;
 pub mod catalogue;

@@ -17,13 +17,13 @@ use crate::units;
   halfpower study stripe /dev/sdb /dev/sdc /dev/sdd
   halfpower study depth sim:nt4-ultrawide    the same on a machine of the papers
   halfpower study depth --show > mine.toml   its plan, to be changed ...
-  halfpower sweep mine.toml .                ... and run: same points, figures and findings
+  halfpower study mine.toml .                ... and run: same points, figures and findings
 
 A directory gets a test file, which is removed afterwards. Existing files and devices are only read
 unless --overwrite or --destroy-data-on names them: what would write is left out with the reason.
 Writes halfpower.db and halfpower-study.html into the current directory.")]
 pub struct StudyArgs {
-    /// Which: a name, several separated by commas, or all
+    /// Which: a name, a plan.toml, several separated by commas, or all
     #[arg(value_name = "NAME", required_unless_present = "list")]
     pub name: Option<String>,
     /// Files, block devices, directories or simulated systems (default: the current directory)

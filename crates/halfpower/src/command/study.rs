@@ -16,11 +16,13 @@ use crate::keeper::Keeper;
 use crate::lab::Lab;
 use crate::machine::Host;
 use crate::page;
-use crate::plan_file::Flags;
+use crate::plan_file::{self, Flags};
 use crate::settings;
 use crate::study::catalogue::{self, Study};
 use crate::study::document::{StudiesDocument, StudyDocument};
 use crate::study::evidence::Stated;
+use crate::study::extent::Extent;
+use crate::study::figure;
 use crate::study::ground::Ground;
 use crate::study::plan::Plan;
 use crate::study::session::{Made, Session};
@@ -62,10 +64,13 @@ pub fn execute(args: &StudyArgs) -> Outcome {
         asked.iter().filter_map(|one| one.study).for_each(|study| console::data(&study.example()));
         return Ok(Exit::Ok);
     }
-    let targets = match args.targets.as_slice() {
-        [] => vec![PathBuf::from(".")],
-        targets => targets.to_vec(),
-    };
+    let mut targets = args.targets.clone();
+    if targets.is_empty() {
+        targets = asked.iter().flat_map(|one| one.plan.targets.clone()).collect();
+    }
+    if targets.is_empty() {
+        targets.push(PathBuf::from("."));
+    }
     let form = Form {
         targets,
         size: args.size,
@@ -81,27 +86,17 @@ pub fn execute(args: &StudyArgs) -> Outcome {
 
 /// Makes the study of a plan file.
 pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
-    let within = |failure: Failure| Failure {
-        message: format!("{}: {}", path.display(), failure.message),
-        ..failure
-    };
-    let plan = Plan::parse(text).map_err(within)?;
-    let study = plan
-        .study
-        .as_deref()
-        .map(|name| catalogue::named(name).ok_or_else(|| within(unknown(name))));
-    let study = study.transpose()?;
+    let asked = asked_in(path, text)?;
     let mut targets = args.targets.clone();
     targets.extend(args.filename.clone());
     if targets.is_empty() {
-        targets.clone_from(&plan.targets);
+        targets.clone_from(&asked.plan.targets);
     }
     if targets.is_empty() {
         return Err(Failure::usage(
             "no target; name one behind the plan, or in it: target = \"/data\"",
         ));
     }
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let form = Form {
         targets,
         size: args.size,
@@ -112,7 +107,7 @@ pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
         html: args.html.as_deref(),
         common: &args.common,
     };
-    conduct(vec![Asked { name, study, plan }], &form)
+    conduct(vec![asked], &form)
 }
 
 fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
@@ -145,6 +140,7 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
         stated: form.stated.clone(),
         common,
         typed: form.typed.clone(),
+        size: form.size,
     };
     let mut all = Vec::new();
     for Asked { name, study, plan } in asked {
@@ -207,28 +203,46 @@ fn show(
     page
 }
 
-/// The studies that a name means.
+/// The studies that names mean: built-in ones, and plan files.
 fn asked(names: &str) -> Outcome<Vec<Asked>> {
-    let studies: Vec<&'static Study> = match names {
-        "all" => catalogue::ALL.to_vec(),
-        names => names
-            .split(',')
-            .map(|name| catalogue::named(name.trim()).ok_or_else(|| unknown(name)))
-            .collect::<Outcome<_>>()?,
-    };
-    let asked = |study: &'static Study| {
+    let built_in = |study: &'static Study| {
         Ok(Asked {
             name: study.name.to_owned(),
             study: Some(study),
             plan: Plan::parse(study.plan)?,
         })
     };
-    studies.into_iter().map(asked).collect()
+    if names == "all" {
+        return catalogue::ALL.iter().copied().map(built_in).collect();
+    }
+    let named = |name: &str| match catalogue::named(name) {
+        Some(study) => built_in(study),
+        None if name.ends_with(".toml") => {
+            asked_in(Path::new(name), &plan_file::text_of(Path::new(name))?)
+        }
+        None => Err(unknown(name)),
+    };
+    names.split(',').map(|name| named(name.trim())).collect()
+}
+
+/// The study of a plan file.
+fn asked_in(path: &Path, text: &str) -> Outcome<Asked> {
+    let within = |failure: Failure| Failure {
+        message: format!("{}: {}", path.display(), failure.message),
+        ..failure
+    };
+    let plan = Plan::parse(text).map_err(within)?;
+    figure::check(&plan).map_err(within)?;
+    let study = plan.study.as_deref();
+    let study = study.map(|name| catalogue::named(name).ok_or_else(|| within(unknown(name))));
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Asked { name, study: study.transpose()?, plan })
 }
 
 fn unknown(name: &str) -> Failure {
     let names: Vec<&str> = catalogue::ALL.iter().map(|study| study.name).collect();
-    Failure::usage(format!("no study is called '{name}'; one of all, {}", names.join(", ")))
+    let names = names.join(", ");
+    Failure::usage(format!("no study is called '{name}'; one of all, {names}, or a plan.toml"))
 }
 
 fn stated(args: &StudyArgs) -> Outcome<Stated> {
@@ -306,14 +320,32 @@ fn print_plan(asked: &[Asked], form: &Form<'_>) -> Outcome {
         });
     }
     for one in asked {
-        let groups = one.plan.groups(form.quick, &form.typed)?;
-        console::data(&format!("{}: {} groups of points", one.name, groups.len()));
-        for group in groups {
-            let disks = group.disks.map(|n| format!(" on {n} targets")).unwrap_or_default();
-            console::data(&format!("  {}{disks} {}", group.part, group.words.join(" ")));
-        }
+        print_points(one, form, form.size.unwrap_or(most))?;
     }
     let html = form.html.map(|html| format!("write the page {}; ", html.display()));
     console::data(&format!("{}nothing was done", html.unwrap_or_default()));
     Ok(Exit::Ok)
+}
+
+/// What is measured of one study, and what that costs.
+fn print_points(one: &Asked, form: &Form<'_>, file_bytes: u64) -> Outcome<()> {
+    let (mut sum, mut lines) = (Extent::default(), Vec::new());
+    for group in one.plan.groups(form.quick, &form.typed)? {
+        let disks = group.disks.map(|n| format!(" on {n} targets")).unwrap_or_default();
+        let points = format!("  {}{disks} {}", group.part, group.words.join(" "));
+        match Extent::of(&group, &form.targets, file_bytes) {
+            Ok(extent) => {
+                sum = sum.and(extent);
+                lines.push(points);
+            }
+            Err(failure) => lines.push(format!("{points}: left out: {}", failure.message)),
+        }
+    }
+    let more = match one.study.is_none_or(Study::is_planned) {
+        true => "",
+        false => "; and trials that it chooses as it goes",
+    };
+    console::data(&format!("{}: {}{more}", one.name, sum.words()));
+    lines.iter().for_each(|line| console::data(line));
+    Ok(())
 }

@@ -1,10 +1,13 @@
 //! The charts of a plan: points along one flag, a line for each value of others.
 
+use clap::CommandFactory;
 use report::model::{Axis, Chart, Kind, Point, Scale, Series};
 use report::units::Unit;
 
+use crate::cli::Cli;
+use crate::failure::{Failure, Outcome};
 use crate::study::evidence::{Cell, Evidence};
-use crate::study::plan::FigurePlan;
+use crate::study::plan::{FigurePlan, Plan, Words};
 
 /// A value with the ends of its interval, where there is one.
 type Value = (f64, Option<f64>, Option<f64>);
@@ -84,6 +87,52 @@ fn plain(value: Option<f64>) -> Option<Value> {
 /// A metric by its name.
 pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
+}
+
+/// What tells points apart besides the flags of `sweep`: where in the plan they come from, and what
+/// built-in studies note.
+const NOTED: [&str; 6] = ["part", "target", "disks", "caching", "at", "traced"];
+
+/// Refuses figures that could show nothing: a metric or a flag that nobody knows, a part that the
+/// plan does not have.
+///
+/// # Errors
+/// Usage, naming the figure and the word.
+pub fn check(plan: &Plan) -> Outcome<()> {
+    for figure in &plan.figures {
+        let wrong = |what: String| Failure::usage(format!("figure {}: {what}", figure.title));
+        if metric(&figure.y).is_none() {
+            let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+            let names = names.join(", ");
+            return Err(wrong(format!("y = \"{}\" is no quantity; one of {names}", figure.y)));
+        }
+        let named = figure.by.iter().chain(figure.only.keys());
+        if let Some(flag) = std::iter::once(&figure.x).chain(named).find(|flag| !is_known(flag)) {
+            let others = "part, target, disks and caching";
+            return Err(wrong(format!(
+                "'{flag}' tells no points apart; write a flag of sweep without its dashes, or one \
+                 of {others}"
+            )));
+        }
+        let is_part = |name: &str| plan.parts().any(|part| part == name);
+        if let Some(words) = figure.only.get("part").filter(|words| !words.any(is_part)) {
+            let names: Vec<&str> = plan.parts().collect();
+            let asked = match words {
+                Words::One(one) => one.clone(),
+                Words::Any(any) => any.join(", "),
+            };
+            let known = names.join(", ");
+            return Err(wrong(format!("the plan has no part '{asked}'; it has {known}")));
+        }
+    }
+    Ok(())
+}
+
+fn is_known(flag: &str) -> bool {
+    let command = Cli::command();
+    let sweep = command.find_subcommand("sweep");
+    let mut arguments = sweep.into_iter().flat_map(clap::Command::get_arguments);
+    NOTED.contains(&flag) || arguments.any(|argument| argument.get_long() == Some(flag))
 }
 
 /// The chart that a plan asks for; None where nothing of it was measured.
@@ -241,6 +290,25 @@ mod tests {
         let chart = chart("c".to_owned(), &figure(text), &evidence).unwrap();
         assert_eq!(chart.kind, Kind::Bars);
         assert_eq!(chart.series[0].points.len(), 2);
+    }
+
+    #[test]
+    fn what_could_never_be_drawn_is_refused_with_the_remedy() {
+        let refused = |figure: &str| {
+            let text = format!("[[part]]\nname = 'one'\n[[figure]]\ntitle = 'f'\n{figure}");
+            check(&Plan::parse(&text).unwrap()).map_err(|failure| failure.message)
+        };
+        for (figure, words) in [
+            ("x = 'blok'\ny = 'iops'", "'blok' tells no points apart"),
+            ("x = 'bs'\ny = 'speed'", "one of throughput, iops"),
+            ("x = 'bs'\ny = 'iops'\nby = ['depth']", "'depth' tells no"),
+            ("x = 'bs'\ny = 'iops'\nwhere = {part = 'two'}", "it has one"),
+        ] {
+            let message = refused(figure).unwrap_err();
+            assert!(message.starts_with("figure f: ") && message.contains(words), "{message}");
+        }
+        let good = "x = 'bs'\ny = 'iops'\nby = ['rw']\nwhere = {part = ['one', 'two']}";
+        assert_eq!(refused(good), Ok(()));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 use crate::failure::{Failure, Outcome};
@@ -128,9 +129,13 @@ impl Plan {
     /// Usage, naming what is wrong and where.
     pub fn parse(text: &str) -> Outcome<Plan> {
         let table: Table = toml::from_str(text).map_err(|error| {
+            let line = plan_file::line_of(text, error.span().map_or(0, |span| span.start));
             let message = error.message().replace('\n', " ");
-            Failure::usage(format!("{message}; write a plan as halfpower study depth --show does"))
+            Failure::usage(format!(
+                "line {line}: {message}; write a plan as halfpower study depth --show does"
+            ))
         })?;
+        let lines = Lines::of(text);
         let mut plan = Plan::default();
         let (mut base, mut parts, mut quick) = (Part::default(), Vec::new(), Flags::default());
         let mut flags = Table::new();
@@ -155,21 +160,28 @@ impl Plan {
                     plan.targets = targets.into_iter().map(PathBuf::from).collect();
                 }
                 "disks" => base.disks = disks_of(&value)?,
-                "quick" => quick = Flags::of(&table_of("quick", value)?)?,
-                "figure" => plan.figures = figures_of(value)?,
+                "quick" => quick = lines.flags(".quick", "quick: ", &table_of("quick", value)?)?,
+                "figure" => plan.figures = figures_of(value, &lines)?,
                 "part" => parts = tables_of("part", value)?,
                 _ => drop(flags.insert(key, value)),
             }
         }
-        base.flags = Flags::of(&flags)?;
+        base.flags = lines.flags("", "", &flags)?;
         base.quick = quick;
         plan.parts = match parts.is_empty() {
             true => vec![base],
             false => {
-                parts.into_iter().map(|table| base.with(table)).collect::<Outcome<Vec<Part>>>()?
+                let parts = parts.into_iter().enumerate();
+                let part = |(number, table)| base.with(table, &lines, &format!(".part.{number}"));
+                parts.map(part).collect::<Outcome<Vec<Part>>>()?
             }
         };
         Ok(plan)
+    }
+
+    /// The names of its parts.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| part.name.as_str())
     }
 
     /// All groups of points; typed flags win over those of the plan.
@@ -196,19 +208,20 @@ impl Plan {
 
 impl Part {
     /// This part as a beginning, changed by a table.
-    fn with(&self, mut table: Table) -> Outcome<Part> {
+    fn with(&self, mut table: Table, lines: &Lines, path: &str) -> Outcome<Part> {
         let name = table.remove("name").map(|value| text_of("name", value)).transpose()?;
         let name = name.ok_or_else(|| {
-            Failure::usage("a [[part]] has no name; give it one, as in name = \"buffered\"")
+            let line = lines.before(path);
+            Failure::usage(format!(
+                "{line}a [[part]] has no name; give it one, as in name = \"buffered\""
+            ))
         })?;
-        let within = |failure: Failure| Failure {
-            message: format!("part {name}: {}", failure.message),
-            ..failure
-        };
+        let lead = format!("part {name}: ");
         let disks = table.remove("disks").map(|value| disks_of(&value)).transpose()?;
         let quick = table.remove("quick").map(|value| table_of("quick", value)).transpose()?;
-        let quick = Flags::of(&quick.unwrap_or_default()).map_err(within)?;
-        let own = Flags::of(&table).map_err(within)?;
+        let within = format!("{path}.quick");
+        let quick = lines.flags(&within, &lead, &quick.unwrap_or_default())?;
+        let own = lines.flags(path, &lead, &table)?;
         Ok(Part {
             flags: self.flags.overridden_by(&own),
             // What a part sets for itself holds for the quick form too, unless that says more.
@@ -272,6 +285,56 @@ impl Group {
     }
 }
 
+/// The lines of a plan, by the path of what stands there: "bs", "part.2.quick.bs", each with a full
+/// stop before it.
+struct Lines(BTreeMap<String, usize>);
+
+impl Lines {
+    fn of(text: &str) -> Lines {
+        let mut lines = Lines(BTreeMap::new());
+        if let Ok(table) = DeTable::parse(text) {
+            lines.add_table(text, "", table.get_ref());
+        }
+        lines
+    }
+
+    fn add_table(&mut self, text: &str, path: &str, table: &DeTable<'_>) {
+        for (key, value) in table {
+            let path = format!("{path}.{}", key.get_ref());
+            self.0.insert(path.clone(), plan_file::line_of(text, key.span().start));
+            match value.get_ref() {
+                DeValue::Table(table) => self.add_table(text, &path, table),
+                DeValue::Array(values) => {
+                    for (number, value) in values.iter().enumerate() {
+                        let DeValue::Table(table) = value.get_ref() else { continue };
+                        let path = format!("{path}.{number}");
+                        self.0.insert(path.clone(), plan_file::line_of(text, value.span().start));
+                        self.add_table(text, &path, table);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// "line 7: " for what stands at a path; nothing where that is unknown.
+    fn before(&self, path: &str) -> String {
+        self.0.get(path).map(|line| format!("line {line}: ")).unwrap_or_default()
+    }
+
+    /// The flags of a table at a path; a failure names the line, and begins with `lead`.
+    fn flags(&self, path: &str, lead: &str, table: &Table) -> Outcome<Flags> {
+        let mut flags = Flags::default();
+        for (key, value) in table {
+            flags.add(0, key, value).map_err(|failure| {
+                let line = self.before(&format!("{path}.{key}"));
+                Failure { message: format!("{line}{lead}{}", failure.message), ..failure }
+            })?;
+        }
+        Ok(flags)
+    }
+}
+
 fn text_of(key: &str, value: Value) -> Outcome<String> {
     match value {
         Value::String(text) => Ok(text),
@@ -293,11 +356,16 @@ fn tables_of(key: &str, value: Value) -> Outcome<Vec<Table>> {
     }
 }
 
-fn figures_of(value: Value) -> Outcome<Vec<FigurePlan>> {
-    value.try_into().map_err(|error: toml::de::Error| {
-        let message = error.message().replace('\n', " ");
-        Failure::usage(format!("figure: {message}; it has title, x, y, log, by and where"))
-    })
+fn figures_of(value: Value, lines: &Lines) -> Outcome<Vec<FigurePlan>> {
+    let figure = |(number, table): (usize, Table)| {
+        table.try_into().map_err(|error: toml::de::Error| {
+            let line = lines.before(&format!(".figure.{number}"));
+            let message = error.message().replace('\n', " ");
+            let known = "it has title, x, y, log, by and where";
+            Failure::usage(format!("{line}figure: {message}; {known}"))
+        })
+    };
+    tables_of("figure", value)?.into_iter().enumerate().map(figure).collect()
 }
 
 fn disks_of(value: &Value) -> Outcome<Vec<u32>> {
@@ -358,12 +426,19 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, words) in [
             ("title = 4", "title: write text"),
-            ("[[part]]\nbs = '4k'", "has no name"),
-            ("[[part]]\nname = 'a'\nbz = '4k'", "part a: 'bz' is no flag"),
+            ("[[part]]\nbs = '4k'", "line 1: a [[part]] has no name"),
+            ("bz = '4k'\ntitle = 't'", "line 1: 'bz' is no flag"),
+            ("[[part]]\nname = 'a'\nbz = '4k'", "line 3: part a: 'bz' is no flag"),
+            ("[[part]]\nname = 'a'\nquick = {bz = '4k'}", "line 3: part a: 'bz' is no flag"),
+            (
+                "[[part]]\nname = 'a'\n[part.quick]\nbs = '4k'\nbz = 1",
+                "line 5: part a: 'bz' is no flag",
+            ),
+            ("title = 'x'\nbs = = 2", "line 2: "),
             ("[[part]]\nname = 'a'\noverwrite = 'x'", "consent"),
             ("part = 4", "part is a list"),
             ("quick = 4", "quick is a table"),
-            ("[[figure]]\ntitle = 'a'\nz = 'b'", "figure: "),
+            ("\n[[figure]]\ntitle = 'a'\nz = 'b'", "line 2: figure: "),
             ("disks = 'many'", "disks: write how many"),
             ("disks = 0", "disks: write how many"),
             ("title = ", "halfpower study depth --show"),

@@ -38,12 +38,29 @@ pub struct Rig<'a> {
     pub common: &'a CommonArgs,
     /// Flags that were typed and win over those of the plan.
     pub typed: &'a Flags,
+    /// The size of test files that was typed (bytes): files that grow end there too.
+    pub size: Option<u64>,
     /// Where finished trials go.
     pub keeper: &'a mut Keeper,
     /// What was found so far.
     pub evidence: Evidence,
     /// How the program would end for the first part that was left out.
     pub refused: Option<Exit>,
+}
+
+/// The flags of a group as they would be typed.
+///
+/// # Errors
+/// Usage, when they do not go together.
+pub fn parsed(group: &Group) -> Outcome<RunArgs> {
+    let words = ["halfpower", "sweep"].map(str::to_owned).into_iter();
+    match Cli::try_parse_from(words.chain(group.words.iter().cloned())) {
+        Ok(Cli { verb: Verb::Sweep(args) }) => Ok(args),
+        other => {
+            let error = other.err().map(|error| error.to_string()).unwrap_or_default();
+            Err(Failure::usage(error.lines().next().unwrap_or_default()))
+        }
+    }
 }
 
 /// A group of points whose targets are open.
@@ -260,12 +277,7 @@ impl Rig<'_> {
     /// # Errors
     /// Usage, when they do not go together.
     pub fn args(&self, group: &Group, set: &[Ground]) -> Outcome<RunArgs> {
-        let words = ["halfpower", "sweep"].map(str::to_owned).into_iter();
-        let parsed = Cli::try_parse_from(words.chain(group.words.iter().cloned()));
-        let Ok(Cli { verb: Verb::Sweep(mut args) }) = parsed else {
-            let error = parsed.err().map(|error| error.to_string()).unwrap_or_default();
-            return Err(Failure::usage(error.lines().next().unwrap_or_default()));
-        };
+        let mut args = parsed(group)?;
         // The run is the command's; what a point is, the plan's.
         let own = args.common;
         args.common = self.common.clone();
@@ -308,7 +320,8 @@ impl Rig<'_> {
         }
         let bytes: Option<Vec<u64>> = set.iter().map(Ground::bytes).collect();
         let most = bytes.and_then(|bytes| bytes.into_iter().min());
-        if let (Some(size), Some(most), false) = (args.size, most, grows) {
+        let room = if grows { self.size } else { most };
+        if let (Some(size), Some(most)) = (args.size, room) {
             // A plan asks for more than a small target has; a part of it will do.
             args.size = Some(size.min(most.saturating_sub(args.offset)));
         }

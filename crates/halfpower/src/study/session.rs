@@ -38,6 +38,8 @@ pub struct Session<'a> {
     pub common: &'a CommonArgs,
     /// Flags that were typed and win over those of plans.
     pub typed: Flags,
+    /// The size of test files that was typed (bytes).
+    pub size: Option<u64>,
 }
 
 /// A study that was made.
@@ -90,6 +92,7 @@ impl Session<'_> {
             toggle_write_cache: self.toggle_write_cache,
             common: self.common,
             typed: &self.typed,
+            size: self.size,
             keeper: &mut keeper,
             evidence: self.evidence(),
             refused: None,
@@ -228,7 +231,9 @@ fn why_not(evidence: &Evidence) -> String {
         [] if evidence.is_simulated() => "the model does not have what it asks for".to_owned(),
         [] => "the points that it asks for were not measured".to_owned(),
         parts => {
-            let reasons: Vec<&str> = parts.iter().map(|part| part.reason.as_str()).collect();
+            let mut reasons: Vec<&str> = parts.iter().map(|part| part.reason.as_str()).collect();
+            let mut seen = std::collections::BTreeSet::new();
+            reasons.retain(|reason| seen.insert(*reason));
             format!("left out: {}", reasons.join("; "))
         }
     }

@@ -97,11 +97,8 @@ fn section(made: &Made) -> Section {
     blocks.extend(claims(made).map(Block::Table));
     blocks.extend(made.conclusion.tables.iter().cloned().map(Block::Table));
     blocks.extend(points(made).map(Block::Table));
-    let left_out = made.evidence.left_out.iter();
-    blocks.extend(left_out.map(|part| {
-        let name = if part.part.is_empty() { "some points" } else { &part.part };
-        Block::Text(format!("Left out, {name}: {}.", part.reason))
-    }));
+    let left_out = left_out(made).into_iter();
+    blocks.extend(left_out.map(|words| Block::Text(format!("Left out, {words}."))));
     Section {
         id: made.name.clone(),
         title: made.plan.title.clone(),
@@ -204,6 +201,20 @@ fn doubts(made: &Made) -> Vec<String> {
     doubts
 }
 
+/// The parts that are left out, those with the same reason together.
+fn left_out(made: &Made) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for part in &made.evidence.left_out {
+        let name = if part.part.is_empty() { "some points" } else { &part.part };
+        match reasons.iter_mut().find(|(reason, _)| *reason == part.reason) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => reasons.push((&part.reason, vec![name])),
+        }
+    }
+    reasons.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect()
+}
+
 /// A study in words.
 pub fn text(made: &Made) -> String {
     let mut lines = vec![format!("{}: {}", made.name, made.plan.title)];
@@ -230,9 +241,7 @@ pub fn text(made: &Made) -> String {
             lines.extend(findings::wrapped(&format!("  {words}"), &ids.join(" ")));
         }
     }
-    for part in &made.evidence.left_out {
-        let name = if part.part.is_empty() { "some points" } else { &part.part };
-        lines.extend(findings::wrapped("  left out: ", &format!("{name}: {}", part.reason)));
-    }
+    let left_out = left_out(made);
+    lines.extend(left_out.iter().flat_map(|words| findings::wrapped("  left out: ", words)));
     lines.join("\n")
 }

@@ -86,6 +86,45 @@ fn a_plan_may_borrow_the_findings_of_a_study() {
 }
 
 #[test]
+fn a_plan_file_is_a_study_like_the_built_in_ones() {
+    let place = Place::new();
+    let plan = "title = 'mine'\nrw = 'read'\nbs = ['4k', '8k']\ntrials = 1\n";
+    std::fs::write(place.path("mine.toml"), plan).unwrap();
+    let line = format!("study depth,mine.toml {ULTRA} --quick --no-store");
+    let document = place.document(&line);
+    assert_eq!(list(&study(&document, "mine")["points"]).len(), 2);
+    assert_eq!(list(&document["studies"]).len(), 2);
+    let bad = format!("{plan}[[part]]\nname = 'a'\nbz = 1\n");
+    std::fs::write(place.path("bad.toml"), bad).unwrap();
+    let ended = place.cannot(&format!("study bad.toml {ULTRA}")).with_code(2);
+    ended.says("bad.toml: line 7: part a: 'bz' is no flag", "--help");
+    place.cannot(&format!("study nowhere.toml {ULTRA}")).says("nowhere.toml", "plan file");
+}
+
+#[test]
+fn the_plan_tells_points_time_and_bytes_before_anything_is_done() {
+    let place = Place::new();
+    let line = "study depth,zones . --quick --size 1m --trials 2 --runtime 0.5 --plan";
+    let ended = place.does(line);
+    let ended = ended.prints("depth: 60 points, 120 trials of 60 s in all, at most 60 MiB written");
+    ended.prints("trials that it chooses as it goes");
+    assert_eq!(place.listing(), [""; 0]);
+}
+
+#[test]
+fn a_size_that_was_typed_bounds_files_that_grow_too() {
+    let place = Place::new();
+    let line = "study out-of-box . --quick --size 4m --runtime 20ms --trials 1 --no-store";
+    let document = place.document(line);
+    let points = list(&study(&document, "out-of-box")["points"]);
+    let grown: Vec<_> = points.iter().filter(|point| point["part"] == "phases").collect();
+    assert!(!grown.is_empty());
+    for point in points {
+        assert!(whole(&point["workload"]["size_bytes"]) <= 4 * MIB, "{point}");
+    }
+}
+
+#[test]
 fn several_targets_are_measured_side_by_side() {
     let place = Place::new();
     let line = format!("study depth {ULTRA} sim:w2k-atlas10k --quick --no-store");

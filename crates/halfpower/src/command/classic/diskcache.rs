@@ -65,6 +65,7 @@ pub fn execute(args: &DiskcacheArgs) -> Outcome {
         stated: Stated::default(),
         common: &args.common,
         typed: Flags::default(),
+        size: args.size,
     };
     let rereads = session.make(STUDY, Some(study), Plan::parse(study.plan)?)?;
     let in_order = session.make(IN_ORDER, None, plan)?;

@@ -26,6 +26,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "Burst: credit, floor and refill"
 asks = "Does the rate last, and if not, how much is there to spend and how soon does it come back?"
+# What spends its credit is given half the rest that it needs, and measured once more.
 direct = true
 bs = "1m"
 iodepth = 8

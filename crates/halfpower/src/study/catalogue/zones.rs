@@ -27,6 +27,7 @@ pub const STUDY: Study = Study {
     plan: r#"
 title = "Zones: position on the target"
 asks = "Is one place of the target faster than another, and where does it change?"
+# Each point is measured at 64 places, from the first byte to the last.
 compares = true
 direct = true
 rw = "read"

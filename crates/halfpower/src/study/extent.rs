@@ -1,0 +1,96 @@
+//! What a plan costs before anything of it is measured: points, time, bytes written.
+
+use std::path::PathBuf;
+
+use crate::failure::Outcome;
+use crate::job::Job;
+use crate::study::plan::Group;
+use crate::study::rig;
+use crate::units;
+
+/// What points cost at the most. A trial ends with its time, or once its size has been moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Points, on all targets.
+    pub points: u64,
+    /// Trials of all points.
+    pub trials: u64,
+    /// Time of all trials, without what brings the page cache into order before them (ns).
+    pub time_ns: u64,
+    /// Bytes that are written (bytes).
+    pub written_bytes: u64,
+}
+
+impl Extent {
+    /// That of a group on some targets, whose files have so many bytes.
+    ///
+    /// # Errors
+    /// When its flags do not go together or with the targets.
+    pub fn of(group: &Group, targets: &[PathBuf], file_bytes: u64) -> Outcome<Extent> {
+        let mut args = rig::parsed(group)?;
+        let (together, times) = match group.disks {
+            Some(disks) => (&targets[..targets.len().min(disks as usize)], 1),
+            None => (&targets[..1], targets.len() as u64),
+        };
+        args.targets = together.to_vec();
+        let job = Job::resolve(&args, true)?;
+        let trials = u64::from(job.trials);
+        let each_ns = job.base.limit_ns.unwrap_or(0).saturating_add(job.base.warm_up_ns);
+        let each_bytes = args.size.unwrap_or(file_bytes).saturating_mul(together.len() as u64);
+        let points = job.axes.len() as u64 * times;
+        let writes = job.axes.iter().filter(|axes| axes.read_percent < 100).count() as u64 * times;
+        Ok(Extent {
+            points,
+            trials: points * trials,
+            time_ns: (points * trials).saturating_mul(each_ns),
+            written_bytes: (writes * trials).saturating_mul(each_bytes),
+        })
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Extent) -> Extent {
+        Extent {
+            points: self.points + other.points,
+            trials: self.trials + other.trials,
+            time_ns: self.time_ns.saturating_add(other.time_ns),
+            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
+        }
+    }
+
+    /// "12 points, 36 trials of 18 s in all, at most 3 GiB written".
+    pub fn words(self) -> String {
+        let written = match self.written_bytes {
+            0 => "nothing written".to_owned(),
+            bytes => format!("at most {} written", units::size(bytes)),
+        };
+        let time = units::time(self.time_ns as f64);
+        let (points, trials) = (of(self.points, "point"), of(self.trials, "trial"));
+        format!("{points}, {trials} of {time} in all, {written}")
+    }
+}
+
+/// "1 point", "2 points".
+fn of(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan_file::Flags;
+    use crate::study::plan::Plan;
+
+    #[test]
+    fn a_plan_costs_the_product_of_its_lists() {
+        let text = "rw = ['read', 'write']\nbs = ['4k', '8k', '64k']\ntrials = 5\nruntime = 0.5";
+        let groups = Plan::parse(text).unwrap().groups(false, &Flags::default()).unwrap();
+        let targets = [PathBuf::from("."), PathBuf::from("/tmp")];
+        let each = groups.iter().map(|group| Extent::of(group, &targets, 1 << 20).unwrap());
+        let extent = each.fold(Extent::default(), Extent::and);
+        assert_eq!((extent.points, extent.trials), (12, 60));
+        assert_eq!(extent.time_ns, 30_000_000_000);
+        assert_eq!(extent.written_bytes, 30 << 20);
+        assert!(extent.words().ends_with("at most 30 MiB written"), "{}", extent.words());
+    }
+}
