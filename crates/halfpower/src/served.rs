@@ -2,7 +2,8 @@
 //!
 //! The second process is this program (`halfpower mount`), so that what it does is charged to it
 //! and not to the generator, and so that a generator which is killed waits for nobody but the
-//! living. It ends when its standard input does, so it cannot outlive us.
+//! living. It ends when its standard input does, so it cannot outlive us, and takes its folder with
+//! it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -59,7 +60,7 @@ impl Served {
             Failure::failed(format!("making {}: {cause}; set TMPDIR", folder.display()))
         })?;
         let mut command = ourselves(may_be_realtime())?;
-        command.args(["mount", "--until-eof", "--size", &bytes.to_string()]);
+        command.args(["mount", "--until-eof", "--remove-folder", "--size", &bytes.to_string()]);
         command.arg(format!("truth:{truth}")).arg(&folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let server = command

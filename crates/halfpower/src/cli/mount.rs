@@ -53,9 +53,12 @@ pub struct MountArgs {
     /// Faults that requests suffer, as in run --inject (not twice and late)
     #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults)]
     pub inject: Option<FaultPlan>,
-    /// End when standard input does, and remove the folder
+    /// End when standard input does
     #[arg(long, hide = true)]
     pub until_eof: bool,
+    /// Remove the folder at the end
+    #[arg(long, hide = true)]
+    pub remove_folder: bool,
     /// Say nothing but the name of the file, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,

@@ -157,7 +157,7 @@ pub fn execute(args: &MountArgs) -> Outcome {
         Failure::failed(format!("unmounting {folder}: {cause}; type: fusermount3 -u {folder}"))
     })?;
     recorded.undone();
-    if args.until_eof {
+    if args.remove_folder {
         // Whoever made the folder may be dead by now; one that is not empty stays.
         let _ = std::fs::remove_dir(&folder);
     }

@@ -51,6 +51,7 @@ fn a_serial_device_is_calibrated_on_half_and_predicts_the_rest() {
 }
 
 #[test]
+#[ignore = "a campaign of one to two minutes"]
 fn a_device_with_cache_and_credit_is_calibrated_on_half_and_predicts_the_rest() {
     let truth = "fixed=1ms,rate=400MB/s,parallel=8,cache=8m,hit=200us,credit=20m,sustained=60MB/s";
     let axes = "--bs 4k,64k,256k --iodepth 1,4,16 --runtime 0.4 --size 32m --time-based";

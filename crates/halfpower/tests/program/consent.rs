@@ -17,6 +17,18 @@ use crate::volume::{LoopDevice, Volume, make};
 
 /// Lines for each verb that measures.
 const LINES: usize = 400;
+/// Studies that write.
+const WRITING: [&str; 9] = [
+    "depth",
+    "allocate",
+    "write-through",
+    "write-cache",
+    "alignment",
+    "random",
+    "burst",
+    "stripe",
+    "raid",
+];
 
 /// Choices that are the same each time.
 struct Dice(u64);
@@ -312,12 +324,17 @@ fn verbs(place: &Place) -> Vec<String> {
 }
 
 /// The lines to try for a verb.
-fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
+fn lines_for(
+    verb: &str,
+    (workloads, studies): (usize, usize),
+    treasure: &Treasure,
+    dice: &mut Dice,
+) -> Vec<String> {
     let files = ["precious.txt", "foreign.db", "plain", "link", "dangling", "new.db", "folder"];
     match verb {
-        "run" => (0..LINES).map(|_| treasure.workload("run", dice)).collect(),
-        "sweep" => (0..LINES / 2).map(|_| treasure.workload("sweep", dice)).collect(),
-        "survey" => (0..LINES / 2).map(|_| treasure.survey(dice)).collect(),
+        "run" => (0..workloads).map(|_| treasure.workload("run", dice)).collect(),
+        "sweep" => (0..workloads / 2).map(|_| treasure.workload("sweep", dice)).collect(),
+        "survey" => (0..workloads / 2).map(|_| treasure.survey(dice)).collect(),
         "simulate" => {
             let system = "simulate --system nt4-ultrawide --size 64k --trials 1";
             let named = treasure.targets().into_iter();
@@ -359,7 +376,7 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
             let named = treasure.targets().into_iter();
             named.map(|target| format!("whatif {target} --iodepth-to 2")).collect()
         }
-        "study" => study_lines(treasure),
+        "study" => study_lines(treasure, studies),
         "classic" => classic_lines(treasure, dice, &files),
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
         "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),
@@ -368,12 +385,13 @@ fn lines_for(verb: &str, treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     }
 }
 
-/// The studies that write, on everything; all of them on a file.
-fn study_lines(treasure: &Treasure) -> Vec<String> {
-    let quick = "--quick --size 1m --runtime 10ms --trials 1 --html new.html";
-    let writing = "depth,allocate,write-through,write-cache,alignment,random,burst,stripe,raid";
+/// Some of the studies that write on everything, in turn; all of them on a file.
+fn study_lines(treasure: &Treasure, count: usize) -> Vec<String> {
+    let quick = "--quick --size 1m --runtime 1ms --trials 1 --html new.html";
+    let mut turn = WRITING.iter().cycle();
+    let mut next = || turn.by_ref().take(count).copied().collect::<Vec<_>>().join(",");
     let named = treasure.targets().into_iter();
-    let lines = named.map(|target| format!("study {writing} {target} {quick}"));
+    let lines = named.map(|target| format!("study {} {target} {quick}", next()));
     lines.chain([format!("study all plain {quick}")]).collect()
 }
 
@@ -402,10 +420,22 @@ fn classic_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<St
 
 #[test]
 fn without_permission_nothing_that_exists_is_changed_by_any_verb() {
+    nothing_is_changed(LINES, 2);
+}
+
+#[test]
+#[ignore = "a campaign of one to two minutes"]
+fn without_permission_nothing_that_exists_is_changed_by_thousands_of_lines() {
+    nothing_is_changed(10 * LINES, WRITING.len());
+}
+
+/// Tries so many lines of `run`, half as many of `sweep` and `survey`, so many studies on
+/// everything, and what all other verbs could do harm with.
+fn nothing_is_changed(workloads: usize, studies: usize) {
     let treasure = or_skip!(Treasure::new());
     let mut dice = Dice(0x5afe);
     for verb in verbs(&treasure.place) {
-        for line in lines_for(&verb, &treasure, &mut dice) {
+        for line in lines_for(&verb, (workloads, studies), &treasure, &mut dice) {
             let ended = treasure.place.halfpower(&line);
             let code = ended.status.code();
             assert!(code.is_some_and(|code| code <= 5), "neither done nor refused: {ended}");

@@ -33,7 +33,7 @@ fn every_byte_of_a_stripe_lies_where_the_chunk_says() {
         let direct = if personality == "libaio" { "" } else { "--direct=0" };
         let line = format!(
             "a b c --chunk {chunk}k --bs {request}k --iodepth {depth} --ioengine {personality} \
-             --verify --trials 1 --no-store {direct}"
+             --size 3m --verify --trials 1 --no-store {direct}"
         );
         if place.halfpower(&format!("run {line} --plan")).status.code() != Some(0) {
             continue;
@@ -98,7 +98,7 @@ fn devices_of_known_truth_are_striped_and_work_at_the_same_time() {
     };
     let (one, four) =
         (rate("truth:fixed=2ms"), rate(&format!("{}--chunk 4k", "truth:fixed=2ms ".repeat(4))));
-    assert!((3.0..=4.4).contains(&(four / one)), "{four} over {one}");
+    assert!((2.0..=5.0).contains(&(four / one)), "{four} over {one}");
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn reserved_blocks_and_a_last_block_written_first_end_as_whole_files() {
         );
         place.does(&line);
         assert_eq!(std::fs::metadata(place.path("data")).unwrap().len(), 2 * MIB, "{allocation}");
-        place.does("run data --rw read --bs 64k --verify --no-store");
+        place.does("run data --rw read --bs 64k --size 2m --trials 1 --verify --no-store");
     }
     let line = "run data --rw read --bs 64k --allocation last-block";
     place.cannot(line).with_code(2).says("for writes only", "--rw write");
