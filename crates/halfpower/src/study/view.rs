@@ -16,6 +16,8 @@ use crate::survey::view;
 
 /// Findings of a study on the first screen.
 const HEADLINES: usize = 2;
+/// Settings that are named where one rule holds for many.
+const SETTINGS: usize = 3;
 
 /// The page of studies.
 pub fn html(host: &Host, started_unix_ns: i64, all: &[Made]) -> String {
@@ -39,10 +41,47 @@ pub fn html(host: &Host, started_unix_ns: i64, all: &[Made]) -> String {
 
 /// The advice of all studies, greatest gain first.
 fn advice(all: &[Made]) -> Vec<Advice> {
-    let mut advice: Vec<Advice> =
-        all.iter().flat_map(|made| made.conclusion.advice.iter().cloned()).collect();
-    advice.sort_by(|a, b| b.gain.total_cmp(&a.gain));
-    advice
+    merged(all.iter().flat_map(|made| &made.conclusion.advice))
+}
+
+/// Each rule once, with the settings that gain most by it; the rule that gains most comes first.
+fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
+    let mut rules: Vec<Vec<&Advice>> = Vec::new();
+    for one in all {
+        let is_same = |rule: &&mut Vec<&Advice>| {
+            rule[0].id == one.id && rule[0].how == one.how && rule[0].gain_in == one.gain_in
+        };
+        match rules.iter_mut().find(is_same) {
+            Some(rule) => rule.push(one),
+            None => rules.push(vec![one]),
+        }
+    }
+    let mut merged: Vec<Advice> = rules.into_iter().map(as_one).collect();
+    merged.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    merged
+}
+
+/// A rule that holds for several settings, as one piece of advice.
+fn as_one(mut all: Vec<&Advice>) -> Advice {
+    all.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    let most = all[0];
+    let [_, others @ ..] = all.as_slice() else { return most.clone() };
+    if others.is_empty() {
+        return most.clone();
+    }
+    let with_gain = |one: &&Advice| format!("{} ({:.1} times)", one.setting, one.gain);
+    let (named, rest) = others.split_at(others.len().min(SETTINGS - 1));
+    let named: Vec<String> = named.iter().map(with_gain).collect();
+    let rest = match rest.len() {
+        0 => String::new(),
+        count => format!(", and {count} more"),
+    };
+    let evidence: Vec<&str> = all.iter().map(|one| one.evidence.as_str()).collect();
+    Advice {
+        text: format!("{}; also {}{rest}", most.text, named.join(", ")),
+        evidence: evidence.join("; "),
+        ..most.clone()
+    }
 }
 
 fn verdict(all: &[Made]) -> model::Verdict {
@@ -226,8 +265,8 @@ pub fn text(made: &Made) -> String {
     for finding in &made.conclusion.findings {
         lines.extend(findings::wrapped("  - ", &finding.text));
     }
-    for advice in &made.conclusion.advice {
-        let text = format!("{} ({}); {}", advice.text, findings::gain(advice), advice.how);
+    for advice in merged(&made.conclusion.advice) {
+        let text = format!("{}: {}; {}", findings::gain(&advice), advice.text, advice.how);
         lines.extend(findings::wrapped("  > ", &text));
     }
     for (verdict, words) in [
@@ -244,4 +283,26 @@ pub fn text(made: &Made) -> String {
     let left_out = left_out(made);
     lines.extend(left_out.iter().flat_map(|words| findings::wrapped("  left out: ", words)));
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::conclusion::Conclusion;
+
+    #[test]
+    fn a_rule_that_holds_for_many_settings_is_given_once_with_those_that_gain_most() {
+        let mut found = Conclusion::default();
+        for (gain, setting) in [(2.0, "two"), (9.0, "nine"), (3.0, "three"), (4.0, "four")] {
+            found.advise("deeper-requests", gain, setting, format!("evidence of {setting}"));
+        }
+        found.advise("align", 5.0, "five", "evidence of five");
+        let merged = merged(&found.advice);
+        let [deeper, align] = merged.as_slice() else { panic!("{merged:?}") };
+        assert_eq!((deeper.gain, align.gain), (9.0, 5.0));
+        let words = "nine; also four (4.0 times), three (3.0 times), and 1 more";
+        assert!(deeper.text.ends_with(words), "{}", deeper.text);
+        assert!(deeper.evidence.contains("evidence of two"), "{}", deeper.evidence);
+        assert!(align.text.ends_with("five"), "{}", align.text);
+    }
 }

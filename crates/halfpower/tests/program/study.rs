@@ -32,7 +32,7 @@ fn a_study_of_a_directory_leaves_only_page_and_database() {
     let place = Place::new();
     let line = "study depth . --quick --size 16m --runtime 20ms --trials 1";
     let ended = place.does(line);
-    ended.prints("pass half of");
+    ended.prints("reads pass half of");
     assert_eq!(place.listing(), ["halfpower-study.html", "halfpower.db"]);
     place.is_tidy();
     let page = std::fs::read_to_string(place.path("halfpower-study.html")).unwrap();

@@ -138,19 +138,24 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         Some(stated) => (stated, "stated with --pap".to_owned()),
         None => (top, format!("the highest rate of {rw}s here")),
     };
-    let of = format!("{} ({source})", units::rate(pap));
+    let (mut reached, mut never) = (Vec::new(), Vec::new());
     for bs in sizes(evidence, rw) {
         let points: Vec<(u64, f64)> =
             curve(evidence, rw, bs).iter().map(|c| (u64::from(c.depth()), c.rate())).collect();
-        let size = units::size(bs);
-        found.find(
-            "half-power-depth",
-            match measured(&points, pap) {
-                Some(depth) => format!("{rw}s of {size} pass half of {of} at depth {depth}"),
-                None => format!("{rw}s of {size} pass half of {of} at no depth measured"),
-            },
-        );
+        match measured(&points, pap) {
+            Some(depth) => reached.push(format!("of {} at depth {depth}", units::size(bs))),
+            None => never.push(units::size(bs)),
+        }
     }
+    let half = format!("half of {} ({source})", units::rate(pap));
+    if !never.is_empty() {
+        reached.push(format!("of {} at no depth measured", never.join(", ")));
+    }
+    if reached.is_empty() {
+        return;
+    }
+    let words = reached.join(", ");
+    found.find("half-power-depth", format!("{rw}s pass {half}: {words}"));
 }
 
 /// Depth against rate x latency: what was really outstanding.
