@@ -1,7 +1,7 @@
 //! The studies of what storage costs: money, CPU, other streams, further layers. Exact on the
 //! machines of the papers, in virtual time.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::fixture::{Place, list, or_skip, real, root, whole};
 
@@ -110,12 +110,26 @@ const SHORT: &str = "--quick --size 16m --runtime 0.05 --trials 1";
 fn every_personality_of_this_host_is_measured_and_the_others_are_left_out_with_the_reason() {
     let place = Place::new();
     let study = study(&place, &format!("personalities . {SHORT}"));
-    for part in ["sync", "threads", "libaio", "io_uring", "buffered sync", "mmap"] {
+    let polled = ["io_uring SQPOLL", "io_uring IOPOLL"];
+    let plain = ["sync", "threads", "libaio", "io_uring", "buffered sync", "mmap"];
+    for part in plain.into_iter().chain(polled) {
         let (found, missing) = (points(&study, part), left_out(&study));
         let is_left_out = missing.contains(&format!("\"part\":\"{part}\""));
         assert!(found.is_empty() == is_left_out, "{part}: {missing}");
     }
     assert!(!points(&study, "threads").is_empty(), "threads are always there");
+    let left_out = list(&study["left_out"]).iter();
+    for one in left_out.filter(|one| one["part"] == "io_uring IOPOLL") {
+        let reason = one["reason"].as_str().unwrap();
+        let is_told = reason.contains("poll_queues=") || reason.contains("is not offered here");
+        assert!(is_told || reason.contains("no direct I/O"), "{reason}");
+    }
+    let polls =
+        |point: &&Value| point["workload"]["settings"]["options"] == json!(["sqthread_poll"]);
+    let taken = points(&study, "io_uring SQPOLL");
+    assert_eq!(taken.iter().filter(|point| polls(point)).count(), taken.len());
+    let told = list(&study["findings"]).iter().any(|found| found["id"] == "sqpoll");
+    assert_eq!(told, !taken.is_empty(), "{}", study["findings"]);
     place.is_tidy();
 }
 
