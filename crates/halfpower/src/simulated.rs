@@ -100,13 +100,45 @@ pub fn simulate_until(
     let (clock, meter) = (world.clock(), world.meter());
     let sample = stepper::run(&targets, &planned, &clock, &meter, &mut control)?;
     let account = world.account_since(&mark);
-    if let Some(broken) = account.violations().first() {
-        return Err(Failure::failed(format!(
+    check_laws(system, &account)?;
+    Ok(Simulated { sample, account })
+}
+
+fn check_laws(system: &System, account: &Account) -> Outcome<()> {
+    match account.violations().first() {
+        None => Ok(()),
+        Some(broken) => Err(Failure::failed(format!(
             "{}: the simulation broke a law of physics: {broken}; this is a bug of the program",
             system.name
-        )));
+        ))),
     }
-    Ok(Simulated { sample, account })
+}
+
+/// Runs several workloads on every file of a system at the same time; what each did comes back in
+/// their order.
+///
+/// # Errors
+/// See [`simulate`].
+pub fn together(
+    system: &System,
+    streams: &[Workload],
+    caching: Caching,
+    stop: &AtomicBool,
+) -> Outcome<Vec<Sample>> {
+    let world = SimWorld::new(system, streams.first().map_or(0, |workload| workload.seed));
+    let files = world.files(caching);
+    let plan = |workload: &Workload| {
+        let own = Workload { personality: Personality::IoUring, ..workload.clone() };
+        plan::resolve(&own, &files[0])
+    };
+    let plans = streams.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
+    let planned: Vec<(Vec<&SimTarget>, &workload::Plan)> =
+        plans.iter().map(|plan| (files.iter().collect(), plan)).collect();
+    let mark = world.mark();
+    let mut control = Control { stop, on_progress: &mut |_| {} };
+    let samples = stepper::run_together(&planned, &world.clock(), &mut control)?;
+    check_laws(system, &world.account_since(&mark))?;
+    Ok(samples)
 }
 
 /// A rate that no run exceeds.
@@ -239,9 +271,7 @@ fn device_of(system: &System) -> DeviceFacts {
         name: "simulated".to_owned(),
         rotational: Some(rotation.is_some()),
         // Several disks turn each for itself; no rotation is that of the whole.
-        revolutions_per_min: rotation
-            .filter(|_| system.setup.volume_disks() <= 1)
-            .map(|r| r.round() as u32),
+        revolutions_per_min: rotation.filter(|_| system.setup.disks <= 1).map(|r| r.round() as u32),
         write_cache: Some(state.to_owned()),
         ..DeviceFacts::default()
     }
@@ -305,6 +335,33 @@ mod tests {
         let failure = check_bounds(&system, &bounds, 1.3 * rate).unwrap_err();
         assert!(failure.message.contains("media lets through"), "{failure}");
         assert_eq!(failure.exit, crate::failure::Exit::Failed);
+    }
+
+    #[test]
+    fn streams_on_one_disk_share_what_it_gives_and_one_alone_is_as_it_was() {
+        let timed = Workload {
+            limit_bytes: None,
+            limit_ns: Some(2_000_000_000),
+            region_bytes: 64 << 20,
+            ..reads(65536)
+        };
+        let random = Workload { pattern: Pattern::Random, request_bytes: 8192, ..timed.clone() };
+        let run = |streams: &[Workload]| {
+            let stop = AtomicBool::new(false);
+            let samples = together(&ultra(), streams, Caching::Direct, &stop).unwrap();
+            samples.iter().map(Sample::bytes).collect::<Vec<u64>>()
+        };
+        let one = simulate(&ultra(), &timed, Caching::Direct).unwrap().sample.bytes();
+        assert_eq!(run(std::slice::from_ref(&timed)), [one]);
+        let both = run(&[timed.clone(), random.clone()]);
+        assert!(both[0] < one && both[1] < run(std::slice::from_ref(&random))[0], "{both:?}");
+        assert_eq!(both, run(&[timed.clone(), random.clone()]), "the same bits each time");
+        let twins = run(&[random.clone(), Workload { seed: 2, ..random }]);
+        let (less, more) = (twins[0].min(twins[1]) as f64, twins[0].max(twins[1]) as f64);
+        assert!(less > 0.9 * more, "two alike get the same: {twins:?}");
+        let warm = Workload { warm_up_ns: 1, ..timed };
+        let stop = AtomicBool::new(false);
+        assert!(together(&ultra(), &[warm], Caching::Direct, &stop).is_err());
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //!
 //! `plan` is what is to be measured, `ground` where, `rig` measures it, `traced` does so under the
 //! eyes of the kernel, `evidence` is what came of it, `conclusion` what it means, `curve` what
-//! points along a size say, `figure` draws. The built-in studies are in `catalogue`, one file each;
-//! `general` says what can be said of any points. `session` makes studies one after the other,
-//! `document` and `view` show them.
+//! points along a size say, `crowd` how random requests meet on several targets, `figure` draws.
+//! The built-in studies are in `catalogue`, one file each; `general` says what can be said of any
+//! points. `session` makes studies one after the other, `document` and `view` show them.
 
 pub mod plan;
 pub mod evidence;
 pub mod conclusion;
 pub mod curve;
+pub mod crowd;
 pub mod figure;
 pub mod ground;
 pub mod rig;

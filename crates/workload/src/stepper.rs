@@ -65,6 +65,88 @@ where
         stepped.worker.start(start_ns, measure_from_ns, &plan.workload, worker);
     }
     let mut warming_up = measure_from_ns > start_ns;
+    let due_ns = if warming_up { measure_from_ns } else { u64::MAX };
+    drive(&mut all, (first_engine, due_ns), clock, control, |all| {
+        if !warming_up {
+            return u64::MAX;
+        }
+        let now_ns = clock.now_ns();
+        let bytes = all.iter().map(|stepped| stepped.worker.sample().bytes()).sum();
+        if watch.is_over(now_ns, bytes) {
+            measure_from_ns = now_ns;
+            all.iter_mut().for_each(|stepped| stepped.worker.measure_from(now_ns));
+        }
+        if now_ns >= measure_from_ns {
+            warming_up = false;
+            before = read();
+            return u64::MAX;
+        }
+        measure_from_ns
+    })?;
+    finish(targets, plan, clock, all, (&before, &read), &watch, control)
+}
+
+/// Runs several plans in one world at the same time, each on targets of its own or of others. They
+/// begin at once; each ends by itself, without a flush, and nothing is metered. The samples come
+/// back in the order of the plans.
+///
+/// # Errors
+/// As for [`run`]; usage, for a plan that is to warm up.
+pub fn run_together<T, C>(
+    streams: &[(Vec<&T>, &Plan)],
+    clock: &C,
+    control: &mut Control<'_>,
+) -> Result<Vec<Sample>, Error>
+where
+    T: Target,
+    C: VirtualTime + Clone,
+{
+    let (first_engine, start_ns) = (clock.engines(), clock.now_ns());
+    let (mut all, mut owners) = (Vec::new(), Vec::new());
+    for (stream, (targets, plan)) in streams.iter().enumerate() {
+        if plan.workload.warm_up_ns > 0 || plan.workload.steady.is_some() {
+            return Err(warms_up().into());
+        }
+        for (target, worker) in worker_plans(plan, targets.len()) {
+            let mut stepped = build::<T, C>(targets[target], plan, &worker, clock)?;
+            stepped.worker.start(start_ns, start_ns, &plan.workload, &worker);
+            all.push(stepped);
+            owners.push(stream);
+        }
+    }
+    drive(&mut all, (first_engine, u64::MAX), clock, control, |_| u64::MAX)?;
+    let mut samples: Vec<Option<Sample>> = streams.iter().map(|_| None).collect();
+    for (stepped, stream) in all.into_iter().zip(owners) {
+        let (part, _) = stepped.worker.finish();
+        match &mut samples[stream] {
+            Some(sample) => sample.merge(&part),
+            none => *none = Some(part),
+        }
+    }
+    let of = |(sample, (_, plan)): (Option<Sample>, &(Vec<&T>, &Plan))| {
+        let mut sample = sample.unwrap_or_else(|| Sample::new(plan.workload.interval_ns));
+        sample.interrupted = control.stop.load(Ordering::Relaxed);
+        sample
+    };
+    Ok(samples.into_iter().zip(streams).map(of).collect())
+}
+
+/// Streams are measured while all of them run.
+fn warms_up() -> ioengine::Error {
+    let what = "streams that run at the same time begin at once";
+    ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop the warm-up")
+}
+
+/// Steps all workers until each has come to its end. `due_ns` is when they are to be looked at
+/// next; `look` does so after each pass of time and says when again.
+fn drive<T: Target, C: VirtualTime>(
+    all: &mut [Stepped<T, C>],
+    (first_engine, mut due_ns): (u32, u64),
+    clock: &C,
+    control: &mut Control<'_>,
+    mut look: impl FnMut(&mut [Stepped<T, C>]) -> u64,
+) -> Result<(), Error> {
+    let start_ns = clock.now_ns();
     let mut ready: Vec<usize> = (0..all.len()).rev().collect();
     let (mut until_ns, mut passes, mut live) = (u64::MAX, 0_u64, all.len());
     loop {
@@ -76,15 +158,13 @@ where
             }
         }
         if live == 0 {
-            break;
+            return Ok(());
         }
         passes += 1;
         if passes.is_multiple_of(PASSES) {
-            (control.on_progress)(progress(&all, clock.now_ns() - start_ns));
+            (control.on_progress)(progress(all, clock.now_ns() - start_ns));
         }
-        if warming_up {
-            until_ns = until_ns.min(measure_from_ns);
-        }
+        until_ns = until_ns.min(due_ns);
         match clock.pass(until_ns.min(clock.now_ns() + LOOK_NS)) {
             Some(engine) => ready.push((engine - first_engine) as usize),
             None => {
@@ -92,20 +172,8 @@ where
                 ready.extend((0..all.len()).rev().filter(|index| !all[*index].done));
             }
         }
-        if warming_up {
-            let now_ns = clock.now_ns();
-            let bytes = all.iter().map(|stepped| stepped.worker.sample().bytes()).sum();
-            if watch.is_over(now_ns, bytes) {
-                measure_from_ns = now_ns;
-                all.iter_mut().for_each(|stepped| stepped.worker.measure_from(now_ns));
-            }
-            if now_ns >= measure_from_ns {
-                warming_up = false;
-                before = read();
-            }
-        }
+        due_ns = look(all);
     }
-    finish(targets, plan, clock, all, (&before, &read), &watch, control)
 }
 
 /// Steps a worker until it waits; tells whether it has come to its end just now.

@@ -83,6 +83,16 @@ impl Ready {
         &self.group.part
     }
 
+    /// How many targets work together, and what the flags are that are no axes of `sweep`.
+    pub fn disks(&self) -> u32 {
+        self.disks
+    }
+
+    /// See [`Ready::disks`].
+    pub fn given(&self, flag: &str) -> &str {
+        self.group.given.get(flag).map_or("", String::as_str)
+    }
+
     /// What must be alike for trials to be interleaved: the world, and settings of the device.
     fn surroundings(&self) -> (bool, Vec<HostSetting>, Vec<PathBuf>) {
         let host = self.job.host.clone();
@@ -94,6 +104,11 @@ impl Ready {
     /// Its points as they are measured, for trials in a way of their own.
     pub fn settings(&self) -> Vec<Setting<'_>> {
         self.job.axes.iter().map(|axes| self.bench.setting(&self.job, axes)).collect()
+    }
+
+    /// The place of its target, or of the first of several, among those of the rig.
+    pub fn first(&self) -> usize {
+        self.first
     }
 
     /// How often each of them is measured.

@@ -221,6 +221,45 @@ fn streams_run_alone_in_pairs_and_all_together() {
 }
 
 #[test]
+fn two_streams_alike_on_a_simulated_disk_are_the_same_as_one_of_two_threads() {
+    let place = Place::new();
+    let plan = "study = 'competing'\ndirect = true\nrw = 'randread'\nbs = '8k'\niodepth = 1\n\
+                time_based = true\nruntime = 20\ntrials = 3\n\
+                [[part]]\nname = 'one'\n[[part]]\nname = 'two'\n";
+    std::fs::write(place.path("twins.toml"), plan).unwrap();
+    let document = place.document("sweep twins.toml sim:nt4-ultrawide --no-store");
+    let study = &list(&document["studies"])[0];
+    let rate = |stream| reading(study, "rate", ("stream", stream));
+    let (one, two) = (rate("one"), rate("two"));
+    assert!((one / two - 1.0).abs() < 0.05, "{one} {two}");
+    let line = "run sim:nt4-ultrawide --direct --rw randread --bs 8k --numjobs 2 \
+                --placement shared --time-based --runtime 20 --trials 3";
+    let both = real(&place.document(line)["summary"]["throughput_bytes_per_s"]["median"]);
+    assert!(((one + two) / both - 1.0).abs() < 0.02, "{one} {two} {both}");
+}
+
+#[test]
+fn in_a_simulated_system_a_scan_beside_random_requests_loses_what_the_model_says() {
+    let study = study(&Place::new(), "competing sim:nt4-ultrawide --quick");
+    assert!(study["skipped"].is_null() && !left_out(&study).contains("together"), "{study}");
+    let of = |mix: &str, stream: &str| {
+        let is_it = |reading: &&Value| {
+            let labels = &reading["labels"];
+            reading["quantity"] == "rate" && labels["mix"] == mix && labels["stream"] == stream
+        };
+        real(&list(&study["readings"]).iter().find(is_it).unwrap()["value"])
+    };
+    let alone =
+        |part| real(&points(&study, part)[0]["summary"]["throughput_bytes_per_s"]["median"]);
+    let mix = "random + scan";
+    assert!(of(mix, "random") < 0.7 * alone("random"), "each waits for the other's transfer");
+    assert!(of(mix, "scan") <= alone("scan"), "nothing is faster beside another");
+    // More streams never leave more to one of them.
+    let all = "random + scan + writer";
+    assert!(of(all, "random") <= of(mix, "random") && of(all, "scan") <= of(mix, "scan"));
+}
+
+#[test]
 fn streams_that_would_write_to_a_file_that_was_not_named_stay_away() {
     let place = Place::new();
     place.file("data", 16 << 20);

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::fixture::{KIB, MIB, Place, list, text, whole};
+use crate::fixture::{KIB, MIB, Place, list, real, text, whole};
 
 const ULTRA: &str = "sim:nt4-ultrawide";
 const STUDIES: [&str; 6] =
@@ -72,6 +72,60 @@ fn a_simulated_disk_has_accesses_for_each_revolution() {
     let document = place.document(line);
     let turns = finding(only(&document), "revolutions");
     assert!(turns.contains("at depth 32 (10025 revolutions per minute)"), "{turns}");
+}
+
+/// How many targets were busy, by how many there were and how many requests were outstanding.
+fn busy(study: &Value, disks: &str, depth: &str) -> f64 {
+    let is_it = |reading: &&Value| {
+        let labels = &reading["labels"];
+        let (rw, quantity) = (&labels["rw"], &reading["quantity"]);
+        let alike = labels["disks"] == disks && labels["iodepth"] == depth;
+        quantity == "busy-targets" && rw == "randread" && alike
+    };
+    let found = list(&study["readings"]).iter().find(is_it);
+    real(&found.unwrap_or_else(|| panic!("{disks} {depth}: {}", study["readings"]))["value"])
+}
+
+#[test]
+fn chance_leaves_disks_of_a_simulated_stripe_idle_as_the_closed_forms_say() {
+    let place = Place::new();
+    let document = place.document(&format!("study random {ULTRA},file_size=1g --no-store"));
+    let study = only(&document);
+    for disks in [2_u32, 3, 4] {
+        for depth in [2_u32, 4, 8, 16] {
+            let (n, d) = (f64::from(disks), f64::from(depth));
+            let (least, most) = (n * d / (d + n - 1.0), n * (1.0 - (1.0 - 1.0 / n).powf(d)));
+            let busy = busy(study, &disks.to_string(), &depth.to_string());
+            assert!((0.97 * least..=1.03 * most).contains(&busy), "{disks} {depth}: {busy}");
+        }
+    }
+    hold(study, &["C194", "C195", "C196", "C236"]);
+    let text = finding(study, "spread");
+    assert!(
+        text.contains("over 2 targets in chunks of 64 KiB, beside 2 that are loaded"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_requests_keep_one_and_a_half_of_two_known_devices_busy() {
+    let place = Place::new();
+    let document =
+        place.document("study random truth:fixed=2ms truth:fixed=2ms --quick --no-store");
+    let study = only(&document);
+    let (two, many) = (busy(study, "2", "2"), busy(study, "2", "16"));
+    // Times are all alike, so that 1.5 and 2 - 1/16 are exact.
+    assert!((1.4..=1.65).contains(&two) && many > 1.8, "{two} {many}");
+    hold(study, &["C196", "C236"]);
+    assert_eq!(verdicts(study, "cannot-be-tried").iter().filter(|id| **id == "C194").count(), 1);
+}
+
+#[test]
+fn one_target_alone_has_no_others_to_be_idle_and_the_study_says_so() {
+    let place = Place::new();
+    let document = place.document("study random truth:fixed=1ms --quick --no-store");
+    let left_out = only(&document)["left_out"].to_string();
+    assert!(left_out.contains("name several at once"), "{left_out}");
 }
 
 #[test]

@@ -1,29 +1,36 @@
 //! Several streams on one device at the same time: who gets which share of what it had alone, what
 //! it waits, and whether I/O priorities help.
 //!
-//! Each part of the plan is a stream (of a list of values the first counts). All are measured
-//! alone; then every pair, and all of them, run at the same time, each on threads and engines of
-//! its own, and are counted over the time that they have in common. Fairness is Jain's index of
-//! what each keeps of its rate alone: 1 where all lose the same share, 1/n where one has it all.
+//! Each part of the plan is a stream (of a list of values the first counts). Each is measured
+//! alone; every pair, and all of them, run at the same time, each on threads and engines of its
+//! own, and are counted over the time that they have in common. Runs alone and together take turns,
+//! forwards and backwards, so that a machine that drifts does not look like one that is shared. In
+//! a simulated system all streams live in one world. Fairness is Jain's index of what each keeps of
+//! its rate alone: 1 where all lose the same share, 1/n where one has it all.
 
+use std::slice;
 use std::sync::Barrier;
 use std::thread;
 
 use analysis::quantile::median;
 use cpucost::{CpuMeter, CpuSample};
+use ioengine::Target;
 use ioengine::priority::IoPriority;
 use report::model::{Cell as TableCell, Column, Table};
 use report::units::Unit;
+use workload::random::mix;
 use workload::{Control, Sample};
 
-use crate::bench::Bench;
 use crate::failure::{Failure, Outcome};
-use crate::job::Job;
+use crate::lab::{Place, Setting};
+use crate::point::{Point, Trial};
+use crate::rounds;
+use crate::simulated;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::evidence::{Cell, Evidence};
 use crate::study::ground::Ground;
-use crate::study::rig::Rig;
+use crate::study::rig::{Ready, Rig};
 use crate::units;
 
 /// See the module.
@@ -76,11 +83,19 @@ const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
 const PLAIN: &str = "none";
 const FIRST: &str = "small first";
 
-/// A stream that is ready to run beside others.
-struct Stream {
-    part: String,
-    job: Job,
-    bench: Bench,
+/// A stream that is ready to run, alone or beside others.
+struct Stream<'a> {
+    owner: &'a Ready,
+    setting: Setting<'a>,
+    /// Its trials alone, and the number of their point.
+    alone: Point,
+    number: usize,
+}
+
+impl Stream<'_> {
+    fn part(&self) -> &str {
+        self.owner.part()
+    }
 }
 
 /// What a stream did while all ran.
@@ -101,37 +116,41 @@ impl CpuMeter for NoMeter {
 }
 
 fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    rig.measure()?;
-    let grounds = rig.grounds;
-    for (index, ground) in grounds.iter().enumerate() {
-        if ground.is_simulated() {
-            rig.leave_out(
-                "together",
-                "a simulated system runs one workload at a time; name a file, device or directory",
-            );
-            continue;
-        }
-        let mut streams = Vec::new();
-        for group in rig.groups()? {
-            // What does not fit was left out when it was to be measured alone.
-            if let Ok((job, bench)) = rig.bench(&group, std::slice::from_ref(ground)) {
-                streams.push(Stream { part: group.part.clone(), job, bench });
-            }
-        }
-        if streams.len() < 2 {
-            rig.leave_out(
-                "together",
-                "fewer than two streams fit the target; see what is left out",
-            );
-            continue;
-        }
-        mixes(rig, ground, &streams)?;
-        let scheduler = rig.evidence.targets[index].device.as_ref();
-        if let Some(reason) = no_priorities(scheduler.and_then(|one| one.scheduler.as_deref())) {
-            rig.leave_out("priorities", &reason);
-        }
+    let (grounds, groups) = (rig.grounds, rig.groups()?);
+    for ground in grounds {
+        rig.measure_groups_by(&groups, slice::from_ref(ground), &compete)?;
     }
     Ok(())
+}
+
+/// All streams of a target, alone and together.
+fn compete(rig: &mut Rig<'_>, ready: &[Ready]) -> Outcome<()> {
+    let ground = &rig.grounds[ready[0].first()];
+    let mut streams = Vec::new();
+    for owner in ready {
+        let Some(setting) = owner.settings().into_iter().next() else { continue };
+        let key = setting.key();
+        let number = rig.keeper.add_point(&key)?;
+        streams.push(Stream { owner, setting, alone: Point { key, trials: Vec::new() }, number });
+    }
+    if streams.len() < 2 {
+        let reason = "fewer than two streams fit the target; see what is left out";
+        rig.leave_out("together", reason);
+    }
+    let scheduler = ground.facts().device.and_then(|device| device.scheduler);
+    let why = match ground.is_simulated() {
+        true => Some("a simulated system knows no priorities; name a file on a device".to_owned()),
+        false => no_priorities(scheduler.as_deref()),
+    };
+    let priorities: &[&str] = if why.is_none() { &[PLAIN, FIRST] } else { &[PLAIN] };
+    let measured = take_turns(rig, ground, &mut streams, priorities);
+    for stream in streams {
+        rig.add(stream.owner, &[], stream.alone);
+    }
+    if let Some(reason) = why {
+        rig.leave_out("priorities", &reason);
+    }
+    measured
 }
 
 /// Why priorities mean nothing to the scheduler of a device.
@@ -156,103 +175,211 @@ fn subsets(count: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// Runs all mixes of the streams, in turn, as often as the plan says, and notes the medians.
-fn mixes(rig: &mut Rig<'_>, ground: &Ground, streams: &[Stream]) -> Outcome<()> {
-    let device = ground.facts().device;
-    let scheduler = device.and_then(|device| device.scheduler);
-    let priorities: &[&str] = match no_priorities(scheduler.as_deref()) {
-        None => &[PLAIN, FIRST],
-        Some(_) => &[PLAIN],
+/// One turn of a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Turn {
+    /// A stream alone.
+    Alone(usize),
+    /// The mix of this number.
+    Together(usize),
+}
+
+/// Streams alone and mixes by turns, until there are no more of one kind; every other round
+/// backwards.
+fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
+    let at = |number: usize| {
+        let alone = (number < streams).then_some(Turn::Alone(number));
+        let together = (number < mixes).then_some(Turn::Together(number));
+        alone.into_iter().chain(together)
     };
-    let turns: Vec<(Vec<usize>, &str)> = subsets(streams.len())
-        .into_iter()
-        .flat_map(|mix| priorities.iter().map(move |priority| (mix.clone(), *priority)))
-        .collect();
-    let mut done: Vec<Vec<Vec<Done>>> = turns.iter().map(|_| Vec::new()).collect();
-    let trials = streams[0].job.trials;
-    let mut progress = rig.lab.console.open_progress();
+    let mut turns: Vec<Turn> = (0..streams.max(mixes)).flat_map(at).collect();
+    if round % 2 == 1 {
+        turns.reverse();
+    }
+    turns
+}
+
+/// Streams that run together, by their places; with or without priorities; what each of them did
+/// in each round.
+struct Mixture {
+    places: Vec<usize>,
+    priority: &'static str,
+    rounds: Vec<Vec<Done>>,
+}
+
+/// Runs all streams alone and all mixes of them by turns, as often as the plan says, and notes the
+/// medians of the mixes.
+fn take_turns(
+    rig: &mut Rig<'_>,
+    ground: &Ground,
+    streams: &mut [Stream<'_>],
+    priorities: &[&'static str],
+) -> Outcome<()> {
+    let mixed = |places: Vec<usize>| {
+        let of = move |priority: &&'static str| Mixture {
+            places: places.clone(),
+            priority,
+            rounds: Vec::new(),
+        };
+        priorities.iter().map(of).collect::<Vec<Mixture>>()
+    };
+    let mut mixes: Vec<Mixture> = subsets(streams.len()).into_iter().flat_map(mixed).collect();
+    let trials = streams.iter().map(|stream| stream.owner.trials()).max().unwrap_or(0);
+    let all = f64::from(trials) * (streams.len() + mixes.len()) as f64;
+    let (mut progress, mut done) = (rig.lab.console.open_progress(), 0.0);
     for round in 0..trials {
-        for (number, (mix, priority)) in turns.iter().enumerate() {
-            let together: Vec<&Stream> = mix.iter().map(|index| &streams[*index]).collect();
-            let share = f64::from(round) / f64::from(trials)
-                + number as f64 / turns.len() as f64 / f64::from(trials);
-            progress.advance(Some(share), &format!("together: {}", name_of(&together)));
-            done[number].push(run(rig, &together, *priority == FIRST)?);
+        for (stream, place) in streams.iter_mut().zip(1..) {
+            // Two streams alike do not ask for the same blocks.
+            stream.setting.workload.seed = mix(rounds::seed_of(rig.common.seed, round), place);
+        }
+        for turn in turns(streams.len(), mixes.len(), round) {
             if rig.lab.interrupt.is_set() {
+                progress.finish();
                 return Err(Failure::interrupted());
             }
+            match turn {
+                Turn::Alone(place) => {
+                    progress.advance(Some(done / all), &streams[place].alone.key.describe());
+                    run_alone(rig, &mut streams[place], round)?;
+                }
+                Turn::Together(number) => {
+                    let mix = &mut mixes[number];
+                    let together: Vec<&Stream<'_>> =
+                        mix.places.iter().map(|place| &streams[*place]).collect();
+                    let label = format!("together: {}", name_of(&together));
+                    progress.advance(Some(done / all), &label);
+                    mix.rounds.push(run(rig, &together, mix.priority == FIRST)?);
+                }
+            }
+            done += 1.0;
         }
     }
     progress.finish();
-    for ((mix, priority), rounds) in turns.iter().zip(&done) {
-        let together: Vec<&Stream> = mix.iter().map(|index| &streams[*index]).collect();
-        for (place, stream) in together.iter().enumerate() {
-            let of = |value: fn(&Done) -> Option<f64>| {
-                let values: Vec<f64> =
-                    rounds.iter().filter_map(|round| value(&round[place])).collect();
-                median(&values)
-            };
-            let labels = [
-                ("target", ground.name.display().to_string()),
-                ("mix", name_of(&together)),
-                ("stream", stream.part.clone()),
-                ("priority", (*priority).to_owned()),
-            ];
-            let values = [
-                ("rate", "bytes/s", of(|done| Some(done.bytes_per_s))),
-                ("p50", "ns", of(|done| done.p50_ns)),
-                ("p99", "ns", of(|done| done.p99_ns)),
-            ];
-            for (quantity, unit, value) in values {
-                if let Some(value) = value {
-                    rig.evidence.note(quantity, unit, &labels, value);
-                }
-            }
-        }
+    mixes.iter().for_each(|mix| note(&mut rig.evidence, ground, streams, mix));
+    Ok(())
+}
+
+/// One trial of a stream alone.
+fn run_alone(rig: &mut Rig<'_>, stream: &mut Stream<'_>, round: u32) -> Outcome<()> {
+    let trial = rig.lab.trial(&stream.setting, &mut |_| {})?;
+    rounds::fail_on_errors(&trial, &stream.alone.key.describe())?;
+    if trial.requests() > 0 {
+        let trial = Trial { ordinal: round, ..trial };
+        rig.keeper.add_trial(stream.number, &trial)?;
+        stream.alone.trials.push(trial);
     }
     Ok(())
 }
 
-fn name_of(streams: &[&Stream]) -> String {
-    streams.iter().map(|stream| stream.part.as_str()).collect::<Vec<_>>().join(" + ")
+/// Notes what each stream of a mix did: the medians over its rounds.
+fn note(evidence: &mut Evidence, ground: &Ground, streams: &[Stream<'_>], mix: &Mixture) {
+    let together: Vec<&Stream<'_>> = mix.places.iter().map(|place| &streams[*place]).collect();
+    for (place, stream) in together.iter().enumerate() {
+        let of = |value: fn(&Done) -> Option<f64>| {
+            let values: Vec<f64> =
+                mix.rounds.iter().filter_map(|round| value(&round[place])).collect();
+            median(&values)
+        };
+        let labels = [
+            ("target", ground.name.display().to_string()),
+            ("mix", name_of(&together)),
+            ("stream", stream.part().to_owned()),
+            ("priority", mix.priority.to_owned()),
+        ];
+        let values = [
+            ("rate", "bytes/s", of(|done| Some(done.bytes_per_s))),
+            ("p50", "ns", of(|done| done.p50_ns)),
+            ("p99", "ns", of(|done| done.p99_ns)),
+        ];
+        for (quantity, unit, value) in values {
+            if let Some(value) = value {
+                evidence.note(quantity, unit, &labels, value);
+            }
+        }
+    }
 }
 
-/// Runs streams at the same time; with priorities the one with the smallest requests goes first
-/// and the others get what is left.
-fn run(rig: &Rig<'_>, streams: &[&Stream], prioritised: bool) -> Outcome<Vec<Done>> {
-    let (clock, stop) = (rig.lab.clock, rig.lab.interrupt.flag());
-    let smallest = streams.iter().map(|stream| stream.job.axes[0].request_bytes).min();
-    let together = Barrier::new(streams.len());
-    let one = |stream: &Stream| -> Outcome<Sample> {
-        let setting = stream.bench.setting(&stream.job, &stream.job.axes[0]);
-        let targets: Vec<_> = stream.bench.targets.iter().collect();
-        let planned = workload::plan::resolve(&setting.workload, targets[0]);
-        let first = Some(stream.job.axes[0].request_bytes) == smallest;
-        let priority = if first { IoPriority::First } else { IoPriority::Idle };
-        let ready = if prioritised { priority.set() } else { Ok(()) };
-        // Whatever became of it, the others wait here.
-        together.wait();
-        ready?;
-        let mut control = Control { stop, on_progress: &mut |_| {} };
-        Ok(workload::run(&targets, &planned?, clock, &NoMeter, &mut control)?)
+fn name_of(streams: &[&Stream<'_>]) -> String {
+    streams.iter().map(|stream| stream.part()).collect::<Vec<_>>().join(" + ")
+}
+
+/// Runs streams at the same time, and counts what each did while all of them ran.
+fn run(rig: &Rig<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Done>> {
+    let samples = match streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
+        true => in_one_world(rig, streams)?,
+        false => on_threads(rig, streams, prioritised)?,
     };
-    let samples: Vec<Outcome<Sample>> = thread::scope(|scope| {
-        let threads: Vec<_> = streams.iter().map(|stream| scope.spawn(|| one(stream))).collect();
-        let lost = || Err(Failure::failed("a stream ended without a word; try again"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
-    });
-    let samples = samples.into_iter().collect::<Outcome<Vec<Sample>>>()?;
     for (sample, stream) in samples.iter().zip(streams) {
         if sample.errors > 0 {
             return Err(Failure::failed(format!(
                 "{}: {} requests failed; look at the kernel log (dmesg)",
-                stream.part, sample.errors
+                stream.part(),
+                sample.errors
             )));
         }
     }
     let from = samples.iter().map(|sample| sample.start_ns).max().unwrap_or(0);
     let to = samples.iter().map(|sample| sample.end_ns).min().unwrap_or(0);
     Ok(samples.iter().map(|sample| done_between(sample, from, to)).collect())
+}
+
+/// The same in the world of a simulated system.
+fn in_one_world(rig: &Rig<'_>, streams: &[&Stream<'_>]) -> Outcome<Vec<Sample>> {
+    let places = streams.iter().filter_map(|stream| match stream.setting.place {
+        Place::Simulated(place) => Some(place),
+        Place::Host(_) => None,
+    });
+    let mut places = places.collect::<Vec<_>>().into_iter();
+    let Some(first) = places.next() else { return Ok(Vec::new()) };
+    let mut system = first.system.clone();
+    for place in places {
+        if place.caching != first.caching {
+            return Err(Failure::usage(
+                "streams of a simulated system go all through its cache or all past it; give \
+                 them the same --direct and --write-through",
+            ));
+        }
+        system.setup.file_size = system.setup.file_size.max(place.system.setup.file_size);
+    }
+    let workloads: Vec<_> = streams.iter().map(|one| one.setting.workload.clone()).collect();
+    simulated::together(&system, &workloads, first.caching, rig.lab.interrupt.flag())
+}
+
+/// The same on this host: with priorities the one with the smallest requests goes first and the
+/// others get what is left.
+fn on_threads(rig: &Rig<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Sample>> {
+    let (clock, stop) = (rig.lab.clock, rig.lab.interrupt.flag());
+    let smallest = streams.iter().map(|stream| stream.setting.workload.request_bytes).min();
+    let together = Barrier::new(streams.len());
+    let one = |stream: &Stream<'_>| -> Outcome<Sample> {
+        let workload = &stream.setting.workload;
+        let Place::Host(targets) = &stream.setting.place else { return Ok(Sample::new(1)) };
+        let planned = workload::plan::resolve(workload, targets[0]);
+        let first = Some(workload.request_bytes) == smallest;
+        let priority = if first { IoPriority::First } else { IoPriority::Idle };
+        let ready = if prioritised { priority.set() } else { Ok(()) };
+        // Whatever became of it, the others wait here.
+        together.wait();
+        ready?;
+        let mut control = Control { stop, on_progress: &mut |_| {} };
+        Ok(workload::run(targets, &planned?, clock, &NoMeter, &mut control)?)
+    };
+    // What the runs before left in the page cache is no work for the device.
+    for stream in streams.iter().filter(|stream| stream.setting.scrub) {
+        if let Place::Host(targets) = &stream.setting.place {
+            for target in targets.iter().filter(|target| target.kind().is_storage()) {
+                target.scrub()?;
+            }
+        }
+    }
+    let samples: Vec<Outcome<Sample>> = thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> =
+            streams.iter().map(|stream| scope.spawn(move || one(stream))).collect();
+        let lost = || Err(Failure::failed("a stream ended without a word; try again"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+    });
+    samples.into_iter().collect()
 }
 
 /// What a stream did within a time: whole intervals of its series.
@@ -550,6 +677,17 @@ mod tests {
         assert_eq!(subsets(2), [[0, 1]]);
         assert_eq!(subsets(3), [vec![0, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]]);
         assert!(subsets(1).is_empty());
+    }
+
+    #[test]
+    fn runs_alone_and_together_take_turns_forwards_and_backwards() {
+        use Turn::{Alone, Together};
+        let wanted = [Alone(0), Together(0), Alone(1), Together(1), Together(2)];
+        assert_eq!(turns(2, 3, 0), wanted);
+        let mut backwards = turns(2, 3, 1);
+        backwards.reverse();
+        assert_eq!(backwards, wanted);
+        assert_eq!(turns(1, 0, 0), [Alone(0)], "a stream without others is measured all the same");
     }
 
     #[test]

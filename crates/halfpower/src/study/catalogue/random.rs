@@ -1,10 +1,22 @@
-//! Random requests: how many a device takes, what the depth of the queue gains, and what the page
-//! cache does with them.
+//! Random requests: how many a device takes, what the depth of the queue gains, what the page cache
+//! does with them, and how many of several striped targets they keep busy by the log of the
+//! requests (`study::crowd`).
 
-use crate::study::catalogue::{Study, plan};
+use std::slice;
+
+use ioengine::stripe::Layout;
+
+use crate::failure::Outcome;
+use crate::point::Point;
+use crate::rounds::{self, Rounds};
+use crate::sim_target;
+use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
+use crate::study::crowd::{Crowd, crowded, thrown};
 use crate::study::curve::{self, Told};
 use crate::study::evidence::{Cell, Evidence};
+use crate::study::plan::Group;
+use crate::study::rig::{Ready, Rig};
 use crate::units;
 
 /// See the module.
@@ -12,11 +24,14 @@ pub const STUDY: Study = Study {
     name: "random",
     papers: "Chung 2000, section 7.1, Table 9 and Figures 11 and 12: a disk of 10,000 revolutions \
              takes 105 random requests of 8 KB per second one at a time; from three outstanding on \
-             reordering gains; the file system's cache costs twice the CPU",
-    needs: "",
+             reordering gains; the file system's cache costs twice the CPU; sections 8.1 and 8.4: \
+             four disks with a request each bring four times one, two striped ones with two \
+             requests 1.5 times",
+    needs: "several targets for how chance spreads requests; one for all else",
     plan: r#"
 title = "Random requests"
 asks = "How many random requests per second, at which latency, and what does the queue gain?"
+compares = true
 direct = true
 rw = ["randread", "randwrite"]
 bs = "8k"
@@ -54,12 +69,25 @@ page-cache = "cold"
 size = "128m"
 quick = {size = "16m"}
 
+[[part]]
+name = "apart"
+disks = [1, 2, 3, 4]
+iodepth = [1, 2, 4, 8, 16]
+quick = {iodepth = [1, 8]}
+
+[[part]]
+name = "spread"
+disks = [2, 3, 4]
+chunk = "64k"
+iodepth = [1, 2, 4, 8, 16, 32]
+quick = {iodepth = [2, 4, 16]}
+
 [[figure]]
 title = "Random requests of 8 KiB per second"
 x = "iodepth"
 y = "iops"
 by = ["rw", "part"]
-where = {bs = "8k"}
+where = {bs = "8k", part = ["past the cache", "through the cache"]}
 
 [[figure]]
 title = "Latency of random requests of 8 KiB"
@@ -67,10 +95,17 @@ x = "iodepth"
 y = "latency"
 log = true
 by = ["rw", "part"]
-where = {bs = "8k"}
+where = {bs = "8k", part = ["past the cache", "through the cache"]}
+
+[[figure]]
+title = "Random requests over several targets striped into one"
+x = "iodepth"
+y = "iops"
+by = ["rw", "disks"]
+where = {part = "spread"}
 "#,
-    claims: &["C100", "C101", "C104", "C108", "C109", "C189"],
-    measure: plan,
+    claims: &["C100", "C101", "C104", "C108", "C109", "C189", "C194", "C195", "C196", "C236"],
+    measure,
     analyse,
 };
 
@@ -79,7 +114,128 @@ const BUFFERED: &str = "through the cache";
 /// A step of depth that brings less than this is beyond the knee.
 const STEP_MIN: f64 = 1.1;
 
+/// Targets striped into one, and each with a queue of its own.
+const SPREAD: &str = "spread";
+const APART: &str = "apart";
+/// Requests of a trial that are logged at the most.
+const LOGGED_MAX: usize = 1 << 16;
+/// From this share of what evenly loaded targets bring on, a depth is enough.
+const ENOUGH: f64 = 0.9;
+/// A share that is known to no better than this is not judged.
+const KNOWN: f64 = 0.15;
+/// From this share of the targets on all of them count as busy.
+const ALL_BUSY: f64 = 0.95;
+
+fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
+    let (grounds, mut groups) = (rig.grounds, rig.groups()?);
+    let count = grounds.len() as u32;
+    let are_simulated = grounds.iter().filter(|ground| ground.is_simulated()).count();
+    if are_simulated > 0 {
+        let (together, alone): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| group.disks.is_some());
+        rig.measure_groups(&alone)?;
+        // Each is a world of its own, with as many disks as are wanted.
+        for ground in grounds.iter().filter(|ground| ground.is_simulated()) {
+            let groups = as_large_on_each(&together, &ground.name.to_string_lossy())?;
+            rig.measure_groups_by(&groups, slice::from_ref(ground), &logged)?;
+        }
+        return Ok(());
+    }
+    // However many targets there are, all of them work together.
+    groups.retain_mut(|group| match group.disks {
+        None => true,
+        Some(disks) => {
+            group.disks = Some(count);
+            disks == 2 && count > 1
+        }
+    });
+    if count < 2 {
+        let reason = "one target cannot be idle while another is busy; name several at once, as \
+                      in halfpower study random DIR1 DIR2";
+        rig.leave_out(SPREAD, reason);
+    }
+    rig.measure_groups_by(&groups, grounds, &logged)
+}
+
+/// Groups whose striped file has on each disk of a simulated system as much as the file of one
+/// disk, so that none seeks less far; with no more buses and hosts than there are disks.
+fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
+    let setup = sim_target::parse(system, &[])?.system()?.setup;
+    let sized = |group: &Group| {
+        let disks = group.disks.unwrap_or(1);
+        let files = u64::from(if group.part == SPREAD { disks } else { 1 });
+        let bytes = setup.file_size.saturating_mul(files);
+        let changes = format!("file_size={bytes},buses={},hosts=1", setup.buses.min(disks));
+        Group { changes: Some(changes), ..group.clone() }
+    };
+    Ok(groups.iter().map(sized).collect())
+}
+
+/// Measures groups as [`Rig::run`] does, and looks into the log of those that are spread.
+fn logged(rig: &mut Rig<'_>, ready: &[Ready]) -> Outcome<()> {
+    let (mut settings, mut owners) = (Vec::new(), Vec::new());
+    for one in ready {
+        for mut setting in one.settings() {
+            if one.part() == SPREAD {
+                setting.workload.log = Some(LOGGED_MAX);
+            }
+            settings.push(setting);
+            owners.push(one);
+        }
+    }
+    let trials = ready.iter().map(Ready::trials).max().unwrap_or(1);
+    let rounds = Rounds { trials, soaker: false, seed: rig.common.seed };
+    let (points, measured) = rounds::measure(rig.lab, &rounds, settings, rig.keeper);
+    for (owner, mut point) in owners.into_iter().zip(points) {
+        note_crowd(rig, owner, &point);
+        point.trials.iter_mut().for_each(|trial| trial.log = Vec::new());
+        rig.add(owner, &[], point);
+    }
+    measured
+}
+
+/// Notes how the requests of a spread point crowded, on average over its trials.
+fn note_crowd(rig: &mut Rig<'_>, owner: &Ready, point: &Point) {
+    let chunk_bytes = units::parse_size(owner.given("chunk")).unwrap_or(0);
+    let Ok(layout) = Layout::new(owner.disks() as usize, chunk_bytes) else { return };
+    let crowds = point.trials.iter().filter_map(|trial| Crowd::of(&trial.log, &layout));
+    let crowds: Vec<Crowd> = crowds.collect();
+    if crowds.is_empty() {
+        return;
+    }
+    let mean = |of: fn(&Crowd) -> f64| crowds.iter().map(of).sum::<f64>() / crowds.len() as f64;
+    let labels = [
+        ("target", rig.grounds[owner.first()].name.display().to_string()),
+        ("rw", point.key.rw.clone()),
+        ("disks", owner.disks().to_string()),
+        ("iodepth", point.key.depth.to_string()),
+    ];
+    rig.evidence.note("busy-targets", "count", &labels, mean(|crowd| crowd.busy));
+    rig.evidence.note("requests-imbalance", "times", &labels, mean(|crowd| crowd.imbalance));
+}
+
+// ---- what it means
+
 fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = match evidence.targets.len() {
+        0 | 1 => of_one(evidence),
+        count => {
+            let of_target = |index| {
+                let (name, own) = evidence.of_target(index);
+                (name, of_one(&own))
+            };
+            Conclusion::of_each((0..count).map(of_target).collect())
+        }
+    };
+    for rw in ["randread", "randwrite"] {
+        spread(&mut found, evidence, rw);
+    }
+    claims_of_several(&mut found, evidence);
+    found
+}
+
+/// What one target does.
+fn of_one(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     for rw in ["randread", "randwrite"] {
         accesses(&mut found, evidence, rw);
@@ -215,8 +371,10 @@ fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         return;
     };
     let rate = format!("rate beside direct ones: {}", curve::told(with, past).words());
-    let cost = costs(with, past)
-        .map_or_else(String::new, |times| format!(", {} the CPU", words_of_times(times)));
+    let cost = costs(with, past).map_or_else(String::new, |times| match words_of_times(times) {
+        same if same == "the same" => ", the same CPU".to_owned(),
+        times => format!(", {times} the CPU"),
+    });
     let moved = moved(with).map_or_else(String::new, |(requests, bytes)| {
         format!(
             "; for each the device got {requests:.2} requests, {} in all",
@@ -248,6 +406,220 @@ fn moved(cell: &Cell) -> Option<(f64, f64)> {
         });
     let each = |count: u64| count as f64 / requests as f64;
     (requests > 0 && moved > 0).then(|| (each(moved), each(sectors) * 512.0))
+}
+
+/// The points of a part of several targets, in rising depth; those of each target that leads.
+fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a Cell>> {
+    let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
+    cells.retain(|cell| cell.disks > 1);
+    cells.sort_by_key(|cell| (cell.target_index, cell.disks, cell.depth()));
+    let alike = |a: &&Cell, b: &&Cell| (a.target_index, a.disks) == (b.target_index, b.disks);
+    cells.chunk_by(alike).map(<[&Cell]>::to_vec).collect()
+}
+
+/// What one of the targets of a point does alone, by depth: the mean of all of them, or one disk of
+/// the simulated system.
+fn alone(evidence: &Evidence, of: &Cell) -> Vec<(u32, f64)> {
+    let rw = of.word("rw");
+    let mut cells = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
+    cells.retain(|cell| cell.target_index == of.target_index);
+    if cells.is_empty() {
+        cells = evidence.all(&[("part", DIRECT), ("rw", &rw)]);
+    }
+    cells.sort_by_key(|cell| cell.depth());
+    let mean = |cells: &[&Cell]| {
+        let sum: f64 = cells.iter().map(|cell| cell.requests_per_s()).sum();
+        (cells[0].depth(), sum / cells.len() as f64)
+    };
+    cells.chunk_by(|a, b| a.depth() == b.depth()).map(mean).collect()
+}
+
+/// What a point would bring if its requests were spread evenly [requests per second].
+fn evenly(evidence: &Evidence, cell: &Cell) -> Option<f64> {
+    let curve = alone(evidence, cell);
+    let targets = f64::from(cell.disks);
+    let each = (f64::from(cell.depth()) / targets).max(1.0);
+    let above = curve.iter().position(|(depth, _)| f64::from(*depth) >= each)?;
+    let (depth, rate) = curve[above];
+    let rate = match above.checked_sub(1).map(|below| curve[below]) {
+        // Between two depths the rate runs straight along the logarithm.
+        Some((below, from)) if f64::from(depth) > each => {
+            let whole = f64::from(depth) / f64::from(below);
+            let share = (each / f64::from(below)).ln() / whole.ln();
+            from + (rate - from) * share
+        }
+        _ if f64::from(depth) > each => return None,
+        _ => rate,
+    };
+    Some(rate * targets.min(f64::from(cell.depth())))
+}
+
+/// A reading of a spread point.
+fn reading(evidence: &Evidence, quantity: &str, cell: &Cell) -> Option<f64> {
+    let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, cell.word(flag)));
+    let labels: Vec<(&str, &str)> = words.iter().map(|(name, word)| (*name, &**word)).collect();
+    evidence.value(quantity, &labels)
+}
+
+/// Random requests over several targets beside as many evenly loaded ones.
+fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let all = together(evidence, SPREAD, rw);
+    let widest = all.iter().map(|cells| cells[0].disks).max();
+    for cells in all {
+        let targets = cells[0].disks;
+        let points: Vec<(&Cell, f64)> = cells
+            .iter()
+            .filter(|cell| cell.depth() > 1)
+            .filter_map(|cell| Some((*cell, cell.requests_per_s() / evenly(evidence, cell)?)))
+            .collect();
+        if points.is_empty() {
+            continue;
+        }
+        let each: Vec<String> =
+            points.iter().map(|(cell, share)| share_in_words(evidence, cell, *share)).collect();
+        let most = points.iter().filter_map(|(c, _)| reading(evidence, "requests-imbalance", c));
+        let most = most.reduce(f64::max).map_or_else(String::new, |most| {
+            format!("; over a whole trial the one asked most got {most:.2} times the mean")
+        });
+        let lead = match evidence.targets.len() > 1 && evidence.is_simulated() {
+            true => format!("{}: ", cells[0].target),
+            false => String::new(),
+        };
+        found.find(
+            "spread",
+            format!(
+                "{lead}{rw} of {} over {targets} targets in chunks of {}, beside {targets} that \
+                 are loaded evenly: {}{most}{}",
+                units::size(cells[0].bytes()),
+                units::size(cells[0].number("chunk").unwrap_or_default() as u64),
+                each.join("; "),
+                change(evidence, &points, targets)
+            ),
+        );
+        if Some(targets) == widest {
+            deeper(found, &cells, rw);
+        }
+    }
+}
+
+/// "depth 2: 75%, 1.49 busy (by chance 1.33 to 1.50)".
+fn share_in_words(evidence: &Evidence, cell: &Cell, share: f64) -> String {
+    let (targets, depth) = (cell.disks, cell.depth());
+    let noise = match is_known(cell) {
+        false => ": lost in noise".to_owned(),
+        true => format!(": {:.0}%", 100.0 * share),
+    };
+    let busy = reading(evidence, "busy-targets", cell).map_or_else(String::new, |busy| {
+        format!(
+            ", {busy:.2} busy (by chance {:.2} to {:.2})",
+            crowded(targets, depth),
+            thrown(targets, depth)
+        )
+    });
+    format!("depth {depth}{noise}{busy}")
+}
+
+/// What to change, where something is lost.
+fn change(evidence: &Evidence, points: &[(&Cell, f64)], targets: u32) -> String {
+    let known = points.iter().filter(|(cell, _)| is_known(cell));
+    let are_busy = |cell: &Cell| {
+        reading(evidence, "busy-targets", cell)
+            .is_some_and(|busy| busy >= ALL_BUSY * f64::from(targets))
+    };
+    let (full, idle): (Vec<_>, Vec<_>) =
+        known.clone().filter(|(_, share)| *share < ENOUGH).partition(|(cell, _)| are_busy(cell));
+    let queue = match known
+        .clone()
+        .find(|(cell, share)| cell.depth() >= targets && (*share >= ENOUGH || are_busy(cell)))
+    {
+        _ if idle.is_empty() => String::new(),
+        Some((cell, _)) => {
+            format!("; keep {} or more outstanding, or a queue for each target", cell.depth())
+        }
+        None => "; a queue for each target would keep all busy".to_owned(),
+    };
+    let shared = full.first().map_or_else(String::new, |(cell, _)| {
+        let depth = cell.depth();
+        format!("; at depth {depth} all are busy, and what they share is full")
+    });
+    format!("{queue}{shared}")
+}
+
+/// Whether the rate of a point is known well enough to be judged.
+fn is_known(cell: &Cell) -> bool {
+    cell.summary.requests_per_s.half_width_relative() <= KNOWN
+}
+
+/// What a deeper queue gains over one request for each target.
+fn deeper(found: &mut Conclusion, cells: &[&Cell], rw: &str) {
+    let targets = cells[0].disks;
+    let Some(base) = cells.iter().find(|cell| cell.depth() >= targets) else { return };
+    let Some(top) = cells.iter().find(|cell| {
+        cells.iter().all(|other| !curve::differ(cell, other) || cell.rate() > other.rate())
+    }) else {
+        return;
+    };
+    if let (Told::Times(gain), true) = (curve::told(top, base), top.depth() > base.depth()) {
+        let setting = format!("{rw} over {targets} targets at depth {}", top.depth());
+        let rate = |cell: &Cell| units::count(cell.requests_per_s());
+        let text = format!("{}/s instead of {}/s at depth {}", rate(top), rate(base), base.depth());
+        found.advise("deeper-random", gain, &setting, text);
+    }
+}
+
+fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
+    for (id, rw) in [("C194", "randread"), ("C195", "randwrite")] {
+        let four = together(evidence, APART, rw).into_iter().find(|cells| cells[0].disks == 4);
+        let share = four.as_ref().and_then(|cells| {
+            let cell = cells.iter().find(|cell| cell.depth() == 1)?;
+            Some(cell.requests_per_s() / evenly_apart(evidence, cell)?)
+        });
+        let text = |share: f64| {
+            let times = words_of_times(4.0 * share);
+            format!("four targets with a request each: {times} one (published: 3.9)")
+        };
+        found.claim_if(id, share.map(|share| (share >= ENOUGH, text(share))));
+    }
+    let two = together(evidence, SPREAD, "randread").into_iter().find(|cells| cells[0].disks == 2);
+    let pair = two.as_ref().and_then(|cells| cells.iter().find(|cell| cell.depth() == 2));
+    if let Some(busy) = pair.and_then(|cell| reading(evidence, "busy-targets", cell)) {
+        let share = 2.0 - busy;
+        let text = format!(
+            "both of two requests were at one of two targets {:.0}% of the time",
+            100.0 * share
+        );
+        // Half of it where all take equally long, two thirds where their times vary widely.
+        found.claim("C196", (0.45..=0.7).contains(&share), text);
+    }
+    let pair = pair.filter(|cell| {
+        if !is_known(cell) {
+            found.cannot(&["C236"], "noise hides it; measure for longer (--runtime, --trials)");
+        }
+        is_known(cell)
+    });
+    let times = pair.and_then(|cell| Some(2.0 * cell.requests_per_s() / evenly(evidence, cell)?));
+    let text = |times: f64| {
+        let times = words_of_times(times);
+        format!("two targets striped, two outstanding: {times} one with one (published: 1.5)")
+    };
+    found.claim_if("C236", times.map(|times| ((1.25..=1.75).contains(&times), text(times))));
+    if evidence.targets.len() > 1 && !evidence.is_simulated() {
+        let count = evidence.targets.len();
+        let unless = |ids: &[&'static str], wanted: usize, found: &mut Conclusion| {
+            if count != wanted {
+                found.cannot(ids, &format!("it is about {wanted} targets, and {count} were named"));
+            }
+        };
+        unless(&["C194", "C195"], 4, found);
+        unless(&["C196", "C236"], 2, found);
+    }
+}
+
+/// What targets with a queue each would bring if they shared nothing [requests per second].
+fn evenly_apart(evidence: &Evidence, cell: &Cell) -> Option<f64> {
+    let curve = alone(evidence, cell);
+    let one = curve.iter().find(|(depth, _)| *depth == cell.depth())?.1;
+    Some(one * f64::from(cell.disks))
 }
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
@@ -372,5 +744,52 @@ mod tests {
         let queue = &found.findings.iter().find(|one| one.id == "queue").unwrap().text;
         assert!(queue.contains("depth 4 gives 1.30 times"), "{queue}");
         assert_eq!(verdict(&found, "C100"), Verdict::CannotBeTried);
+    }
+
+    /// Two targets of 100 requests a second, striped, of which chance leaves so many idle.
+    fn two() -> Evidence {
+        let on = |part, disks, depth, per_s: u64| {
+            let flags = [("rw", "randread"), ("bs", "8k"), ("chunk", "64k")];
+            let own = [("part", part), ("disks", disks), ("iodepth", depth)];
+            cell(per_s * 8192, &[&flags[..], &own].concat())
+        };
+        let mut cells = vec![read(DIRECT, "1", 100), read(DIRECT, "8", 100)];
+        cells.extend(vec![
+            on(SPREAD, "2", "2", 150),
+            on(SPREAD, "2", "8", 188),
+            on(APART, "4", "1", 396),
+        ]);
+        let mut evidence = evidence(cells);
+        let labels = [("target", "t"), ("rw", "randread"), ("disks", "2"), ("iodepth", "2")];
+        let labels = labels.map(|(name, word)| (name, word.to_owned()));
+        evidence.note("busy-targets", "count", &labels, 1.5);
+        evidence
+    }
+
+    #[test]
+    fn what_chance_costs_over_several_targets_is_told_with_the_depth_that_makes_up_for_it() {
+        let found = analyse(&two());
+        let text = &found.findings.iter().find(|one| one.id == "spread").unwrap().text;
+        assert!(text.contains("depth 2: 75%, 1.50 busy (by chance 1.33 to 1.50)"), "{text}");
+        assert!(text.contains("depth 8: 94%"), "{text}");
+        assert!(text.ends_with("keep 8 or more outstanding, or a queue for each target"), "{text}");
+        for id in ["C194", "C196", "C236"] {
+            assert_eq!(verdict(&found, id), Verdict::Holds, "{id}");
+        }
+        let deeper = found.advice.iter().find(|one| one.setting.contains("over 2 targets"));
+        assert!(deeper.is_some_and(|one| one.id == "deeper-random"), "{found:?}");
+    }
+
+    #[test]
+    fn between_two_depths_a_target_alone_is_asked_for_what_lies_between() {
+        let mut evidence = two();
+        evidence.cells[1] = read(DIRECT, "4", 200);
+        let spread = evidence.cells.iter().find(|cell| cell.depth() == 8).unwrap();
+        assert_eq!(evenly(&evidence, spread), Some(400.0));
+        let mut halfway = spread.clone();
+        halfway.point.key.depth = 4;
+        assert!((evenly(&evidence, &halfway).unwrap() - 300.0).abs() < 1e-6);
+        halfway.point.key.depth = 16;
+        assert_eq!(evenly(&evidence, &halfway), None, "nothing is known of depth 8");
     }
 }

@@ -1,0 +1,123 @@
+//! How random requests crowd on the members of a stripe.
+//!
+//! Chance does not spread requests evenly: of N targets, D requests that are thrown at them anew
+//! keep N (1 - (1 - 1/N)^D) busy. Where the next request is thrown when one returns, queues grow:
+//! somewhat fewer are busy if all requests take equally long, and N D / (D + N - 1) if their times
+//! differ as those between events of a Poisson process do.
+
+use ioengine::stripe::Layout;
+use workload::LoggedRequest;
+
+/// How many of N targets D requests keep busy that are thrown at them anew ...
+pub fn thrown(targets: u32, requests: u32) -> f64 {
+    let targets = f64::from(targets);
+    targets * (1.0 - (1.0 - 1.0 / targets).powf(f64::from(requests)))
+}
+
+/// ... and if a new one is thrown where one returns whose time was anything.
+pub fn crowded(targets: u32, requests: u32) -> f64 {
+    let (targets, requests) = (f64::from(targets), f64::from(requests));
+    targets * requests / (requests + targets - 1.0)
+}
+
+/// How requests crowd on the members of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crowd {
+    /// Members with a request, on average over the time.
+    pub busy: f64,
+    /// Requests of the member that got most of them, over the mean.
+    pub imbalance: f64,
+}
+
+impl Crowd {
+    /// Of the requests of one trial, from the first that was submitted to the last.
+    pub fn of(log: &[LoggedRequest], layout: &Layout) -> Option<Crowd> {
+        let mut changes: Vec<(u64, usize, i64)> = Vec::with_capacity(2 * log.len());
+        let mut counts = vec![0_u64; layout.members()];
+        for request in log {
+            for piece in layout.pieces(request.offset, request.length) {
+                let member = usize::from(piece.member);
+                counts[member] += 1;
+                changes.push((request.submit_ns, member, 1));
+                changes.push((request.complete_ns, member, -1));
+            }
+        }
+        let (first, last) = (log.first()?.submit_ns, log.last()?.submit_ns);
+        let (first, last) = log
+            .iter()
+            .map(|one| one.submit_ns)
+            .fold((first, last), |(a, b), ns| (a.min(ns), b.max(ns)));
+        changes.sort_unstable();
+        let (mut waiting, mut busy, mut area, mut at) =
+            (vec![0_i64; layout.members()], 0_u64, 0.0, first);
+        for (ns, member, change) in changes.into_iter().take_while(|(ns, ..)| *ns <= last) {
+            area += busy as f64 * (ns - at) as f64;
+            at = ns;
+            waiting[member] += change;
+            busy = waiting.iter().filter(|requests| **requests > 0).count() as u64;
+        }
+        let (most, all) = (*counts.iter().max()?, counts.iter().sum::<u64>());
+        let imbalance = most as f64 * counts.len() as f64 / all.max(1) as f64;
+        (last > first).then(|| Crowd { busy: area / (last - first) as f64, imbalance })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request to a member of a stripe in chunks of 8 KiB, from one moment to another.
+    fn request(member: u64, submit_ns: u64, complete_ns: u64) -> LoggedRequest {
+        let (offset, length) = (member * 8192, 8192);
+        let (worker, op, failed) = (0, ioengine::Op::Read, false);
+        LoggedRequest { worker, op, failed, offset, length, submit_ns, complete_ns }
+    }
+
+    #[test]
+    fn busy_targets_are_counted_over_time_and_not_over_requests() {
+        let layout = Layout::new(2, 8192).unwrap();
+        // Both at the first, then one at each, then the second alone.
+        let log = [(0, 0, 10), (0, 0, 20), (1, 10, 40), (0, 30, 35)];
+        let log = log.map(|(member, from, to)| request(member, from, to));
+        let crowd = Crowd::of(&log, &layout).unwrap();
+        assert!((crowd.busy - (10.0 + 2.0 * 10.0 + 10.0) / 30.0).abs() < 1e-9, "{crowd:?}");
+        assert!((crowd.imbalance - 1.5).abs() < 1e-9, "{crowd:?}");
+        assert_eq!(Crowd::of(&[], &layout), None);
+    }
+
+    /// The log of targets that take so long for each request, with so many outstanding.
+    fn closed_loop(targets: u64, depth: usize, service: impl Fn(f64) -> f64) -> Vec<LoggedRequest> {
+        let mut dice = workload::random::Stream::new(7);
+        let mut free = vec![0; targets as usize];
+        let mut log = Vec::new();
+        let mut returning = vec![0; depth];
+        for _ in 0..40_000 {
+            returning.sort_unstable_by(|a: &u64, b| b.cmp(a));
+            let now = returning.pop().unwrap();
+            let member = dice.next_u64() % targets;
+            let share = (dice.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+            let at = &mut free[member as usize];
+            *at = now.max(*at) + service(share) as u64;
+            log.push(request(member, now, *at));
+            returning.push(*at);
+        }
+        log
+    }
+
+    #[test]
+    fn what_chance_leaves_busy_lies_between_its_two_closed_forms() {
+        for (targets, depth) in [(2, 2), (2, 8), (4, 4), (4, 16)] {
+            let layout = Layout::new(targets as usize, 8192).unwrap();
+            let busy = |service: fn(f64) -> f64| {
+                Crowd::of(&closed_loop(targets.into(), depth as usize, service), &layout)
+                    .unwrap()
+                    .busy
+            };
+            let (even, any) = (busy(|_| 1e6), busy(|share| -1e6 * (1.0 - share).ln()));
+            let (most, least) = (thrown(targets, depth), crowded(targets, depth));
+            assert!((any - least).abs() < 0.03 * least, "{targets} {depth}: {any} {least}");
+            assert!(least < even && even < 1.01 * most, "{targets} {depth}: {even} {most}");
+        }
+        assert!((thrown(2, 2) - 1.5).abs() < 1e-9 && (crowded(2, 2) - 4.0 / 3.0).abs() < 1e-9);
+    }
+}
