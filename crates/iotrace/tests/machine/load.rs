@@ -1,9 +1,11 @@
 //! A small load with a log: so many requests at a depth, each with its stamps.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
+use std::time::Duration;
 
 use cpucost::affinity;
 use ioengine::clock::Clocks;
@@ -29,25 +31,57 @@ pub struct Load {
     pub write: bool,
     /// The CPU of its thread, which it does not have during [`HINDERED_NS`] of each request.
     pub hindered_on: Option<usize>,
+    /// A thread of the kernel takes the submissions and posts the completions (SQPOLL).
+    pub taker: Option<Taker>,
 }
+
+/// Where the kernel's thread of a load lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Taker {
+    /// The only CPU that it may use; the load's own thread uses others.
+    pub cpu: usize,
+    /// When somebody else has that CPU.
+    pub without: Without,
+}
+
+/// When a thread does without its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Without {
+    Never,
+    /// From before each submission to [`HINDERED_NS`]'s end.
+    FromTheStart,
+    /// During [`HINDERED_NS`].
+    InTheMidst,
+}
+
+/// Before a submission that is to find the CPU taken, the CPU is left alone for so long, since the
+/// kernel lets no thread have nearly all of one (ns) ...
+const REST_NS: u64 = 40_000_000;
+/// ... and so much is given to take it (ns).
+const LEAD_NS: u64 = 5_000_000;
 
 impl Load {
     /// Random reads through io_uring, one at a time.
     pub fn random(request_bytes: u32, requests: usize) -> Load {
         let personality = Personality::IoUring;
-        Load { personality, depth: 1, request_bytes, requests, write: false, hindered_on: None }
+        let (write, hindered_on, taker) = (false, None, None);
+        Load { personality, depth: 1, request_bytes, requests, write, hindered_on, taker }
     }
 
     /// Does it, on a thread of its own; the stamps are those of the kernel's clock.
-    pub fn run(&self, target: &HostTarget) -> Vec<AppRequest> {
+    pub fn run(&self, target: &HostTarget) -> Result<Vec<AppRequest>, String> {
         thread::scope(|scope| {
             let builder = thread::Builder::new().name(THREAD.to_owned());
             let worker = builder.spawn_scoped(scope, || {
                 let clock = Monotonic::new();
-                let hindrance = self.hindered_on.map(Hindrance::new);
+                let hindered_on = self.hindered_on.inspect(|cpu| {
+                    affinity::pin_current_thread(&[*cpu]).unwrap();
+                });
+                let taken = self.taker.filter(|taker| taker.without != Without::Never);
+                let hindrance = hindered_on.or(taken.map(|taker| taker.cpu)).map(Hindrance::new);
                 let before = clock.clocks();
-                let log = self.log(target, &clock, hindrance.as_ref());
-                in_kernel_time(log, &before, &clock.clocks())
+                let log = self.log(target, &clock, hindrance.as_ref())?;
+                Ok(in_kernel_time(log, &before, &clock.clocks()))
             });
             worker.unwrap().join().unwrap()
         })
@@ -58,12 +92,14 @@ impl Load {
         target: &HostTarget,
         clock: &Monotonic,
         hindrance: Option<&Hindrance>,
-    ) -> Vec<AppRequest> {
+    ) -> Result<Vec<AppRequest>, String> {
         let slot_bytes = self.request_bytes;
         let (depth, pages) = (self.depth, BufferPages::Small);
-        let options = ioengine::EngineOptions::default();
+        let options =
+            ioengine::EngineOptions { sq_poll: self.taker.is_some(), ..Default::default() };
         let spec = EngineSpec { personality: self.personality, depth, slot_bytes, pages, options };
         let mut engine = target.engine(&spec).unwrap();
+        self.taker.iter().try_for_each(Taker::settle)?;
         let places = target.size_bytes() / u64::from(slot_bytes);
         let mut free: Vec<u32> = (0..depth).collect();
         let mut under_way: Vec<Option<AppRequest>> = vec![None; depth as usize];
@@ -71,6 +107,13 @@ impl Load {
         while log.len() < self.requests {
             let left = self.requests - sent as usize;
             let mut batch = Vec::new();
+            let from_the_start =
+                self.taker.is_some_and(|taker| taker.without == Without::FromTheStart);
+            if let Some(hindrance) = hindrance.filter(|_| from_the_start) {
+                let from_ns = clock.now_ns() + REST_NS;
+                hindrance.begins(from_ns..from_ns + LEAD_NS + HINDERED_NS.end);
+                clock.sleep_until(from_ns + LEAD_NS);
+            }
             let submit_ns = clock.now_ns();
             for slot in free.drain(..).take(left) {
                 // All places in turn, far from each other: any odd stride would do.
@@ -87,8 +130,8 @@ impl Load {
                 });
                 sent += 1;
             }
-            if let Some(hindrance) = hindrance {
-                hindrance.begins(submit_ns);
+            if let Some(hindrance) = hindrance.filter(|_| !from_the_start) {
+                hindrance.begins(submit_ns + HINDERED_NS.start..submit_ns + HINDERED_NS.end);
             }
             engine.submit_and_wait(&batch, 1, None, &mut done).unwrap();
             let reaped_ns = clock.now_ns();
@@ -99,30 +142,60 @@ impl Load {
                 free.push(completion.slot);
             }
         }
-        log
+        Ok(log)
     }
 }
 
-/// A thread of the highest rank on the CPU of the calling one, which takes that CPU away for a
-/// while in the middle of each request.
+impl Taker {
+    /// Gives the kernel's thread its CPU, and the calling one the others.
+    fn settle(&self) -> Result<(), String> {
+        let is_it = |folder: &PathBuf| {
+            let name = std::fs::read_to_string(folder.join("comm"));
+            name.is_ok_and(|name| name.starts_with("iou-sqp"))
+        };
+        let find = || {
+            let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            threads.map(|entry| entry.path()).find(is_it)
+        };
+        let clock = Monotonic::new();
+        // It takes its name when it first runs.
+        let found = (0..2000).find_map(|_| {
+            find().or_else(|| {
+                clock.sleep(Duration::from_millis(1));
+                None
+            })
+        });
+        let folder = found.expect("a thread of the kernel takes submissions");
+        let (cpu, thread) = (self.cpu.to_string(), folder.file_name().unwrap().to_owned());
+        let moved =
+            Command::new("taskset").args(["--cpu-list", "--pid", &cpu]).arg(thread).output();
+        assert!(moved.unwrap().status.success(), "the thread of the kernel stays where it is");
+        let mut others = affinity::allowed_cpus();
+        others.retain(|cpu| *cpu != self.cpu);
+        affinity::pin_current_thread(&others).unwrap();
+        Ok(())
+    }
+}
+
+/// A thread of the highest rank on a CPU, which takes it away for a while in each request.
 struct Hindrance {
-    requests: Option<Sender<u64>>,
+    requests: Option<Sender<Range<u64>>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Hindrance {
     fn new(cpu: usize) -> Hindrance {
-        affinity::pin_current_thread(&[cpu]).unwrap();
-        let (requests, asked) = mpsc::channel::<u64>();
+        let (requests, asked) = mpsc::channel::<Range<u64>>();
         let thread = thread::spawn(move || {
+            affinity::pin_current_thread(&[cpu]).unwrap();
             let me = std::fs::read_link("/proc/thread-self").unwrap();
             let me = me.file_name().unwrap().to_str().unwrap();
             let first = Command::new("chrt").args(["--fifo", "--pid", "50", me]).status();
             assert!(first.unwrap().success());
             let clock = Monotonic::new();
-            for submit_ns in asked {
-                clock.sleep_until(submit_ns + HINDERED_NS.start);
-                while clock.now_ns() < submit_ns + HINDERED_NS.end {
+            for Range { start, end } in asked {
+                clock.sleep_until(start);
+                while clock.now_ns() < end {
                     std::hint::spin_loop();
                 }
             }
@@ -130,8 +203,8 @@ impl Hindrance {
         Hindrance { requests: Some(requests), thread: Some(thread) }
     }
 
-    fn begins(&self, submit_ns: u64) {
-        self.requests.as_ref().unwrap().send(submit_ns).unwrap();
+    fn begins(&self, when: Range<u64>) {
+        self.requests.as_ref().unwrap().send(when).unwrap();
     }
 }
 

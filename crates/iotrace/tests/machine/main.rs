@@ -18,11 +18,11 @@ use cpucost::affinity;
 use cpucost::rusage::ProcessTime;
 use ioengine::extents::DiskExtents;
 use ioengine::truth::Truth;
-use ioengine::{Caching, HostTarget, Personality};
+use ioengine::{Caching, EngineOption, HostTarget, Personality};
 use iotrace::{Extent, Phase, Phases, TraceSpec, Tracer};
 
 use devices::{Served, Throttle};
-use load::Load;
+use load::{Load, Taker, Without};
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
@@ -71,7 +71,7 @@ fn phases_of(path: &Path, load: &Load) -> Result<Seen, String> {
     let uring = load.personality == Personality::IoUring;
     let spec = TraceSpec::new(place.disk, uring, Some(load::THREAD));
     let tracer = Tracer::start(&spec).map_err(|declined| declined.to_string())?;
-    let requests = load.run(&target);
+    let requests = load.run(&target)?;
     let trace = tracer.stop().map_err(|declined| declined.to_string())?;
     assert_eq!(requests.len(), load.requests);
     let phases = iotrace::phases::split(&trace, &requests, &on_disk(&place));
@@ -168,7 +168,7 @@ fn events_that_are_lost_are_counted_and_what_they_told_is_missing() {
     };
     let tracer = or_skip!(Tracer::start(&spec));
     let load = Load { personality: Personality::Sync, ..Load::random(4096, 8000) };
-    let requests = load.run(&target);
+    let requests = load.run(&target).unwrap();
     let trace = tracer.stop().unwrap();
     assert!(trace.lost.total() > 0, "{:?} of {} events", trace.lost, trace.events.len());
     let phases = iotrace::phases::split(&trace, &requests, &on_disk(&place));
@@ -314,6 +314,54 @@ fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
     });
 }
 
+/// Loads whose submissions and completions a thread of the kernel handles on a CPU of its own: with
+/// that CPU, and without it for a while in each request.
+fn with_and_without(requests: usize, without: Without) -> Result<[Load; 2], String> {
+    let cpus = affinity::allowed_cpus();
+    let found = EngineOption::SqPoll.availability();
+    if !found.available {
+        return Err(format!("SQPOLL: {}", found.detail));
+    }
+    let [.., _, cpu] = cpus.as_slice() else { return Err("needs two CPUs".to_owned()) };
+    // The device answers on another CPU than that of the thread.
+    affinity::pin_current_thread(&cpus[..cpus.len() - 1]).unwrap();
+    let load = |without| Load {
+        taker: Some(Taker { cpu: *cpu, without }),
+        ..Load::random(4096, requests)
+    };
+    Ok([load(Without::Never), load(without)])
+}
+
+#[test]
+fn a_submission_that_the_kernel_takes_up_late_shows_in_the_phase_submit_only() {
+    let _alone = alone();
+    let [prompt, late] = or_skip!(with_and_without(15, Without::FromTheStart));
+    let device = or_skip!(served(MS));
+    or_skip!(device.set("rq_affinity", "0"));
+    or_skip!(phases_of(device.path(), &prompt));
+    within_tries(|| {
+        let (before, after) =
+            (phases_of(device.path(), &prompt)?, phases_of(device.path(), &late)?);
+        let delay_ns = load::HINDERED_NS.end as f64;
+        only_grows(Phase::Submit, &before, &after, delay_ns)
+    });
+}
+
+#[test]
+fn a_completion_that_the_kernel_posts_late_shows_in_the_phase_completion_only() {
+    let _alone = alone();
+    let [prompt, late] = or_skip!(with_and_without(15, Without::InTheMidst));
+    let device = or_skip!(served(30 * MS));
+    or_skip!(device.set("rq_affinity", "0"));
+    or_skip!(phases_of(device.path(), &prompt));
+    within_tries(|| {
+        let (before, after) =
+            (phases_of(device.path(), &prompt)?, phases_of(device.path(), &late)?);
+        let delay_ns = load::HINDERED_NS.end as f64 - before.latency_ns;
+        only_grows(Phase::Completion, &before, &after, delay_ns)
+    });
+}
+
 // ---- what it costs
 
 /// Figures, not a test: `cargo test -p halfpower-iotrace --test machine -- --ignored --nocapture`.
@@ -333,7 +381,7 @@ fn what_tracing_costs() {
         for ((_, spec), [rates, costs, losses, readings]) in kinds.iter().zip(&mut seen) {
             let tracer = spec.as_ref().map(|spec| Tracer::start(spec).unwrap());
             let before = ProcessTime::now();
-            let log = load.run(&target);
+            let log = load.run(&target).unwrap();
             let cpu_ns = ProcessTime::now().total_ns - before.total_ns;
             let start = log.iter().map(|request| request.submit_ns).min().unwrap();
             let end = log.iter().map(|request| request.reaped_ns).max().unwrap();
