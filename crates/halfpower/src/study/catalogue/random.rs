@@ -123,6 +123,9 @@ const LOGGED_MAX: usize = 1 << 16;
 const ENOUGH: f64 = 0.9;
 /// A share that is known to no better than this is not judged.
 const KNOWN: f64 = 0.15;
+/// Where requests wait at less than this share of the targets at which chance leaves some, a cache
+/// answers.
+const ANSWERED: f64 = 0.9;
 /// From this share of the targets on all of them count as busy.
 const ALL_BUSY: f64 = 0.95;
 
@@ -469,7 +472,9 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let targets = cells[0].disks;
         let points: Vec<(&Cell, f64)> = cells
             .iter()
-            .filter(|cell| cell.depth() > 1)
+            // Fewer requests than targets leave some idle however they are spread, and where a
+            // cache takes writes all disks work at those that were taken before.
+            .filter(|cell| cell.depth() >= targets)
             .filter_map(|cell| Some((*cell, cell.requests_per_s() / evenly(evidence, cell)?)))
             .collect();
         if points.is_empty() {
@@ -510,11 +515,11 @@ fn share_in_words(evidence: &Evidence, cell: &Cell, share: f64) -> String {
         true => format!(": {:.0}%", 100.0 * share),
     };
     let busy = reading(evidence, "busy-targets", cell).map_or_else(String::new, |busy| {
-        format!(
-            ", {busy:.2} busy (by chance {:.2} to {:.2})",
-            crowded(targets, depth),
-            thrown(targets, depth)
-        )
+        let (least, most) = (crowded(targets, depth), thrown(targets, depth));
+        match busy < ANSWERED * least {
+            true => format!(", requests at {busy:.2}: a cache answers before the disks do"),
+            false => format!(", {busy:.2} busy (by chance {least:.2} to {most:.2})"),
+        }
     });
     format!("depth {depth}{noise}{busy}")
 }
@@ -540,7 +545,10 @@ fn change(evidence: &Evidence, points: &[(&Cell, f64)], targets: u32) -> String 
     };
     let shared = full.first().map_or_else(String::new, |(cell, _)| {
         let depth = cell.depth();
-        format!("; at depth {depth} all are busy, and what they share is full")
+        format!(
+            "; at depth {depth} all are busy: the rest is lost to what they share, or to queues of \
+             unequal length"
+        )
     });
     format!("{queue}{shared}")
 }
