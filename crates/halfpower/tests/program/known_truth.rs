@@ -4,7 +4,7 @@
 //! relations with wide margins, because the other tests run beside.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -52,6 +52,10 @@ impl Drop for Served {
     fn drop(&mut self) {
         if self.server.is_some() && !std::thread::panicking() {
             self.ends();
+        } else if let Some(server) = self.server.take() {
+            drop(server);
+            let words = ["--lazy", "mounted"];
+            let _ = Command::new("umount").args(words).current_dir(self.place.path(".")).status();
         }
     }
 }
