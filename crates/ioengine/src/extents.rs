@@ -39,6 +39,15 @@ pub struct DiskExtents {
 }
 
 impl DiskExtents {
+    /// How well offsets in the target are those of its disk: the largest power of two that divides
+    /// the distance of each piece from there (bytes). Requests at multiples of it are at multiples
+    /// of it on the disk. None where nothing lies there.
+    pub fn granule_bytes(&self) -> Option<u64> {
+        let off = |extent: &DiskExtent| (extent.sector * SECTOR_BYTES).wrapping_sub(extent.offset);
+        let bits = self.extents.iter().map(off).reduce(|all, one| all | one)?;
+        Some(1 << bits.trailing_zeros().min(63))
+    }
+
     /// A whole disk or partition.
     pub(crate) fn of_device(device: &Device, bytes: u64) -> Option<DiskExtents> {
         let whole = DiskExtent { offset: 0, bytes, sector: start(device)? };
@@ -99,5 +108,20 @@ mod tests {
         let part = DiskExtents::of_device(&device("/sys/devices/pci0/sda/sda1"), 1 << 30).unwrap();
         assert_eq!((part.disk, part.name.as_str()), ((8, 0), "sda"));
         assert_eq!(part.extents, [DiskExtent { offset: 0, bytes: 1 << 30, sector: 2048 }]);
+    }
+
+    #[test]
+    fn offsets_are_the_disks_as_far_as_the_worst_placed_piece_allows() {
+        let extent = |offset, sector| DiskExtent { offset, bytes: 1 << 20, sector };
+        let granule = |extents: Vec<DiskExtent>| {
+            DiskExtents { disk: (8, 0), name: "sda".to_owned(), extents }.granule_bytes()
+        };
+        // At 1 MiB of the disk; the second piece 4 KiB beyond where it would be aligned.
+        assert_eq!(granule(vec![extent(0, 2048)]), Some(1 << 20));
+        assert_eq!(granule(vec![extent(0, 2048), extent(1 << 20, 6144 + 8)]), Some(4096));
+        // Before its place in the file, and at that very place.
+        assert_eq!(granule(vec![extent(1 << 20, 63)]), Some(512));
+        assert_eq!(granule(vec![extent(0, 0)]), Some(1 << 63));
+        assert_eq!(granule(Vec::new()), None);
     }
 }

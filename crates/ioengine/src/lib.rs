@@ -38,6 +38,7 @@ pub mod usage;
 pub mod stack;
 pub mod write_cache;
 pub mod extents;
+pub mod allocation;
 pub mod target;
 pub mod host;
 #[cfg(any(test, feature = "conformance"))]

@@ -339,6 +339,11 @@ pub fn fallocate(file: &File, mode: libc::c_int, offset: u64, length: u64) -> io
     check(unsafe { libc::fallocate64(file.as_raw_fd(), mode, offset, length) }).map(drop)
 }
 
+/// Makes a hole in a file, whose size stays (fallocate(2), FALLOC_FL_PUNCH_HOLE).
+pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    fallocate(file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, length)
+}
+
 /// posix_fadvise(2) on the whole file.
 pub fn fadvise(file: &File, advice: libc::c_int) -> io::Result<()> {
     // SAFETY: no memory is passed.
@@ -410,13 +415,23 @@ pub fn address_space_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Bytes that an unprivileged writer may still use on the file system of `file`.
-pub fn free_bytes(file: &File) -> io::Result<u64> {
+/// What the file system of `file` tells of itself.
+fn file_system(file: &File) -> io::Result<libc::statvfs64> {
     // SAFETY: an all-zero statvfs64 is a valid value of that plain C struct.
     let mut stat: libc::statvfs64 = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` outlives the call.
     check(unsafe { libc::fstatvfs64(file.as_raw_fd(), &mut stat) })?;
-    Ok(stat.f_bavail * stat.f_frsize)
+    Ok(stat)
+}
+
+/// Bytes that an unprivileged writer may still use on the file system of `file`.
+pub fn free_bytes(file: &File) -> io::Result<u64> {
+    file_system(file).map(|stat| stat.f_bavail * stat.f_frsize)
+}
+
+/// The block of the file system of `file`, in which it counts (bytes).
+pub fn block_bytes(file: &File) -> io::Result<u64> {
+    file_system(file).map(|stat| stat.f_frsize)
 }
 
 /// One extent of a file as FIEMAP tells it.

@@ -143,6 +143,21 @@ impl Told {
     }
 }
 
+/// Where a curve of latencies goes up for good: the last place of the low ones, the first of the
+/// high ones, and the latency between them; None where it ends less than `gain` times as high as
+/// it begins, or goes up and down.
+pub fn edge(seen: &[(u64, f64)], gain: f64) -> Option<(u64, u64, f64)> {
+    let (low, high) = (seen.first()?.1, seen.last()?.1);
+    if high < gain * low {
+        return None;
+    }
+    let threshold_ns = (low * high).sqrt();
+    let above = seen.iter().rev().take_while(|(_, ns)| *ns >= threshold_ns).count();
+    let (below, above) = seen.split_at(seen.len() - above);
+    let in_order = below.iter().all(|(_, ns)| *ns < threshold_ns);
+    in_order.then_some((below.last()?.0, above.first()?.0, threshold_ns))
+}
+
 /// The half width of an interval, at least the papers' repeatability.
 fn error(interval: &Interval) -> f64 {
     let width = interval.half_width_relative();
@@ -195,6 +210,15 @@ mod tests {
         one.summary.bytes_per_s.high = 1150.0;
         assert!(!differ(&one, &other));
         assert!(!differ(&cell(1000, &[]), &cell(1020, &[])));
+    }
+
+    #[test]
+    fn an_edge_is_between_the_last_low_and_the_first_high_one() {
+        let ends = |seen: &[(u64, f64)]| edge(seen, 1.5).map(|(low, high, _)| (low, high));
+        assert_eq!(ends(&[(1, 10.0), (2, 11.0), (4, 90.0), (8, 100.0)]), Some((2, 4)));
+        assert_eq!(ends(&[(1, 10.0), (2, 90.0), (4, 11.0), (8, 100.0)]), None);
+        assert_eq!(ends(&[(1, 10.0), (2, 12.0)]), None);
+        assert_eq!(ends(&[]), None);
     }
 
     #[test]

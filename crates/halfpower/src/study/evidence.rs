@@ -232,6 +232,16 @@ impl Evidence {
         self.read(quantity, labels).first().map(|reading| reading.value)
     }
 
+    /// The readings of a quantity on a target by a label that is a number, in rising order.
+    pub fn curve(&self, quantity: &str, label: &str, target: &str) -> Vec<(u64, f64)> {
+        let readings = self.read(quantity, &[("target", target)]);
+        let point =
+            |reading: &&Reading| Some((reading.labels.get(label)?.parse().ok()?, reading.value));
+        let mut points: Vec<(u64, f64)> = readings.iter().filter_map(point).collect();
+        points.sort_by_key(|(number, _)| *number);
+        points
+    }
+
     /// Adds a reading.
     pub fn note(&mut self, quantity: &str, unit: &str, labels: &[(&str, String)], value: f64) {
         let labels = labels.iter().map(|(name, word)| ((*name).to_owned(), word.clone()));

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use workload::Workload;
 
 use crate::bench::{self, Bench};
 use crate::cli::{Cli, CommonArgs, RunArgs, Verb};
@@ -12,7 +13,7 @@ use crate::job::Job;
 use crate::keeper::Keeper;
 use crate::lab::{Lab, Setting};
 use crate::plan_file::Flags;
-use crate::point::Point;
+use crate::point::{Point, State, Trial};
 use crate::rounds::{self, Rounds};
 use crate::settings::{Changed, HostSetting};
 use crate::study::evidence::{Cell, Evidence, LeftOut, Skipped};
@@ -377,6 +378,30 @@ impl Rig<'_> {
             self.add(owner, &[], point);
         }
         measured
+    }
+
+    /// One trial of a workload of its own on an open target.
+    ///
+    /// # Errors
+    /// When it does not fit or fails, measured the wrong thing, or the user stopped it.
+    pub fn trial(&self, job: &Job, bench: &Bench, workload: Workload) -> Outcome<Trial> {
+        let setting = Setting { workload, ..bench.setting(job, &job.axes[0]) };
+        setting.place.check_fit(&setting.workload)?;
+        let trial = self.lab.trial(&setting, &mut |_| {})?;
+        if self.lab.interrupt.is_set() {
+            return Err(Failure::interrupted());
+        }
+        if let Some(failure) = &trial.failure {
+            return Err(Failure::failed(failure.clone()));
+        }
+        if trial.verdict.state == State::Invalid {
+            let reasons = trial.verdict.reasons.join("; ");
+            return Err(Failure::failed(format!(
+                "it would measure the wrong thing: {reasons}; name a file that is written whole, \
+                 or the device"
+            )));
+        }
+        Ok(trial)
     }
 
     /// Adds a point of a group that was measured, with what tells it from others of the group.

@@ -39,6 +39,7 @@ mod study_stripe;
 mod study_phases;
 mod study_truth;
 mod study_write_cache;
+mod study_alignment;
 mod study_costs;
 mod survey;
 mod sweep;

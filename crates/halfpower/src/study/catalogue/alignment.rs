@@ -4,19 +4,34 @@
 //! Large requests are shifted by powers of two. A granule shows as the smallest shift from which on
 //! requests cost no more than unshifted ones, while all smaller shifts cost more. Small requests
 //! and the papers' own case (64 KiB, 12 KiB off the chunk) are measured beside them.
+//!
+//! What lies between a request and the medium can shift it too: where a partition begins, where the
+//! file system puts a file. That is asked of the system. In which units the file system gives and
+//! takes space is measured on a file of the study's own. Nothing is discarded on any device.
 
+use std::path::Path;
+
+use ioengine::allocation::{self, Units};
+use ioengine::{Caching, HostTarget, Target};
+
+use crate::failure::{Failure, Outcome};
 use crate::point::Trial;
-use crate::study::catalogue::{Study, plan};
+use crate::scratch::Scratch;
+use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::curve::{self, Told};
 use crate::study::evidence::{Cell, Evidence};
+use crate::study::ground::Ground;
+use crate::study::rig::Rig;
 use crate::units;
 
 /// See the module.
 pub const STUDY: Study = Study {
     name: "alignment",
     papers: "Riedel 1997, section 5.5 and Figure 13: 64 KB requests that lie 12 KB off the chunk \
-             of a stripe lose 15% to 20%, for each becomes two",
+             of a stripe lose 15% to 20%, for each becomes two; the allocation unit of the file \
+             system is 512 B to 4 KiB as a matter of course and up to 64 KiB on demand (format \
+             /a:64k)",
     needs: "",
     plan: r#"
 title = "Alignment: what a shifted request costs"
@@ -71,13 +86,120 @@ y = "iops"
 by = ["part", "rw"]
 where = {part = ["small", "page cache"]}
 "#,
-    claims: &["R155", "R161", "R162", "R158"],
-    measure: plan,
+    claims: &["R155", "R161", "R162", "R158", "R159"],
+    measure,
     analyse,
 };
 
 /// A cost below this is none (share of the time of an unshifted request).
 const COST_MIN: f64 = 0.03;
+
+/// The allocation unit that the papers ask for (bytes): as large as the chunk of a stripe.
+const PAPERS_UNIT: u64 = 64 << 10;
+
+fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
+    for ground in rig.grounds {
+        let name = ground.name.display().to_string();
+        if !ground.is_real() {
+            rig.leave_out(
+                "where it lies",
+                &format!("{name} is on no device of this host; name a file, device or directory"),
+            );
+            continue;
+        }
+        place(rig, &name, &ground.open()?);
+        match ground.folder() {
+            Some(folder) => allocation(rig, &name, folder),
+            None => rig.leave_out("allocation unit", &no_file_of_its_own(ground, &name)),
+        }
+    }
+    rig.measure()
+}
+
+fn no_file_of_its_own(ground: &Ground, name: &str) -> String {
+    let folder = ground.path().parent().filter(|_| ground.path().is_file());
+    let folder = folder.map_or_else(|| "on a file system".into(), |one| one.display().to_string());
+    format!("it takes a file of the study's own, and {name} is yours; name a directory ({folder})")
+}
+
+/// Where a target lies, and what the device says of it.
+fn place(rig: &mut Rig<'_>, name: &str, target: &HostTarget) {
+    let beneath = || ioengine::host::device_of(target.path());
+    let Some(device) = target.block_device().cloned().or_else(beneath) else {
+        let reason = format!(
+            "the system knows no device beneath {name}; name a file on a disk of its own, or a disk"
+        );
+        rig.leave_out("where it lies", &reason);
+        return;
+    };
+    let whole = device.whole().unwrap_or_else(|| device.clone());
+    let labels = |of: &str| [("target", name.to_owned()), ("device", of.to_owned())];
+    let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
+    let (disk, own) = (labels(&whole.name()), labels(&device.name()));
+    for (quantity, file) in [
+        ("discard-granularity", "queue/discard_granularity"),
+        ("discard-max", "queue/discard_max_bytes"),
+        ("discard-offset", "discard_alignment"),
+    ] {
+        if let Some(bytes) = number(whole.text(file)) {
+            rig.evidence.note(quantity, "bytes", &disk, bytes as f64);
+        }
+    }
+    if let Some(bytes) = number(device.text("alignment_offset")) {
+        rig.evidence.note("alignment-offset", "bytes", &own, bytes as f64);
+    }
+    if let Some(sector) = device.whole().and_then(|_| number(device.text("start"))) {
+        rig.evidence.note("partition-start", "bytes", &own, (sector * 512) as f64);
+    }
+    if !target.kind().is_storage() || target.mount().is_none() {
+        return;
+    }
+    match target.extents() {
+        Ok(extents) => {
+            if let Some(granule) = extents.granule_bytes() {
+                let evidence = &mut rig.evidence;
+                evidence.note("pieces", "pieces", &disk, extents.extents.len() as f64);
+                evidence.note("placement", "bytes", &disk, granule as f64);
+            }
+        }
+        Err(error) => rig.leave_out("where it lies", &Failure::from(error).message),
+    }
+}
+
+/// In which units the file system of a folder gives and takes space.
+fn allocation(rig: &mut Rig<'_>, name: &str, folder: &Path) {
+    let units = match units_in(folder) {
+        Ok(units) => units,
+        Err(failure) => return rig.leave_out("allocation unit", &failure.message),
+    };
+    let labels = [("target", name.to_owned())];
+    for (quantity, bytes) in [
+        ("file-system-block", units.told_bytes),
+        ("allocation-unit", units.given_bytes),
+        ("hole-unit", units.taken_bytes),
+    ] {
+        match bytes {
+            Some(bytes) => rig.evidence.note(quantity, "bytes", &labels, bytes as f64),
+            None => rig.leave_out(
+                &quantity.replace('-', " "),
+                &format!(
+                    "the space that a file takes up does not tell it in {name}; name a directory \
+                     on ext4, xfs, btrfs or tmpfs"
+                ),
+            ),
+        }
+    }
+}
+
+fn units_in(folder: &Path) -> Outcome<Units> {
+    let scratch = Scratch::make(folder, allocation::NEEDS_BYTES)?;
+    let failed = |error: std::io::Error| {
+        let (folder, cause) = (folder.display(), ioengine::error::cause(&error));
+        Failure::failed(format!("a file in {folder}: {cause}; name another directory"))
+    };
+    let target = scratch.open(true, Caching::Buffered)?;
+    target.file().map_or(Ok(Units::default()), allocation::units_of).map_err(failed)
+}
 
 /// What shifts of one kind of request cost.
 #[derive(Debug, PartialEq)]
@@ -102,6 +224,10 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         }
     }
     told(&mut found, evidence);
+    partition(&mut found, evidence);
+    placement(&mut found, evidence);
+    space(&mut found, evidence);
+    discard(&mut found, evidence);
     claims(&mut found, evidence);
     found
 }
@@ -214,6 +340,124 @@ fn told(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
+/// The first reading of a size, with the device that it is about.
+fn size_of<'a>(evidence: &'a Evidence, quantity: &str) -> Option<(u64, &'a str)> {
+    let reading = evidence.read(quantity, &[]).into_iter().next()?;
+    let device = reading.labels.get("device").map_or("", String::as_str);
+    Some((reading.value as u64, device))
+}
+
+/// Whether a partition begins where the blocks of its disk do.
+fn partition(found: &mut Conclusion, evidence: &Evidence) {
+    let physical = evidence.device().and_then(|device| device.physical_block_bytes);
+    let start = size_of(evidence, "partition-start");
+    let off = size_of(evidence, "alignment-offset").filter(|(bytes, _)| *bytes > 0);
+    let within = start.zip(physical).map(|((start, name), block)| (start % block.max(1), name));
+    if let Some((off, name)) = off.or(within.filter(|(off, _)| *off > 0)) {
+        found.find(
+            "partition-off",
+            format!(
+                "{name} begins {} off the physical blocks of its disk: every request that is \
+                 aligned in it is not on the disk; make it again at a multiple of 1 MiB",
+                units::size(off)
+            ),
+        );
+        return;
+    }
+    if let (Some((start, name)), Some(block)) = (start, physical) {
+        let (start, block) = (units::size(start), units::size(block));
+        found.find(
+            "partition",
+            format!("{name} begins at {start} of its disk, a multiple of its blocks ({block})"),
+        );
+    }
+}
+
+/// How far a request that is aligned in the file is aligned on its disk.
+fn placement(found: &mut Conclusion, evidence: &Evidence) {
+    let Some((granule, disk)) = size_of(evidence, "placement") else { return };
+    let pieces = size_of(evidence, "pieces").map_or(0, |(pieces, _)| pieces);
+    let lies = match pieces {
+        1 => format!("the file lies on {disk} in one piece"),
+        pieces => format!("the file lies on {disk} in {pieces} pieces"),
+    };
+    let size = units::size(granule.min(1 << 30));
+    let text = match granule >= PAPERS_UNIT {
+        true => format!(
+            "{lies}: what is aligned in it to {size} or less is aligned on the disk as well"
+        ),
+        false => format!(
+            "{lies}, placed at multiples of {size} only: a request at a multiple of 64 KiB of the \
+             file may lie across two chunks or blocks of that size on the disk; for more, use an \
+             allocation unit of 64 KiB (mkfs.ext4 -O bigalloc -C 65536; xfs_io -c 'extsize 64k')"
+        ),
+    };
+    found.find("placement", text);
+}
+
+/// The units in which the file system gives and takes space.
+fn space(found: &mut Conclusion, evidence: &Evidence) {
+    let size = |quantity| size_of(evidence, quantity).map(|(bytes, _)| bytes);
+    if let Some(unit) = size("allocation-unit") {
+        let told = size("file-system-block").map_or_else(String::new, |told| match told == unit {
+            true => ", as it says".to_owned(),
+            false => format!(", though its block is {}", units::size(told)),
+        });
+        let words = units::size(unit);
+        let advice = match unit >= PAPERS_UNIT {
+            true => "small files and writes here and there take up that much each",
+            false => "blocks written in another order than theirs may lie anywhere; preallocate",
+        };
+        found.find(
+            "allocation-unit",
+            format!(
+                "the file system gives space in units of {words}{told} (measured: the first byte \
+                 in a hole takes so much); {advice}"
+            ),
+        );
+        let here = format!("the file system gives space in units of {words}");
+        found.claim("R159", (512..=4096).contains(&unit), here);
+    }
+    if let Some(unit) = size("hole-unit") {
+        let words = units::size(unit);
+        found.find(
+            "hole-unit",
+            format!(
+                "holes give space back in units of {words} (measured); punch them at multiples of \
+                 it, for what is left of a unit stays"
+            ),
+        );
+    }
+}
+
+/// The unit in which the device forgets what was freed, as it says itself.
+fn discard(found: &mut Conclusion, evidence: &Evidence) {
+    let Some((granularity, device)) = size_of(evidence, "discard-granularity") else { return };
+    let most = size_of(evidence, "discard-max").map_or(granularity, |(bytes, _)| bytes);
+    if granularity == 0 || most == 0 {
+        let text = format!(
+            "discard granularity: none, {device} does not discard (it says so): it is never told \
+             what was freed"
+        );
+        found.find("discard", text);
+        return;
+    }
+    let size = units::size(granularity);
+    let offset = size_of(evidence, "discard-offset").filter(|(offset, _)| *offset > 0);
+    let offset = offset
+        .map_or_else(String::new, |(bytes, _)| format!(", counted from {} on", units::size(bytes)));
+    let unit = size_of(evidence, "allocation-unit").filter(|(unit, _)| *unit < granularity);
+    let advice = unit.map_or_else(String::new, |(unit, _)| {
+        format!(
+            "; the file system frees units of {}, of which single ones are lost on it: collect \
+             them (fstrim) rather than discard each (mount -o discard)",
+            units::size(unit)
+        )
+    });
+    found
+        .find("discard", format!("discard granularity: {size} (told by {device}){offset}{advice}"));
+}
+
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let at = |rw: &str, offset: &str| {
         evidence.find(&[("part", "chunk"), ("rw", rw), ("offset", offset)])
@@ -239,6 +483,7 @@ fn split(off: Option<&Cell>, on: Option<&Cell>) -> Option<(bool, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::{DeviceFacts, TargetFacts};
     use crate::study::conclusion::Verdict;
     use crate::study::evidence::tests::{cell, evidence};
 
@@ -295,6 +540,62 @@ mod tests {
         let verdicts: Vec<_> = found.claims.iter().map(|one| (one.id, one.verdict)).collect();
         assert!(verdicts.contains(&("R155", Verdict::Holds)), "{verdicts:?}");
         assert!(verdicts.contains(&("R162", Verdict::CannotBeTried)), "{verdicts:?}");
+    }
+
+    /// Sizes that were read, on a device where they are about one.
+    fn sizes(sizes: &[(&str, u64)]) -> Evidence {
+        let mut evidence = Evidence::default();
+        for (quantity, bytes) in sizes {
+            let labels = [("target", "t".to_owned()), ("device", "sda1".to_owned())];
+            evidence.note(quantity, "bytes", &labels, *bytes as f64);
+        }
+        let device = DeviceFacts { physical_block_bytes: Some(4096), ..DeviceFacts::default() };
+        evidence.targets.push(TargetFacts { device: Some(device), ..TargetFacts::default() });
+        evidence
+    }
+
+    fn text_of(evidence: &Evidence, id: &str) -> String {
+        let found = analyse(evidence);
+        let finding = found.findings.iter().find(|finding| finding.id == id);
+        finding.map_or_else(|| panic!("{:?}", found.findings), |finding| finding.text.clone())
+    }
+
+    #[test]
+    fn a_partition_off_the_physical_blocks_is_to_be_made_again() {
+        let off = text_of(&sizes(&[("partition-start", 63 * 512)]), "partition-off");
+        assert!(off.contains("3.5 KiB off") && off.contains("make it again"), "{off}");
+        let said = sizes(&[("partition-start", 1 << 20), ("alignment-offset", 512)]);
+        assert!(text_of(&said, "partition-off").contains("512 B off"));
+        let well = text_of(&sizes(&[("partition-start", 1 << 20)]), "partition");
+        assert!(well.contains("1 MiB") && well.contains("4 KiB"), "{well}");
+    }
+
+    #[test]
+    fn a_file_is_aligned_as_far_as_its_pieces_are() {
+        let placed =
+            |granule| text_of(&sizes(&[("pieces", 3), ("placement", granule)]), "placement");
+        assert!(placed(4096).contains("in 3 pieces, placed at multiples of 4 KiB only"));
+        assert!(placed(1 << 20).contains("aligned in it to 1 MiB or less"));
+    }
+
+    #[test]
+    fn the_allocation_unit_is_told_with_what_the_file_system_says() {
+        let unit = |unit, block| sizes(&[("allocation-unit", unit), ("file-system-block", block)]);
+        assert!(text_of(&unit(4096, 4096), "allocation-unit").contains("4 KiB, as it says"));
+        let large = text_of(&unit(65536, 4096), "allocation-unit");
+        assert!(large.contains("64 KiB, though its block is 4 KiB"), "{large}");
+        let verdict = |evidence: &Evidence| analyse(evidence).claims[0].verdict;
+        assert_eq!(verdict(&unit(4096, 4096)), Verdict::Holds);
+        assert_eq!(verdict(&unit(65536, 4096)), Verdict::DoesNotHold);
+    }
+
+    #[test]
+    fn single_units_below_the_discard_granularity_are_collected() {
+        let large = [("discard-granularity", 1 << 20), ("allocation-unit", 4096)];
+        assert!(text_of(&sizes(&large), "discard").contains("fstrim"));
+        let small = text_of(&sizes(&[("discard-granularity", 4096)]), "discard");
+        assert_eq!(small, "discard granularity: 4 KiB (told by sda1)");
+        assert!(text_of(&sizes(&[("discard-granularity", 0)]), "discard").contains("none"));
     }
 
     #[test]

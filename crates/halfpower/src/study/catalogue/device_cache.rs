@@ -1,20 +1,24 @@
-//! The cache of a device: how large it is, what a hit costs, how fast the link behind it is.
+//! The cache of a device: how large it is, how far it reads ahead, what a hit costs, how fast the
+//! link behind it is.
 //!
 //! Regions of growing size are read several times over. In one that fits, all passes but the first
 //! are hits; in one that does not, a cache which forgets the least recently used has none. The size
 //! between is narrowed down. The same block read again and again at several sizes gives the fixed
 //! overhead of a request and the rate of the link (T = f + S / rate), without the medium.
+//!
+//! Before all that, while nothing has been read, it is looked how far the device reads ahead
+//! (`study::ahead`).
 
 use analysis::halfpower::{HalfPowerFit, SizePoint, fit};
 use workload::Workload;
 
 use crate::bench::Bench;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::job::Job;
-use crate::lab::Setting;
-use crate::point::{State, Trial};
+use crate::study::ahead::{self, HIT_GAIN};
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
+use crate::study::curve;
 use crate::study::evidence::Evidence;
 use crate::study::ground::Ground;
 use crate::study::plan::Group;
@@ -25,11 +29,13 @@ use crate::units;
 pub const STUDY: Study = Study {
     name: "device-cache",
     papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential \
-             reads show the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus",
+             reads show the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus; with \
+             pauses between them, what was read ahead comes at the rate of the bus (64 KB in 2 ms \
+             to 7 ms) and not of the media",
     needs: "a device or file that is read past the page cache",
     plan: r#"
-title = "Device cache: size, overhead, link"
-asks = "How large is the cache of the device, and what do a hit and a request of any size cost?"
+title = "Device cache: size, read-ahead, overhead, link"
+asks = "How large is the device's cache, how far does it read ahead, and what does a hit cost?"
 compares = true
 direct = true
 rw = "read"
@@ -53,15 +59,12 @@ const REGION_MIN: u64 = 256 << 10;
 const REGION_MAX: [u64; 2] = [64 << 20, 512 << 20];
 /// The size is narrowed down until its ends are this close.
 const NARROW: f64 = 1.06;
-/// A hit is at least so many times as fast as a miss.
-const HIT_GAIN: f64 = 1.5;
 /// Requests of one block.
 const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 /// A fit below this is none of a link.
 const R2_MIN: f64 = 0.95;
 /// How often the block is read.
 const BLOCK_READS: u64 = 200;
-
 fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
     let grounds = rig.grounds;
     for group in rig.groups()? {
@@ -90,29 +93,10 @@ fn target(rig: &mut Rig<'_>, ground: &Ground, job: &Job, bench: &Bench) -> Outco
         return Ok(());
     }
     let name = ground.name.display().to_string();
+    // First of all: what has been read once may lie in the cache.
+    ahead::measure(rig, (&name, job, bench), &BLOCK_BYTES)?;
     same_block(rig, &name, job, bench)?;
     rereads(rig, &name, job, bench)
-}
-
-/// One trial of a workload of its own on an open target.
-fn trial(rig: &Rig<'_>, job: &Job, bench: &Bench, workload: Workload) -> Outcome<Trial> {
-    let setting = Setting { workload, ..bench.setting(job, &job.axes[0]) };
-    setting.place.check_fit(&setting.workload)?;
-    let trial = rig.lab.trial(&setting, &mut |_| {})?;
-    if rig.lab.interrupt.is_set() {
-        return Err(Failure::interrupted());
-    }
-    if let Some(failure) = &trial.failure {
-        return Err(Failure::failed(failure.clone()));
-    }
-    if trial.verdict.state == State::Invalid {
-        let reasons = trial.verdict.reasons.join("; ");
-        return Err(Failure::failed(format!(
-            "it would measure the wrong thing: {reasons}; name a file that is written whole, or \
-             the device"
-        )));
-    }
-    Ok(trial)
 }
 
 /// The median latency of the same block at several sizes.
@@ -130,7 +114,7 @@ fn same_block(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcom
         if setting.place.check_fit(&workload).is_err() {
             continue;
         }
-        let trial = trial(rig, job, bench, workload)?;
+        let trial = rig.trial(job, bench, workload)?;
         if let Some(ns) = trial.latency().quantile(0.5) {
             let labels = [("target", name.to_owned()), ("bytes", bytes.to_string())];
             rig.evidence.note("same-block", "ns", &labels, ns as f64);
@@ -143,7 +127,7 @@ fn same_block(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcom
 fn passes(rig: &Rig<'_>, job: &Job, bench: &Bench, region: u64) -> Outcome<Option<f64>> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
-    let trial = trial(rig, job, bench, workload)?;
+    let trial = rig.trial(job, bench, workload)?;
     // Half of it all or less, and the median may be of the first pass.
     let told = trial.bytes() * 2 > region * PASSES;
     Ok(trial.latency().quantile(0.5).filter(|_| told).map(|ns| ns as f64))
@@ -160,7 +144,9 @@ fn rereads(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<(
         seen.push((region, ns));
         region *= 2;
     }
-    let Some((mut hit, mut miss, threshold_ns)) = edge(&seen) else { return Ok(()) };
+    let Some((mut hit, mut miss, threshold_ns)) = curve::edge(&seen, HIT_GAIN) else {
+        return Ok(());
+    };
     let request = u64::from(job.axes[0].request_bytes);
     while miss as f64 > hit as f64 * NARROW {
         let middle = ((hit as f64 * miss as f64).sqrt() as u64) / request * request;
@@ -179,53 +165,31 @@ fn note(rig: &mut Rig<'_>, name: &str, region: u64, ns: f64) {
     rig.evidence.note("reread", "ns", &labels, ns);
 }
 
-/// The largest region of hits, the smallest of misses, and the latency that tells them apart; None
-/// where all are alike, or in no order.
-fn edge(seen: &[(u64, f64)]) -> Option<(u64, u64, f64)> {
-    let (low, high) = (seen.first()?.1, seen.last()?.1);
-    if high < HIT_GAIN * low {
-        return None;
-    }
-    let threshold_ns = (low * high).sqrt();
-    let misses = seen.iter().rev().take_while(|(_, ns)| *ns >= threshold_ns).count();
-    let (hits, misses) = seen.split_at(seen.len() - misses);
-    let in_order = hits.iter().all(|(_, ns)| *ns < threshold_ns);
-    in_order.then_some((hits.last()?.0, misses.first()?.0, threshold_ns))
-}
-
-/// The readings of a quantity on a target, by a label that is a number.
-fn curve(evidence: &Evidence, quantity: &str, label: &str, target: &str) -> Vec<(u64, f64)> {
-    let readings = evidence.read(quantity, &[("target", target)]);
-    let point = |reading: &&crate::study::evidence::Reading| {
-        Some((reading.labels.get(label)?.parse().ok()?, reading.value))
-    };
-    let mut points: Vec<(u64, f64)> = readings.iter().filter_map(point).collect();
-    points.sort_by_key(|(number, _)| *number);
-    points
-}
-
 /// The size of the cache, between the largest region of hits and the smallest of misses (bytes).
 fn cache_bytes(evidence: &Evidence, target: &str) -> Option<f64> {
-    let (hit, miss, _) = edge(&curve(evidence, "reread", "region", target))?;
+    let (hit, miss, _) = curve::edge(&evidence.curve("reread", "region", target), HIT_GAIN)?;
     Some((hit as f64 * miss as f64).sqrt())
 }
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    let names = evidence.read("same-block", &[]).into_iter().chain(evidence.read("reread", &[]));
+    let names = ["same-block", "reread", "unpaused"].map(|quantity| evidence.read(quantity, &[]));
+    let names = names.into_iter().flatten();
     let mut names: Vec<&str> =
         names.filter_map(|reading| Some(reading.labels.get("target")?.as_str())).collect();
     names.sort_unstable();
     names.dedup();
-    for name in names {
+    for name in &names {
         cache(&mut found, evidence, name);
+        ahead::conclude(&mut found, evidence, name);
         link(&mut found, evidence, name);
     }
+    found.charts.extend(ahead::chart(evidence, &names));
     found
 }
 
 fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
-    let seen = curve(evidence, "reread", "region", target);
+    let seen = evidence.curve("reread", "region", target);
     let (Some(first), Some(last)) = (seen.first(), seen.last()) else { return };
     let (hit, miss) = (units::time(first.1), units::time(last.1));
     let text = match cache_bytes(evidence, target) {
@@ -247,45 +211,52 @@ fn rising(points: &[SizePoint]) -> Option<HalfPowerFit> {
     fit(points).ok().filter(|fit| fit.ns_per_byte.low > 0.0)
 }
 
-/// Fixed overhead and rate of the link, from the same block at several sizes.
-fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
-    let points = curve(evidence, "same-block", "bytes", target);
+/// The times of hits by size, as points of a fit.
+fn times(evidence: &Evidence, quantity: &str, target: &str) -> Vec<SizePoint> {
     let point = |(bytes, ns): &(u64, f64)| SizePoint {
         request_bytes: *bytes,
         time_ns: *ns,
         relative_error: 0.03,
     };
-    let points: Vec<SizePoint> = points.iter().map(point).collect();
-    let Some(smallest) = points.first() else { return };
-    match rising(&points) {
-        Some(fit) => {
-            let fixed = units::time(fit.fixed_ns.value.max(0.0));
-            let rate = units::rate(fit.asymptote_bytes_per_s);
-            let r2 = fit.r2;
-            found.find(
-                "link",
+    evidence.curve(quantity, "bytes", target).iter().map(point).collect()
+}
+
+/// Fixed overhead and rate of the link, from the same block at several sizes and from what was
+/// read ahead.
+fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
+    let points = times(evidence, "same-block", target);
+    let ahead = times(evidence, "read-ahead", target);
+    for (id, what, points) in [
+        ("link", "the same block costs", &points),
+        ("link-ahead", "what was read ahead costs", &ahead),
+    ] {
+        let Some(smallest) = points.first() else { continue };
+        let text = match rising(points) {
+            Some(fit) => {
+                let fixed = units::time(fit.fixed_ns.value.max(0.0));
+                let rate = units::rate(fit.asymptote_bytes_per_s);
+                let r2 = fit.r2;
                 format!(
-                    "{target}: the same block costs {fixed} for each request and moves at {rate} \
-                     (r2 {r2:.3})"
-                ),
-            );
-        }
-        None => found.find(
-            "link",
-            format!(
-                "{target}: the same block costs {} whatever its size",
-                units::time(smallest.time_ns)
-            ),
-        ),
+                    "{target}: {what} {fixed} for each request and moves at {rate} (r2 {r2:.3})"
+                )
+            }
+            None => format!("{target}: {what} {} whatever its size", units::time(smallest.time_ns)),
+        };
+        found.find(id, text);
     }
     if found.claims.is_empty() {
-        claims(found, evidence, target, &points);
+        // Hits pass the link alone: those in the cache, or where it holds none, those read ahead.
+        let hits = match cache_bytes(evidence, target) {
+            Some(_) => points,
+            None => ahead,
+        };
+        claims(found, evidence, target, &hits);
     }
 }
 
 fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[SizePoint]) {
-    if cache_bytes(evidence, target).is_none() {
-        let why = "no cache shows: the link cannot be told from the medium";
+    if points.is_empty() {
+        let why = "no cache shows and no read-ahead: the link cannot be told from the medium";
         found.cannot(STUDY.claims, why);
         return;
     }
@@ -299,7 +270,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[S
         let here = format!("{:.0}% of the time of 2 KiB is fixed", 100.0 * share);
         found.claim("R140", share > 0.5, here);
     }
-    let rereads = curve(evidence, "reread", "region", target);
+    let rereads = evidence.curve("reread", "region", target);
     if let Some((_, ns)) = rereads.last() {
         let (medium, link) = ((64 << 10) as f64 * 1e9 / ns, fit.asymptote_bytes_per_s);
         let here = format!("the link moves {:.1} times what the medium gives", link / medium);
@@ -358,6 +329,17 @@ mod tests {
         };
         // Without a cache, the link is not told from the medium.
         assert_eq!(verdicts(&evidence), [Verdict::CannotBeTried; 3]);
+        // What was read ahead passes the link alone as well.
+        let mut ahead = evidence.clone();
+        ahead
+            .readings
+            .iter_mut()
+            .for_each(|reading| "read-ahead".clone_into(&mut reading.quantity));
+        ahead.readings.extend(rereads(&[(1 << 20, 10e6), (1 << 24, 10e6)]).readings);
+        assert_eq!(verdicts(&ahead), [Verdict::Holds; 3]);
+        let found = analyse(&ahead).findings;
+        let link = found.iter().find(|finding| finding.id == "link-ahead").unwrap();
+        assert!(link.text.contains("what was read ahead costs 300 us"), "{}", link.text);
         evidence.readings.extend(rereads(&[(1 << 20, 4e6), (1 << 24, 10e6)]).readings);
         assert_eq!(verdicts(&evidence), [Verdict::Holds; 3]);
     }

@@ -1,0 +1,108 @@
+//! The study `alignment` on file systems whose allocation unit is known, and on devices that tell
+//! their discard granularity.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::fixture::{MIB, Place, list, or_skip, root, temporary_folder, text};
+use crate::volume::{LoopDevice, Volume};
+
+/// The study on a target, its points as few and short as can be.
+fn alignment(target: &Path) -> Value {
+    let line = format!(
+        "study alignment {} --quick --size 4m --runtime 2ms --trials 1 --no-store",
+        target.display()
+    );
+    list(&Place::new().document(&line)["studies"])[0].clone()
+}
+
+fn finding<'a>(study: &'a Value, id: &str) -> &'a str {
+    let findings = list(&study["findings"]);
+    let found = findings.iter().find(|finding| finding["id"] == id);
+    found.map_or_else(|| panic!("no {id}: {study:#}"), |finding| text(&finding["text"]))
+}
+
+fn left_out<'a>(study: &'a Value, part: &str) -> &'a str {
+    let parts = list(&study["left_out"]);
+    let found = parts.iter().find(|left_out| left_out["part"] == part);
+    found.map_or_else(|| panic!("{part} is not left out: {study:#}"), |one| text(&one["reason"]))
+}
+
+/// Makes a file system, for the units of space that it must be found to have.
+fn units_are(bytes: u64, command: &[&str], given: &str, taken: &str) -> Result<(), String> {
+    let volume = Volume::on(LoopDevice::blank(bytes)?, command)?;
+    let study = alignment(volume.folder());
+    let unit = finding(&study, "allocation-unit");
+    assert!(unit.contains(&format!("in units of {given}")), "{command:?}: {unit}");
+    let hole = finding(&study, "hole-unit");
+    assert!(hole.contains(&format!("in units of {taken}")), "{command:?}: {hole}");
+    let left: Vec<_> = fs::read_dir(volume.folder()).unwrap().flatten().collect();
+    assert!(left.iter().all(|one| one.file_name() == "lost+found"), "{left:?}");
+    Ok(())
+}
+
+#[test]
+fn the_blocks_of_an_ext4_are_its_allocation_unit() {
+    for (block, unit) in [("1024", "1 KiB"), ("4096", "4 KiB")] {
+        or_skip!(units_are(64 * MIB, &["mkfs.ext4", "-q", "-F", "-b", block], unit, unit));
+    }
+}
+
+#[test]
+fn the_clusters_of_an_ext4_are_its_allocation_unit_whatever_its_blocks() {
+    let clusters = ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "bigalloc", "-C", "65536"];
+    or_skip!(units_are(64 * MIB, &clusters, "64 KiB", "64 KiB"));
+}
+
+#[test]
+fn the_blocks_of_an_xfs_are_its_allocation_unit() {
+    or_skip!(units_are(512 * MIB, &["mkfs.xfs", "-q", "-f"], "4 KiB", "4 KiB"));
+}
+
+#[test]
+fn the_sectors_of_a_btrfs_are_its_allocation_unit() {
+    or_skip!(units_are(256 * MIB, &["mkfs.btrfs", "-q", "-f"], "4 KiB", "4 KiB"));
+}
+
+#[test]
+fn where_a_file_lies_and_what_its_device_discards_are_told() {
+    let device = or_skip!(LoopDevice::blank(64 * MIB));
+    let volume = or_skip!(Volume::on(device, &["mkfs.ext4", "-q", "-F"]));
+    let name = volume.device.path().trim_start_matches("/dev/");
+    let told = fs::read_to_string(format!("/sys/block/{name}/queue/discard_granularity"));
+    let granularity: u64 = told.unwrap().trim().parse().unwrap();
+    let study = alignment(volume.folder());
+    let words = match granularity {
+        0 => "discard granularity: none".to_owned(),
+        bytes if bytes < 1024 => format!("discard granularity: {bytes} B (told by {name})"),
+        bytes => format!("discard granularity: {} KiB (told by {name})", bytes / 1024),
+    };
+    assert!(finding(&study, "discard").starts_with(&words), "{}", finding(&study, "discard"));
+    assert!(finding(&study, "placement").contains(&format!("lies on {name} in")));
+}
+
+#[test]
+fn where_a_partition_begins_is_told_and_nothing_on_it_changes() {
+    or_skip!(root());
+    let device = or_skip!(LoopDevice::blank(64 * MIB));
+    let partition = or_skip!(device.partition(1, 8, 16));
+    let study = alignment(Path::new(&partition));
+    let found = finding(&study, "partition");
+    assert!(found.contains("begins at 8 MiB of its disk"), "{found}");
+    // Nothing on it was allowed to be written, and no file of the study's own fits there.
+    assert!(left_out(&study, "allocation unit").contains("name a directory"));
+    assert_eq!(device.content(), vec![0; 64 * MIB as usize]);
+}
+
+#[test]
+fn what_has_no_file_system_is_left_out_with_what_to_name() {
+    let study = alignment(Path::new("truth:fixed=20us,rate=4GB/s"));
+    assert!(left_out(&study, "where it lies").contains("name a file, device or directory"));
+    let folder = temporary_folder();
+    let file = Place::within(folder.path()).file("mine", 4 * MIB);
+    let study = alignment(&file);
+    let reason = left_out(&study, "allocation unit");
+    assert!(reason.contains("is yours") && reason.contains("name a directory"), "{reason}");
+}
