@@ -232,6 +232,15 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     ] {
         let Some(smallest) = points.first() else { continue };
         let text = match rising(points) {
+            Some(fit) if fit.r2 < R2_MIN => format!(
+                "{target}: {what} {} at {} and {} at {}, without a line of fixed + transfer \
+                 through it (r2 {:.3}): the link cannot be told",
+                units::time(smallest.time_ns),
+                units::size(smallest.request_bytes),
+                units::time(points[points.len() - 1].time_ns),
+                units::size(points[points.len() - 1].request_bytes),
+                fit.r2
+            ),
             Some(fit) => {
                 let fixed = units::time(fit.fixed_ns.value.max(0.0));
                 let rate = units::rate(fit.asymptote_bytes_per_s);
@@ -312,6 +321,19 @@ mod tests {
     fn equal_latencies_show_no_cache() {
         let found = analyse(&rereads(&[(1 << 20, 1e6), (1 << 24, 1.1e6)]));
         assert!(found.findings[0].text.contains("no cache shows"), "{:?}", found.findings);
+    }
+
+    #[test]
+    fn times_in_no_line_tell_no_link() {
+        let mut evidence = Evidence::default();
+        for (index, bytes) in BLOCK_BYTES.into_iter().enumerate() {
+            let labels = [("target", "t".to_owned()), ("bytes", bytes.to_string())];
+            let wild = if index % 2 == 0 { 1.4 } else { 0.9 };
+            let ns = wild * (30e3 + 2.0 * f64::from(bytes));
+            evidence.note("same-block", "ns", &labels, ns);
+        }
+        let text = &analyse(&evidence).findings[0].text;
+        assert!(text.contains("the link cannot be told"), "{text}");
     }
 
     #[test]
