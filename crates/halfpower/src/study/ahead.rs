@@ -44,6 +44,8 @@ const STRIDE_PAUSE_NS: u64 = 4_000_000;
 /// ahead, and how many: the papers' prefetch hits with "delay inserted between requests".
 const HIT_READS: u64 = 16;
 const HIT_PAUSE_NS: u64 = 20_000_000;
+/// How often reads in order and at random take turns without pauses.
+const TURNS: usize = 3;
 /// What is left between two strides at the least and at the most (bytes), so that none finds what
 /// was read ahead for the one before.
 const GAP: [u64; 2] = [1 << 20, 4 << 20];
@@ -121,6 +123,7 @@ pub fn measure(
             burst(rig, (name, job, bench), bytes, *pause_ns, &mut fresh)?;
         }
     }
+    by_turns(rig, (name, job, bench), &mut fresh)?;
     apart(rig, (name, job, bench), found, &fresh)
 }
 
@@ -311,6 +314,60 @@ fn hits_by_size(
     Ok(())
 }
 
+/// Reads in order and at random by turns, without pauses, so that a target that is slow for a while
+/// is not taken for one that reads ahead.
+fn by_turns(
+    rig: &mut Rig<'_>,
+    (name, job, bench): (&str, &Job, &Bench),
+    fresh: &mut Fresh,
+) -> Outcome<()> {
+    let setting = bench.setting(job, &job.axes[0]);
+    let request_bytes = AHEAD_BYTES[0];
+    let each = BURST as u64 * u64::from(request_bytes);
+    for round in 0..TURNS {
+        let Some(region_offset) = fresh.take(each) else { break };
+        let in_order = Workload {
+            request_bytes,
+            region_offset,
+            region_bytes: each,
+            ..setting.workload.clone()
+        };
+        let at_random = Workload {
+            region_offset: fresh.at,
+            region_bytes: fresh.left() / each * each,
+            pattern: Pattern::Random,
+            // Not the places of the round before.
+            seed: setting.workload.seed + round as u64,
+            ..in_order.clone()
+        };
+        if at_random.region_bytes < 2 * each || setting.place.check_fit(&in_order).is_err() {
+            break;
+        }
+        for (order, workload) in [("in order", in_order), ("at random", at_random)] {
+            let seen = latencies(rig, job, bench, BURST as u64, workload)?;
+            if let Some(ns) = median(&seen) {
+                let labels = [
+                    ("target", name.to_owned()),
+                    ("order", order.to_owned()),
+                    ("round", round.to_string()),
+                ];
+                rig.evidence.note("turn", "ns", &labels, ns);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What reads took by turns without pauses (ns): in order at the most, at random at the least.
+fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
+    let of = |order: &str| -> Vec<f64> {
+        let readings = evidence.read("turn", &[("target", target), ("order", order)]);
+        readings.iter().map(|reading| reading.value).collect()
+    };
+    let most = of("in order").into_iter().reduce(f64::max)?;
+    Some((most, of("at random").into_iter().reduce(f64::min)?))
+}
+
 /// Random reads with the same pauses, in what is still fresh.
 fn apart(
     rig: &mut Rig<'_>,
@@ -414,12 +471,13 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         return;
     }
     let (request, unpaused) = (units::size(*smallest), units::time(first.unpaused_ns));
-    let keeps_up = random.is_some_and(|random| random >= HIT_GAIN * first.unpaused_ns);
-    let text = match random.filter(|_| keeps_up) {
-        Some(random) => format!(
+    let keeps_up = |(in_order, random): &(f64, f64)| *random >= HIT_GAIN * *in_order;
+    let text = match turns(evidence, target).filter(keeps_up) {
+        Some((unpaused, random)) => format!(
             "{target}: it reads ahead and keeps up: reads of {request} in order take {unpaused} \
              without any pause, at random {}; how far ahead it is does not show",
-            units::time(random)
+            units::time(random),
+            unpaused = units::time(unpaused)
         ),
         None => format!(
             "{target}: no read-ahead shows: reads of {request} in order take {unpaused}, after a \
@@ -520,7 +578,7 @@ fn stride(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         );
         return;
     }
-    let random = bursts(evidence, target, "at random").first().map(|one| one.2.unpaused_ns);
+    let random = turns(evidence, target).map(|(_, random)| random);
     if random.is_some_and(|random| random >= HIT_GAIN * last.1) && last.1 < HIT_GAIN * first.1 {
         found.find(
             "stride-beyond",
@@ -665,7 +723,18 @@ mod tests {
         let slow: Vec<f64> = vec![1e6; BURST * (1 + BURSTS)];
         let mut evidence = bursts_of("in order", &[(4096, PAUSES_NS[0], &quick)]);
         evidence.readings.extend(bursts_of("at random", &[(4096, PAUSES_NS[0], &slow)]).readings);
+        let turn = |evidence: &mut Evidence, order: &str, round: &str, ns| {
+            let labels = [("target", "t"), ("order", order), ("round", round)];
+            evidence.note("turn", "ns", &labels.map(|(a, b)| (a, b.to_owned())), ns);
+        };
+        for round in ["0", "1"] {
+            turn(&mut evidence, "in order", round, 50e3);
+            turn(&mut evidence, "at random", round, 1e6);
+        }
         assert!(text_of(&evidence, "no-prefetch-depth").contains("keeps up"));
+        // Once it was slow at random, once in order: that is no read-ahead.
+        turn(&mut evidence, "in order", "2", 1e6);
+        assert!(text_of(&evidence, "no-prefetch-depth").contains("no read-ahead shows"));
     }
 
     #[test]

@@ -226,7 +226,9 @@ impl Rig<'_> {
                 Some(together) => vec![together],
                 None => {
                     let count = grounds.len();
-                    let reason = format!("{count} of {disks} targets; name {disks} at once");
+                    let reason = format!(
+                        "it needs {disks} targets and has {count}; name them one behind the other"
+                    );
                     self.leave_out(&group.part, &reason);
                     return Ok(());
                 }

@@ -313,7 +313,7 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
         Granule::Unclear { cost } => found.find(
             "granule-unclear",
             format!(
-                "{requests} take up to {} longer at some shifts, without a granule in it",
+                "{requests}: no granule shows; some shifts take up to {} longer, without order",
                 percent(cost)
             ),
         ),

@@ -274,16 +274,21 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let Some(one) = cells.first() else { continue };
         let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())).unwrap_or(one);
         let count = |cell: &Cell| units::count(cell.requests_per_s());
+        let more = match best.depth() == one.depth() {
+            true => format!(", 99th percentile {}), and no more deeper", latency(one, 0.99)),
+            false => format!(
+                "), {} at depth {} (median {}, 99th percentile {})",
+                count(best),
+                best.depth(),
+                latency(best, 0.5),
+                latency(best, 0.99)
+            ),
+        };
         let text = format!(
-            "{name}, {rw} of {size}: {} per second at depth {} (median {}), {} at depth {} (median \
-             {}, 99th percentile {})",
+            "{name}, {rw} of {size}: {} per second at depth {} (median {}{more}",
             count(one),
             one.depth(),
-            latency(one, 0.5),
-            count(best),
-            best.depth(),
-            latency(best, 0.5),
-            latency(best, 0.99)
+            latency(one, 0.5)
         );
         found.find(&name.to_lowercase(), text);
     }
