@@ -221,7 +221,12 @@ impl Rig<'_> {
     ) -> Outcome<()> {
         let sets: Vec<&[Ground]> = match group.disks {
             None => grounds.iter().map(std::slice::from_ref).collect(),
-            Some(_) if grounds.iter().any(Ground::is_simulated) => vec![&grounds[..1]],
+            Some(_) if grounds.iter().all(Ground::is_simulated) => vec![&grounds[..1]],
+            Some(_) if grounds.iter().any(Ground::is_simulated) => {
+                let reason = "simulated and real targets do not work together; name one kind";
+                self.leave_out(&group.part, reason);
+                return Ok(());
+            }
             Some(disks) => match grounds.get(..disks as usize) {
                 Some(together) => vec![together],
                 None => {

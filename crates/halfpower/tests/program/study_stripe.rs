@@ -58,3 +58,14 @@ fn known_devices_that_share_nothing_scale_with_their_number() {
     let needed = finding(&study, "depth-needed", "striped reads");
     assert!(!needed.contains("4 targets depth 1,"), "{needed}");
 }
+
+#[test]
+fn simulated_and_real_targets_are_not_striped_into_one() {
+    let place = Place::new();
+    let line = "study stripe . sim:nt4-ultrawide --quick --size 1m --runtime 10ms --trials 1";
+    let document = place.document(&format!("{line} --no-store"));
+    let left_out = document["studies"][0]["left_out"].to_string();
+    assert!(left_out.contains("do not work together"), "{left_out}");
+    let points = document["studies"][0]["points"].as_array().unwrap();
+    assert!(points.iter().all(|point| point["disks"] == 1), "{points:?}");
+}
