@@ -107,6 +107,7 @@ mod tests {
     use crate::study::conclusion::claim_of;
     use crate::study::figure;
     use crate::study::plan::Plan;
+    use crate::survey::advice;
 
     #[test]
     fn every_plan_is_read_and_every_figure_can_be_drawn() {
@@ -138,6 +139,16 @@ mod tests {
             for id in study.claims {
                 assert!(claim_of(id).is_some(), "{}: {id}", study.name);
             }
+        }
+    }
+
+    #[test]
+    fn every_rule_that_waits_for_a_study_is_given_by_it() {
+        for (rule, experiment) in advice::silent() {
+            let file = format!("{}.rs", experiment.replace('-', "_"));
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/study/catalogue");
+            let source = std::fs::read_to_string(format!("{folder}/{file}")).unwrap_or_default();
+            assert!(source.contains(&format!("\"{}\"", rule.id)), "{}: {experiment}", rule.id);
         }
     }
 

@@ -399,10 +399,16 @@ fn member_count(evidence: &Evidence) -> f64 {
 
 /// What the members together bring: measured so, or a simulated one times their number.
 fn of_members(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<f64> {
+    Some(members_at(evidence, flags)?.0)
+}
+
+/// The same with the upper end of its interval.
+fn members_at(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<(f64, f64)> {
     let flags = [&[("part", "members")], flags].concat();
     let cell = evidence.fastest(&flags)?;
     let alone = evidence.is_simulated() && cell.disks == 1;
-    Some(cell.rate() * if alone { member_count(evidence) } else { 1.0 })
+    let times = if alone { member_count(evidence) } else { 1.0 };
+    Some((cell.rate() * times, cell.summary.bytes_per_s.high * times))
 }
 
 /// A direction in words, in the plural.
@@ -415,8 +421,16 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     for bs in ["4k", "64k", "1m"] {
         let flags = [("rw", rw), ("bs", bs), ("iodepth", "8")];
         let volume = evidence.find(&[&[("part", "volume")], &flags[..]].concat());
-        let Some((volume, members)) = volume.zip(of_members(evidence, &flags)) else { continue };
+        let Some((volume, (members, at_most))) = volume.zip(members_at(evidence, &flags)) else {
+            continue;
+        };
         let share = 100.0 * volume.rate() / members.max(1.0);
+        // More than all members together can only come from a cache, or from reading ahead.
+        if !evidence.is_simulated() && volume.summary.bytes_per_s.low > at_most {
+            let setting = format!("{} of {}", spoken(rw), units::size(volume.bytes()));
+            let told = format!("{share:.0}% of what the members bring together");
+            found.advise("array-cache", share / 100.0, &setting, told);
+        }
         words.push(format!(
             "{share:.0}% at {} ({} of {})",
             units::size(volume.bytes()),
@@ -577,6 +591,18 @@ mod tests {
         let found = analyse(&evidence);
         let text = &found.findings.iter().find(|one| one.id == "efficiency").unwrap().text;
         assert!(text.contains("75% at 64 KiB"), "{text}");
+    }
+
+    #[test]
+    fn a_volume_that_brings_more_than_its_members_has_a_cache_worth_measuring() {
+        let flags = |part| [("part", part), ("rw", "read"), ("bs", "64k"), ("iodepth", "8")];
+        let advised = |rate: u64| {
+            let members = cell(200 << 20, &flags("members"));
+            let found = analyse(&evidence(vec![cell(rate, &flags("volume")), members]));
+            found.advice.iter().map(|one| one.id.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(advised(300 << 20), ["array-cache"]);
+        assert!(advised(190 << 20).is_empty());
     }
 
     #[test]
