@@ -11,6 +11,7 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ioengine::device::Device;
 use ioengine::kernel::{Backing, Kernel};
@@ -46,7 +47,7 @@ pub struct Permit {
     /// What is on the device and goes, for a person to read.
     pub destroys: Option<String>,
     may_write: Backing,
-    _claim: Option<fs::File>,
+    _claim: Option<Arc<fs::File>>,
 }
 
 impl Permit {
@@ -180,7 +181,7 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     )))
 }
 
-fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<fs::File> {
+fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<Arc<fs::File>> {
     let shown = target.path().display();
     // By the descriptor: a name (a link, a node made elsewhere) proves nothing.
     let Some(device) = target.block_device() else {
@@ -209,10 +210,21 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
     claim(target)
 }
 
+/// The devices that this process has claimed, as long as somebody needs them.
+static CLAIMS: Mutex<Vec<(Backing, Weak<fs::File>)>> = Mutex::new(Vec::new());
+
 /// Opens a device once more, for itself alone: the kernel refuses where it is mounted in another
-/// namespace or held by a volume, and keeps others from taking it.
-fn claim(target: &HostTarget) -> Outcome<fs::File> {
+/// namespace or held by a volume, and keeps others from taking it. What this process holds already
+/// is shared.
+fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     let path = target.path().display();
+    let wanted = backing_of(target);
+    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+    claims.retain(|(_, claim)| claim.strong_count() > 0);
+    let held = claims.iter().find(|(backing, _)| Some(*backing) == wanted);
+    if let Some(claim) = held.and_then(|(_, claim)| claim.upgrade()) {
+        return Ok(claim);
+    }
     let open = fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(target.path());
     let claim = open.map_err(|error| {
         let cause = ioengine::error::cause(&error);
@@ -222,10 +234,13 @@ fn claim(target: &HostTarget) -> Outcome<fs::File> {
         ))
     })?;
     let claimed = claim.metadata().ok().map(|metadata| Backing::of(&metadata));
-    if claimed == backing_of(target) {
-        Ok(claim)
-    } else {
-        Err(Failure::refused(format!("{path} changed while it was opened")))
+    match claimed.filter(|_| claimed == wanted) {
+        Some(backing) => {
+            let claim = Arc::new(claim);
+            claims.push((backing, Arc::downgrade(&claim)));
+            Ok(claim)
+        }
+        None => Err(Failure::refused(format!("{path} changed while it was opened"))),
     }
 }
 

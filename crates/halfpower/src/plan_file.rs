@@ -205,6 +205,11 @@ impl Flags {
     /// Usage for what is no flag of `sweep`, or no value of it; refused for a consent to write.
     pub fn add(&mut self, line: usize, key: &str, value: &Value) -> Outcome<()> {
         let values = texts_of(key, value)?;
+        if values.is_empty() {
+            return Err(Failure::usage(format!(
+                "{key} is an empty list, which measures nothing; write at least one value"
+            )));
+        }
         let (flag, is_bare) = flag_of(key).ok_or_else(|| unknown(key))?;
         if CONSENTS.contains(&flag.as_str()) {
             return Err(Failure::new(

@@ -220,11 +220,12 @@ pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
     let free = free_bytes_at(folder)?;
     if bytes.saturating_add(SPARE_BYTES) > free {
         return Err(Failure::failed(format!(
-            "{} has {} free, not enough for a test file of {}; give a smaller --size or another \
-             directory",
+            "{} has {} free, not enough for a test file of {} and the {} that are left alone; \
+             give a smaller --size or another directory",
             folder.display(),
             units::size(free),
-            units::size(bytes)
+            units::size(bytes),
+            units::size(SPARE_BYTES)
         )));
     }
     Ok(())

@@ -162,7 +162,11 @@ impl Conclusion {
             };
             let finding = |found: Finding| Finding { text: named(found.text), ..found };
             joined.findings.extend(one.findings.into_iter().map(finding));
-            let advice = |advice: Advice| Advice { text: named(advice.text), ..advice };
+            let advice = |advice: Advice| Advice {
+                text: named(advice.text),
+                setting: named(advice.setting),
+                ..advice
+            };
             joined.advice.extend(one.advice.into_iter().map(advice));
             let chart = |chart: Chart| Chart { id: format!("{}-{number}", chart.id), ..chart };
             joined.charts.extend(one.charts.into_iter().map(chart));

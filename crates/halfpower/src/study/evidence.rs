@@ -258,6 +258,19 @@ impl Evidence {
     pub fn is_simulated(&self) -> bool {
         self.targets.first().is_some_and(|target| target.simulated.is_some())
     }
+
+    /// Whether a point is of a simulated system.
+    pub fn is_of_simulated(&self, cell: &Cell) -> bool {
+        let target = self.targets.get(cell.target_index);
+        target.is_some_and(|target| target.simulated.is_some())
+    }
+
+    /// The one device on which all of several targets lie.
+    pub fn shared_device(&self) -> Option<&str> {
+        let device = |of: usize| Some(&*self.targets.get(of)?.device.as_ref()?.name);
+        let first = device(0).filter(|_| self.targets.len() > 1 && !self.is_simulated())?;
+        (1..self.targets.len()).all(|of| device(of) == Some(first)).then_some(first)
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::job::Job;
+use crate::sim_target::is_simulated;
 use crate::study::plan::Group;
 use crate::study::rig;
 use crate::units;
@@ -29,7 +30,13 @@ impl Extent {
     pub fn of(group: &Group, targets: &[PathBuf], file_bytes: u64) -> Outcome<Extent> {
         let mut args = rig::parsed(group)?;
         let (together, times) = match group.disks {
-            Some(disks) => (&targets[..targets.len().min(disks as usize)], 1),
+            // A simulated system imagines as many as are wanted.
+            Some(_) if targets.iter().all(|name| is_simulated(name)) => (&targets[..1], 1),
+            Some(disks) if disks as usize > targets.len() => {
+                let count = targets.len();
+                return Err(Failure::usage(format!("it needs {disks} targets and has {count}")));
+            }
+            Some(disks) => (&targets[..disks as usize], 1),
             None => (&targets[..1], targets.len() as u64),
         };
         args.targets = together.to_vec();

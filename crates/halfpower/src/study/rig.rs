@@ -221,7 +221,19 @@ impl Rig<'_> {
     ) -> Outcome<()> {
         let sets: Vec<&[Ground]> = match group.disks {
             None => grounds.iter().map(std::slice::from_ref).collect(),
-            Some(_) if grounds.iter().all(Ground::is_simulated) => vec![&grounds[..1]],
+            Some(_) if grounds.iter().all(Ground::is_simulated) => {
+                // Its disks are its own: several of them are imagined, none is borrowed.
+                let first = &grounds[0].name;
+                if let Some(other) = grounds.iter().find(|ground| ground.name != *first) {
+                    let (first, other) = (first.display(), other.name.display());
+                    let reason = format!(
+                        "disks of {first} do not work with those of {other}; it is measured \
+                         alone: make a study of each"
+                    );
+                    self.leave_out(&group.part, &reason);
+                }
+                vec![&grounds[..1]]
+            }
             Some(_) if grounds.iter().any(Ground::is_simulated) => {
                 let reason = "simulated and real targets do not work together; name one kind";
                 self.leave_out(&group.part, reason);

@@ -18,6 +18,8 @@ use crate::survey::view;
 const HEADLINES: usize = 2;
 /// Settings that are named where one rule holds for many.
 const SETTINGS: usize = 3;
+/// Reasons that are named where points are suspect.
+const REASONS: usize = 2;
 
 /// The page of studies.
 pub fn html(host: &Host, started_unix_ns: i64, all: &[Made]) -> String {
@@ -237,7 +239,20 @@ fn doubts(made: &Made) -> Vec<String> {
         let reasons = verdict.reasons.join("; ");
         doubts.push(format!("{count} of {all} points measured the wrong thing: {reasons}"));
     }
+    doubts.extend(suspect(cells));
     doubts
+}
+
+/// How many points are suspect, and the first reasons.
+fn suspect(cells: &[Cell]) -> Option<String> {
+    let mut verdict = crate::point::Verdict::default();
+    let suspect = |cell: &&Cell| cell.summary.verdict.state == State::Suspect;
+    let suspects = cells.iter().filter(suspect);
+    let count = suspects.map(|cell| verdict.merge(&cell.summary.verdict)).count();
+    let (named, rest) = verdict.reasons.split_at(verdict.reasons.len().min(REASONS));
+    let rest = if rest.is_empty() { "" } else { "; and more (--json has all)" };
+    let (all, named) = (cells.len(), named.join("; "));
+    (count > 0).then(|| format!("{count} of {all} points are suspect: {named}{rest}"))
 }
 
 /// The parts that are left out, those with the same reason together.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::fixture::{MIB, Place, list, text, whole};
+use crate::fixture::{MIB, Place, list, or_skip, text, whole};
 
 const ULTRA: &str = "sim:nt4-ultrawide";
 
@@ -109,6 +109,24 @@ fn the_plan_tells_points_time_and_bytes_before_anything_is_done() {
     let ended = ended.prints("depth: 60 points, 120 trials of 60 s in all, at most 60 MiB written");
     ended.prints("trials that it chooses as it goes");
     assert_eq!(place.listing(), [""; 0]);
+}
+
+#[test]
+fn a_device_that_was_given_up_is_written_by_all_parts_of_a_study() {
+    let device = or_skip!(crate::volume::LoopDevice::new(32 * MIB));
+    let place = Place::new();
+    let line = format!(
+        "study alignment,random,write-through {0} --destroy-data-on {0} --quick --size 8m \
+         --runtime 5ms --trials 1 --no-store",
+        device.path()
+    );
+    let document = place.document(&line);
+    for one in list(&document["studies"]) {
+        let left_out = one["left_out"].to_string();
+        assert!(!left_out.contains("cannot be claimed"), "{left_out}");
+        let writes = |point: &&Value| text(&point["workload"]["rw"]).contains("write");
+        assert!(list(&one["points"]).iter().filter(writes).count() > 3, "{}", one["name"]);
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::simulated;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::Ground;
+use crate::study::ground::{Ground, Kind};
 use crate::study::rig::{Ready, Rig};
 use crate::units;
 
@@ -143,7 +143,13 @@ fn compete(rig: &mut Rig<'_>, ready: &[Ready]) -> Outcome<()> {
         false => no_priorities(scheduler.as_deref()),
     };
     let priorities: &[&str] = if why.is_none() { &[PLAIN, FIRST] } else { &[PLAIN] };
-    let measured = take_turns(rig, ground, &mut streams, priorities);
+    let is_known = matches!(ground.kind, Kind::Known { .. });
+    if is_known {
+        let reason = "each stream would have a device of known truth of its own; serve one as a \
+                      file (halfpower mount) and name that";
+        rig.leave_out("together", reason);
+    }
+    let measured = take_turns(rig, ground, &mut streams, if is_known { &[] } else { priorities });
     for stream in streams {
         rig.add(stream.owner, &[], stream.alone);
     }
@@ -527,6 +533,9 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     );
 }
 
+/// Who loses so much (percent) loses nearly all.
+const NEARLY_ALL: f64 = 90.0;
+
 /// What it brings to let the smallest requests go first.
 fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let (Some(before), Some(after)) = (plain.small(), first.small()) else { return };
@@ -534,6 +543,9 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let rest = |mix: &Mix<'_>| mix.rate() - mix.small().map_or(0.0, |small| small.rate);
     let lost = 100.0 * (1.0 - rest(first) / rest(plain).max(1.0));
     let change = match times {
+        gain if gain > 1.2 && lost > NEARLY_ALL => {
+            "the idle class (ionice -c 3) costs the others nearly all: only for what may wait"
+        }
         gain if gain > 1.2 => "give the others the idle class (ionice -c 3)",
         loss if loss < 1.0 / 1.2 => "leave the priorities alone, they do harm here",
         _ => "priorities change little here: bound the others' depth or rate instead",

@@ -87,7 +87,11 @@ fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
 /// The depth after which a doubling brings little, and what it costs to go on.
 fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let cells = curve(evidence, rw, bs);
+    // One depth has no knee, and without the first there is nothing to gain over.
     let (Some(first), Some(last)) = (cells.first(), cells.last()) else { return };
+    if cells.len() < 2 || first.depth() > 1 {
+        return;
+    }
     let Some(knee) = knee_of(&cells) else { return };
     let latency = |cell: &Cell| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let beyond = match last.depth() == knee.depth() {

@@ -99,6 +99,8 @@ by = ["part", "rw", "bs"]
 
 /// A smaller difference than the papers' repeatability is none (share).
 const REPEATABLE: f64 = 0.03;
+/// A median fault quicker than this found its page in memory (ns): no device answers so soon.
+const FOUND_NS: f64 = 1000.0;
 
 fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
     if !rig.grounds.iter().any(Ground::is_real) {
@@ -270,6 +272,16 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
         let same = |cell: &&&Cell| cell.bytes() == map.bytes() && cell.word("rw") == map.word("rw");
         let calls = evidence.all(&[("part", "buffered sync")]);
         let Some(call) = calls.iter().find(same) else { continue };
+        if map.latency_ns(0.5).is_some_and(|ns| ns < FOUND_NS) {
+            let text = format!(
+                "a mapping found its pages of {} in memory (a median fault of {}): the kernel had \
+                 read around earlier ones; compare with calls on a larger file (--size)",
+                units::size(map.bytes()),
+                units::time(map.latency_ns(0.5).unwrap_or_default())
+            );
+            found.find("mapped", text);
+            continue;
+        }
         let times = curve::told(map, call).words();
         found.find(
             "mapped",
@@ -389,7 +401,11 @@ fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is_queue = |cell: &Cell| plain(cell) || is("libaio")(cell);
     let of = |polled: Polled| pairs(evidence, move |cell| polls(cell) == Some(polled), plain);
     let rules = [
-        ("queue-of-the-kernel", pairs(evidence, is_queue, is("threads"))),
+        // One at a time a pool is no rival: plain calls are.
+        (
+            "queue-of-the-kernel",
+            pairs(evidence, move |cell| cell.depth() > 1 && is_queue(cell), is("threads")),
+        ),
         (SQ_POLL.rule, of(SQ_POLL)),
         (IO_POLL.rule, of(IO_POLL)),
     ];

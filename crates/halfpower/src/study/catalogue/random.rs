@@ -491,7 +491,7 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let most = most.reduce(f64::max).map_or_else(String::new, |most| {
             format!("; over a whole trial the one asked most got {most:.2} times the mean")
         });
-        let lead = match evidence.targets.len() > 1 && evidence.is_simulated() {
+        let lead = match evidence.targets.len() > 1 && evidence.is_of_simulated(cells[0]) {
             true => format!("{}: ", cells[0].target),
             false => String::new(),
         };
@@ -531,6 +531,9 @@ fn share_in_words(evidence: &Evidence, cell: &Cell, share: f64) -> String {
 
 /// What to change, where something is lost.
 fn change(evidence: &Evidence, points: &[(&Cell, f64)], targets: u32) -> String {
+    if let Some(device) = evidence.shared_device() {
+        return format!("; they lie on one device, {device}: neither depth nor queues part them");
+    }
     let known = points.iter().filter(|(cell, _)| is_known(cell));
     let are_busy = |cell: &Cell| {
         reading(evidence, "busy-targets", cell)
@@ -616,7 +619,13 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         format!("two targets striped, two outstanding: {times} one with one (published: 1.5)")
     };
     found.claim_if("C236", times.map(|times| ((1.25..=1.75).contains(&times), text(times))));
-    if evidence.targets.len() > 1 && !evidence.is_simulated() {
+    if evidence.shared_device().is_some() {
+        found.claims.retain(|claim| !["C194", "C195", "C236"].contains(&claim.id));
+        found.cannot(&["C194", "C195", "C236"], "the targets lie on one device; name others");
+        return;
+    }
+    let are_real = evidence.targets.iter().all(|target| target.simulated.is_none());
+    if evidence.targets.len() > 1 && are_real {
         let count = evidence.targets.len();
         let unless = |ids: &[&'static str], wanted: usize, found: &mut Conclusion| {
             if count != wanted {

@@ -369,10 +369,7 @@ fn shared(evidence: &Evidence) -> String {
     if evidence.is_simulated() {
         return "what they share is full (halfpower simulate names it)".to_owned();
     }
-    let device = |of: usize| evidence.targets.get(of)?.device.as_ref().map(|d| d.name.clone());
-    let first = device(0);
-    let all_same = (1..evidence.targets.len()).all(|of| device(of) == first);
-    match first.filter(|_| all_same && evidence.targets.len() > 1) {
+    match evidence.shared_device() {
         Some(name) => format!("they lie on one device, {name}"),
         None => "a link, controller or CPU that they share is full".to_owned(),
     }
@@ -475,7 +472,10 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
         let bytes = units::size(bytes as u64);
         found.find(
             "chunk-within",
-            format!("no stripe within shows: requests up to {bytes} apart wait for each other"),
+            format!(
+                "no stripe within shows: bursts of reads take as long at distances up to {bytes} \
+                 as side by side"
+            ),
         );
     }
 }

@@ -139,18 +139,24 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let ends = format!("{outer_rate} in the first eighth, {inner_rate} in the last");
     let has_zones = found_here.iter().any(|(_, step)| change(step) >= FLAT);
     let depends = has_zones || trend.is_some_and(|drift| drift.slope_relative.abs() >= FLAT);
+    let change = match loss < 0.0 {
+        true => format!("{:.0}% more", 100.0 * (inner / outer - 1.0)),
+        false => format!("{:.0}% less", 100.0 * loss),
+    };
     let text = match (depends, found_here.len()) {
+        (false, _) if loss.abs() >= FLAT => format!(
+            "{target}: {ends} ({change}), but places differ as much by chance: noise hides whether \
+             it is flat; measure for longer (--runtime, --trials)"
+        ),
         (false, _) => {
             format!("{target} is flat: {ends}, no more apart than chance; nothing to gain")
         }
-        (true, 0) => format!("{target}: {ends} ({:.0}% less), without a clear step", 100.0 * loss),
-        (true, steps) => {
-            format!("{target}: {ends} ({:.0}% less), in {} zones", 100.0 * loss, steps + 1)
-        }
+        (true, 0) => format!("{target}: {ends} ({change}), without a clear step"),
+        (true, steps) => format!("{target}: {ends} ({change}), in {} zones", steps + 1),
     };
     found.find("zones", text);
     let facts = cells.first().and_then(|cell| evidence.targets.get(cell.target_index));
-    let turns = facts.and_then(|facts| facts.device.as_ref()?.rotational) != Some(false);
+    let turns = facts.and_then(|facts| facts.device.as_ref()?.rotational) == Some(true);
     let device = facts.and_then(spans_little);
     if let Some(device) = device {
         let text = format!("{target} spans less than half of {device}: this is not its whole rate");
@@ -168,6 +174,11 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
             found.cannot(STUDY.claims, &why);
             return;
         }
+        if is_of_no_device(facts) {
+            let why = "the target lies on no device that the system knows; name one";
+            found.cannot(STUDY.claims, why);
+            return;
+        }
         found.loss("R170", Some(loss), "rate at the end against that at the beginning");
         let longer = outer / inner;
         let here = format!("the outer end is read {longer:.2} times as fast");
@@ -181,6 +192,14 @@ fn spans_little(facts: &TargetFacts) -> Option<&str> {
     let whole = device.size_bytes?;
     let is_part = facts.simulated.is_none() && facts.size_bytes.saturating_mul(2) < whole;
     is_part.then_some(device.name.as_str())
+}
+
+/// Whether it is known that no device is beneath, as with a file in memory; a device of known truth
+/// is one by itself.
+fn is_of_no_device(facts: Option<&TargetFacts>) -> bool {
+    facts.is_some_and(|facts| {
+        facts.device.is_none() && facts.file_system.is_some() && facts.simulated.is_none()
+    })
 }
 
 /// How much a step changes, as a share of the higher rate.
@@ -248,6 +267,19 @@ mod tests {
     }
 
     #[test]
+    fn ends_that_differ_as_much_as_places_do_by_chance_are_not_called_flat() {
+        let is_slow = |number: u64| match number {
+            0..8 => number < 5,
+            8..56 => number.is_multiple_of(2),
+            _ => number < 59,
+        };
+        let wild = |at: f64| if is_slow((at * 64.0).round() as u64) { 100e6 } else { 190e6 };
+        let found = analyse(&scan(wild));
+        let text = &found.findings.iter().find(|one| one.id == "zones").unwrap().text;
+        assert!(text.contains("noise hides"), "{text}");
+    }
+
+    #[test]
     fn three_zones_are_three_zones_and_the_outer_ones_are_advised() {
         let rate = |at: f64| {
             if at < 0.4 {
@@ -258,10 +290,13 @@ mod tests {
                 100e6
             }
         };
-        let found = analyse(&scan(rate));
+        let rotates = DeviceFacts { rotational: Some(true), ..DeviceFacts::default() };
+        let disk = TargetFacts { device: Some(rotates), ..TargetFacts::default() };
+        let found = analyse(&Evidence { targets: vec![disk], ..scan(rate) });
         let text = &found.findings.last().unwrap().text;
         assert!(text.contains("50% less") && text.contains("3 zones"), "{text}");
         assert_eq!(found.advice[0].id, "outer-zones");
+        assert!(analyse(&scan(rate)).advice.is_empty(), "only a disk has outer tracks");
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::Holds));
     }
 }
