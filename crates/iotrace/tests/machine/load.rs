@@ -98,6 +98,11 @@ impl Load {
         let options =
             ioengine::EngineOptions { sq_poll: self.taker.is_some(), ..Default::default() };
         let spec = EngineSpec { personality: self.personality, depth, slot_bytes, pages, options };
+        if self.taker.is_some() {
+            // That of an earlier engine may still be on its way out.
+            eventually(|| threads_of_the_kernel().is_empty().then_some(()))
+                .ok_or("a thread of the kernel of an earlier engine does not end")?;
+        }
         let mut engine = target.engine(&spec).unwrap();
         self.taker.iter().try_for_each(Taker::settle)?;
         let places = target.size_bytes() / u64::from(slot_bytes);
@@ -146,30 +151,41 @@ impl Load {
     }
 }
 
+/// What a question finds within two seconds.
+fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let clock = Monotonic::new();
+    (0..2000).find_map(|_| {
+        ask().or_else(|| {
+            clock.sleep(Duration::from_millis(1));
+            None
+        })
+    })
+}
+
+/// The threads of the kernel that take submissions for this process.
+fn threads_of_the_kernel() -> Vec<PathBuf> {
+    let is_it = |folder: &PathBuf| {
+        let name = std::fs::read_to_string(folder.join("comm"));
+        name.is_ok_and(|name| name.starts_with("iou-sqp"))
+    };
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    threads.map(|entry| entry.path()).filter(is_it).collect()
+}
+
 impl Taker {
     /// Gives the kernel's thread its CPU, and the calling one the others.
     fn settle(&self) -> Result<(), String> {
-        let is_it = |folder: &PathBuf| {
-            let name = std::fs::read_to_string(folder.join("comm"));
-            name.is_ok_and(|name| name.starts_with("iou-sqp"))
-        };
-        let find = || {
-            let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-            threads.map(|entry| entry.path()).find(is_it)
-        };
-        let clock = Monotonic::new();
         // It takes its name when it first runs.
-        let found = (0..2000).find_map(|_| {
-            find().or_else(|| {
-                clock.sleep(Duration::from_millis(1));
-                None
-            })
-        });
-        let folder = found.expect("a thread of the kernel takes submissions");
+        let found = eventually(|| threads_of_the_kernel().pop());
+        let folder = found.ok_or("no thread of the kernel takes submissions")?;
         let (cpu, thread) = (self.cpu.to_string(), folder.file_name().unwrap().to_owned());
         let moved =
             Command::new("taskset").args(["--cpu-list", "--pid", &cpu]).arg(thread).output();
-        assert!(moved.unwrap().status.success(), "the thread of the kernel stays where it is");
+        let moved = moved.map_err(|error| format!("taskset: {error}"))?;
+        if !moved.status.success() {
+            let said = String::from_utf8_lossy(&moved.stderr);
+            return Err(format!("the thread of the kernel stays where it is: {said}"));
+        }
         let mut others = affinity::allowed_cpus();
         others.retain(|cpu| *cpu != self.cpu);
         affinity::pin_current_thread(&others).unwrap();
