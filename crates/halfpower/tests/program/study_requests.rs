@@ -123,7 +123,7 @@ fn two_requests_keep_one_and_a_half_of_two_known_devices_busy() {
 #[test]
 fn one_target_alone_has_no_others_to_be_idle_and_the_study_says_so() {
     let place = Place::new();
-    let document = place.document("study random truth:fixed=1ms --quick --no-store");
+    let document = place.document("study random truth:fixed=1ms --quick --runtime 20ms --no-store");
     let left_out = only(&document)["left_out"].to_string();
     assert!(left_out.contains("name several at once"), "{left_out}");
 }
