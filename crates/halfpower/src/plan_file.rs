@@ -314,7 +314,7 @@ fn values_of(value: &Value) -> Option<Vec<String>> {
 }
 
 /// The flag of `sweep` that a key names, and whether it takes no value.
-fn flag_of(key: &str) -> Option<(String, bool)> {
+pub fn flag_of(key: &str) -> Option<(String, bool)> {
     let key = key.replace('_', "-");
     let command = Cli::command();
     let mut arguments = command.find_subcommand("sweep")?.get_arguments();

@@ -121,6 +121,11 @@ fn doubled(value: u64, last: u64) -> Option<u64> {
     value.checked_mul(2).filter(|next| *next <= last)
 }
 
+/// A number of things: `1 point`, `2 points`.
+pub fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A size for people: `4 KiB`, `1 MiB`, `1.5 GiB`.
 pub fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -224,7 +224,7 @@ fn print_plan(spec: &MemorySpec, plan: &MemoryPlan) {
         let set =
             |level: &memory::Level| format!("{} ({})", units::size(level.set_bytes), level.name);
         let sets: Vec<String> = levels.iter().map(set).collect();
-        let threads = counted(*threads);
+        let threads = units::counted(*threads as u64, "thread");
         console::data(&format!("{} over {} with {threads}", kernels.join(", "), sets.join(", ")));
     }
     for kernel in &spec.curves {
@@ -245,10 +245,6 @@ fn print_plan(spec: &MemorySpec, plan: &MemoryPlan) {
         units::size(plan.most_bytes),
         units::time(plan.takes_ns as f64)
     ));
-}
-
-fn counted(threads: usize) -> String {
-    if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
 }
 
 fn document(args: &MemoryArgs, spec: &MemorySpec, readings: &MemoryReadings) -> MemoryDocument {
@@ -345,7 +341,7 @@ fn table(threads: usize, cells: &[&Cell]) -> String {
             kernels.push(cell.kernel);
         }
     }
-    let mut text = format!("{} (MB/s)\n  {:<12}", counted(threads), "");
+    let mut text = format!("{} (MB/s)\n  {:<12}", units::counted(threads as u64, "thread"), "");
     for level in &levels {
         text += &format!(" {:>14}", format!("{} {}", level.name, units::size(level.set_bytes)));
     }

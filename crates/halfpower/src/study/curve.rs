@@ -11,7 +11,7 @@ use crate::study::evidence::{Cell, Evidence};
 /// A rate this much above the plateau is no part of it.
 const PLATEAU_REACH: f64 = 1.25;
 /// The papers' repeatability: a smaller difference is none, nor is any interval narrower.
-const REPEATABLE: f64 = 0.03;
+pub const REPEATABLE: f64 = 0.03;
 /// Two rates are "the same" only where they are known to be this close to each other.
 const SAME: f64 = 0.1;
 /// From this share of the peak on a size "reaches" it.

@@ -72,14 +72,10 @@ impl Extent {
             bytes => format!("at most {} written", units::size(bytes)),
         };
         let time = units::time(self.time_ns as f64);
-        let (points, trials) = (of(self.points, "point"), of(self.trials, "trial"));
+        let (points, trials) =
+            (units::counted(self.points, "point"), units::counted(self.trials, "trial"));
         format!("{points}, {trials} of {time} in all, {written}")
     }
-}
-
-/// "1 point", "2 points".
-fn of(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -87,6 +83,18 @@ mod tests {
     use super::*;
     use crate::plan_file::Flags;
     use crate::study::plan::Plan;
+
+    #[test]
+    fn more_targets_than_there_are_make_no_points_but_a_simulated_system_imagines_them() {
+        let text = "disks = [1, 2]\nbs = '4k'\ntrials = 1\nruntime = 1";
+        let groups = Plan::parse(text).unwrap().groups(false, &Flags::default()).unwrap();
+        let points = |target: &str| -> Vec<Option<u64>> {
+            let of = |group| Extent::of(group, &[PathBuf::from(target)], 1 << 20);
+            groups.iter().map(|group| of(group).ok().map(|extent| extent.points)).collect()
+        };
+        assert_eq!(points("."), [Some(1), None]);
+        assert_eq!(points("sim:nt4-ultrawide"), [Some(1), Some(1)]);
+    }
 
     #[test]
     fn a_plan_costs_the_product_of_its_lists() {

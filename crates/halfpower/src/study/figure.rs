@@ -1,11 +1,10 @@
 //! The charts of a plan: points along one flag, a line for each value of others.
 
-use clap::CommandFactory;
 use report::model::{Axis, Chart, Kind, Point, Scale, Series};
 use report::units::Unit;
 
-use crate::cli::Cli;
 use crate::failure::{Failure, Outcome};
+use crate::plan_file;
 use crate::study::evidence::{Cell, Evidence};
 use crate::study::plan::{FigurePlan, Plan, Words};
 
@@ -129,10 +128,7 @@ pub fn check(plan: &Plan) -> Outcome<()> {
 }
 
 fn is_known(flag: &str) -> bool {
-    let command = Cli::command();
-    let sweep = command.find_subcommand("sweep");
-    let mut arguments = sweep.into_iter().flat_map(clap::Command::get_arguments);
-    NOTED.contains(&flag) || arguments.any(|argument| argument.get_long() == Some(flag))
+    NOTED.contains(&flag) || plan_file::flag_of(flag).is_some_and(|(name, _)| name == flag)
 }
 
 /// The chart that a plan asks for; None where nothing of it was measured.

@@ -84,12 +84,12 @@ impl Ready {
         &self.group.part
     }
 
-    /// How many targets work together, and what the flags are that are no axes of `sweep`.
+    /// How many targets work together.
     pub fn disks(&self) -> u32 {
         self.disks
     }
 
-    /// See [`Ready::disks`].
+    /// What a flag is that is no axis of `sweep`; empty where it was not set.
     pub fn given(&self, flag: &str) -> &str {
         self.group.given.get(flag).map_or("", String::as_str)
     }

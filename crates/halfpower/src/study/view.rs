@@ -18,7 +18,7 @@ use crate::survey::view;
 const HEADLINES: usize = 2;
 /// Settings that are named where one rule holds for many.
 const SETTINGS: usize = 3;
-/// Reasons that are named where points are suspect.
+/// Reasons that are named where points are in doubt.
 const REASONS: usize = 2;
 
 /// The page of studies.
@@ -58,18 +58,17 @@ fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
             None => rules.push(vec![one]),
         }
     }
-    let mut merged: Vec<Advice> = rules.into_iter().map(as_one).collect();
+    let mut merged: Vec<Advice> = rules.into_iter().filter_map(as_one).collect();
     merged.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     merged
 }
 
-/// A rule that holds for several settings, as one piece of advice.
-fn as_one(mut all: Vec<&Advice>) -> Advice {
+/// A rule that holds for several settings, as one piece of advice; None for no setting.
+fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
     all.sort_by(|a, b| b.gain.total_cmp(&a.gain));
-    let most = all[0];
-    let [_, others @ ..] = all.as_slice() else { return most.clone() };
+    let (most, others) = all.split_first()?;
     if others.is_empty() {
-        return most.clone();
+        return Some((*most).clone());
     }
     let with_gain = |one: &&Advice| format!("{} ({:.1} times)", one.setting, one.gain);
     let (named, rest) = others.split_at(others.len().min(SETTINGS - 1));
@@ -79,11 +78,11 @@ fn as_one(mut all: Vec<&Advice>) -> Advice {
         count => format!(", and {count} more"),
     };
     let evidence: Vec<&str> = all.iter().map(|one| one.evidence.as_str()).collect();
-    Advice {
+    Some(Advice {
         text: format!("{}; also {}{rest}", most.text, named.join(", ")),
         evidence: evidence.join("; "),
-        ..most.clone()
-    }
+        ..(*most).clone()
+    })
 }
 
 fn verdict(all: &[Made]) -> model::Verdict {
@@ -230,29 +229,21 @@ fn doubts(made: &Made) -> Vec<String> {
     if let Some(failure) = made.failure.as_ref().filter(|_| made.evidence.skipped.is_none()) {
         doubts.push(format!("it failed: {failure}"));
     }
-    let mut verdict = crate::point::Verdict::default();
+    let judged = [(State::Invalid, "measured the wrong thing"), (State::Suspect, "are suspect")];
     let cells = &made.evidence.cells;
-    let invalid = |cell: &&Cell| cell.summary.verdict.state == State::Invalid;
-    cells.iter().filter(invalid).for_each(|cell| verdict.merge(&cell.summary.verdict));
-    let (count, all) = (cells.iter().filter(invalid).count(), cells.len());
-    if count > 0 {
-        let reasons = verdict.reasons.join("; ");
-        doubts.push(format!("{count} of {all} points measured the wrong thing: {reasons}"));
-    }
-    doubts.extend(suspect(cells));
+    doubts.extend(judged.into_iter().filter_map(|(state, what)| doubted(cells, state, what)));
     doubts
 }
 
-/// How many points are suspect, and the first reasons.
-fn suspect(cells: &[Cell]) -> Option<String> {
+/// How many points have a verdict, and the first reasons.
+fn doubted(cells: &[Cell], state: State, what: &str) -> Option<String> {
     let mut verdict = crate::point::Verdict::default();
-    let suspect = |cell: &&Cell| cell.summary.verdict.state == State::Suspect;
-    let suspects = cells.iter().filter(suspect);
-    let count = suspects.map(|cell| verdict.merge(&cell.summary.verdict)).count();
+    let doubted = cells.iter().filter(|cell| cell.summary.verdict.state == state);
+    let count = doubted.map(|cell| verdict.merge(&cell.summary.verdict)).count();
     let (named, rest) = verdict.reasons.split_at(verdict.reasons.len().min(REASONS));
     let rest = if rest.is_empty() { "" } else { "; and more (--json has all)" };
     let (all, named) = (cells.len(), named.join("; "));
-    (count > 0).then(|| format!("{count} of {all} points are suspect: {named}{rest}"))
+    (count > 0).then(|| format!("{count} of {all} points {what}: {named}{rest}"))
 }
 
 /// The parts that are left out, those with the same reason together.

@@ -96,9 +96,10 @@ fn devices_of_known_truth_are_striped_and_work_at_the_same_time() {
         let document = place.does(&format!("run {line} --trials 1 --no-store --json")).json();
         real(&document["summary"]["requests_per_s"]["median"])
     };
-    let (one, four) =
-        (rate("truth:fixed=2ms"), rate(&format!("{}--chunk 4k", "truth:fixed=2ms ".repeat(4))));
-    assert!((2.0..=5.0).contains(&(four / one)), "{four} over {one}");
+    let four = format!("{}--chunk 4k", "truth:fixed=2ms ".repeat(4));
+    let mut times = [(); 3].map(|()| rate(&four) / rate("truth:fixed=2ms"));
+    times.sort_by(f64::total_cmp);
+    assert!((3.0..=4.4).contains(&times[1]), "{times:?}");
 }
 
 #[test]

@@ -221,6 +221,15 @@ fn streams_run_alone_in_pairs_and_all_together() {
 }
 
 #[test]
+fn streams_on_devices_of_their_own_are_not_said_to_share_one() {
+    let place = Place::new();
+    let study = study(&place, "competing truth:fixed=1ms --quick --runtime 0.1 --trials 1");
+    assert!(left_out(&study).contains("halfpower mount"), "{study}");
+    assert!(list(&study["readings"]).is_empty(), "{study}");
+    assert!(!points(&study, "random").is_empty(), "alone it is measured all the same");
+}
+
+#[test]
 fn two_streams_alike_on_a_simulated_disk_are_the_same_as_one_of_two_threads() {
     let place = Place::new();
     let plan = "study = 'competing'\ndirect = true\nrw = 'randread'\nbs = '8k'\niodepth = 1\n\

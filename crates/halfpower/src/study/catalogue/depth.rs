@@ -227,4 +227,15 @@ mod tests {
         assert_eq!(claim("R078"), Verdict::DoesNotHold);
         assert_eq!(found.advice[0].id, "deeper-requests");
     }
+
+    #[test]
+    fn one_depth_alone_has_no_knee_nor_have_those_without_the_first() {
+        let at =
+            |depth: &str, rate| cell(rate, &[("rw", "write"), ("bs", "8k"), ("iodepth", depth)]);
+        for cells in [vec![at("1", 100)], vec![at("256", 800)], vec![at("8", 700), at("32", 710)]] {
+            let found = analyse(&evidence(cells));
+            assert!(found.findings.iter().all(|one| one.id != "knee"), "{:?}", found.findings);
+            assert!(found.advice.is_empty(), "{:?}", found.advice);
+        }
+    }
 }

@@ -230,15 +230,15 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         ("link", "the same block costs", &points),
         ("link-ahead", "what was read ahead costs", &ahead),
     ] {
-        let Some(smallest) = points.first() else { continue };
+        let (Some(smallest), Some(largest)) = (points.first(), points.last()) else { continue };
         let text = match rising(points) {
             Some(fit) if fit.r2 < R2_MIN => format!(
                 "{target}: {what} {} at {} and {} at {}, without a line of fixed + transfer \
                  through it (r2 {:.3}): the link cannot be told",
                 units::time(smallest.time_ns),
                 units::size(smallest.request_bytes),
-                units::time(points[points.len() - 1].time_ns),
-                units::size(points[points.len() - 1].request_bytes),
+                units::time(largest.time_ns),
+                units::size(largest.request_bytes),
                 fit.r2
             ),
             Some(fit) => {

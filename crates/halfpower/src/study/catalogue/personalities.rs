@@ -97,8 +97,6 @@ by = ["part", "rw", "bs"]
     analyse,
 };
 
-/// A smaller difference than the papers' repeatability is none (share).
-const REPEATABLE: f64 = 0.03;
 /// A median fault quicker than this found its page in memory (ns): no device answers so soon.
 const FOUND_NS: f64 = 1000.0;
 
@@ -185,7 +183,7 @@ impl By {
         let (Some((_, high)), Some((low, _))) = (self.range(one), self.range(other)) else {
             return false;
         };
-        high < low && self.ns(one) < (1.0 - REPEATABLE) * self.ns(other)
+        high < low && self.ns(one) < (1.0 - curve::REPEATABLE) * self.ns(other)
     }
 
     /// The point that no other is better than, and whether all others are worse.

@@ -584,9 +584,13 @@ fn deeper(found: &mut Conclusion, cells: &[&Cell], rw: &str) {
 }
 
 fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
+    let is_shared = evidence.shared_device().is_some();
+    if is_shared {
+        found.cannot(&["C194", "C195", "C236"], "the targets lie on one device; name others");
+    }
     for (id, rw) in [("C194", "randread"), ("C195", "randwrite")] {
         let four = together(evidence, APART, rw).into_iter().find(|cells| cells[0].disks == 4);
-        let share = four.as_ref().and_then(|cells| {
+        let share = four.as_ref().filter(|_| !is_shared).and_then(|cells| {
             let cell = cells.iter().find(|cell| cell.depth() == 1)?;
             Some(cell.requests_per_s() / evenly_apart(evidence, cell)?)
         });
@@ -607,6 +611,9 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         // Half of it where all take equally long, two thirds where their times vary widely.
         found.claim("C196", (0.45..=0.7).contains(&share), text);
     }
+    if is_shared {
+        return;
+    }
     let pair = pair.filter(|cell| {
         if !is_known(cell) {
             found.cannot(&["C236"], "noise hides it; measure for longer (--runtime, --trials)");
@@ -619,11 +626,6 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         format!("two targets striped, two outstanding: {times} one with one (published: 1.5)")
     };
     found.claim_if("C236", times.map(|times| ((1.25..=1.75).contains(&times), text(times))));
-    if evidence.shared_device().is_some() {
-        found.claims.retain(|claim| !["C194", "C195", "C236"].contains(&claim.id));
-        found.cannot(&["C194", "C195", "C236"], "the targets lie on one device; name others");
-        return;
-    }
     let are_real = evidence.targets.iter().all(|target| target.simulated.is_none());
     if evidence.targets.len() > 1 && are_real {
         let count = evidence.targets.len();
@@ -735,6 +737,28 @@ mod tests {
         assert_eq!(verdict(&found, "C100"), Verdict::Holds);
         assert_eq!(verdict(&found, "C104"), Verdict::DoesNotHold);
         assert_eq!(verdict(&found, "C101"), Verdict::DoesNotHold);
+    }
+
+    #[test]
+    fn targets_on_one_device_are_no_several_disks() {
+        let verdicts = |names: [&str; 2]| {
+            let mut apart = read(APART, "1", 190);
+            apart.disks = 4;
+            let mut evidence = evidence(vec![read(DIRECT, "1", 100), apart]);
+            evidence.targets = Vec::from(names.map(|name| TargetFacts {
+                device: Some(DeviceFacts { name: name.to_owned(), ..DeviceFacts::default() }),
+                ..TargetFacts::default()
+            }));
+            let mut found = Conclusion::default();
+            claims_of_several(&mut found, &evidence);
+            found.complete(STUDY.claims, "not measured");
+            let here = |id| found.claims.iter().find(|one| one.id == id).unwrap().here.clone();
+            ["C194", "C195", "C236"].map(here)
+        };
+        let same = verdicts(["vda", "vda"]);
+        assert!(same.iter().all(|why| why.contains("lie on one device")), "{same:?}");
+        let other = verdicts(["sda", "sdb"]);
+        assert!(other[0].contains("1.90 times"), "{other:?}");
     }
 
     #[test]
