@@ -253,9 +253,11 @@ impl<'a> Load<'a> {
         }
         if let Some(controller) = self.system.controller() {
             let each = if shape.op == Op::Read { controller.read } else { controller.write };
+            // What it joins it may cut again, at worst to pieces that go alone, which are free.
+            let piece_ns = if self.joins { 0 } else { controller.piece.ns() };
             let demand = self.least(|pieces| {
                 (controller.fixed.ns()
-                    + controller.piece.ns() * (sent_at_once(pieces) - 1)
+                    + piece_ns * (sent_at_once(pieces) - 1)
                     + each.ns_for(self.unit)
                     + controller.parity.ns_for(pieces.parity_bytes)) as f64
             });

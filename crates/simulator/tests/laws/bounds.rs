@@ -8,7 +8,7 @@ use simulator::System;
 use simulator::bounds::{self, Bound, Shape};
 use workload::{Pattern, Workload};
 
-use crate::bench::{DISKS, Parts, Ran, all, apart, load, made, named, run, threads};
+use crate::bench::{DISKS, Parts, Ran, all, apart, changed, load, made, named, run, threads};
 
 const KIB: u64 = 1024;
 
@@ -251,6 +251,21 @@ fn an_array_that_may_not_hold_writes_waits_for_the_platter() {
     let (bound, rate) = tightest(system, load(0, 8192, 1, 8 << 20), Caching::Direct);
     assert_eq!(bound.name, "a revolution for each write");
     assert!(apart(rate, bound.bytes_per_s) < 0.2, "{rate} of {}", bound.bytes_per_s);
+}
+
+#[test]
+fn a_controller_that_reads_ahead_in_less_than_rows_is_within_its_bound() {
+    // Four chunks at a time, of twelve that a request has.
+    let parts = Parts { flash: true, ..Parts::default() };
+    let array = [("raid_in", "array"), ("volume", "stripe"), ("disks", "6"), ("chunk", "16k")];
+    let system = changed(made(parts), &array);
+    let (bytes, request) = (64 << 20, 192 * 1024);
+    let case = Case { system, load: load(100, request, 1, bytes), caching: Caching::Direct };
+    let bounds = bounds::of(&case.system, &case.shape());
+    let rate = case.run().bytes_per_s();
+    assert_eq!(bounds[0].name, "array controller");
+    assert!(apart(rate, bounds[0].bytes_per_s) < 0.1, "{rate:.0} of {}", rates(&bounds));
+    assert!(rate <= bounds[0].bytes_per_s, "{rate:.0} of {}", rates(&bounds));
 }
 
 #[test]
