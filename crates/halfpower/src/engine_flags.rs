@@ -34,6 +34,7 @@ impl EngineFlags {
             io_poll: wanted.hipri,
             uncached: wanted.uncached,
             fua: wanted.fua,
+            any_thread: false,
         };
         check_offered(options)?;
         if options.fua && !writes {

@@ -236,6 +236,7 @@ mod tests {
             EngineOptions { io_poll: true, ..none },
             EngineOptions { uncached: true, ..none },
             EngineOptions { fua: true, ..none },
+            EngineOptions { any_thread: true, ..none },
         ];
         let does_io = Personality::ALL.into_iter().filter(|p| p.does_io());
         let of = |personality| all.map(|options| Variant { personality, options });

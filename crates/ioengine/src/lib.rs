@@ -40,6 +40,7 @@ pub mod write_cache;
 pub mod extents;
 pub mod allocation;
 pub mod target;
+pub mod open_file;
 pub mod host;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

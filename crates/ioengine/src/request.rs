@@ -25,7 +25,7 @@ pub struct Request {
     pub within: u32,
     /// Which slot of the engine.
     pub slot: u32,
-    /// Which file of the engine: 0, but for the pieces that go to the members of a stripe.
+    /// Which file of the engine: 0, where it has but one.
     pub file: u16,
     /// Read or write.
     pub op: Op,

@@ -66,6 +66,15 @@ impl Layout {
         striped.div_ceil(row).saturating_mul(self.chunk_bytes)
     }
 
+    /// What one member holds of a stripe of so many bytes, whose last chunk may be a part of one
+    /// (bytes).
+    pub fn bytes_on(&self, member: u64, striped: u64) -> u64 {
+        let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
+        let before = member.saturating_mul(self.chunk_bytes);
+        striped / row * self.chunk_bytes
+            + (striped % row).saturating_sub(before).min(self.chunk_bytes)
+    }
+
     /// Into how many pieces a request of this size may fall, wherever it begins.
     pub fn pieces_max(&self, request_bytes: u32) -> u64 {
         match request_bytes {
@@ -149,6 +158,12 @@ mod tests {
         assert!(seen.iter().flatten().all(|seen| *seen));
         assert_eq!(layout.member_bytes(total), 28);
         assert_eq!(layout.member_bytes(total - 20), 28);
+        for striped in 0..total {
+            let last = layout.pieces(striped, 1).next().unwrap();
+            let each = [0, 1, 2].map(|member| layout.bytes_on(member, striped));
+            assert_eq!(each.iter().sum::<u64>(), striped);
+            assert_eq!(each[usize::from(last.member)], last.offset, "where the next byte goes");
+        }
     }
 
     #[test]

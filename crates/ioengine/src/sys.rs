@@ -622,6 +622,11 @@ pub mod ring {
             }
         }
 
+        /// The ring by its descriptor, which every thread knows.
+        pub fn of_any_thread(fd: RawFd) -> Handle {
+            Handle { number: fd, registered: false }
+        }
+
         /// Whether the registration succeeded.
         pub fn is_registered(self) -> bool {
             self.registered

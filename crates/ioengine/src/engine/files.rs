@@ -1,5 +1,5 @@
-//! The files that one engine serves: one, or the members of a stripe, whose requests are cut into
-//! pieces that share a slot's memory.
+//! The files that one engine serves: one, several between which a request chooses, or the members
+//! of a stripe, whose requests are cut into pieces that share a slot's memory.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -21,6 +21,13 @@ pub struct Files {
 impl From<Arc<File>> for Files {
     fn from(file: Arc<File>) -> Files {
         Files::of(vec![file], 0)
+    }
+}
+
+impl From<Vec<Arc<File>>> for Files {
+    /// Several files; a request names one by its number ([`Request::file`]).
+    fn from(files: Vec<Arc<File>>) -> Files {
+        Files::of(files, 0)
     }
 }
 
@@ -52,7 +59,7 @@ impl Files {
     pub(crate) fn only(&self) -> Result<Arc<File>, Error> {
         match &*self.files {
             [file] => Ok(Arc::clone(file)),
-            _ => Err(Error::new(ErrorKind::Usage, "--ioengine mmap maps one file, not a stripe")
+            _ => Err(Error::new(ErrorKind::Usage, "--ioengine mmap maps one file, not several")
                 .with_remedy("use another --ioengine, or drop --chunk")),
         }
     }

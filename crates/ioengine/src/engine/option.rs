@@ -20,6 +20,9 @@ pub struct EngineOptions {
     pub uncached: bool,
     /// See [`EngineOption::Fua`].
     pub fua: bool,
+    /// Whether the engine may be handed from thread to thread. An io_uring that may not belongs to
+    /// the thread that made it, which saves the kernel some work for each request.
+    pub any_thread: bool,
 }
 
 /// One option.
@@ -266,6 +269,7 @@ mod tests {
             io_poll: option == EngineOption::IoPoll,
             uncached: option == EngineOption::Uncached,
             fua: option == EngineOption::Fua,
+            any_thread: false,
         }
     }
 

@@ -3,7 +3,8 @@
 //! Asks for the whole fast set (single issuer, deferred task work, no submission array) and goes
 //! down a ladder where the kernel refuses; registers the ring, the file and the one contiguous
 //! buffer where it may. Each call enters the kernel once: it submits the batch and waits in the
-//! same system call, then reaps all that is ready.
+//! same system call, then reaps all that is ready. A ring that any thread may use has none of what
+//! binds it to one: task work is then run when the kernel asks for it.
 //!
 //! With a thread of the kernel that takes submissions (SQPOLL) a call enters the kernel only to
 //! wake that thread after it has gone to sleep, or to wait when nothing is ready. That thread spins
@@ -97,7 +98,8 @@ pub struct Uring {
 }
 
 /// The ladder of set-up flags, best first. What was asked for is on every rung; task work is not
-/// ours to run where a thread of the kernel submits.
+/// ours to run where a thread of the kernel submits, nor left for later where the thread that
+/// submitted may never come back.
 fn ladder(options: EngineOptions) -> Vec<UringFeatures> {
     let rung = |defer_taskrun, coop_taskrun, no_sqarray| UringFeatures {
         defer_taskrun,
@@ -107,7 +109,7 @@ fn ladder(options: EngineOptions) -> Vec<UringFeatures> {
         io_poll: options.io_poll,
         ..UringFeatures::default()
     };
-    if options.sq_poll {
+    if options.sq_poll || options.any_thread {
         return vec![rung(false, false, true), rung(false, false, false)];
     }
     vec![
@@ -234,7 +236,10 @@ impl Uring {
             return Err(Error::new(ErrorKind::Unsupported, what)
                 .with_remedy("use --ioengine libaio or threads"));
         }
-        let handle = Handle::new(ring.as_raw_fd());
+        let handle = match spec.options.any_thread {
+            true => Handle::of_any_thread(ring.as_raw_fd()),
+            false => Handle::new(ring.as_raw_fd()),
+        };
         features.registered_ring = handle.is_registered();
         let submitter = ring.submitter();
         features.registered_file = submitter.register_files(files.descriptors()).is_ok();
@@ -524,6 +529,40 @@ mod tests {
                 count += done.len();
                 batch = done.iter().map(|completion| read(completion.slot)).collect();
             }
+        }
+    }
+
+    #[test]
+    fn an_engine_for_any_thread_is_handed_on_with_requests_in_flight() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![1; 64 * BLOCK as usize]).unwrap();
+        let file = Arc::new(file);
+        let depth = 16;
+        let options = EngineOptions { any_thread: true, ..EngineOptions::default() };
+        let spec = EngineSpec {
+            personality: Personality::IoUring,
+            depth,
+            slot_bytes: BLOCK,
+            pages: BufferPages::Small,
+            options,
+        };
+        if let Err(error) = probe() {
+            eprintln!("skipped: io_uring: {error}");
+            return;
+        }
+        let mut engine = Uring::new(Arc::clone(&file), &spec).unwrap();
+        for _ in 0..20 {
+            // Each thread ends with requests in flight that the next one reaps.
+            let handed_on = std::thread::spawn(move || {
+                let batch: Vec<Request> = (0..depth).map(read).collect();
+                engine.submit_and_wait(&batch, 0, None, &mut Vec::new()).unwrap();
+                engine
+            });
+            engine = handed_on.join().unwrap();
+            let mut done = Vec::new();
+            engine.submit_and_wait(&[], depth, None, &mut done).unwrap();
+            assert_eq!(engine.in_flight(), 0);
+            assert!(done.iter().all(|completion| completion.result == BLOCK as i32), "{done:?}");
         }
     }
 
