@@ -1,0 +1,121 @@
+//! How many requests are kept outstanding, found while running: doubled as long as that brings
+//! something, within bounds, and never left where it brought nothing.
+//!
+//! A window of a few hundred requests is timed at a depth, then one at twice that depth. Where the
+//! second was faster by more than `GAIN`, the search goes on from there; else the depth goes back
+//! and stays. Windows in which the program was slower than the storage tell nothing and do not
+//! count. At worst one window of a stream runs at a depth that was no better.
+
+use ioengine::clock::{Clock, Monotonic};
+
+/// What doubling must bring to be kept.
+const GAIN: f64 = 1.05;
+/// Blocks in a window, at the least.
+const WINDOW_BLOCKS: u64 = 64;
+/// Windows must be so long that the clock and a hiccup of the storage do not decide (ns).
+const WINDOW_NS: u64 = 50_000_000;
+/// Of the blocks of a window, so many must have been waited for.
+const WAITED_SHARE: f64 = 0.5;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Depth {
+    now: u32,
+    most: u32,
+    searching: bool,
+    /// The rate of the last window at half the depth (blocks per ns).
+    before: Option<f64>,
+    since_ns: u64,
+    blocks: u64,
+    waited: u64,
+    clock: Monotonic,
+}
+
+impl Depth {
+    /// Begins at `now`, never beyond `most`.
+    pub fn new(now: u32, most: u32) -> Depth {
+        let clock = Monotonic::new();
+        let (now, since_ns) = (now.clamp(1, most.max(1)), clock.now_ns());
+        let searching = now < most;
+        Depth { now, most, searching, before: None, since_ns, blocks: 0, waited: 0, clock }
+    }
+
+    /// How many may be outstanding.
+    pub fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// A block has come, and whether it had to be waited for.
+    pub fn count(&mut self, waited: bool) {
+        if !self.searching {
+            return;
+        }
+        self.blocks += 1;
+        self.waited += u64::from(waited);
+        if self.blocks >= WINDOW_BLOCKS {
+            let now_ns = self.clock.now_ns();
+            if now_ns - self.since_ns >= WINDOW_NS {
+                self.window(now_ns - self.since_ns);
+                (self.since_ns, self.blocks, self.waited) = (now_ns, 0, 0);
+            }
+        }
+    }
+
+    /// The stream stood still, or began anew: what was counted tells nothing.
+    pub fn restart(&mut self) {
+        (self.since_ns, self.blocks, self.waited) = (self.clock.now_ns(), 0, 0);
+    }
+
+    /// What a window says.
+    fn window(&mut self, took_ns: u64) {
+        let tells = self.waited as f64 >= self.blocks as f64 * WAITED_SHARE;
+        let rate = self.blocks as f64 / took_ns.max(1) as f64;
+        match self.before {
+            // Deeper, nothing has to be waited for any more: that is as good as it gets.
+            Some(_) if !tells => self.searching = false,
+            None if !tells => {}
+            Some(before) if rate < before * GAIN => {
+                self.now = (self.now / 2).max(1);
+                self.searching = false;
+            }
+            _ if self.now < self.most => {
+                self.before = Some(rate);
+                self.now = (self.now * 2).min(self.most);
+            }
+            _ => self.searching = false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs windows whose rate depends on the depth, until the search ends.
+    fn settled(most: u32, rate: impl Fn(u32) -> f64) -> (u32, u32) {
+        let mut depth = Depth::new(2, most);
+        let mut windows = 0;
+        while depth.searching && windows < 100 {
+            (depth.blocks, depth.waited) = (100, 90);
+            let took_ns = 100.0 / rate(depth.now) * 1e6;
+            depth.window(took_ns as u64);
+            windows += 1;
+        }
+        (depth.now, windows)
+    }
+
+    #[test]
+    fn the_depth_grows_while_that_brings_something_and_goes_back_by_one_step() {
+        assert_eq!(settled(64, |depth| f64::from(depth.min(8))), (8, 4));
+        assert_eq!(settled(64, |_| 1.0), (2, 2), "no gain: one window is lost");
+        assert_eq!(settled(8, f64::from), (8, 3), "never beyond the bound");
+    }
+
+    #[test]
+    fn a_slow_program_tells_nothing_of_the_storage() {
+        let mut depth = Depth::new(2, 8);
+        (depth.blocks, depth.waited) = (100, 10);
+        depth.window(1_000_000);
+        assert_eq!((depth.now, depth.searching), (2, true));
+    }
+}

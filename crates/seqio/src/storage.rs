@@ -1,0 +1,199 @@
+//! What kind of storage lies beneath a file: looked up once for each file system of a process.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ioengine::device::{Device, DeviceInfo};
+use ioengine::mount;
+
+/// A kind of storage, as far as it decides how to read and write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// tmpfs, ramfs: the page cache is all there is.
+    Memory,
+    /// NFS, SMB and the like, and file systems in user space.
+    Network,
+    /// A disk that rotates.
+    Disk,
+    /// Flash behind SATA or SAS.
+    Flash,
+    /// Flash behind NVMe.
+    Nvme,
+    /// A disk of a hypervisor (virtio, Xen), whatever lies beneath.
+    Virtual,
+    /// A volume of several devices, or what the system does not tell of.
+    Other,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 7] = [
+        Kind::Memory,
+        Kind::Network,
+        Kind::Disk,
+        Kind::Flash,
+        Kind::Nvme,
+        Kind::Virtual,
+        Kind::Other,
+    ];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Memory => "memory",
+            Kind::Network => "network",
+            Kind::Disk => "disk",
+            Kind::Flash => "flash",
+            Kind::Nvme => "NVMe flash",
+            Kind::Virtual => "virtual disk",
+            Kind::Other => "storage of unknown kind",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What lies beneath a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// What kind.
+    pub kind: Kind,
+    /// What stays the same of it from boot to boot, for remembering what was measured: model and
+    /// serial number where it has them, else its kernel name, else where it is mounted from.
+    pub identity: String,
+    /// The file system ("ext4"), empty for a bare device.
+    pub file_system: String,
+}
+
+impl Storage {
+    /// What lies beneath an open file.
+    pub fn of(file: &File) -> std::io::Result<Arc<Storage>> {
+        Ok(Storage::beneath(file, &file.metadata()?))
+    }
+
+    pub(crate) fn beneath(file: &File, metadata: &Metadata) -> Arc<Storage> {
+        type Known = Mutex<HashMap<(bool, u64), Arc<Storage>>>;
+        static KNOWN: OnceLock<Known> = OnceLock::new();
+        let on_disk = metadata.file_type().is_block_device();
+        let number = if on_disk { metadata.rdev() } else { metadata.dev() };
+        let known = KNOWN.get_or_init(Mutex::default);
+        let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = lock().get(&(on_disk, number)) {
+            return Arc::clone(found);
+        }
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let found = Arc::new(look_up(&path.unwrap_or_default(), number, on_disk));
+        lock().insert((on_disk, number), Arc::clone(&found));
+        found
+    }
+}
+
+fn look_up(path: &Path, number: u64, on_disk: bool) -> Storage {
+    let number = (rustix::fs::major(number), rustix::fs::minor(number));
+    let mount = if on_disk { None } else { mount::of(path, number) };
+    let file_system = mount.as_ref().map_or_else(String::new, |m| m.file_system.clone());
+    let source = mount.map_or_else(String::new, |mount| mount.source);
+    let by_source = || {
+        let metadata = std::fs::metadata(PathBuf::from(&source)).ok()?;
+        let number = metadata.rdev();
+        let is_device = metadata.file_type().is_block_device();
+        is_device.then(|| Device::of((rustix::fs::major(number), rustix::fs::minor(number))))?
+    };
+    match Device::of(number).or_else(by_source) {
+        Some(device) => {
+            let info = device.info();
+            Storage { kind: kind_of(&device, &info), identity: identity_of(&info), file_system }
+        }
+        None => {
+            let kind = kind_of_file_system(&file_system);
+            let identity = format!("{file_system} from {source}");
+            Storage { kind, identity, file_system }
+        }
+    }
+}
+
+fn identity_of(info: &DeviceInfo) -> String {
+    let model = info.model.as_deref().map(str::trim).filter(|model| !model.is_empty());
+    let serial = info.serial.as_deref().map(str::trim).filter(|serial| !serial.is_empty());
+    match (model, serial) {
+        (Some(model), Some(serial)) => format!("{model} {serial}"),
+        (None, Some(serial)) => format!("{} {serial}", info.name),
+        _ => info.name.clone(),
+    }
+}
+
+fn kind_of(device: &Device, info: &DeviceInfo) -> Kind {
+    let name = info.name.as_str();
+    let begins = |with: &[&str]| with.iter().any(|with| name.starts_with(with));
+    if begins(&["ram", "zram"]) {
+        Kind::Memory
+    } else if begins(&["nvme"]) {
+        Kind::Nvme
+    } else if begins(&["vd", "xvd"]) {
+        Kind::Virtual
+    } else if begins(&["nbd", "rbd"]) {
+        Kind::Network
+    } else if begins(&["md", "dm-", "loop"]) || !device.slaves().is_empty() {
+        Kind::Other
+    } else {
+        match info.rotational {
+            Some(true) => Kind::Disk,
+            Some(false) => Kind::Flash,
+            None => Kind::Other,
+        }
+    }
+}
+
+fn kind_of_file_system(name: &str) -> Kind {
+    match name {
+        "tmpfs" | "ramfs" | "hugetlbfs" => Kind::Memory,
+        "cifs" | "smb3" | "ceph" | "9p" | "afs" | "lustre" | "virtiofs" => Kind::Network,
+        _ if name.starts_with("nfs") || name.starts_with("fuse") => Kind::Network,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_memory_is_known_as_such() {
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
+        let storage = Storage::of(&file).unwrap();
+        if storage.file_system == "tmpfs" {
+            assert_eq!(storage.kind, Kind::Memory);
+        }
+        assert_eq!(Storage::of(&file).unwrap(), storage, "asked twice, the same");
+    }
+
+    #[test]
+    fn a_device_is_known_by_what_stays_with_it() {
+        let info = |model: Option<&str>, serial: Option<&str>| DeviceInfo {
+            name: "sda".into(),
+            model: model.map(Into::into),
+            serial: serial.map(Into::into),
+            ..DeviceInfo::default()
+        };
+        assert_eq!(identity_of(&info(Some("Fast "), Some("S1"))), "Fast S1");
+        assert_eq!(identity_of(&info(None, Some("S1"))), "sda S1");
+        assert_eq!(identity_of(&info(Some("Fast"), Some(" "))), "sda");
+    }
+
+    #[test]
+    fn file_systems_without_a_device_have_a_kind_too() {
+        assert_eq!(kind_of_file_system("nfs4"), Kind::Network);
+        assert_eq!(kind_of_file_system("fuse.sshfs"), Kind::Network);
+        assert_eq!(kind_of_file_system("overlay"), Kind::Other);
+    }
+}

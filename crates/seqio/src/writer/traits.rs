@@ -1,0 +1,62 @@
+//! The writer as the traits of the standard library have it: [`Write`] copies into the block that
+//! is being filled; [`Seek`] hands all to the system first.
+
+use std::io::{self, Seek, SeekFrom, Write};
+
+use super::{Way, Writer};
+
+impl Write for Writer {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let space = self.space()?;
+        let amount = space.len().min(data.len());
+        space[..amount].copy_from_slice(&data[..amount]);
+        self.advance(amount);
+        Ok(amount)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.flush_all()
+    }
+}
+
+impl Seek for Writer {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        if matches!(to, SeekFrom::Current(0)) {
+            return Ok(self.position());
+        }
+        self.flush_all()?;
+        let place = match to {
+            SeekFrom::Start(place) => Some(place),
+            SeekFrom::Current(by) => self.position().checked_add_signed(by),
+            SeekFrom::End(by) => self.end()?.checked_add_signed(by),
+        };
+        let place = place.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "seeking to before the beginning")
+        })?;
+        self.attempt("seeking in", |writer| match &mut writer.way {
+            Way::Plain(plain) => plain.go_to(place),
+            Way::Deep(deep) => deep.go_to(place),
+            Way::Gone => Ok(()),
+        })?;
+        Ok(place)
+    }
+
+    fn stream_position(&mut self) -> io::Result<u64> {
+        Ok(self.position())
+    }
+}
+
+impl Writer {
+    /// Where the stream ends now: what is reserved ahead does not count (bytes).
+    fn end(&self) -> io::Result<u64> {
+        match &self.way {
+            _ if !self.opened[0].regular => self.opened[0].size(),
+            Way::Deep(deep) => Ok(deep.end()),
+            Way::Plain(plain) => Ok(plain.end()),
+            Way::Gone => Ok(0),
+        }
+    }
+}

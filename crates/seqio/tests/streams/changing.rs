@@ -1,0 +1,70 @@
+//! Files that change while they are read: they grow, they are truncated, they hold less than the
+//! system says.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+
+use seqio::{Cache, Options};
+
+use crate::bench::{content, folder};
+
+const MIB: usize = 1 << 20;
+
+fn ways() -> Vec<Options> {
+    vec![
+        Options::new().cache(Cache::Direct).request_bytes(65536).depth(4),
+        Options::new().cache(Cache::Buffered).request_bytes(65536).depth(4),
+        Options::new().cache(Cache::Buffered),
+    ]
+}
+
+#[test]
+fn what_is_appended_while_a_file_is_read_is_read_too() {
+    for options in ways() {
+        let folder = folder();
+        let path = folder.path().join("file");
+        std::fs::write(&path, content(MIB + 100, 1)).unwrap();
+        let mut reader = options.open(&path).unwrap();
+        let mut all = vec![0; 300_000];
+        reader.read_exact(&mut all).unwrap();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(&content(MIB, 2)).unwrap();
+        reader.read_to_end(&mut all).unwrap();
+        assert!(all == std::fs::read(&path).unwrap(), "{:?}", reader.plan());
+        // At the end nothing comes, until there is more.
+        assert!(reader.next_block().unwrap().is_none());
+        file.write_all(b"more").unwrap();
+        assert_eq!(&*reader.next_block().unwrap().unwrap(), b"more");
+    }
+}
+
+#[test]
+fn a_file_that_is_truncated_while_it_is_read_ends_there() {
+    for options in ways() {
+        let folder = folder();
+        let path = folder.path().join("file");
+        let wanted = content(4 * MIB, 1);
+        std::fs::write(&path, &wanted).unwrap();
+        let mut reader = options.open(&path).unwrap();
+        let mut all = vec![0; 70_000];
+        reader.read_exact(&mut all).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(2 * MIB as u64 + 77).unwrap();
+        reader.read_to_end(&mut all).unwrap();
+        // What had been asked for before is old, not wrong.
+        assert!(all.len() >= 70_000 && all.len() <= 4 * MIB, "{}", all.len());
+        assert!(all[..] == wanted[..all.len()]);
+        assert!(all.len() >= 2 * MIB + 77 || all.len() < 70_000 + 5 * 65536, "{}", all.len());
+        assert!(reader.next_block().unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_file_that_promises_more_than_it_gives_ends_where_it_does() {
+    // Of the files of sysfs the system says that they have a page.
+    let Ok(text) = std::fs::read("/sys/kernel/mm/transparent_hugepage/enabled") else { return };
+    let options = Options::new().cache(Cache::Buffered).depth(2);
+    let mut reader = options.open("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();
+    let mut found = Vec::new();
+    reader.read_to_end(&mut found).unwrap();
+    assert_eq!(found, text);
+}

@@ -1,0 +1,87 @@
+//! Errors that a program must see: once, where they are, with the name of the file.
+
+use std::io::{ErrorKind, Read, Write};
+
+use ioengine::Op;
+use ioengine::fault::{Fault, FaultPlan, FaultRule};
+use seqio::{Cache, Options};
+
+use crate::bench::{content, folder};
+
+const EIO: i32 = 5;
+const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
+
+fn plan(fault: Fault, only: Op, first: u64, count: u64) -> FaultPlan {
+    FaultPlan { rules: vec![FaultRule { fault, only: Some(only), first, count }] }
+}
+
+fn deep() -> Options {
+    Options::new().cache(Cache::Direct).request_bytes(65536).depth(4)
+}
+
+#[test]
+fn a_failing_read_is_told_where_it_is_and_the_bytes_before_it_are_whole() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let wanted = content(1 << 20, 1);
+    std::fs::write(&path, &wanted).unwrap();
+    let faults = plan(Fault::Errno(EIO), Op::Read, 5, 1);
+    let mut reader = deep().faults(faults).open(&path).unwrap();
+    let mut all = Vec::new();
+    let error = reader.read_to_end(&mut all).unwrap_err();
+    assert_eq!(seqio::raw_os_error(&error), Some(EIO));
+    assert!(error.to_string().contains(&format!("reading {}", path.display())), "{error}");
+    assert!(all.len() == 5 * 65536 && all[..] == wanted[..all.len()]);
+    // It was that one time only: the next call asks again.
+    reader.read_to_end(&mut all).unwrap();
+    assert!(all == wanted);
+}
+
+#[test]
+fn a_failing_write_is_told_and_nothing_goes_on_after_it() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let faults = plan(Fault::Errno(ENOSPC), Op::Write, 3, 1);
+    let mut writer = deep().faults(faults).create(&path).unwrap();
+    let data = content(65536, 1);
+    let error = (0..40).find_map(|_| writer.write_all(&data).err()).expect("an error");
+    assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+    assert!(error.to_string().contains("writing"), "{error}");
+    assert!(writer.write_all(&data).is_err(), "no second try");
+    let error = writer.finish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+}
+
+#[test]
+fn a_file_that_takes_nothing_more_is_an_error_and_no_endless_loop() {
+    let folder = folder();
+    let faults = plan(Fault::Errno(11), Op::Write, 0, u64::MAX);
+    let mut writer = deep().faults(faults).create(folder.path().join("file")).unwrap();
+    drop(writer.write_all(&content(3 * 65536, 1)));
+    assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_file_system_that_takes_back_direct_io_is_read_and_written_through_the_cache() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let wanted = content(1_000_000, 3);
+    let faults = plan(Fault::Errno(EINVAL), Op::Write, 2, 1);
+    let mut writer = deep().faults(faults).create(&path).unwrap();
+    writer.write_all(&wanted).unwrap();
+    writer.finish().unwrap();
+    let faults = plan(Fault::Errno(EINVAL), Op::Read, 1, 1);
+    let mut all = Vec::new();
+    deep().faults(faults).open(&path).unwrap().read_to_end(&mut all).unwrap();
+    assert!(all == wanted);
+}
+
+#[test]
+fn a_file_that_cannot_be_is_named() {
+    let error = seqio::Reader::open("/no/such/file").unwrap_err();
+    assert_eq!(error.to_string(), "opening /no/such/file: no such file or directory");
+    assert_eq!(seqio::Writer::create("/no/such/file").unwrap_err().kind(), ErrorKind::NotFound);
+    let error = seqio::Reader::open("/").and_then(|mut reader| reader.next_block().map(drop));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::IsADirectory);
+}

@@ -1,0 +1,218 @@
+//! Random files through every way, random steps, faults that a program need not see: the bytes are
+//! those that the standard library reads and writes.
+
+use std::fs::File;
+use std::io::{BufRead, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+
+use ioengine::fault::{Fault, FaultPlan, FaultRule};
+use proptest::prelude::*;
+use seqio::{Options, Reader};
+
+use crate::bench::{blocks, content, folder, parts, same, way};
+
+/// A file of stretches, some of them holes.
+#[derive(Clone, Debug)]
+struct Made {
+    stretches: Vec<(bool, usize)>,
+    seed: u64,
+}
+
+impl Made {
+    /// Writes it, and gives what it holds.
+    fn write(&self, file: &File) -> Vec<u8> {
+        let mut all = Vec::new();
+        for (hole, bytes) in &self.stretches {
+            if *hole {
+                all.resize(all.len() + bytes, 0);
+            } else {
+                let part = content(*bytes, self.seed + all.len() as u64);
+                file.write_all_at(&part, all.len() as u64).unwrap();
+                all.extend_from_slice(&part);
+            }
+        }
+        file.set_len(all.len() as u64).unwrap();
+        all
+    }
+}
+
+fn made() -> impl Strategy<Value = Made> {
+    let size = prop_oneof![
+        1 => 0..3_usize,
+        2 => 0..20_000_usize,
+        3 => 0..400_000_usize,
+        1 => (0..40_usize).prop_map(|pages| pages * 65536),
+        1 => 1_000_000..2_500_000_usize,
+    ];
+    let stretch = (prop::bool::weighted(0.3), size);
+    (prop::collection::vec(stretch, 0..4), any::<u64>())
+        .prop_map(|(stretches, seed)| Made { stretches, seed: seed >> 8 })
+}
+
+/// Faults that are the system's own business: nobody should see them.
+fn harmless() -> impl Strategy<Value = FaultPlan> {
+    let fault = prop_oneof![
+        (1..70_000_u32).prop_map(Fault::Short),
+        prop::sample::select(vec![libc_errno::EINTR, libc_errno::EAGAIN]).prop_map(Fault::Errno),
+        Just(Fault::Late(2)),
+    ];
+    let rule = (fault, 0..12_u64, 1..4_u64).prop_map(|(fault, first, count)| FaultRule {
+        fault,
+        only: None,
+        first,
+        count,
+    });
+    let rules = prop::collection::vec(rule, 0..4);
+    prop::option::weighted(0.5, rules)
+        .prop_map(|rules| FaultPlan { rules: rules.unwrap_or_default() })
+}
+
+/// The numbers of errors that are tried again.
+mod libc_errno {
+    pub const EINTR: i32 = 4;
+    pub const EAGAIN: i32 = 11;
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn every_way_reads_what_the_file_holds(
+        made in made(),
+        options in way(),
+        faults in harmless(),
+        holes in any::<bool>(),
+        part in 1..300_000_usize,
+    ) {
+        let folder = folder();
+        let path = folder.path().join("file");
+        let wanted = made.write(&File::create(&path).unwrap());
+        let options = options.faults(faults).keep_holes(holes);
+        let open = || options.open(&path).unwrap();
+        same(&blocks(&mut open()).unwrap(), &wanted)?;
+        same(&parts(&mut open(), part).unwrap(), &wanted)?;
+        let mut all = Vec::new();
+        open().read_to_end(&mut all).unwrap();
+        same(&all, &wanted)?;
+    }
+
+    #[test]
+    fn a_reader_steps_about_as_a_file_does(
+        made in made(),
+        options in way(),
+        steps in prop::collection::vec((0..4_u8, 0..600_000_u64, 1..200_000_usize), 1..12),
+    ) {
+        let folder = folder();
+        let path = folder.path().join("file");
+        let wanted = made.write(&File::create(&path).unwrap());
+        let (mut reader, mut file) = (options.open(&path).unwrap(), File::open(&path).unwrap());
+        for (step, to, bytes) in steps {
+            match step {
+                0 => {
+                    let place = SeekFrom::Start(to);
+                    prop_assert_eq!(reader.seek(place).unwrap(), file.seek(place).unwrap());
+                }
+                1 => {
+                    let back = SeekFrom::Current(-((to / 2) as i64));
+                    prop_assert_eq!(reader.seek(back).is_err(), file.seek(back).is_err());
+                }
+                2 => {
+                    let place = SeekFrom::End(-((to as usize).min(wanted.len()) as i64));
+                    prop_assert_eq!(reader.seek(place).unwrap(), file.seek(place).unwrap());
+                }
+                _ => {
+                    let ready = reader.fill_buf().unwrap().len().min(7);
+                    reader.consume(ready);
+                    file.seek(SeekFrom::Current(ready as i64)).unwrap();
+                }
+            }
+            let (mut found, mut there) = (vec![0; bytes], vec![0; bytes]);
+            let read = read_all(&mut reader, &mut found);
+            prop_assert_eq!(read, read_all(&mut file, &mut there));
+            same(&found, &there)?;
+            prop_assert_eq!(reader.stream_position().unwrap(), file.stream_position().unwrap());
+        }
+    }
+
+    #[test]
+    fn every_way_writes_what_it_is_given(
+        options in way(),
+        faults in harmless(),
+        exact in any::<bool>(),
+        foretold in prop::option::of(0..3_000_000_u64),
+        steps in prop::collection::vec((0..8_u8, 0..700_000_usize), 0..9),
+        seed in any::<u64>(),
+    ) {
+        let folder = folder();
+        let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+        let mut options = options.faults(faults).exact_size(exact).durable(seed % 2 == 0);
+        if let Some(bytes) = foretold {
+            options = options.size(bytes);
+        }
+        let mut writer = options.create(&ours).unwrap();
+        let mut file = File::create(&theirs).unwrap();
+        for (number, (step, bytes)) in steps.into_iter().enumerate() {
+            match step {
+                0 => {
+                    writer.flush().unwrap();
+                    let seen = std::fs::read(&ours).unwrap();
+                    let wanted = std::fs::read(&theirs).unwrap();
+                    prop_assert!(seen.len() >= wanted.len(), "what is reserved comes behind");
+                    same(&seen[..wanted.len()], &wanted)?;
+                }
+                1 => writer.sync_data().unwrap(),
+                2 => {
+                    let place = SeekFrom::Start(bytes as u64);
+                    prop_assert_eq!(writer.seek(place).unwrap(), file.seek(place).unwrap());
+                }
+                3 => {
+                    let end = SeekFrom::End(0);
+                    prop_assert_eq!(writer.seek(end).unwrap(), file.seek(end).unwrap());
+                }
+                _ => {
+                    let data = content(bytes, seed.wrapping_add(number as u64));
+                    writer.write_all(&data).unwrap();
+                    file.write_all(&data).unwrap();
+                }
+            }
+            prop_assert_eq!(writer.position(), file.stream_position().unwrap());
+        }
+        let wanted = std::fs::read(&theirs).unwrap();
+        prop_assert_eq!(writer.finish().unwrap(), wanted.len() as u64);
+        same(&std::fs::read(&ours).unwrap(), &wanted)?;
+    }
+}
+
+/// Reads until the memory is full or the end is there.
+fn read_all(from: &mut impl Read, into: &mut [u8]) -> usize {
+    let mut filled = 0;
+    while filled < into.len() {
+        match from.read(&mut into[filled..]).unwrap() {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    filled
+}
+
+#[test]
+fn a_pipe_is_read_and_written_to_its_end() {
+    let (from, to) = std::io::pipe().unwrap();
+    let wanted = content(3_000_000, 5);
+    let data = wanted.clone();
+    let writing = std::thread::spawn(move || {
+        let file = File::from(std::os::fd::OwnedFd::from(to));
+        let mut writer = Options::new().writer(file).unwrap();
+        writer.write_all(&data).unwrap();
+        writer.finish().unwrap()
+    });
+    let file = File::from(std::os::fd::OwnedFd::from(from));
+    let mut reader: Reader = Options::new().reader(file).unwrap();
+    assert!(reader.seek(SeekFrom::Start(9)).is_err(), "a pipe has no places");
+    assert!(blocks(&mut reader).unwrap() == wanted);
+    assert_eq!(writing.join().unwrap(), 3_000_000);
+}
