@@ -163,6 +163,11 @@ impl Flight {
         self.flown[slot as usize].is_some_and(|flown| flown.outcome.is_some())
     }
 
+    /// Waits until something more is back, if anything is out.
+    pub fn wait(&mut self) -> io::Result<()> {
+        self.turn(1)
+    }
+
     /// Waits for the end of a slot's request: gives the bytes moved, and the slot back.
     pub fn end(&mut self, slot: u32) -> io::Result<u32> {
         loop {

@@ -15,7 +15,11 @@ mod flight;
 mod opened;
 mod reader;
 mod writer;
+pub mod copy;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 
+pub use copy::copy;
 pub use error::raw_os_error;
 pub use ioengine::Personality;
 pub use options::{Cache, Options, Plan};

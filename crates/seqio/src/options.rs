@@ -170,7 +170,7 @@ impl Options {
     }
 
     /// Whether requests are to be issued in a way that was asked for.
-    fn asks_for_requests(&self) -> bool {
+    pub(crate) fn asks_for_requests(&self) -> bool {
         let asked = self.personality.is_some_and(|p| p != Personality::Sync);
         asked || self.depth.is_some_and(|depth| depth > 1) || !self.faults.rules.is_empty()
     }

@@ -179,6 +179,20 @@ impl Reader {
         Ok(Some(Block { data, offset, hole }))
     }
 
+    /// Whether the next bytes, or the end of a file, can be had without waiting for the storage.
+    ///
+    /// # Errors
+    /// What the system says of looking.
+    pub fn is_at_hand(&mut self) -> io::Result<bool> {
+        if self.used < self.way.data().len() {
+            return Ok(true);
+        }
+        match &mut self.way {
+            Way::Plain(_) => Ok(false),
+            Way::Deep(deep) => deep.is_at_hand(),
+        }
+    }
+
     /// Makes the next block the present one; whether there is one.
     fn advance(&mut self) -> io::Result<bool> {
         let advanced = match &mut self.way {

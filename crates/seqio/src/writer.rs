@@ -169,6 +169,27 @@ impl Writer {
         })
     }
 
+    /// Whether there is space without waiting for the storage.
+    ///
+    /// # Errors
+    /// What the system says of writing earlier blocks.
+    pub fn has_room(&mut self) -> io::Result<bool> {
+        self.attempt("writing", |writer| match &mut writer.way {
+            Way::Plain(plain) => Ok(!plain.is_full()),
+            Way::Deep(deep) => deep.has_room(),
+            Way::Gone => Ok(true),
+        })
+    }
+
+    /// Whether the system has all that was written.
+    pub fn is_flushed(&self) -> bool {
+        match &self.way {
+            Way::Plain(plain) => plain.is_flushed(),
+            Way::Deep(deep) => deep.is_flushed(),
+            Way::Gone => true,
+        }
+    }
+
     /// So many bytes of the space were filled.
     ///
     /// # Panics

@@ -205,6 +205,16 @@ impl Deep {
         }
     }
 
+    /// Whether the next block is there.
+    pub fn is_at_hand(&mut self) -> io::Result<bool> {
+        self.flight.go()?;
+        Ok(match self.queue.front() {
+            None => false,
+            Some(Ahead::Hole { .. }) => true,
+            Some(Ahead::Slot { slot, .. }) => self.flight.is_back(*slot),
+        })
+    }
+
     /// Takes the block of a slot; false where nothing came: the file ends before it.
     fn arrive(&mut self, slot: u32, offset: u64, skip: u32, length: u32) -> io::Result<bool> {
         self.out -= 1;

@@ -131,6 +131,18 @@ impl Deep {
         }
     }
 
+    /// Whether there is a block with space, or one can be had without waiting.
+    pub fn has_room(&mut self) -> io::Result<bool> {
+        self.flight.go()?;
+        let there = self.filling.is_some_and(|filling| filling.filled < filling.room);
+        let next = || self.out.front().is_some_and(|slot| self.flight.is_back(*slot));
+        Ok(there || !self.free.is_empty() || next())
+    }
+
+    pub fn is_flushed(&self) -> bool {
+        self.out.is_empty() && self.filling.is_none_or(|filling| filling.flushed == filling.filled)
+    }
+
     /// Sees to it that there is a block with space.
     pub fn make_room(&mut self) -> io::Result<()> {
         if self.filling.is_some_and(|filling| filling.filled < filling.room) {

@@ -64,6 +64,10 @@ impl Plain {
         self.filled == self.capacity
     }
 
+    pub fn is_flushed(&self) -> bool {
+        self.flushed == self.filled
+    }
+
     pub fn space(&mut self) -> &mut [u8] {
         if self.buffer.len() < self.capacity {
             // The first bytes of many small files need no more than a little of it.

@@ -1,11 +1,18 @@
 //! What the tests are made of: ways through the kernel, contents, and folders on a file system with
 //! direct I/O where there is one.
 
+use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 
+use ioengine::fault::{Fault, FaultPlan, FaultRule};
 use proptest::prelude::*;
 use seqio::{Cache, Options, Personality, Reader};
 use tempfile::TempDir;
+
+/// The numbers of errors that are tried again.
+const EINTR: i32 = 4;
+const EAGAIN: i32 = 11;
 
 /// A folder on the disk of the build, where direct I/O is real.
 pub fn folder() -> TempDir {
@@ -80,4 +87,61 @@ pub fn same(found: &[u8], wanted: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(first, None, "the first byte that differs");
     prop_assert_eq!(found.len(), wanted.len());
     Ok(())
+}
+
+/// A file of stretches, some of them holes.
+#[derive(Clone, Debug)]
+pub struct Made {
+    stretches: Vec<(bool, usize)>,
+    seed: u64,
+}
+
+impl Made {
+    /// Writes it, and gives what it holds.
+    pub fn write(&self, file: &File) -> Vec<u8> {
+        let mut all = Vec::new();
+        for (hole, bytes) in &self.stretches {
+            if *hole {
+                all.resize(all.len() + bytes, 0);
+            } else {
+                let part = content(*bytes, self.seed + all.len() as u64);
+                file.write_all_at(&part, all.len() as u64).unwrap();
+                all.extend_from_slice(&part);
+            }
+        }
+        file.set_len(all.len() as u64).unwrap();
+        all
+    }
+}
+
+/// Files of all sizes, with and without holes.
+pub fn made() -> impl Strategy<Value = Made> {
+    let size = prop_oneof![
+        1 => 0..3_usize,
+        2 => 0..20_000_usize,
+        3 => 0..400_000_usize,
+        1 => (0..40_usize).prop_map(|pages| pages * 65536),
+        1 => 1_000_000..2_500_000_usize,
+    ];
+    let stretch = (prop::bool::weighted(0.3), size);
+    (prop::collection::vec(stretch, 0..4), any::<u64>())
+        .prop_map(|(stretches, seed)| Made { stretches, seed: seed >> 8 })
+}
+
+/// Faults that are the system's own business: nobody should see them.
+pub fn harmless() -> impl Strategy<Value = FaultPlan> {
+    let fault = prop_oneof![
+        (1..70_000_u32).prop_map(Fault::Short),
+        prop::sample::select(vec![EINTR, EAGAIN]).prop_map(Fault::Errno),
+        Just(Fault::Late(2)),
+    ];
+    let rule = (fault, 0..12_u64, 1..4_u64).prop_map(|(fault, first, count)| FaultRule {
+        fault,
+        only: None,
+        first,
+        count,
+    });
+    let rules = prop::collection::vec(rule, 0..4);
+    prop::option::weighted(0.5, rules)
+        .prop_map(|rules| FaultPlan { rules: rules.unwrap_or_default() })
 }

@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bench;
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod changing;
+mod copying;
 mod faults;
 mod properties;
 mod striped;

@@ -3,75 +3,11 @@
 
 use std::fs::File;
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
 
-use ioengine::fault::{Fault, FaultPlan, FaultRule};
 use proptest::prelude::*;
 use seqio::{Options, Reader};
 
-use crate::bench::{blocks, content, folder, parts, same, way};
-
-/// A file of stretches, some of them holes.
-#[derive(Clone, Debug)]
-struct Made {
-    stretches: Vec<(bool, usize)>,
-    seed: u64,
-}
-
-impl Made {
-    /// Writes it, and gives what it holds.
-    fn write(&self, file: &File) -> Vec<u8> {
-        let mut all = Vec::new();
-        for (hole, bytes) in &self.stretches {
-            if *hole {
-                all.resize(all.len() + bytes, 0);
-            } else {
-                let part = content(*bytes, self.seed + all.len() as u64);
-                file.write_all_at(&part, all.len() as u64).unwrap();
-                all.extend_from_slice(&part);
-            }
-        }
-        file.set_len(all.len() as u64).unwrap();
-        all
-    }
-}
-
-fn made() -> impl Strategy<Value = Made> {
-    let size = prop_oneof![
-        1 => 0..3_usize,
-        2 => 0..20_000_usize,
-        3 => 0..400_000_usize,
-        1 => (0..40_usize).prop_map(|pages| pages * 65536),
-        1 => 1_000_000..2_500_000_usize,
-    ];
-    let stretch = (prop::bool::weighted(0.3), size);
-    (prop::collection::vec(stretch, 0..4), any::<u64>())
-        .prop_map(|(stretches, seed)| Made { stretches, seed: seed >> 8 })
-}
-
-/// Faults that are the system's own business: nobody should see them.
-fn harmless() -> impl Strategy<Value = FaultPlan> {
-    let fault = prop_oneof![
-        (1..70_000_u32).prop_map(Fault::Short),
-        prop::sample::select(vec![libc_errno::EINTR, libc_errno::EAGAIN]).prop_map(Fault::Errno),
-        Just(Fault::Late(2)),
-    ];
-    let rule = (fault, 0..12_u64, 1..4_u64).prop_map(|(fault, first, count)| FaultRule {
-        fault,
-        only: None,
-        first,
-        count,
-    });
-    let rules = prop::collection::vec(rule, 0..4);
-    prop::option::weighted(0.5, rules)
-        .prop_map(|rules| FaultPlan { rules: rules.unwrap_or_default() })
-}
-
-/// The numbers of errors that are tried again.
-mod libc_errno {
-    pub const EINTR: i32 = 4;
-    pub const EAGAIN: i32 = 11;
-}
+use crate::bench::{blocks, content, folder, harmless, made, parts, same, way};
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() }

@@ -1,0 +1,15 @@
+//! Copies a file with several requests outstanding and makes the copy durable: what `cp` and a
+//! `sync` of the file do.
+#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
+
+fn main() -> std::io::Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, from, to] = &arguments[..] else {
+        println!("usage: copy FROM TO");
+        std::process::exit(2);
+    };
+    let bytes = seqio::copy(from, to)?;
+    std::fs::File::open(to)?.sync_all()?;
+    println!("{bytes} bytes");
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Readers and writers for programs on tokio: [`AsyncRead`], [`AsyncBufRead`] and [`AsyncWrite`].
+//!
+//! What is at hand is given at once, on the task's own thread. What has to be waited for is waited
+//! for on one of tokio's threads for blocking work, once for a block of a mebibyte or so; while it
+//! waits, the requests behind it go on.
+
+use std::future::Future;
+use std::io::{self, BufRead, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::{Reader, Writer};
+
+/// Something that is here, or away waiting.
+#[derive(Debug)]
+enum Place<T, R> {
+    Here(Box<T>),
+    Away(JoinHandle<(Box<T>, io::Result<R>)>),
+    Lost,
+}
+
+impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
+    /// Lets it do something that may take a while.
+    fn send(&mut self, what: impl FnOnce(&mut T) -> io::Result<R> + Send + 'static) {
+        if let Place::Here(mut there) = std::mem::replace(self, Place::Lost) {
+            *self = Place::Away(spawn_blocking(move || {
+                let done = what(&mut there);
+                (there, done)
+            }));
+        }
+    }
+
+    /// What it did, when it is back; None where it was not away.
+    fn back(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<R>>> {
+        match self {
+            Place::Here(_) => Poll::Ready(Ok(None)),
+            Place::Lost => Poll::Ready(Err(io::Error::other("an earlier call panicked"))),
+            Place::Away(handle) => {
+                let joined = ready!(Pin::new(handle).poll(context));
+                *self = Place::Lost;
+                let (there, done) = joined.map_err(io::Error::other)?;
+                *self = Place::Here(there);
+                Poll::Ready(done.map(Some))
+            }
+        }
+    }
+}
+
+/// A [`Reader`] for tasks.
+#[derive(Debug)]
+pub struct AsyncReader {
+    place: Place<Reader, bool>,
+}
+
+impl From<Reader> for AsyncReader {
+    fn from(reader: Reader) -> AsyncReader {
+        AsyncReader { place: Place::Here(Box::new(reader)) }
+    }
+}
+
+impl AsyncReader {
+    /// Waits until something is at hand, or the end is reached: then false.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            if let Some(any) = ready!(self.place.back(context))? {
+                return Poll::Ready(Ok(any));
+            }
+            let Place::Here(reader) = &mut self.place else { continue };
+            if reader.is_at_hand()? {
+                return Poll::Ready(Ok(true));
+            }
+            self.place.send(|reader| reader.fill_buf().map(|ready| !ready.is_empty()));
+        }
+    }
+
+    fn reader(&mut self) -> io::Result<&mut Reader> {
+        match &mut self.place {
+            Place::Here(reader) => Ok(reader),
+            _ => Err(io::Error::other("the reader is away")),
+        }
+    }
+}
+
+impl AsyncBufRead for AsyncReader {
+    fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        match ready!(this.poll_ready(context))? {
+            true => Poll::Ready(this.reader()?.fill_buf()),
+            false => Poll::Ready(Ok(&[])),
+        }
+    }
+
+    fn consume(self: Pin<&mut Self>, amount: usize) {
+        if let Place::Here(reader) = &mut self.get_mut().place {
+            reader.consume(amount);
+        }
+    }
+}
+
+impl AsyncRead for AsyncReader {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if into.remaining() == 0 || !ready!(this.poll_ready(context))? {
+            return Poll::Ready(Ok(()));
+        }
+        let reader = this.reader()?;
+        let ready = reader.fill_buf()?;
+        let amount = ready.len().min(into.remaining());
+        into.put_slice(&ready[..amount]);
+        reader.consume(amount);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A [`Writer`] for tasks. Shutting it down finishes the file; dropping it without that writes what
+/// is left on the thread that drops it.
+#[derive(Debug)]
+pub struct AsyncWriter {
+    place: Place<Option<Writer>, ()>,
+}
+
+impl From<Writer> for AsyncWriter {
+    fn from(writer: Writer) -> AsyncWriter {
+        AsyncWriter { place: Place::Here(Box::new(Some(writer))) }
+    }
+}
+
+fn is_flushed(writer: &Option<Writer>) -> bool {
+    writer.as_ref().is_none_or(Writer::is_flushed)
+}
+
+/// What was done already needs no writer.
+fn with(
+    writer: &mut Option<Writer>,
+    what: impl FnOnce(&mut Writer) -> io::Result<()>,
+) -> io::Result<()> {
+    writer.as_mut().map_or(Ok(()), what)
+}
+
+impl AsyncWrite for AsyncWriter {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        loop {
+            ready!(this.place.back(context))?;
+            let Place::Here(writer) = &mut this.place else { continue };
+            let Some(writer) = writer.as_mut() else {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            };
+            if data.is_empty() || writer.has_room()? {
+                return Poll::Ready(writer.write(data));
+            }
+            this.place.send(|writer| with(writer, |writer| writer.space().map(drop)));
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            ready!(this.place.back(context))?;
+            if matches!(&this.place, Place::Here(writer) if is_flushed(writer)) {
+                return Poll::Ready(Ok(()));
+            }
+            this.place.send(|writer| with(writer, Writer::flush_all));
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            ready!(this.place.back(context))?;
+            if matches!(&this.place, Place::Here(writer) if writer.is_none()) {
+                return Poll::Ready(Ok(()));
+            }
+            this.place.send(|writer| writer.take().map_or(Ok(()), |w| w.finish().map(drop)));
+        }
+    }
+}

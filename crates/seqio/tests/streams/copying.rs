@@ -1,0 +1,168 @@
+//! Copies: the same bytes, the same holes, whatever the way; errors that name their file; and a
+//! watcher that sees all of it in order.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use ioengine::Op;
+use ioengine::fault::{Fault, FaultPlan, FaultRule};
+use proptest::prelude::*;
+use seqio::copy::{Copied, Method, NoWatch, Watch};
+use seqio::{Cache, Options};
+
+use crate::bench::{content, folder, harmless, made, same, way};
+
+/// Copies between two names, from a place on.
+fn copied(
+    options: &Options,
+    [from, to]: &[PathBuf; 2],
+    begin: u64,
+    watch: &mut dyn Watch,
+) -> io::Result<Copied> {
+    let (source, target) =
+        (File::open(from)?, File::options().write(true).create(true).truncate(false).open(to)?);
+    options.copy((&source, from), (&target, to), begin, watch)
+}
+
+fn names(folder: &Path) -> [PathBuf; 2] {
+    ["from", "to"].map(|name| folder.join(name))
+}
+
+/// Puts together what it sees.
+#[derive(Default)]
+struct Seen {
+    all: Vec<u8>,
+    written: u64,
+}
+
+impl Watch for Seen {
+    fn wants_data(&self) -> bool {
+        true
+    }
+
+    fn data(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        assert_eq!(offset, self.all.len() as u64, "in order");
+        self.all.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn hole(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
+        assert_eq!(offset, self.all.len() as u64, "in order");
+        self.all.resize(self.all.len() + bytes as usize, 0);
+        Ok(())
+    }
+
+    fn written(&mut self, up_to: u64) -> io::Result<()> {
+        assert!((self.written..=self.all.len() as u64).contains(&up_to), "seen before written");
+        self.written = up_to;
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 128, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn every_way_copies_what_the_file_holds(
+        made in made(),
+        options in way(),
+        faults in harmless(),
+        holes in any::<bool>(),
+        before in prop::option::of(0..3_000_000_usize),
+    ) {
+        let folder = folder();
+        let paths = names(folder.path());
+        let wanted = made.write(&File::create(&paths[0]).unwrap());
+        if let Some(bytes) = before {
+            std::fs::write(&paths[1], content(bytes, 99)).unwrap();
+        }
+        let mut seen = Seen::default();
+        let options = options.faults(faults).keep_holes(holes);
+        let copied = copied(&options, &paths, 0, &mut seen).unwrap();
+        same(&std::fs::read(&paths[1]).unwrap(), &wanted)?;
+        same(&seen.all, &wanted)?;
+        prop_assert_eq!((copied.bytes, seen.written), (wanted.len() as u64, wanted.len() as u64));
+    }
+
+    #[test]
+    fn a_copy_goes_on_from_where_an_earlier_one_came_to(
+        made in made(),
+        options in way(),
+        share in 0.0..1.0_f64,
+    ) {
+        let folder = folder();
+        let paths = names(folder.path());
+        let wanted = made.write(&File::create(&paths[0]).unwrap());
+        let begin = (wanted.len() as f64 * share) as usize;
+        let mut partial = wanted[..begin].to_vec();
+        partial.extend_from_slice(&content(5000, 7));
+        std::fs::write(&paths[1], partial).unwrap();
+        copied(&options, &paths, begin as u64, &mut NoWatch).unwrap();
+        same(&std::fs::read(&paths[1]).unwrap(), &wanted)?;
+    }
+}
+
+#[test]
+fn holes_stay_holes_and_are_not_moved() {
+    for cache in [Cache::Direct, Cache::Buffered] {
+        let folder = folder();
+        let paths = names(folder.path());
+        let source = File::create(&paths[0]).unwrap();
+        source.set_len(64 << 20).unwrap();
+        source.write_all_at(&content(1 << 20, 1), 32 << 20).unwrap();
+        let copied = copied(&Options::new().cache(cache), &paths, 0, &mut NoWatch).unwrap();
+        assert!(copied.moved_bytes <= 4 << 20, "{copied:?}");
+        assert!(std::fs::read(&paths[0]).unwrap() == std::fs::read(&paths[1]).unwrap());
+        assert!(std::fs::metadata(&paths[1]).unwrap().blocks() * 512 <= 4 << 20);
+    }
+}
+
+#[test]
+fn an_error_ends_the_copy_and_names_the_file_that_it_is_about() {
+    let folder = folder();
+    let paths = names(folder.path());
+    std::fs::write(&paths[0], content(4 << 20, 1)).unwrap();
+    for (op, errno, name) in [(Op::Read, 5, "from"), (Op::Write, 28, "to")] {
+        let rule = FaultRule { fault: Fault::Errno(errno), only: Some(op), first: 5, count: 1 };
+        let faults = FaultPlan { rules: vec![rule] };
+        let options = Options::new().cache(Cache::Direct).request_bytes(65536).faults(faults);
+        let error = copied(&options, &paths, 0, &mut NoWatch).unwrap_err();
+        assert_eq!(seqio::raw_os_error(&error), Some(errno));
+        assert!(error.to_string().contains(&format!("/{name}: ")), "{error}");
+    }
+}
+
+#[test]
+fn a_watcher_may_end_a_copy() {
+    struct Enough;
+    impl Watch for Enough {
+        fn written(&mut self, up_to: u64) -> io::Result<()> {
+            if up_to > 1 << 20 { Err(io::Error::other("enough")) } else { Ok(()) }
+        }
+    }
+    let folder = folder();
+    let paths = names(folder.path());
+    std::fs::write(&paths[0], content(8 << 20, 1)).unwrap();
+    let options = Options::new().cache(Cache::Direct).request_bytes(65536);
+    let error = copied(&options, &paths, 0, &mut Enough).unwrap_err();
+    assert_eq!(error.to_string(), "enough");
+}
+
+#[test]
+fn a_copy_by_names_is_what_the_standard_library_makes() {
+    let folder = folder();
+    let [from, to] = names(folder.path());
+    std::fs::write(&from, content(3_000_001, 1)).unwrap();
+    let mut permissions = std::fs::metadata(&from).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&from, permissions.clone()).unwrap();
+    assert_eq!(seqio::copy(&from, &to).unwrap(), 3_000_001);
+    assert!(std::fs::read(&from).unwrap() == std::fs::read(&to).unwrap());
+    assert_eq!(std::fs::metadata(&to).unwrap().permissions(), permissions);
+    let method = copied(&Options::new(), &names(folder.path()), 0, &mut NoWatch);
+    assert!(method.is_err() || method.unwrap().method != Method::Server, "no server here");
+}
