@@ -5,6 +5,7 @@
 
 pub mod calibrate;
 pub mod classic;
+pub mod copy;
 pub mod engine;
 pub mod memory;
 pub mod mount;
@@ -84,6 +85,8 @@ pub enum Verb {
     Reproduce(ReproduceArgs),
     /// What a change to a simulated system or its load would do
     Whatif(whatif::WhatifArgs),
+    /// Copy files, trees and devices at the speed of the storage: durable, whole or not at all
+    Copy(copy::CopyArgs),
     /// Serve a simulated system or a device of known truth as a real file, until Ctrl-C
     Mount(mount::MountArgs),
     /// Remove test files and mounts that a killed program left behind

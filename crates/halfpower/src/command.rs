@@ -4,6 +4,7 @@
 pub mod assist;
 pub mod calibrate;
 pub mod clean;
+pub mod copy;
 pub mod engines;
 pub mod target;
 pub mod generate;

@@ -177,7 +177,7 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     }
     Err(Failure::refused(format!(
         "{path} exists and would be overwritten; say --overwrite={path} to lose its content, or \
-         name a directory to use a test file there"
+         name another file or a directory"
     )))
 }
 

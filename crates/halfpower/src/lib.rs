@@ -36,6 +36,7 @@ mod calibrate;
 mod reproduce;
 mod whatif;
 mod scratch;
+mod replica;
 mod engine_flags;
 mod job;
 mod bench;
@@ -106,6 +107,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Assist(args) => command::assist::execute(args),
         Verb::Calibrate(args) => command::calibrate::execute(args),
         Verb::Whatif(args) => command::whatif::execute(args),
+        Verb::Copy(args) => command::copy::execute(args),
         Verb::Mount(args) => command::mount::execute(args),
         Verb::Clean(args) => command::clean::execute(args),
         Verb::Restore(args) => command::restore::execute(args),

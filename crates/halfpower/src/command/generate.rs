@@ -32,6 +32,7 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema-calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
         "schema-whatif" => schema::<crate::command::whatif::WhatifDocument>(),
         "schema-target" => schema::<TargetDocument>(),
+        "schema-copy" => schema::<crate::command::copy::CopyDocument>(),
         shell => completions(shell)?,
     };
     console::data(text.trim_end());
@@ -61,7 +62,7 @@ fn completions(shell: &str) -> Outcome<String> {
         Failure::usage(format!(
             "generate {shell}: man, schema-run, schema-sweep, schema-simulate, schema-survey, \
              schema-study, schema-selftest, schema-reproduce, schema-calibrate, schema-whatif, \
-             schema-soak, schema-memory, schema-target, bash, zsh, fish or elvish"
+             schema-soak, schema-memory, schema-target, schema-copy, bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
@@ -88,6 +89,7 @@ mod tests {
             (include_str!("../../../../docs/schema/target.schema.json"), "target"),
             (include_str!("../../../../docs/schema/calibrate.schema.json"), "calibrate"),
             (include_str!("../../../../docs/schema/whatif.schema.json"), "whatif"),
+            (include_str!("../../../../docs/schema/copy.schema.json"), "copy"),
         ];
         for (text, name) in published {
             let now = match name {
@@ -102,6 +104,7 @@ mod tests {
                 "reproduce" => schema::<ReproduceDocument>(),
                 "calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
                 "whatif" => schema::<crate::command::whatif::WhatifDocument>(),
+                "copy" => schema::<crate::command::copy::CopyDocument>(),
                 _ => schema::<crate::survey::document::SurveyDocument>(),
             };
             assert!(

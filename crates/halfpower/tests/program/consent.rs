@@ -376,6 +376,7 @@ fn lines_for(
             let named = treasure.targets().into_iter();
             named.map(|target| format!("whatif {target} --iodepth-to 2")).collect()
         }
+        "copy" => copy_lines(treasure, dice),
         "study" => study_lines(treasure, studies),
         "classic" => classic_lines(treasure, dice, &files),
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
@@ -383,6 +384,20 @@ fn lines_for(
         "help" => vec!["help".to_owned(), "help run".to_owned()],
         other => panic!("{other} is a new verb: say here which of its lines could do harm"),
     }
+}
+
+/// Copies of a file, a folder and a device over everything, with a wrong permission.
+fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
+    let ways = ["", "--archive", "--resume --verify", "--cached --no-sync", "--limit-rate 1g"];
+    let sources = ["halfpower.html.part", "folder", "sparse", treasure.device.path()];
+    let mut lines = Vec::new();
+    for target in treasure.targets() {
+        for source in sources {
+            let consent = treasure.wrong_consent(&target, dice);
+            lines.push(format!("copy {source} {target} {consent} {}", dice.one_of(&ways)));
+        }
+    }
+    lines
 }
 
 /// Some of the studies that write on everything, in turn; all of them on a file.
@@ -446,7 +461,9 @@ fn nothing_is_changed(workloads: usize, studies: usize) {
     let made = |name: &String| !treasure.shapes.contains_key(&treasure.place.path(name));
     let mut new: Vec<String> = treasure.place.listing().into_iter().filter(made).collect();
     new.retain(|name| name != "folder");
-    let ours = ["halfpower.db", "new.html"];
+    // What was copied under a name that nothing had, and a device into this folder.
+    let device = Path::new(treasure.device.path()).file_name().unwrap().to_str().unwrap();
+    let ours = ["halfpower.db", "new.html", "nothing", device];
     assert!(new.iter().all(|name| ours.contains(&name.as_str())), "left behind: {new:?}");
 }
 

@@ -15,6 +15,7 @@ mod campaign;
 mod classic;
 mod command_line;
 mod consent;
+mod copying;
 mod database;
 mod devices;
 mod engine_flags;

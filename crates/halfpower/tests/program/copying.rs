@@ -1,0 +1,443 @@
+//! `halfpower copy`: the same bytes and the same tree, whole or not there, whatever comes between.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ioengine::Monotonic;
+use ioengine::open_file::resident_bytes;
+
+use crate::fixture::{Place, noise, or_skip, text, whole};
+use crate::known_truth::Served;
+use crate::volume::{LoopDevice, Mounted, TwoDevices, Volume, make};
+
+const MIB: u64 = 1 << 20;
+
+fn same(one: &Path, other: &Path) -> bool {
+    fs::read(one).unwrap() == fs::read(other).unwrap()
+}
+
+/// Everything below a folder: kind, mode, size, time of change, owner, links' texts and bytes.
+fn tree_of(folder: &Path, exactly: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(below) = folders.pop() {
+        for entry in fs::read_dir(folder.join(&below)).unwrap() {
+            let name = below.join(entry.unwrap().file_name());
+            let path = folder.join(&name);
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            let kind = metadata.file_type();
+            let mut line = format!("{} {:o}", name.display(), metadata.mode());
+            if exactly {
+                let seconds = metadata.mtime();
+                line += &format!(" {seconds} {} {}", metadata.uid(), metadata.nlink());
+            }
+            if kind.is_dir() {
+                folders.push(name);
+            } else if kind.is_symlink() {
+                line += &format!(" -> {}", fs::read_link(&path).unwrap().display());
+            } else if kind.is_file() {
+                let bytes = fs::read(&path).unwrap();
+                let sum =
+                    bytes.iter().fold(7_u64, |sum, byte| sum * 31 % 0xFFFF_FFFB + u64::from(*byte));
+                line += &format!(" {} {sum}", bytes.len());
+            }
+            found.push(line);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A tree with everything in it that trees have.
+fn grown(place: &Place) -> PathBuf {
+    let tree = place.path("tree");
+    fs::create_dir_all(tree.join("a/b/empty")).unwrap();
+    fs::create_dir(tree.join("closed")).unwrap();
+    for (name, bytes) in [("one", 1), ("a/none", 0), ("a/b/page", 4096), ("a/large", 3 * MIB + 7)] {
+        place.file(&format!("tree/{name}"), bytes);
+    }
+    place.file("tree/closed/inside", 100_000);
+    let sparse = File::create(tree.join("sparse")).unwrap();
+    sparse.write_all_at(&noise(70_000), 20 * MIB).unwrap();
+    sparse.set_len(40 * MIB).unwrap();
+    std::os::unix::fs::symlink("a/large", tree.join("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", tree.join("a/broken")).unwrap();
+    fs::hard_link(tree.join("one"), tree.join("a/same-as-one")).unwrap();
+    let mode = |name: &str, bits| {
+        fs::set_permissions(tree.join(name), PermissionsExt::from_mode(bits)).unwrap();
+    };
+    mode("a/b/page", 0o640);
+    mode("one", 0o444);
+    mode("closed", 0o550);
+    tree
+}
+
+#[test]
+fn a_file_is_copied_whole_durable_and_with_its_mode() {
+    let place = Place::new();
+    let big = place.file("big", 9 * MIB + 123);
+    fs::set_permissions(&big, PermissionsExt::from_mode(0o640)).unwrap();
+    for (name, flags) in [
+        ("plain", ""),
+        ("verified", "--verify"),
+        ("cached", "--cached --no-sync"),
+        ("threads", "--ioengine threads --bs 64k --iodepth 3"),
+        ("kept", "--archive --resume"),
+    ] {
+        let document = place.document(&format!("copy big {name} {flags}"));
+        assert!(same(&big, &place.path(name)), "{name}");
+        let metadata = fs::metadata(place.path(name)).unwrap();
+        assert_eq!(metadata.mode() & 0o777, 0o640, "{name}");
+        assert_eq!(whole(&document["files"]), 1);
+        assert_eq!(whole(&document["bytes"]), 9 * MIB + 123);
+        assert_eq!(document["durable"], name != "cached");
+        assert_eq!(document["verified"], name == "verified");
+    }
+    let times = |name| fs::metadata(place.path(name)).unwrap().mtime_nsec();
+    assert_eq!(times("kept"), times("big"), "--archive keeps the time");
+    assert_eq!(place.listing().len(), 6, "{:?}", place.listing());
+}
+
+#[test]
+fn what_exists_is_replaced_only_where_it_is_named() {
+    let place = Place::new();
+    place.file("new", 300_000);
+    let old = place.file("old", 10);
+    fs::set_permissions(&old, PermissionsExt::from_mode(0o600)).unwrap();
+    place.cannot("copy new old").with_code(3).says("old exists", "--overwrite=old");
+    place.cannot("copy new new").with_code(2).says("the source itself", "");
+    place.does("copy new old --overwrite old --quiet");
+    assert!(same(&place.path("new"), &old));
+    assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600, "the mode of what was replaced");
+    // What has other names is not replaced under one of them.
+    place.file("other", 5);
+    std::os::unix::fs::symlink("other", place.path("link")).unwrap();
+    place.cannot("copy new link --overwrite link").with_code(3).says("is a symbolic link", "");
+    fs::hard_link(&old, place.path("name")).unwrap();
+    place.cannot("copy new old --overwrite old").with_code(3).says("has 2 names", "name the copy");
+}
+
+#[test]
+fn a_wrong_destination_is_refused_with_the_remedy() {
+    let place = Place::new();
+    place.file("file", 10);
+    fs::create_dir(place.path("folder")).unwrap();
+    place.cannot("copy missing there").with_code(2).says("missing:", "name an existing file");
+    place.cannot("copy file nowhere/").with_code(2).says("does not exist", "name a folder");
+    place.cannot("copy file folder file").with_code(2).says("is no folder", "name a folder");
+    place.cannot("copy folder file").with_code(2).says("is no folder", "another destination");
+    place.cannot("copy folder folder/inside").with_code(2).says("into itself", "another");
+    place.cannot("copy file /dev/copy").with_code(3).says("nothing is created under /dev", "DST");
+    place
+        .cannot("copy file there --ioengine null")
+        .with_code(2)
+        .says("does not stream", "io_uring");
+    let plan = place.does("copy file there --plan").prints("nothing was done");
+    assert!(plan.stdout.contains("10 B") && !place.path("there").exists(), "{plan}");
+}
+
+#[test]
+fn files_go_into_a_folder_that_exists() {
+    let place = Place::new();
+    place.file("one", 1000);
+    place.file("two", 2000);
+    fs::create_dir(place.path("folder")).unwrap();
+    place.does("copy one two folder --quiet");
+    place.does("copy one folder/three --quiet");
+    place.cannot("copy two folder").with_code(3).says("exists", "--overwrite=folder/two");
+    place.does("copy two folder --overwrite folder/two --quiet");
+    assert_eq!(Place::within(&place.path("folder")).listing(), ["one", "three", "two"]);
+    assert!(same(&place.path("two"), &place.path("folder/two")));
+}
+
+#[test]
+fn a_tree_is_copied_with_all_that_is_in_it() {
+    let place = Place::new();
+    let tree = grown(&place);
+    let document = place.document("copy tree copy");
+    let plain = |folder: &Path| tree_of(folder, false);
+    assert_eq!(plain(&place.path("copy")), plain(&tree));
+    assert_eq!((whole(&document["files"]), whole(&document["folders"])), (7, 5));
+    assert!(fs::metadata(place.path("copy/sparse")).unwrap().blocks() * 512 < 4 * MIB);
+    // Into a folder that is there it goes under its own name, and again only where allowed.
+    fs::create_dir(place.path("into")).unwrap();
+    place.does("copy tree into --quiet");
+    assert_eq!(plain(&place.path("into/tree")), plain(&tree));
+    place.cannot("copy tree into").with_code(3).says("exists", "--overwrite=into/tree");
+    fs::write(place.path("into/tree/a/b/page"), "changed").unwrap();
+    fs::write(place.path("into/tree/own"), "stays").unwrap();
+    place.does("copy tree into --overwrite into/tree --quiet");
+    assert_eq!(fs::read_to_string(place.path("into/tree/own")).unwrap(), "stays");
+    fs::remove_file(place.path("into/tree/own")).unwrap();
+    assert_eq!(plain(&place.path("into/tree")), plain(&tree));
+    assert_eq!(place.listing(), ["copy", "into", "tree"], "nothing else is left");
+}
+
+#[test]
+fn an_archive_keeps_modes_times_owners_attributes_and_links_of_all_kinds() {
+    let place = Place::new();
+    let tree = grown(&place);
+    let made = Command::new("mkfifo").arg(tree.join("pipe")).status().unwrap();
+    assert!(made.success());
+    let page = tree.join("a/b/page");
+    let set = rustix::fs::setxattr(&page, "user.note", b"kept", rustix::fs::XattrFlags::empty());
+    let left_out = place.does("copy tree plain");
+    assert!(left_out.stderr.contains("named pipe and was left out (--archive"), "{left_out}");
+    for flags in ["", "--resume", "--verify"] {
+        place.does(&format!("copy --archive tree copy --quiet {flags}"));
+        let copy = place.path("copy");
+        assert_eq!(tree_of(&copy, true), tree_of(&tree, true), "{flags}");
+        assert!(fs::symlink_metadata(copy.join("pipe")).unwrap().file_type().is_fifo());
+        let inode = |name: &str| fs::metadata(copy.join(name)).unwrap().ino();
+        assert_eq!(inode("one"), inode("a/same-as-one"));
+        if set.is_ok() {
+            let mut value = [0; 10];
+            let length = rustix::fs::getxattr(copy.join("a/b/page"), "user.note", &mut value[..]);
+            assert_eq!(&value[..length.unwrap()], b"kept");
+        }
+        fs::remove_dir_all(copy).unwrap();
+    }
+    std::os::unix::fs::symlink("tree/one", place.path("named")).unwrap();
+    place.does("copy --archive named link --quiet");
+    assert_eq!(fs::read_link(place.path("link")).unwrap(), Path::new("tree/one"));
+}
+
+#[test]
+fn streams_are_copied_from_where_they_stand() {
+    let place = Place::new();
+    let file = place.file("file", 3 * MIB);
+    let mut command = place.command("copy - out --quiet");
+    command.stdin(File::open(&file).unwrap());
+    place.start_command(command, "copy - out").ended().with_code(0);
+    assert!(same(&file, &place.path("out")));
+    let mut command = place.command("copy - rest --quiet --verify");
+    let mut input = File::open(&file).unwrap();
+    std::io::Seek::seek(&mut input, std::io::SeekFrom::Start(MIB)).unwrap();
+    command.stdin(input);
+    place.start_command(command, "copy - rest").ended().with_code(0);
+    assert!(fs::read(place.path("rest")).unwrap() == fs::read(&file).unwrap()[MIB as usize..]);
+    let mut command = place.command("copy file -");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success() && output.stdout == fs::read(&file).unwrap());
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_or_what_the_next_one_goes_on_from() {
+    let place = Place::new();
+    let big = place.file("big", 24 * MIB);
+    let mut running = place.start("copy big copy --limit-rate 16M/s");
+    let partial = place.path(".copy.halfpower-partial");
+    running.until("something is copied", || partial.exists());
+    running.signal("INT");
+    running.ended().with_code(130).says("interrupted", "nothing of the copy is left");
+    assert_eq!(place.listing(), ["big"]);
+
+    let mut running = place.start("copy big copy --limit-rate 6M/s --resume");
+    let state = place.path(".copy.halfpower-partial.state");
+    running.until("it is noted how far it is", || state.exists());
+    running.signal("INT");
+    running.ended().with_code(130).says("interrupted", "goes on");
+    assert!(partial.exists() && !place.path("copy").exists());
+    let document = place.document("copy big copy --resume --verify");
+    assert!(whole(&document["resumed_bytes"]) > 0, "{document}");
+    assert!(same(&big, &place.path("copy")));
+    assert_eq!(place.listing(), ["big", "copy"]);
+}
+
+#[test]
+fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
+    let place = Place::new();
+    fs::create_dir(place.path("tree")).unwrap();
+    for number in 0..40 {
+        place.file(&format!("tree/{number}"), 200_000);
+    }
+    let mut running = place.start("copy tree copy --limit-rate 2M/s --resume");
+    let partial = place.path(".copy.halfpower-partial");
+    let count = || fs::read_dir(&partial).map_or(0, |files| files.count());
+    running.until("some files are there", || count() > 4);
+    running.signal("INT");
+    running.ended().with_code(130);
+    assert!(!place.path("copy").exists());
+    let document = place.document("copy tree copy --resume");
+    assert!(whole(&document["resumed_bytes"]) >= 200_000, "{document}");
+    assert_eq!(tree_of(&place.path("copy"), false), tree_of(&place.path("tree"), false));
+    assert_eq!(place.listing(), ["copy", "tree"]);
+}
+
+/// Kills copies at moments all over their length: what has the name of a copy is one.
+fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
+    let mut finished = 0;
+    for moment in 0..moments {
+        let mut running = place.start(&format!("copy {what} copy --quiet"));
+        let us = whole_us * (moment * 7919 % moments) / moments;
+        Monotonic::new().sleep(Duration::from_micros(us));
+        running.child.kill().unwrap();
+        running.child.wait().unwrap();
+        let copy = place.path("copy");
+        if copy.exists() {
+            finished += 1;
+            if copy.is_dir() {
+                assert_eq!(tree_of(&copy, false), tree_of(&place.path(what), false), "{us} us");
+                fs::remove_dir_all(copy).unwrap();
+            } else {
+                assert!(same(&place.path(what), &copy), "{us} us");
+                fs::remove_file(copy).unwrap();
+            }
+        }
+    }
+    eprintln!("{finished} of {moments} copies of {what} were finished before the kill");
+    place.does(&format!("copy {what} copy --quiet"));
+    assert_eq!(place.listing().len(), 2, "what was left is gone: {:?}", place.listing());
+}
+
+/// How long a copy takes (us), half as much again.
+fn length_us(place: &Place, what: &str) -> u64 {
+    let document = place.document(&format!("copy {what} copy"));
+    let copy = place.path("copy");
+    if copy.is_dir() { fs::remove_dir_all(copy) } else { fs::remove_file(copy) }.unwrap();
+    whole(&document["elapsed_ns"]) / 1000 * 3 / 2 + 20_000
+}
+
+#[test]
+fn a_copy_that_is_killed_at_any_moment_is_whole_or_not_there() {
+    let place = Place::new();
+    place.file("big", 48 * MIB);
+    let length = length_us(&place, "big");
+    is_killed_at(&place, "big", 12, length);
+}
+
+#[test]
+fn a_tree_that_is_killed_at_any_moment_is_whole_or_not_there() {
+    let place = Place::new();
+    grown(&place);
+    let length = length_us(&place, "tree");
+    is_killed_at(&place, "tree", 12, length);
+}
+
+#[test]
+#[ignore = "a campaign of some minutes"]
+fn a_hundred_kills_leave_whole_copies_or_none() {
+    let place = Place::new();
+    place.file("big", 200 * MIB);
+    let length = length_us(&place, "big");
+    is_killed_at(&place, "big", 100, length);
+}
+
+#[test]
+fn a_disk_that_is_full_is_one_clear_error_and_no_copy() {
+    let volume = or_skip!(Volume::new(64 * MIB));
+    let place = Place::new();
+    place.file("big", 80 * MIB);
+    fs::create_dir(place.path("tree")).unwrap();
+    for number in 0..90 {
+        place.file(&format!("tree/{number}"), MIB);
+    }
+    let there = Place::within(volume.folder());
+    for what in ["big", "tree"] {
+        let ended = place.cannot(&format!("copy {what} {}/copy", volume.folder().display()));
+        ended.with_code(1).says("no space left", "free space");
+        assert_eq!(there.listing(), ["lost+found"], "{what}");
+    }
+    // The same where the space is not known beforehand.
+    let line = format!("copy - {}/copy", volume.folder().display());
+    let mut command = place.command(&line);
+    command.stdin(File::open(place.path("big")).unwrap());
+    let ended = place.start_command(command, &line).ended().with_code(1);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
+    assert_eq!(there.listing(), ["lost+found"]);
+}
+
+#[test]
+fn a_source_that_fails_is_one_clear_error_and_no_copy() {
+    let device = "truth:fixed=100us mounted --size 32m --inject read-eio@9";
+    let mut served = or_skip!(Served::of(device));
+    let ended = served.place.halfpower("copy mounted/device copy --bs 1m --iodepth 4");
+    let ended = ended.with_code(1).says("reading mounted/device", "input/output error");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
+    assert_eq!(served.place.listing(), ["mounted"]);
+    served.ends();
+}
+
+#[test]
+fn a_device_is_written_only_where_it_was_given_up_and_read_back() {
+    let device = or_skip!(LoopDevice::new(32 * MIB));
+    let place = Place::new();
+    let image = place.file("image", 8 * MIB + 5000);
+    let path = device.path();
+    place.cannot(&format!("copy image {path}")).with_code(3).says("", "--destroy-data-on");
+    place.does(&format!("copy image {path} --destroy-data-on {path} --verify --quiet"));
+    assert!(device.content()[..8 * MIB as usize + 5000] == fs::read(&image).unwrap());
+    place.does(&format!("copy {path} back --quiet"));
+    assert!(device.content() == fs::read(place.path("back")).unwrap());
+}
+
+#[test]
+fn blocks_are_shared_where_the_file_system_can() {
+    let device = or_skip!(LoopDevice::blank(256 * MIB));
+    or_skip!(make(&["mkfs.btrfs", "-q", "-f", device.path()]));
+    let mounted = or_skip!(Mounted::device(device.path()));
+    let place = Place::within(mounted.folder());
+    let big = place.file("big", 40 * MIB);
+    let document = place.document("copy big copy");
+    assert_eq!((whole(&document["reflinks"]), whole(&document["moved_bytes"])), (1, 0));
+    assert!(same(&big, &place.path("copy")));
+    // Whoever wants it checked gets bytes that were read and written.
+    let document = place.document("copy big checked --verify");
+    assert_eq!((whole(&document["reflinks"]), whole(&document["moved_bytes"])), (0, 40 * MIB));
+    fs::create_dir(place.path("tree")).unwrap();
+    place.file("tree/one", 10 * MIB);
+    place.file("tree/two", 1000);
+    assert_eq!(whole(&place.document("copy tree there")["reflinks"]), 1);
+    assert_eq!(tree_of(&place.path("there"), false), tree_of(&place.path("tree"), false));
+}
+
+#[test]
+fn a_copy_over_two_devices_of_a_volume_is_the_same_bytes() {
+    let volume = or_skip!(TwoDevices::new("raid1", 128 * MIB));
+    let place = Place::new();
+    place.file("big", 20 * MIB + 1);
+    let there = volume.folder().join("copy");
+    place.does(&format!("copy big {} --verify --quiet", there.display()));
+    assert!(same(&place.path("big"), &there));
+}
+
+#[test]
+fn the_page_cache_is_left_as_it_was_found() {
+    let place = Place::new();
+    let resident = |path: &Path| resident_bytes(&File::open(path).unwrap()).unwrap_or(u64::MAX);
+    let cold = |path: &Path| {
+        let file = File::open(path).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        resident(path)
+    };
+    for (name, bytes) in [("big", 16 * MIB), ("small", 100_000)] {
+        let source = place.file(name, bytes);
+        let hot = resident(&source);
+        let copy = place.path("copy");
+        place.does(&format!("copy {name} copy --quiet"));
+        assert_eq!((resident(&source), resident(&copy)), (hot, 0), "{name}: what was hot is hot");
+        if cold(&source) > 0 {
+            eprintln!("this file system keeps pages whatever is said");
+            return;
+        }
+        place.does(&format!("copy {name} copy --overwrite copy --quiet"));
+        assert_eq!((resident(&source), resident(&copy)), (0, 0), "{name}: what was cold is cold");
+        place.does(&format!("copy {name} copy --overwrite copy --cached --quiet"));
+        assert!(resident(&copy) >= bytes, "--cached leaves it there");
+        fs::remove_file(copy).unwrap();
+    }
+}
+
+#[test]
+fn a_limit_is_kept_and_said() {
+    let place = Place::new();
+    place.file("big", 4 * MIB);
+    let document = place.document("copy big copy --limit-rate 8M/s");
+    // The last request goes when all before it are due.
+    assert!(whole(&document["elapsed_ns"]) >= 300_000_000, "{document}");
+    assert!(text(&document["how"]).contains("KiB"), "{document}");
+}
