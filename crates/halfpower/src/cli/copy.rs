@@ -46,7 +46,7 @@ pub struct CopyArgs {
     /// Do not wait until the copy is durable
     #[arg(long, help_heading = "Safety")]
     pub no_sync: bool,
-    /// Allow replacing this existing file, or what a tree has in this folder (exact path; repeatable)
+    /// Allow replacing this existing file, or files in this folder (exact path; repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Safety")]
     pub overwrite: Vec<PathBuf>,
     /// Allow destroying the data on this device (by-id name, serial or kernel path)
