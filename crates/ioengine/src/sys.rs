@@ -357,8 +357,19 @@ pub fn fadvise(file: &File, advice: libc::c_int) -> io::Result<()> {
 /// Fails where the kernel does not tell: only a file's owner and those who may write it are told
 /// (mincore would claim that all is resident).
 pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
+    // A length of 0 means to the end.
+    match resident_bytes_of_part(file, 0, 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            resident_bytes_by_mincore(file, file_bytes)
+        }
+        told => told,
+    }
+}
+
+/// Bytes of a part of the file that are in the page cache, by cachestat(2) alone.
+pub fn resident_bytes_of_part(file: &File, offset: u64, length: u64) -> io::Result<u64> {
     const SYS_CACHESTAT: libc::c_long = 451;
-    let range = [0_u64, 0_u64];
+    let range = [offset, length];
     let mut counts = [0_u64; 5];
     let fd = libc::c_long::from(file.as_raw_fd());
     // SAFETY: cachestat(fd, range, stat, flags) reads two and writes five u64.
@@ -366,7 +377,6 @@ pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
         unsafe { libc::syscall(SYS_CACHESTAT, fd, range.as_ptr(), counts.as_mut_ptr(), 0_i64) };
     match (result, errno()) {
         (0, _) => Ok(counts[0] * page_bytes()),
-        (_, libc::ENOSYS) => resident_bytes_by_mincore(file, file_bytes),
         (_, error) => Err(io::Error::from_raw_os_error(error)),
     }
 }

@@ -1,41 +1,116 @@
-//! Reads a file in a named way and prints the rate: what `cargo xtask bench seqio` runs.
+//! Reads a file in a named way, with a consumer that looks at every byte or at none, and prints how
+//! it was read: what `cargo xtask bench seqio` times.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
-use std::io::{BufRead, Read};
+use std::hint::black_box;
+use std::io::{self, BufRead, Read};
 
-fn main() -> std::io::Result<()> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let [_, way, path] = &arguments[..] else {
-        println!("usage: consume blocks|read|bufread FILE");
-        std::process::exit(2);
-    };
-    let mut reader = seqio::Reader::open(path)?;
-    let mut bytes = 0_u64;
-    match way.as_str() {
-        "blocks" => {
-            while let Some(block) = reader.next_block()? {
-                bytes += std::hint::black_box(&*block).len() as u64;
-            }
-        }
-        "bufread" => loop {
-            let ready = std::hint::black_box(reader.fill_buf()?).len();
-            if ready == 0 {
-                break;
-            }
-            reader.consume(ready);
-            bytes += ready as u64;
-        },
-        _ => {
-            let mut buffer = vec![0; 128 << 10];
-            loop {
-                let read = reader.read(&mut buffer)?;
-                if read == 0 {
-                    break;
-                }
-                bytes += std::hint::black_box(&buffer[..read]).len() as u64;
-            }
+use seqio::tokio::AsyncReader;
+use seqio::{Plan, Reader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt};
+
+/// Bytes that are asked for at once where the program brings the memory.
+const PIECE_BYTES: usize = 128 << 10;
+
+/// Looks at the bytes of a file, or only counts them.
+struct Consumer {
+    looks: bool,
+    bytes: u64,
+    lines: u64,
+}
+
+impl Consumer {
+    fn take(&mut self, data: &[u8]) {
+        let data = black_box(data);
+        self.bytes += data.len() as u64;
+        if self.looks {
+            self.lines += data.iter().filter(|byte| **byte == b'\n').count() as u64;
         }
     }
-    println!("{bytes} bytes, {}", reader.plan());
+}
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let (way, looks, path) = match &arguments[..] {
+        [_, way, consumer, path] if ["none", "lines"].contains(&&**consumer) => {
+            (way.as_str(), consumer == "lines", path)
+        }
+        _ => usage(),
+    };
+    let mut consumer = Consumer { looks, bytes: 0, lines: 0 };
+    let reader = Reader::open(path)?;
+    let plan = reader.plan().clone();
+    match way {
+        "blocks" => blocks(reader, &mut consumer)?,
+        "read" => read(reader, &mut consumer)?,
+        "bufread" => bufread(reader, &mut consumer)?,
+        "async" => task(asynchronous(reader.into(), &mut consumer))?,
+        "asyncbuf" => task(asynchronous_buffered(reader.into(), &mut consumer))?,
+        _ => usage(),
+    }
+    let Plan { depth_most, .. } = plan;
+    let Consumer { bytes, lines, .. } = consumer;
+    println!("{bytes} bytes, {lines} lines; {plan}; at most {depth_most}");
     Ok(())
+}
+
+fn usage() -> ! {
+    println!("usage: consume blocks|read|bufread|async|asyncbuf none|lines FILE");
+    std::process::exit(2);
+}
+
+fn blocks(mut reader: Reader, consumer: &mut Consumer) -> io::Result<()> {
+    while let Some(block) = reader.next_block()? {
+        consumer.take(&block);
+    }
+    Ok(())
+}
+
+fn read(mut reader: Reader, consumer: &mut Consumer) -> io::Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match reader.read(&mut piece)? {
+            0 => return Ok(()),
+            read => consumer.take(&piece[..read]),
+        }
+    }
+}
+
+fn bufread(mut reader: Reader, consumer: &mut Consumer) -> io::Result<()> {
+    loop {
+        let ready = reader.fill_buf()?;
+        let length = ready.len();
+        if length == 0 {
+            return Ok(());
+        }
+        consumer.take(ready);
+        reader.consume(length);
+    }
+}
+
+/// Runs a task to its end.
+fn task(task: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    tokio::runtime::Builder::new_current_thread().build()?.block_on(task)
+}
+
+async fn asynchronous(mut reader: AsyncReader, consumer: &mut Consumer) -> io::Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match reader.read(&mut piece).await? {
+            0 => return Ok(()),
+            read => consumer.take(&piece[..read]),
+        }
+    }
+}
+
+async fn asynchronous_buffered(mut reader: AsyncReader, consumer: &mut Consumer) -> io::Result<()> {
+    loop {
+        let ready = reader.fill_buf().await?;
+        let length = ready.len();
+        if length == 0 {
+            return Ok(());
+        }
+        consumer.take(ready);
+        reader.consume(length);
+    }
 }

@@ -69,7 +69,7 @@ impl Opened {
     /// How much of it is in the page cache; all or nothing, by a few samples, where the system
     /// does not tell (bytes).
     pub fn resident(&self, size: u64) -> Option<u64> {
-        open_file::resident_bytes(&self.file).ok().or_else(|| {
+        open_file::about_resident_bytes(&self.file, size).ok().or_else(|| {
             let places = [0, size / 3, size / 3 * 2, size.saturating_sub(1)];
             let here = |place: u64| {
                 let mut byte = [0_u8];

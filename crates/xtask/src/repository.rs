@@ -51,16 +51,26 @@ fn output_of(command: &mut Command) -> Result<String> {
 
 /// The release build of the program that is judged.
 pub fn release_build() -> Result<PathBuf> {
+    Ok(release(&["--package", "halfpower"])?.join("halfpower"))
+}
+
+/// The folder with the release builds of the examples of the crate `seqio`.
+pub fn release_examples_of_seqio() -> Result<PathBuf> {
+    Ok(release(&["--package", "halfpower-seqio", "--examples"])?.join("examples"))
+}
+
+/// Builds something for release, and gives the folder where it lies.
+fn release(what: &[&str]) -> Result<PathBuf> {
     let root = root();
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--locked", "--package", "halfpower"]).current_dir(&root);
+    cargo.args(["build", "--release", "--locked"]).args(what).current_dir(&root);
     let status = cargo.status().context("cannot start cargo")?;
     if !status.success() {
-        bail!("halfpower does not build: see the messages above");
+        bail!("`{}` does not build: see the messages above", what.join(" "));
     }
     let metadata = metadata(&root)?;
     let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
-    Ok(PathBuf::from(target).join("release/halfpower"))
+    Ok(PathBuf::from(target).join("release"))
 }
 
 /// Puts text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the repository.

@@ -11,12 +11,17 @@ use ioengine::open_file;
 use crate::opened::Opened;
 use crate::options::Plan;
 
+/// The alignment of the buffer (bytes).
+const PAGE_BYTES: usize = 4096;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Plain {
     file: Arc<File>,
     has_places: bool,
     buffer: Vec<u8>,
+    /// Where in the buffer a page begins: the system copies fastest to there.
+    page: usize,
     /// Where what is in the buffer comes from, and how much it is (bytes).
     offset: u64,
     filled: usize,
@@ -25,8 +30,9 @@ pub(super) struct Plain {
 impl Plain {
     pub fn new(opened: &Opened, plan: &Plan) -> Plain {
         let file = Arc::clone(&opened.file);
-        let buffer = vec![0; plan.request_bytes as usize];
-        Plain { file, has_places: opened.has_places, buffer, offset: 0, filled: 0 }
+        let buffer = vec![0; plan.request_bytes as usize + PAGE_BYTES];
+        let page = buffer.as_ptr().align_offset(PAGE_BYTES);
+        Plain { file, has_places: opened.has_places, buffer, page, offset: 0, filled: 0 }
     }
 
     pub fn offset(&self) -> u64 {
@@ -34,7 +40,7 @@ impl Plain {
     }
 
     pub fn data(&self) -> &[u8] {
-        &self.buffer[..self.filled]
+        &self.buffer[self.page..][..self.filled]
     }
 
     pub fn size(&self) -> io::Result<u64> {
@@ -47,10 +53,12 @@ impl Plain {
     pub fn advance(&mut self) -> io::Result<bool> {
         self.offset += self.filled as u64;
         self.filled = 0;
+        let request_bytes = self.buffer.len() - PAGE_BYTES;
+        let into = &mut self.buffer[self.page..][..request_bytes];
         loop {
             let read = match self.has_places {
-                true => self.file.read_at(&mut self.buffer, self.offset),
-                false => (&*self.file).read(&mut self.buffer),
+                true => self.file.read_at(into, self.offset),
+                false => (&*self.file).read(into),
             };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

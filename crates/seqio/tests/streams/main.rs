@@ -6,6 +6,7 @@ mod bench;
 mod asynchronous;
 mod changing;
 mod copying;
+mod examples;
 mod faults;
 mod properties;
 mod striped;

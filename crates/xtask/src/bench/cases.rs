@@ -9,7 +9,8 @@ use super::table::{Bar, Row};
 use super::tool::{
     Contestant, Measurement, parse_fio, parse_halfpower, parse_t_io_uring, parse_whole,
 };
-use anyhow::{Result, bail};
+use super::turns::take_turns;
+use anyhow::Result;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -219,24 +220,10 @@ impl Bench {
         ])
     }
 
-    /// Lets the contestants take turns: forwards in one round, backwards in the next. A first
-    /// round is thrown away, for caches and clocks to settle.
     fn rounds(&self, name: &str, contestants: &[Contestant]) -> Result<Rounds> {
-        let mut rounds = Vec::new();
-        for round in 0..=self.rounds {
-            eprintln!("{name}: round {round} of {}", self.rounds);
-            let mut measured = vec![None; contestants.len()];
-            for step in 0..contestants.len() {
-                let place = if round % 2 == 0 { step } else { contestants.len() - 1 - step };
-                if self.is_stopped() {
-                    bail!("interrupted");
-                }
-                measured[place] = Some(contestants[place].run(self.core, &self.folder)?);
-            }
-            rounds.push(measured.into_iter().flatten().collect());
-        }
-        rounds.remove(0);
-        Ok(rounds)
+        take_turns(name, self.rounds, contestants.len(), &self.stop, |place| {
+            contestants[place].run(self.core, &self.folder)
+        })
     }
 
     /// The file of data, written at the first call.
@@ -323,7 +310,6 @@ fn rounds_ratio(rounds: &Rounds, subject: usize, rival: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::anyhow;
 
     fn bench(folder: &Path) -> Bench {
         Bench {
@@ -340,39 +326,6 @@ mod tests {
     fn words(contestant: &Contestant) -> String {
         let words = contestant.command.iter().map(|word| word.to_str().unwrap());
         words.collect::<Vec<_>>().join(" ")
-    }
-
-    /// A contestant that notes its turn in a file and reports a fixed rate.
-    fn dummy(name: &'static str, rate: &str) -> Contestant {
-        let script = format!("printf {name} >> turns; echo {rate}");
-        Contestant {
-            name,
-            command: ["sh", "-c", &script].map(OsString::from).to_vec(),
-            parse: |text| {
-                let requests_per_s = text.trim().parse().map_err(|_| anyhow!("no number"))?;
-                Ok(super::super::tool::Report { requests: 1.0, requests_per_s })
-            },
-        }
-    }
-
-    #[test]
-    fn contestants_take_turns_in_alternating_order_after_a_first_round() {
-        let folder = tempfile::tempdir().unwrap();
-        let bench = bench(folder.path());
-        let rounds = bench.rounds("test", &[dummy("a", "10"), dummy("b", "40")]).unwrap();
-        let turns = std::fs::read_to_string(folder.path().join("turns")).unwrap();
-        assert_eq!(turns, "abbaab");
-        assert_eq!(rounds_ratio(&rounds, 1, 0), [4.0, 4.0]);
-        assert_eq!(rates(&rounds, 0), [10.0, 10.0]);
-    }
-
-    #[test]
-    fn a_signal_ends_the_rounds() {
-        let folder = tempfile::tempdir().unwrap();
-        let bench = bench(folder.path());
-        bench.stop.store(true, Ordering::Relaxed);
-        assert!(bench.rounds("test", &[dummy("a", "1")]).is_err());
-        assert!(!folder.path().join("turns").exists());
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! The machine under the benchmark: the line that names it, the core to run on, the test files.
 
 use anyhow::{Context, Result, bail};
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use std::fs::File;
-use std::io::Write;
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, OFlag, PosixFadviseAdvice, fallocate, posix_fadvise};
+use std::fs::{File, OpenOptions, create_dir_all, remove_dir_all, remove_file};
+use std::io::{ErrorKind, Write};
+use std::ops::RangeInclusive;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes written between two looks at the stop flag.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -86,6 +90,80 @@ pub fn make_full_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool) ->
         .with_context(|| format!("cannot drop the cached pages of {path:?}"))
 }
 
+/// Bytes written at once past the page cache.
+const DIRECT_BYTES: usize = 4 << 20;
+/// Memory that goes past the page cache begins at a multiple of it (bytes).
+const ALIGNMENT_BYTES: usize = 4096;
+
+/// A file of incompressible data that was reserved whole and written past the page cache, so that
+/// it lies together on the device. Stops early, without an error, once `is_stopped` says so.
+///
+/// `bytes` is a multiple of 4096. Where the file system has no direct I/O, it is written through
+/// the page cache.
+pub fn make_laid_out_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool) -> Result<()> {
+    let cannot = || format!("cannot write {bytes} bytes to {path:?}");
+    let open = |flags: OFlag| {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).custom_flags(flags.bits()).open(path)
+    };
+    let file = open(OFlag::O_DIRECT).or_else(|_| open(OFlag::empty()));
+    let mut file = file.with_context(|| format!("cannot create {path:?}"))?;
+    let reserved = fallocate(&file, FallocateFlags::empty(), 0, i64::try_from(bytes)?);
+    if reserved == Err(Errno::ENOSPC) {
+        bail!("no room for {bytes} bytes in {path:?}; choose another folder with --dir");
+    }
+    let mut random = fastrand::Rng::with_seed(bytes);
+    let mut memory = vec![0; DIRECT_BYTES + ALIGNMENT_BYTES];
+    let begin = memory.as_ptr().align_offset(ALIGNMENT_BYTES);
+    let chunk = &mut memory[begin..begin + DIRECT_BYTES];
+    let mut left = bytes;
+    while left > 0 && !is_stopped() {
+        random.fill(chunk);
+        let length = left.min(DIRECT_BYTES as u64);
+        file.write_all(&chunk[..length as usize]).with_context(cannot)?;
+        left -= length;
+    }
+    file.sync_all().with_context(cannot)
+}
+
+/// A tree of files of random sizes in so many folders. Stops early, without an error, once `stop`
+/// is set.
+pub fn make_tree(
+    path: &Path,
+    files: u32,
+    folders: u32,
+    kib: RangeInclusive<u32>,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut random = fastrand::Rng::with_seed(files.into());
+    let mut data = vec![0; *kib.end() as usize * 1024];
+    random.fill(&mut data);
+    for number in 0..files {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let folder = path.join(format!("folder-{:03}", number % folders));
+        if number < folders {
+            create_dir_all(&folder).with_context(|| format!("cannot make {folder:?}"))?;
+        }
+        let bytes = random.usize(*kib.start() as usize * 1024..=data.len());
+        let file = folder.join(format!("file-{number:05}"));
+        std::fs::write(&file, &data[..bytes]).with_context(|| format!("cannot write {file:?}"))?;
+    }
+    Ok(())
+}
+
+/// Removes a file or a tree, if it is there.
+pub fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() { remove_dir_all(path) } else { remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {path:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,5 +198,33 @@ mod tests {
         let metadata = std::fs::metadata(&sparse).unwrap();
         assert_eq!((metadata.len(), metadata.blocks()), (bytes, 0));
         assert!(make_sparse_file(&sparse, 1).is_err(), "an existing file is never overwritten");
+    }
+
+    #[test]
+    fn a_tree_has_its_files_in_its_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        make_tree(&tree, 10, 3, 1..=2, &AtomicBool::new(false)).unwrap();
+        let folders: Vec<_> = std::fs::read_dir(&tree).unwrap().flatten().collect();
+        let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder.path()).unwrap());
+        let sizes: Vec<u64> = files.map(|file| file.unwrap().metadata().unwrap().len()).collect();
+        assert_eq!((folders.len(), sizes.len()), (3, 10));
+        assert!(sizes.iter().all(|bytes| (1024..=2048).contains(bytes)), "{sizes:?}");
+        remove(&tree).unwrap();
+        assert!(!tree.exists());
+    }
+
+    #[test]
+    fn a_laid_out_file_has_its_size_and_blocks_and_can_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("whole");
+        make_laid_out_file(&path, 5 << 20, || false).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 5 << 20);
+        let data = std::fs::read(&path).unwrap();
+        assert_ne!(data[..4096], data[(4 << 20)..(4 << 20) + 4096]);
+        assert!(make_laid_out_file(&path, 4096, || false).is_err(), "never over what is there");
+        remove(&path).unwrap();
+        remove(&path).unwrap();
+        assert!(!path.exists());
     }
 }

@@ -1,0 +1,16 @@
+//! Counts the lines of files, as `wc -l` does: the blocks are looked at where the storage put them.
+#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
+
+use seqio::Reader;
+
+fn main() -> std::io::Result<()> {
+    for path in std::env::args_os().skip(1) {
+        let mut reader = Reader::open(&path)?;
+        let mut lines = 0;
+        while let Some(block) = reader.next_block()? {
+            lines += block.iter().filter(|byte| **byte == b'\n').count();
+        }
+        println!("{lines} {}", path.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! What the papers' sample programs share: memory for direct requests, files of which nothing is in
+//! the page cache, and how two ways of doing the same are compared.
+#![allow(dead_code, reason = "no sample needs all of it")]
+#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
+#![allow(clippy::disallowed_methods, reason = "an example is a program: the clock is its own")]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::{Advice, OFlags, fadvise};
+
+/// The requests of the papers' programs.
+pub const REQUEST_BYTES: usize = 64 << 10;
+/// How many of them are outstanding where they are asynchronous.
+pub const DEPTH: usize = 8;
+/// How often either way runs.
+const ROUNDS: usize = 5;
+
+/// Lets both ways take turns, and prints the median rate of each and what was gained. A way gives
+/// the bytes that it moved.
+pub fn compare(
+    before: impl Fn() -> io::Result<()>,
+    paper: impl Fn() -> io::Result<u64>,
+    today: impl Fn() -> io::Result<u64>,
+) -> io::Result<()> {
+    let ways: [(&str, &dyn Fn() -> io::Result<u64>); 2] =
+        [("as in the paper", &paper), ("with seqio", &today)];
+    let mut rates = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for ((_, way), rates) in ways.iter().zip(&mut rates) {
+            before()?;
+            let begin = Instant::now();
+            let bytes = way()?;
+            rates.push(bytes as f64 / begin.elapsed().as_secs_f64());
+        }
+    }
+    let medians = rates.map(|mut rates| {
+        rates.sort_by(f64::total_cmp);
+        rates[ROUNDS / 2]
+    });
+    for ((name, _), rate) in ways.iter().zip(medians) {
+        println!("{name}: {:.0} MB/s", rate / 1e6);
+    }
+    println!("gain: {:.2}", medians[1] / medians[0]);
+    Ok(())
+}
+
+/// The file that is named on the command line.
+pub fn file_to_read() -> PathBuf {
+    match &std::env::args_os().collect::<Vec<_>>()[..] {
+        [_, path] => PathBuf::from(path),
+        _ => usage("FILE"),
+    }
+}
+
+/// The file that is to be made, and how large it becomes (bytes): whole requests.
+pub fn file_to_write() -> (PathBuf, u64) {
+    let arguments: Vec<String> = std::env::args().collect();
+    match &arguments[..] {
+        [_, path, mib] if !Path::new(path).exists() => match mib.parse::<u64>() {
+            Ok(mib) => (PathBuf::from(path), mib << 20),
+            Err(_) => usage("NEW-FILE MIB"),
+        },
+        _ => usage("NEW-FILE MIB"),
+    }
+}
+
+fn usage(arguments: &str) -> ! {
+    println!("usage: {} {arguments}", std::env::args().next().unwrap_or_default());
+    std::process::exit(2);
+}
+
+/// Sees to it that nothing of a file is in the page cache.
+pub fn forget(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    file.sync_all()?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+}
+
+/// Removes what an earlier way wrote.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a file past the page cache: the papers' FILE_FLAG_NO_BUFFERING.
+pub fn direct(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.custom_flags(OFlags::DIRECT.bits() as i32).open(path)
+}
+
+/// Memory that begins at a page, as direct requests need it: the papers' VirtualAlloc.
+pub struct Pages {
+    memory: Vec<u8>,
+    begin: usize,
+}
+
+impl Pages {
+    /// Memory for one request.
+    pub fn new() -> Pages {
+        let memory = vec![1; REQUEST_BYTES + 4096];
+        let begin = memory.as_ptr().align_offset(4096);
+        Pages { memory, begin }
+    }
+
+    /// The memory.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.begin..][..REQUEST_BYTES]
+    }
+}

@@ -1,0 +1,71 @@
+//! Huge pages set aside for fio's `iomem=mmaphuge` while a benchmark runs, and given back after it.
+
+use anyhow::{Context, Result, bail};
+
+/// How many huge pages are set aside (proc_sys_vm(5)).
+const POOL: &str = "/proc/sys/vm/nr_hugepages";
+
+/// Huge pages that can be had; dropping it puts the pool back to what it was.
+pub struct HugePages {
+    before: Option<u64>,
+}
+
+impl HugePages {
+    /// Sees to it that so many are free. An error where only root could.
+    pub fn reserve(pages: u64) -> Result<HugePages> {
+        let free = free_pages()?;
+        if free >= pages {
+            return Ok(HugePages { before: None });
+        }
+        let text = std::fs::read_to_string(POOL).with_context(|| format!("cannot read {POOL}"))?;
+        let before: u64 = text.trim().parse().with_context(|| format!("{POOL}: {text}"))?;
+        let wanted = before + pages - free;
+        std::fs::write(POOL, wanted.to_string()).with_context(|| format!("cannot write {POOL}"))?;
+        let reserved = HugePages { before: Some(before) };
+        match free_pages()? {
+            free if free < pages => bail!("only {free} of {pages} huge pages are to be had"),
+            _ => Ok(reserved),
+        }
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Some(before) = self.before
+            && let Err(error) = std::fs::write(POOL, before.to_string())
+        {
+            eprintln!("{POOL} was {before} and cannot be put back: {error}");
+        }
+    }
+}
+
+fn free_pages() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").context("no /proc/meminfo")?;
+    free_of(&text).context("/proc/meminfo does not tell of huge pages")
+}
+
+fn free_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("HugePages_Free:"))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_pages_are_read_from_the_line_that_names_them() {
+        let text = "HugePages_Total:      64\nHugePages_Free:       60\nHugePages_Rsvd:        0\n";
+        assert_eq!(free_of(text), Some(60));
+        assert_eq!(free_of("MemTotal: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn nothing_is_changed_where_enough_is_free() {
+        let Ok(reserved) = HugePages::reserve(0) else {
+            eprintln!("skipped: this kernel has no huge pages");
+            return;
+        };
+        assert_eq!(reserved.before, None);
+    }
+}

@@ -1,0 +1,528 @@
+//! `cargo xtask bench seqio`: the crate `seqio` and `halfpower copy` beside fio, dd, cat and cp on
+//! this machine, by ratio.
+//!
+//! Contestants are whole processes (`streams` says how they are timed) that take turns, with caches
+//! dropped before each run; a rival with settings is chosen in rounds of its own before. The cases:
+//! `read`, `hot` (from the page cache), `write` (a new durable file), `copy`, `tree` (many small
+//! files), `memory`, and `adaptors` (what the traits cost over the blocks). Builds the release
+//! examples of the crate, and the program where it is judged. Cold cases need root, who can drop
+//! caches; what cannot run is named with the reason. It keeps no results.
+
+use super::hugepages::HugePages;
+use super::rivals;
+use super::statistics::{estimate, quantile};
+use super::streams::{Before, Places, Rounds, Run, Stage, Tool, cannot_drop_caches, drop_caches};
+use super::table::{Bar, Row};
+use super::{host, repository};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+/// Rounds in which a rival's best setting is chosen.
+const CHOOSING_ROUNDS: u32 = 3;
+/// A run on so much costs what starting the tool costs (bytes).
+const SMALL_BYTES: u64 = 1 << 20;
+/// A reader through the page cache is an expensive one from here on (CPU s/GiB).
+const EXPENSIVE_CAT: f64 = 0.4;
+/// The memory that a stream may take besides its requests (bytes).
+const MEMORY_BESIDES_BYTES: u64 = 8 << 20;
+/// Runs whose median is the memory of a stream.
+const MEMORY_RUNS: u32 = 3;
+/// The tree of small files: how many, in how many folders, and how large they are (KiB).
+const TREE_FILES: u32 = 20_000;
+const TREE_FOLDERS: u32 = 100;
+const TREE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
+
+const GIB: f64 = (1_u64 << 30) as f64;
+const MIB: f64 = (1_u64 << 20) as f64;
+
+/// A comparison that can be asked for alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Case {
+    /// A cold file, block by block
+    Read,
+    /// A file in the page cache
+    Hot,
+    /// A new file, until it is durable
+    Write,
+    /// `halfpower copy` of one file
+    Copy,
+    /// `halfpower copy` of 20,000 small files
+    Tree,
+    /// How much memory streams take
+    Memory,
+    /// What the traits of std and tokio cost over the blocks
+    Adaptors,
+}
+
+impl Case {
+    const ALL: [Case; 7] =
+        [Case::Read, Case::Hot, Case::Write, Case::Copy, Case::Tree, Case::Memory, Case::Adaptors];
+}
+
+/// What all cases need, and what they found.
+pub struct Lab {
+    stage: Stage,
+    bytes: u64,
+    examples: PathBuf,
+    huge: Option<HugePages>,
+    has_fio: bool,
+    rows: Vec<Row>,
+    skipped: Vec<String>,
+}
+
+impl Lab {
+    /// Builds the examples and looks at what there is.
+    pub fn new(stage: Stage, bytes: u64) -> Result<Lab> {
+        let examples = repository::release_examples_of_seqio()?;
+        let has_fio = host::on_path("fio").is_some();
+        let mut skipped = Vec::new();
+        let huge = HugePages::reserve(rivals::HUGE_PAGES);
+        if let Err(error) = &huge {
+            skipped.push(format!("fio with iomem=mmaphuge: {error:#}"));
+        }
+        Ok(Lab { stage, bytes, examples, huge: huge.ok(), has_fio, rows: Vec::new(), skipped })
+    }
+
+    /// Runs cases, all where none is named; what was found, and what could not run and why.
+    pub fn run(mut self, only: &[Case]) -> Result<(Vec<Row>, Vec<String>)> {
+        for case in Case::ALL {
+            if only.is_empty() || only.contains(&case) {
+                match case {
+                    Case::Read => self.read()?,
+                    Case::Hot => self.hot()?,
+                    Case::Write => self.write()?,
+                    Case::Copy => self.copy()?,
+                    Case::Tree => self.tree()?,
+                    Case::Memory => self.memory()?,
+                    Case::Adaptors => self.adaptors()?,
+                }
+            }
+        }
+        Ok((self.rows, self.skipped))
+    }
+
+    fn read(&mut self) -> Result<()> {
+        if self.is_skipped("read", cannot_drop_caches()) {
+            return Ok(());
+        }
+        let data = self.data()?;
+        let ours = self.consume("blocks", "none");
+        let best =
+            self.choose("read", rivals::readers(self.has_fio, self.huge.is_some()), &data)?;
+        let mut tools = vec![best, ours];
+        if !self.is_skipped("read, fio's defaults", self.no_fio()) {
+            tools.push(rivals::default_reader());
+        }
+        let rounds = self.turns("read", &tools, &data, Before::Cold)?;
+        self.rate("read", &rounds, &tools, (1, 0), 0.95);
+        if tools.len() > 2 {
+            self.rate("read", &rounds, &tools, (1, 2), 2.0);
+        }
+        self.read_cpu(&data)
+    }
+
+    /// What reading costs, without what starting costs.
+    fn read_cpu(&mut self, data: &Places) -> Result<()> {
+        let ours = self.consume("blocks", "none");
+        let mut tools = vec![rivals::cat(), ours];
+        if !self.is_skipped("read, CPU of fio", self.no_fio()) {
+            let plan = self.requests(data)?;
+            let lean = rivals::readers_with(plan.bytes >> 10, plan.depth, self.huge.is_some());
+            let rounds = self.turns_of(CHOOSING_ROUNDS, "leanest", &lean, data, Before::Cold)?;
+            tools.push(lean[rounds.least(|run| run.cpu_seconds)].clone());
+        }
+        let small = self.small()?;
+        let started = tools.iter().map(|tool| self.stage.start_up_cpu_seconds(tool, &small));
+        let started = started.collect::<Result<Vec<f64>>>()?;
+        let rounds = self.turns("read CPU", &tools, data, Before::Cold)?;
+        let cost = |tool: usize| -> Vec<f64> {
+            let one = |run: &Run| (run.cpu_seconds - started[tool]) / (data.bytes as f64 / GIB);
+            rounds.of(tool, one)
+        };
+        let named = |tool: usize, costs| Side { name: &tools[tool].name, values: costs };
+        if tools.len() > 2 {
+            let sides = [named(1, cost(1)), named(2, cost(2))];
+            self.compare("read", "CPU s/GiB", sides, false, Bar::AtMost(0.8));
+        }
+        let all = cost(1).into_iter().zip(cost(0));
+        let (ours, cat): (Vec<f64>, Vec<f64>) = all.filter(|(_, cat)| *cat > EXPENSIVE_CAT).unzip();
+        let what = format!("CPU s/GiB, {} pairs of {}", cat.len(), self.stage.rounds);
+        if cat.is_empty() {
+            let why = format!("cat cost more than {EXPENSIVE_CAT} s/GiB in no pair");
+            self.skipped.push(format!("read, CPU of cat: {why}"));
+            let sides = [named(1, cost(1)), named(0, cost(0))];
+            self.compare("read", "CPU s/GiB, cat being cheap", sides, false, Bar::None);
+        } else {
+            self.compare("read", &what, [named(1, ours), named(0, cat)], false, Bar::AtMost(0.1));
+        }
+        Ok(())
+    }
+
+    fn hot(&mut self) -> Result<()> {
+        let data = self.data()?;
+        let mut file = std::fs::File::open(&data.from).context("the file of data vanished")?;
+        std::io::copy(&mut file, &mut std::io::sink()).context("cannot read the file of data")?;
+        let tools = [rivals::cat(), self.consume("blocks", "none")];
+        let rounds = self.turns("hot", &tools, &data, Before::AsItIs)?;
+        self.rate("hot", &rounds, &tools, (1, 0), 0.95);
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let cannot = cannot_drop_caches().or_else(|| self.no_fio());
+        if self.is_skipped("write", cannot) {
+            return Ok(());
+        }
+        let places = self.places("no file is read", self.bytes);
+        let best = self.choose("write", rivals::writers(self.huge.is_some()), &places)?;
+        let tools = [
+            self.produce("space", "stamp", "foretold"),
+            best,
+            self.produce("space", "stamp", ""),
+            rivals::durable_dd(),
+        ];
+        let rounds = self.turns("write", &tools, &places, Before::Cold)?;
+        self.rate("write", &rounds, &tools, (0, 1), 0.95);
+        self.rate("write", &rounds, &tools, (2, 1), 0.95);
+        self.cpu("write", &rounds, &tools, (2, 3), Bar::AtMost(0.5));
+        Ok(())
+    }
+
+    fn copy(&mut self) -> Result<()> {
+        let Some(halfpower) = self.program("copy", cannot_drop_caches())? else { return Ok(()) };
+        let data = self.data()?;
+        let tools = [
+            Tool::shell("cp && sync DST", r#"cp "$0" "$1" && sync "$1""#),
+            Tool::of_program("halfpower copy", &halfpower, "copy --quiet {from} {to}"),
+            Tool::shell("cp && sync", r#"cp "$0" "$1" && sync"#),
+        ];
+        let rounds = self.turns("copy", &tools, &data, Before::Cold)?;
+        for rival in [0, 2] {
+            let faster = rate_ratios(&rounds, 1, rival);
+            if quantile(&faster, 0.5) >= 1.3 {
+                self.rate("copy", &rounds, &tools, (1, rival), 1.3);
+                self.cpu("copy", &rounds, &tools, (1, rival), Bar::None);
+            } else {
+                // The device is the limit: the same rate for less.
+                self.rate("copy", &rounds, &tools, (1, rival), 0.97);
+                self.cpu("copy", &rounds, &tools, (1, rival), Bar::AtMost(0.6));
+            }
+        }
+        Ok(())
+    }
+
+    fn tree(&mut self) -> Result<()> {
+        let Some(halfpower) = self.program("tree", cannot_drop_caches())? else { return Ok(()) };
+        let tree = self.places("tree", 0);
+        host::make_tree(&tree.from, TREE_FILES, TREE_FOLDERS, TREE_KIB, &self.stage.stop)?;
+        let copy = |name, flags: &str| {
+            Tool::of_program(name, &halfpower, &format!("copy --quiet {flags} {{from}} {{to}}"))
+        };
+        let durable = [
+            Tool::shell("cp -r && sync -f", r#"cp -r "$0" "$1" && sync -f "$1""#),
+            copy("halfpower copy", ""),
+        ];
+        let quick = [
+            Tool::new("cp -r", "cp -r {from} {to}"),
+            copy("halfpower copy --no-sync", "--no-sync"),
+        ];
+        for (state, before) in [("cold", Before::Cold), ("hot", Before::AsItIs)] {
+            for tools in [&durable, &quick] {
+                let name = format!("tree, {state}");
+                let rounds = self.turns(&name, tools, &tree, before)?;
+                let side = |tool: usize| Side {
+                    name: &tools[tool].name,
+                    values: rounds.of(tool, |run| run.seconds),
+                };
+                let what = format!("s, {state}");
+                self.compare("tree", &what, [side(1), side(0)], false, Bar::AtMost(1.0));
+            }
+        }
+        host::remove(&tree.from)
+    }
+
+    fn memory(&mut self) -> Result<()> {
+        if self.is_skipped("memory", cannot_drop_caches()) {
+            return Ok(());
+        }
+        let data = self.data()?;
+        let part = Places { from: self.stage.folder.join("part"), bytes: self.bytes / 8, ..data };
+        self.lay_out(&part.from, part.bytes)?;
+        let data = self.data()?;
+        let plan = self.requests(&data)?;
+        let limit = plan.depth_most * plan.bytes + MEMORY_BESIDES_BYTES;
+        let bar = Bar::AtMost(limit as f64 / MIB);
+        let mut tools = vec![self.consume("blocks", "none"), self.produce("space", "stamp", "")];
+        if let Some(halfpower) = self.program("memory of copy", None)? {
+            tools.push(Tool::of_program("halfpower copy", &halfpower, "copy --quiet {from} {to}"));
+        }
+        let judge = std::env::current_exe().context("cannot find this program")?;
+        for tool in &tools {
+            for places in [&data, &part] {
+                let watched = tool.under(&judge, &["bench", "peak", "--"]);
+                let mut peaks = Vec::new();
+                for _ in 0..MEMORY_RUNS {
+                    host::remove(&places.to)?;
+                    drop_caches()?;
+                    let said = watched.said(places)?;
+                    let kib: f64 = said.trim().parse().with_context(|| format!("peak: {said}"))?;
+                    peaks.push(kib / 1024.0);
+                }
+                host::remove(&places.to)?;
+                let what = format!("peak MiB of {} on {} MiB", tool.name, places.bytes >> 20);
+                self.rows.push(Row::new("memory", &what, estimate(&peaks), bar));
+            }
+        }
+        host::remove(&part.from)
+    }
+
+    fn adaptors(&mut self) -> Result<()> {
+        if self.is_skipped("adaptors", cannot_drop_caches()) {
+            return Ok(());
+        }
+        let data = self.data()?;
+        // The base stands in the middle; a copy costs what a copy costs, so only a program that
+        // looks at its bytes is judged.
+        for (consumer, bar) in [("lines", Bar::AtMost(1.15)), ("none", Bar::None)] {
+            let ways = ["read", "bufread", "blocks", "async", "asyncbuf"];
+            let tools = ways.map(|way| self.consume(way, consumer));
+            let rounds =
+                self.turns(&format!("adaptors, {consumer}"), &tools, &data, Before::Cold)?;
+            for way in [0, 1, 3, 4] {
+                self.cpu("adaptors", &rounds, &tools, (way, 2), bar);
+            }
+        }
+        for (producer, bar) in [("all", Bar::AtMost(1.15)), ("stamp", Bar::None)] {
+            let tools = ["write", "space", "async"].map(|way| self.produce(way, producer, ""));
+            let rounds =
+                self.turns(&format!("adaptors, {producer}"), &tools, &data, Before::Cold)?;
+            for way in [0, 2] {
+                self.cpu("adaptors", &rounds, &tools, (way, 1), bar);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One side of a comparison: a figure in every round.
+struct Side<'a> {
+    name: &'a str,
+    values: Vec<f64>,
+}
+
+fn rate_ratios(rounds: &Rounds, ours: usize, theirs: usize) -> Vec<f64> {
+    rounds.0.iter().map(|round| round[theirs].seconds / round[ours].seconds).collect()
+}
+
+impl Lab {
+    /// A row of rates, where more is better.
+    fn rate(
+        &mut self,
+        case: &'static str,
+        rounds: &Rounds,
+        tools: &[Tool],
+        (ours, theirs): (usize, usize),
+        bar: f64,
+    ) {
+        let bytes = self.bytes as f64;
+        let side = |tool: usize| Side {
+            name: &tools[tool].name,
+            values: rounds.of(tool, |run| bytes / run.seconds / 1e6),
+        };
+        self.compare(case, "MB/s", [side(ours), side(theirs)], true, Bar::AtLeast(bar));
+    }
+
+    /// A row of CPU times, with all that starting costs.
+    fn cpu(
+        &mut self,
+        case: &'static str,
+        rounds: &Rounds,
+        tools: &[Tool],
+        (ours, theirs): (usize, usize),
+        bar: Bar,
+    ) {
+        let gib = self.bytes as f64 / GIB;
+        let side = |tool: usize| Side {
+            name: &tools[tool].name,
+            values: rounds.of(tool, |run| run.cpu_seconds / gib),
+        };
+        self.compare(case, "CPU s/GiB", [side(ours), side(theirs)], false, bar);
+    }
+
+    /// A row: what is compared, what either side did, and the median of the ratios.
+    fn compare(
+        &mut self,
+        case: &'static str,
+        what: &str,
+        [ours, theirs]: [Side; 2],
+        is_rate: bool,
+        bar: Bar,
+    ) {
+        let number = |values: &[f64]| {
+            let median = quantile(values, 0.5);
+            if is_rate { format!("{median:.0}") } else { format!("{median:.3}") }
+        };
+        let text = format!(
+            "{what}: {} {} / {} {}",
+            ours.name,
+            number(&ours.values),
+            theirs.name,
+            number(&theirs.values)
+        );
+        let ratios: Vec<f64> =
+            ours.values.iter().zip(&theirs.values).map(|(ours, theirs)| ours / theirs).collect();
+        let row = Row::new(case, &text, estimate(&ratios), bar);
+        eprint!("{}", super::table::render(std::slice::from_ref(&row)));
+        self.rows.push(row);
+    }
+
+    fn turns(&self, name: &str, tools: &[Tool], places: &Places, before: Before) -> Result<Rounds> {
+        self.turns_of(self.stage.rounds, name, tools, places, before)
+    }
+
+    fn turns_of(
+        &self,
+        rounds: u32,
+        name: &str,
+        tools: &[Tool],
+        places: &Places,
+        before: Before,
+    ) -> Result<Rounds> {
+        self.stage.turns(name, rounds, tools, places, before)
+    }
+
+    /// The fastest of several, in rounds of its own.
+    fn choose(&self, name: &str, tools: Vec<Tool>, places: &Places) -> Result<Tool> {
+        let name = format!("{name}, choosing");
+        let rounds = self.turns_of(CHOOSING_ROUNDS, &name, &tools, places, Before::Cold)?;
+        for (place, tool) in tools.iter().enumerate() {
+            let rate = self.bytes as f64 / rounds.median(place, |run| run.seconds) / 1e6;
+            let cpu = rounds.median(place, |run| run.cpu_seconds);
+            eprintln!("  {}: {rate:.0} MB/s, {cpu:.3} s of CPU", tool.name);
+        }
+        let best = rounds.least(|run| run.seconds);
+        tools.into_iter().nth(best).context("nobody to choose from")
+    }
+
+    fn consume(&self, way: &str, consumer: &str) -> Tool {
+        let name = match consumer {
+            "none" => format!("seqio {way}"),
+            looks => format!("seqio {way} ({looks})"),
+        };
+        let line = format!("{way} {consumer} {{from}}");
+        Tool::of_program(&name, &self.examples.join("consume"), &line)
+    }
+
+    fn produce(&self, way: &str, producer: &str, told: &str) -> Tool {
+        let mut name = match producer {
+            "stamp" => format!("seqio {way}"),
+            makes => format!("seqio {way} ({makes})"),
+        };
+        if !told.is_empty() {
+            name += ", size foretold";
+        }
+        let line = format!("{way} {producer} {{to}} {{bytes}} {told}");
+        Tool::of_program(&name, &self.examples.join("produce"), &line)
+    }
+
+    /// How seqio reads a cold file.
+    fn requests(&self, data: &Places) -> Result<Requests> {
+        drop_caches()?;
+        Requests::of(&self.consume("blocks", "none").said(data)?)
+    }
+
+    /// Notes what cannot run, and why.
+    fn is_skipped(&mut self, what: &str, why: Option<String>) -> bool {
+        let skipped = why.is_some();
+        self.skipped.extend(why.map(|why| format!("{what}: {why}")));
+        skipped
+    }
+
+    fn no_fio(&self) -> Option<String> {
+        (!self.has_fio).then(|| "fio is missing: install the package `fio`".to_string())
+    }
+
+    /// The program with the verb `copy`; None, and noted, where it has none or `cannot` says so.
+    fn program(&mut self, case: &str, cannot: Option<String>) -> Result<Option<PathBuf>> {
+        if self.is_skipped(case, cannot) {
+            return Ok(None);
+        }
+        let program = repository::release_build()?;
+        let mut command = std::process::Command::new(&program);
+        let help = command.args(["copy", "--help"]).output().context("cannot start halfpower")?;
+        let why = (!help.status.success()).then(|| "halfpower has no verb `copy`".to_string());
+        Ok(if self.is_skipped(case, why) { None } else { Some(program) })
+    }
+
+    fn places(&self, from: &str, bytes: u64) -> Places {
+        let folder = &self.stage.folder;
+        Places { from: folder.join(from), to: folder.join("new"), bytes }
+    }
+
+    /// The file of data, laid out at the first call.
+    fn data(&self) -> Result<Places> {
+        let places = self.places("data", self.bytes);
+        self.lay_out(&places.from, places.bytes)?;
+        Ok(places)
+    }
+
+    /// A small file: what a tool costs on it is what starting it costs.
+    fn small(&self) -> Result<Places> {
+        let places = self.places("small", SMALL_BYTES);
+        self.lay_out(&places.from, places.bytes)?;
+        Ok(places)
+    }
+
+    fn lay_out(&self, path: &Path, bytes: u64) -> Result<()> {
+        if !path.exists() {
+            eprintln!("writing {bytes} bytes");
+            host::make_laid_out_file(path, bytes, || self.stage.is_stopped())?;
+        }
+        if self.stage.is_stopped() {
+            bail!("interrupted");
+        }
+        Ok(())
+    }
+}
+
+/// What an example of seqio says of its requests.
+#[derive(Debug, PartialEq)]
+struct Requests {
+    bytes: u64,
+    depth: u64,
+    depth_most: u64,
+}
+
+impl Requests {
+    /// From `..., 1024 KiB x 4, ...; at most 8`.
+    fn of(said: &str) -> Result<Requests> {
+        let read = || {
+            let (before, after) = said.split_once(" KiB x ")?;
+            let kib: u64 = before.rsplit(' ').next()?.parse().ok()?;
+            let depth = after.split(',').next()?.parse().ok()?;
+            let depth_most = said.rsplit_once("at most ")?.1.trim().parse().ok()?;
+            Some(Requests { bytes: kib << 10, depth, depth_most })
+        };
+        read().with_context(|| format!("an example does not tell its requests: {said}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_from_what_an_example_says() {
+        let said = "7 bytes, 0 lines; direct, 1024 KiB x 4, io_uring: large and cold; at most 8\n";
+        let wanted = Requests { bytes: 1 << 20, depth: 4, depth_most: 8 };
+        assert_eq!(Requests::of(said).unwrap(), wanted);
+        assert!(Requests::of("7 bytes").is_err());
+    }
+
+    #[test]
+    fn a_rate_is_the_inverse_of_a_time() {
+        let run = |seconds| Run { seconds, cpu_seconds: 1.0 };
+        let rounds = Rounds(vec![vec![run(2.0), run(1.0)], vec![run(3.0), run(6.0)]]);
+        assert_eq!(rate_ratios(&rounds, 1, 0), [2.0, 0.5]);
+    }
+}

@@ -1,0 +1,324 @@
+//! Whole processes that read, write or copy a file: their command lines, what a run took and cost,
+//! and the state of the machine before each run.
+//!
+//! The time is that of the process from its start to its end; fio, which takes a quarter of a
+//! second to start, is timed by its own report, which is kinder to it. CPU time is what the kernel
+//! charges to the child and its children. Runs are not pinned: kernel threads that write back have
+//! the other cores, as they would elsewhere.
+
+use super::clock::{pause, timed};
+use super::host;
+use super::statistics::quantile;
+use super::tool::cpu_ns_of_children;
+use super::turns::take_turns;
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The switch for dropping what the system keeps of files in memory (proc_sys_vm(5)).
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+/// Between the preparation of a run and the run: what freed memory costs depends on how long ago it
+/// was freed, so the pause is random (s).
+const PAUSES: (f64, f64) = (0.2, 0.6);
+/// Runs whose median is a tool's cost of starting.
+const START_UPS: u32 = 11;
+
+/// What a command line is about: `{from}`, `{to}` and `{bytes}` stand for it there.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// What is read.
+    pub from: PathBuf,
+    /// What is made; removed before each run and after it.
+    pub to: PathBuf,
+    /// The size of either.
+    pub bytes: u64,
+}
+
+/// Who says how long a run took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Timer {
+    Process,
+    Fio,
+}
+
+/// A program with its arguments.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// How the table calls it.
+    pub name: String,
+    words: Vec<String>,
+    timer: Timer,
+}
+
+/// What a run took and cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Run {
+    /// From its beginning to its end (s).
+    pub seconds: f64,
+    /// User and system time of the whole process (s).
+    pub cpu_seconds: f64,
+}
+
+impl Tool {
+    /// A command of words without spaces in them; paths come in their place.
+    pub fn new(name: &str, line: &str) -> Tool {
+        let words = line.split_whitespace().map(String::from).collect();
+        Tool { name: name.to_string(), words, timer: Timer::Process }
+    }
+
+    /// A program of ours, which may lie anywhere.
+    pub fn of_program(name: &str, program: &Path, line: &str) -> Tool {
+        let mut tool = Tool::new(name, line);
+        tool.words.insert(0, program.to_string_lossy().into_owned());
+        tool
+    }
+
+    /// What a shell does; `$0` is `{from}`, `$1` is `{to}`.
+    pub fn shell(name: &str, script: &str) -> Tool {
+        let words = ["sh", "-c", script, "{from}", "{to}"].map(String::from).to_vec();
+        Tool { name: name.to_string(), words, timer: Timer::Process }
+    }
+
+    /// A job of fio, which says itself how long it took.
+    pub fn fio(name: &str, flags: &str) -> Tool {
+        let line = format!("fio --name=peer --output-format=json --size={{bytes}} {flags}");
+        Tool { timer: Timer::Fio, ..Tool::new(name, &line) }
+    }
+
+    /// The same, started by a program that watches it.
+    pub fn under(&self, program: &Path, flags: &[&str]) -> Tool {
+        let mut words = vec![program.to_string_lossy().into_owned()];
+        words.extend(flags.iter().map(|flag| flag.to_string()));
+        words.extend(self.words.iter().cloned());
+        Tool { name: self.name.clone(), words, timer: Timer::Process }
+    }
+
+    fn command(&self, places: &Places) -> Command {
+        let [from, to] = [&places.from, &places.to].map(|path| path.to_string_lossy());
+        let bytes = places.bytes.to_string();
+        let placed = |word: &String| {
+            word.replace("{bytes}", &bytes).replace("{from}", &from).replace("{to}", &to)
+        };
+        let mut words = self.words.iter().map(placed);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it once, as the machine is.
+    pub fn run(&self, places: &Places) -> Result<Run> {
+        let mut command = self.command(places);
+        let hears = if self.timer == Timer::Fio { Stdio::piped() } else { Stdio::null() };
+        command.stdout(hears).stderr(Stdio::piped());
+        let before = cpu_ns_of_children()?;
+        let (output, seconds) =
+            timed(|| command.spawn().and_then(|child| child.wait_with_output()));
+        let cpu_ns = cpu_ns_of_children()? - before;
+        let output = output.with_context(|| format!("cannot start {command:?}"))?;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr);
+            bail!("{} failed ({}): {command:?}\n{}", self.name, output.status, words.trim());
+        }
+        let seconds = match self.timer {
+            Timer::Process => seconds,
+            Timer::Fio => fio_seconds(&String::from_utf8_lossy(&output.stdout), places.bytes)
+                .with_context(|| format!("output of {command:?}"))?,
+        };
+        Ok(Run { seconds, cpu_seconds: cpu_ns as f64 / 1e9 })
+    }
+
+    /// What it prints.
+    pub fn said(&self, places: &Places) -> Result<String> {
+        let output = self.command(places).output().context("cannot start it")?;
+        if !output.status.success() {
+            bail!("{} failed: {}", self.name, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// How long a job of fio was at it, flush included (s). An error where it did not do it all.
+fn fio_seconds(text: &str, bytes: u64) -> Result<f64> {
+    let start = text.find('{').ok_or_else(|| anyhow!("no JSON"))?;
+    let json: Value = serde_json::from_str(&text[start..]).context("not JSON")?;
+    let job = &json["jobs"][0];
+    if job["error"].as_i64() != Some(0) {
+        bail!("the job failed with error {}", job["error"]);
+    }
+    let sum = |field: &str| -> Result<f64> {
+        let of = |direction: &str| job[direction][field].as_f64().context("a field is missing");
+        Ok(of("read")? + of("write")?)
+    };
+    let moved = sum("io_bytes")?;
+    if moved != bytes as f64 {
+        bail!("{moved} bytes instead of {bytes}");
+    }
+    Ok(moved / sum("bw_bytes")?)
+}
+
+/// What the page cache holds when a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing.
+    Cold,
+    /// What earlier runs left there.
+    AsItIs,
+}
+
+/// Where and how often runs are made.
+pub struct Stage {
+    /// Rounds of a comparison.
+    pub rounds: u32,
+    /// The files go here.
+    pub folder: PathBuf,
+    /// Set by a signal.
+    pub stop: Arc<AtomicBool>,
+    /// Chooses the pauses.
+    pub random: RefCell<fastrand::Rng>,
+}
+
+/// What every tool did in every round, in the order of the tools.
+pub struct Rounds(pub Vec<Vec<Run>>);
+
+impl Stage {
+    /// Whether a signal asked for the end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Lets tools take turns in so many rounds.
+    pub fn turns(
+        &self,
+        name: &str,
+        rounds: u32,
+        tools: &[Tool],
+        places: &Places,
+        before: Before,
+    ) -> Result<Rounds> {
+        let runs = take_turns(name, rounds, tools.len(), &self.stop, |place| {
+            self.prepare(places, before)?;
+            let run = tools[place].run(places);
+            host::remove(&places.to)?;
+            run
+        })?;
+        Ok(Rounds(runs))
+    }
+
+    fn prepare(&self, places: &Places, before: Before) -> Result<()> {
+        host::remove(&places.to)?;
+        if before == Before::Cold {
+            drop_caches()?;
+        }
+        let share = self.random.borrow_mut().f64();
+        pause(PAUSES.0 + (PAUSES.1 - PAUSES.0) * share);
+        Ok(())
+    }
+
+    /// What starting a tool costs: its CPU time on something small (s).
+    pub fn start_up_cpu_seconds(&self, tool: &Tool, small: &Places) -> Result<f64> {
+        let rounds =
+            self.turns("start", START_UPS, std::slice::from_ref(tool), small, Before::AsItIs)?;
+        Ok(rounds.median(0, |run| run.cpu_seconds))
+    }
+}
+
+impl Rounds {
+    /// One figure of one tool in every round.
+    pub fn of(&self, tool: usize, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
+        self.0.iter().map(|round| figure(&round[tool])).collect()
+    }
+
+    /// The median of a figure.
+    pub fn median(&self, tool: usize, figure: impl Fn(&Run) -> f64) -> f64 {
+        quantile(&self.of(tool, figure), 0.5)
+    }
+
+    /// The tool that has the least of a figure.
+    pub fn least(&self, figure: impl Fn(&Run) -> f64 + Copy) -> usize {
+        let tools = 0..self.0.first().map_or(0, Vec::len);
+        let by_median =
+            |a: &usize, b: &usize| self.median(*a, figure).total_cmp(&self.median(*b, figure));
+        tools.min_by(by_median).unwrap_or(0)
+    }
+}
+
+/// Lets the system forget what it keeps of files, as root can.
+pub fn drop_caches() -> Result<()> {
+    let synced = Command::new("sync").status().context("cannot start sync")?;
+    if !synced.success() {
+        bail!("sync failed");
+    }
+    std::fs::write(DROP_CACHES, "3").with_context(|| format!("cannot write to {DROP_CACHES}"))
+}
+
+/// Why caches cannot be dropped, if they cannot.
+pub fn cannot_drop_caches() -> Option<String> {
+    let opened = std::fs::OpenOptions::new().write(true).open(DROP_CACHES);
+    opened.err().map(|error| format!("{DROP_CACHES}: {error}; run as root to drop caches"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(folder: &Path) -> Stage {
+        Stage {
+            rounds: 2,
+            folder: folder.to_path_buf(),
+            stop: Arc::default(),
+            random: RefCell::new(fastrand::Rng::with_seed(1)),
+        }
+    }
+
+    #[test]
+    fn paths_come_in_their_places() {
+        let places = Places { from: "/a b/from".into(), to: "/a b/to".into(), bytes: 7 };
+        let command = Tool::fio("fio", "--filename={from} --rw=read").command(&places);
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        let filename = "--filename=/a b/from";
+        assert_eq!(
+            words,
+            ["--name=peer", "--output-format=json", "--size=7", filename, "--rw=read"]
+        );
+        let shell = Tool::shell("cp", "cp \"$0\" \"$1\"");
+        assert_eq!(shell.command(&places).get_args().last().unwrap(), "/a b/to");
+    }
+
+    #[test]
+    fn a_run_is_timed_and_charged_and_what_it_made_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let places =
+            Places { from: folder.path().join("from"), to: folder.path().join("to"), bytes: 1 };
+        std::fs::write(&places.from, "x").unwrap();
+        let spin = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; cp \"$0\" \"$1\"";
+        let tools = [Tool::shell("spin", spin), Tool::shell("look", "test ! -e \"$1\"")];
+        let stage = stage(folder.path());
+        let rounds = stage.turns("test", 1, &tools, &places, Before::AsItIs).unwrap();
+        let [spun, other] = rounds.0[0][..] else { panic!("two tools") };
+        assert!(spun.seconds > 0.0 && spun.cpu_seconds > other.cpu_seconds);
+        assert!(!places.to.exists() && places.from.exists());
+        assert_eq!(rounds.least(|run| run.cpu_seconds), 1);
+    }
+
+    #[test]
+    fn a_tool_that_fails_is_named_with_its_words() {
+        let places = Places { from: "from".into(), to: "to".into(), bytes: 1 };
+        let error = Tool::shell("broken", "echo because >&2; exit 3");
+        let error = error.run(&places).unwrap_err().to_string();
+        assert!(error.contains("because") && error.contains("exit 3"), "{error}");
+    }
+
+    #[test]
+    fn the_time_of_fio_is_its_own_and_only_for_all_of_the_bytes() {
+        let json = r#"fio: a warning
+            {"jobs": [{"error": 0, "read": {"io_bytes": 1000, "bw_bytes": 500},
+                "write": {"io_bytes": 0, "bw_bytes": 0}}]}"#;
+        assert_eq!(fio_seconds(json, 1000).unwrap(), 2.0);
+        assert!(fio_seconds(json, 2000).is_err(), "less than was asked for");
+        assert!(fio_seconds(r#"{"jobs": [{"error": 28}]}"#, 1).is_err());
+    }
+}
