@@ -11,6 +11,7 @@ pub mod memory;
 pub mod mount;
 pub mod simulate;
 pub mod skew;
+pub mod streams;
 pub mod study;
 pub mod whatif;
 
@@ -89,6 +90,10 @@ pub enum Verb {
     Copy(copy::CopyArgs),
     /// Serve a simulated system or a device of known truth as a real file, until Ctrl-C
     Mount(mount::MountArgs),
+    /// Print files, read as fast as their storage can
+    Cat(streams::CatArgs),
+    /// BLAKE3 of files and directories, or whether they are as they were
+    Checksum(streams::ChecksumArgs),
     /// Remove test files and mounts that a killed program left behind
     Clean(CleanArgs),
     /// Put back settings of devices that a killed run left changed

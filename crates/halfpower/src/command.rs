@@ -3,6 +3,8 @@
 
 pub mod assist;
 pub mod calibrate;
+pub mod cat;
+pub mod checksum;
 pub mod clean;
 pub mod copy;
 pub mod engines;

@@ -32,6 +32,7 @@ mod run;
 mod simulated;
 mod skew;
 mod soak;
+mod streams;
 mod striping;
 mod study;
 mod study_requests;
