@@ -13,6 +13,7 @@ pub mod simulate;
 pub mod skew;
 pub mod streams;
 pub mod study;
+pub mod tune;
 pub mod whatif;
 
 use std::ffi::OsString;
@@ -94,6 +95,8 @@ pub enum Verb {
     Cat(streams::CatArgs),
     /// BLAKE3 of files and directories, or whether they are as they were
     Checksum(streams::ChecksumArgs),
+    /// Find the cheapest request size and depth within 3% of the best rate, and keep it
+    Tune(tune::TuneArgs),
     /// Remove test files and mounts that a killed program left behind
     Clean(CleanArgs),
     /// Put back settings of devices that a killed run left changed

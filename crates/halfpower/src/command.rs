@@ -22,5 +22,6 @@ pub mod simulate;
 pub mod soak;
 pub mod study;
 pub mod survey;
+pub mod tune;
 pub mod whatif;
 pub mod classic;

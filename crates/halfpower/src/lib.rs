@@ -45,6 +45,7 @@ mod balance;
 mod memory;
 mod sums;
 mod streams;
+mod tuning;
 mod survey;
 mod study;
 mod classic;
@@ -113,6 +114,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Mount(args) => command::mount::execute(args),
         Verb::Cat(args) => command::cat::execute(args),
         Verb::Checksum(args) => command::checksum::execute(args),
+        Verb::Tune(args) => command::tune::execute(args),
         Verb::Clean(args) => command::clean::execute(args),
         Verb::Restore(args) => command::restore::execute(args),
         Verb::Generate(args) => command::generate::execute(args),

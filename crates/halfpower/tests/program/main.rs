@@ -48,3 +48,4 @@ mod sweep;
 mod target;
 mod time_machine;
 mod truth_targets;
+mod tune;
