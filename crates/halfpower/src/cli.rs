@@ -11,7 +11,9 @@ pub mod memory;
 pub mod mount;
 pub mod simulate;
 pub mod skew;
+pub mod streams;
 pub mod study;
+pub mod tune;
 pub mod whatif;
 
 use std::ffi::OsString;
@@ -89,6 +91,12 @@ pub enum Verb {
     Copy(copy::CopyArgs),
     /// Serve a simulated system or a device of known truth as a real file, until Ctrl-C
     Mount(mount::MountArgs),
+    /// Print files, read as fast as their storage can
+    Cat(streams::CatArgs),
+    /// BLAKE3 of files and directories, or whether they are as they were
+    Checksum(streams::ChecksumArgs),
+    /// Find the cheapest request size and depth within 3% of the best rate, and keep it
+    Tune(tune::TuneArgs),
     /// Remove test files and mounts that a killed program left behind
     Clean(CleanArgs),
     /// Put back settings of devices that a killed run left changed

@@ -3,6 +3,8 @@
 
 pub mod assist;
 pub mod calibrate;
+pub mod cat;
+pub mod checksum;
 pub mod clean;
 pub mod copy;
 pub mod engines;
@@ -20,5 +22,6 @@ pub mod simulate;
 pub mod soak;
 pub mod study;
 pub mod survey;
+pub mod tune;
 pub mod whatif;
 pub mod classic;

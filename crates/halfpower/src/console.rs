@@ -60,7 +60,19 @@ static LOST: AtomicBool = AtomicBool::new(false);
 pub fn data(text: &str) {
     let mut stream = anstream::stdout();
     let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
-    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+    note(&written);
+}
+
+/// A line of data that need not be text: names are bytes.
+pub fn bytes(line: &[u8]) {
+    let mut stream = std::io::stdout().lock();
+    let written = stream.write_all(&[line, b"\n"].concat()).and_then(|()| stream.flush());
+    note(&written);
+}
+
+/// Remembers data that was lost on its way.
+fn note(written: &std::io::Result<()>) {
+    if written.as_ref().is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
         LOST.store(true, Ordering::Relaxed);
     }
 }

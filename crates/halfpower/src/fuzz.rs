@@ -25,6 +25,7 @@ use crate::date;
 use crate::job::Job;
 use crate::journal;
 use crate::plan_file::PlanFile;
+use crate::sums::{self, Sum};
 use crate::{truth, units};
 
 use bytes::Bytes;
@@ -46,6 +47,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("system", system::system),
     ("trace_page", iotrace::fuzz::page),
     ("sqlio", classic::sqlio),
+    ("sums", lines_of_sums),
 ];
 
 /// Runs one of [`TARGETS`].
@@ -213,6 +215,20 @@ fn histogram(data: &[u8]) {
     let mut twice = read.clone();
     twice.merge(&read);
     assert_eq!((twice.min(), twice.max()), (read.min(), read.max()));
+}
+
+/// Lines of checksums: what is read is written again as it was read.
+fn lines_of_sums(data: &[u8]) {
+    match sums::parse(data) {
+        Ok(read) => {
+            let text: Vec<Vec<u8>> = read.iter().map(Sum::line).collect();
+            assert_eq!(sums::parse(&text.join(&b'\n')), Ok(read));
+        }
+        Err((line, why)) => {
+            let lines = data.split(|byte| *byte == b'\n').count();
+            assert!((1..=lines).contains(&line) && !why.is_empty());
+        }
+    }
 }
 
 /// Texts of the kernel about mounts, memory, devices, CPUs and tracepoints.

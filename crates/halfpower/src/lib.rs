@@ -43,6 +43,9 @@ mod bench;
 mod rounds;
 mod balance;
 mod memory;
+mod sums;
+mod streams;
+mod tuning;
 mod survey;
 mod study;
 mod classic;
@@ -109,6 +112,9 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Whatif(args) => command::whatif::execute(args),
         Verb::Copy(args) => command::copy::execute(args),
         Verb::Mount(args) => command::mount::execute(args),
+        Verb::Cat(args) => command::cat::execute(args),
+        Verb::Checksum(args) => command::checksum::execute(args),
+        Verb::Tune(args) => command::tune::execute(args),
         Verb::Clean(args) => command::clean::execute(args),
         Verb::Restore(args) => command::restore::execute(args),
         Verb::Generate(args) => command::generate::execute(args),

@@ -42,6 +42,7 @@ pub struct Options {
     pub(crate) size: Option<u64>,
     pub(crate) exact_size: bool,
     pub(crate) durable: bool,
+    pub(crate) leave_cache: bool,
     pub(crate) faults: FaultPlan,
 }
 
@@ -161,6 +162,14 @@ impl Options {
         self
     }
 
+    /// Whether a reader takes what it brought into the page cache out again, where nothing of the
+    /// file was there before: for programs that read many files once.
+    #[must_use]
+    pub fn leave_cache(mut self, leave: bool) -> Options {
+        self.leave_cache = leave;
+        self
+    }
+
     /// Requests suffer faults: for tests.
     #[doc(hidden)]
     #[must_use]
@@ -203,6 +212,8 @@ impl Options {
         let hot = || found.resident.is_some_and(|hot| found.size.is_some_and(|all| hot * 2 >= all));
         let (direct, why) = match self.cache {
             _ if !found.direct => (false, "no direct I/O here"),
+            // Files of /proc are said to be empty, and hold something all the same.
+            _ if op == Op::Read && found.size == Some(0) => (false, "its size is not told"),
             Cache::Direct => (true, "as asked for"),
             Cache::Buffered => (false, "as asked for"),
             Cache::Auto if found.storage.kind == Kind::Memory => (false, "it lies in memory"),
@@ -257,6 +268,8 @@ mod tests {
         assert!(!plan(Kind::Nvme, 1 << 19, 0), "small");
         assert!(!plan(Kind::Nvme, 1 << 30, 1 << 29), "hot");
         assert!(!plan(Kind::Memory, 1 << 30, 0), "in memory");
+        let empty = found(Kind::Nvme, 0, 0);
+        assert!(!Options::new().cache(Cache::Direct).plan(Op::Read, &empty).direct, "empty");
         let nowhere = Found { direct: false, ..found(Kind::Network, 1 << 30, 0) };
         assert!(!Options::new().cache(Cache::Direct).plan(Op::Read, &nowhere).direct);
     }

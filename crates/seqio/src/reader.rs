@@ -149,7 +149,12 @@ impl Reader {
                 let plan = deep.plan().clone();
                 (Way::Deep(Box::new(deep)), plan)
             }
-            _ => (Way::Plain(Plain::new(opened, &plan)), plan),
+            _ => {
+                let asks = options.leave_cache && opened.regular && !plan.direct;
+                let cold = |size| opened.resident(size) == Some(0);
+                let forgets = asks && size.is_some_and(|size| size > 0 && cold(size));
+                (Way::Plain(Plain::new(opened, &plan, forgets)), plan)
+            }
         };
         Ok(Reader { way, path, plan, used: 0 })
     }

@@ -31,6 +31,8 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema-soak" => schema::<crate::soak::SoakDocument>(),
         "schema-calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
         "schema-whatif" => schema::<crate::command::whatif::WhatifDocument>(),
+        "schema-checksum" => schema::<crate::command::checksum::ChecksumDocument>(),
+        "schema-tune" => schema::<crate::command::tune::TuneDocument>(),
         "schema-target" => schema::<TargetDocument>(),
         "schema-copy" => schema::<crate::command::copy::CopyDocument>(),
         shell => completions(shell)?,
@@ -62,7 +64,8 @@ fn completions(shell: &str) -> Outcome<String> {
         Failure::usage(format!(
             "generate {shell}: man, schema-run, schema-sweep, schema-simulate, schema-survey, \
              schema-study, schema-selftest, schema-reproduce, schema-calibrate, schema-whatif, \
-             schema-soak, schema-memory, schema-target, schema-copy, bash, zsh, fish or elvish"
+             schema-soak, schema-memory, schema-checksum, schema-tune, schema-target, schema-copy, \
+             bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
@@ -86,6 +89,8 @@ mod tests {
             (include_str!("../../../../docs/schema/memory.schema.json"), "memory"),
             (include_str!("../../../../docs/schema/soak.schema.json"), "soak"),
             (include_str!("../../../../docs/schema/reproduce.schema.json"), "reproduce"),
+            (include_str!("../../../../docs/schema/checksum.schema.json"), "checksum"),
+            (include_str!("../../../../docs/schema/tune.schema.json"), "tune"),
             (include_str!("../../../../docs/schema/target.schema.json"), "target"),
             (include_str!("../../../../docs/schema/calibrate.schema.json"), "calibrate"),
             (include_str!("../../../../docs/schema/whatif.schema.json"), "whatif"),
@@ -100,6 +105,8 @@ mod tests {
                 "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
                 "memory" => schema::<crate::command::memory::MemoryDocument>(),
                 "soak" => schema::<crate::soak::SoakDocument>(),
+                "checksum" => schema::<crate::command::checksum::ChecksumDocument>(),
+                "tune" => schema::<crate::command::tune::TuneDocument>(),
                 "target" => schema::<TargetDocument>(),
                 "reproduce" => schema::<ReproduceDocument>(),
                 "calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),

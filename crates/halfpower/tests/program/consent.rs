@@ -377,6 +377,22 @@ fn lines_for(
             named.map(|target| format!("whatif {target} --iodepth-to 2")).collect()
         }
         "copy" => copy_lines(treasure, dice),
+        "cat" | "checksum" => {
+            let named = treasure.targets().into_iter();
+            let lines = named.map(|target| format!("{verb} {target}"));
+            let checks = files.iter().map(|file| format!("checksum --check {file}"));
+            lines.chain(checks.filter(|_| verb == "checksum")).collect()
+        }
+        "tune" => {
+            let named = treasure.targets().into_iter();
+            let lines = named.map(|target| {
+                let consent = treasure.wrong_consent(&target, dice);
+                // A directory would get a test file, which takes its time.
+                let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
+                format!("tune {target} {consent} {plan}")
+            });
+            lines.collect()
+        }
         "study" => study_lines(treasure, studies),
         "classic" => classic_lines(treasure, dice, &files),
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],

@@ -392,7 +392,8 @@ impl Running {
         });
         Ended {
             status: status.unwrap(),
-            stdout: fs::read_to_string(&self.stdout).unwrap(),
+            // What `cat` prints need not be text.
+            stdout: String::from_utf8_lossy(&fs::read(&self.stdout).unwrap()).into_owned(),
             stderr: fs::read_to_string(&self.stderr).unwrap(),
             line: self.line.clone(),
         }

@@ -68,3 +68,29 @@ fn a_file_that_promises_more_than_it_gives_ends_where_it_does() {
     reader.read_to_end(&mut found).unwrap();
     assert_eq!(found, text);
 }
+
+#[test]
+fn a_reader_that_leaves_the_cache_takes_out_only_what_it_brought() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let wanted = content(MIB / 2 + 11, 3);
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&wanted).unwrap();
+    file.sync_all().unwrap();
+    let file = File::open(&path).unwrap();
+    let resident = || ioengine::open_file::resident_bytes(&file).unwrap();
+    let read = |options: Options| {
+        let mut all = Vec::new();
+        options.open(&path).unwrap().read_to_end(&mut all).unwrap();
+        assert!(all == wanted);
+        resident()
+    };
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    if resident() > 0 {
+        return; // The file system holds its files in memory.
+    }
+    assert_eq!(read(Options::new().leave_cache(true)), 0, "it was cold, and is again");
+    let hot = read(Options::new());
+    assert!(hot >= wanted.len() as u64, "by default it stays: {hot}");
+    assert_eq!(read(Options::new().leave_cache(true)), hot, "it was hot, and stays");
+}

@@ -1,0 +1,267 @@
+//! `halfpower checksum`: BLAKE3 of files, read as fast as their storage can; and whether files are
+//! as they were.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use ioengine::{Clock, Monotonic};
+use schemars::JsonSchema;
+use seqio::Options;
+use serde::Serialize;
+
+use crate::cli::streams::ChecksumArgs;
+use crate::console::{self, Console, Progress};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::json::{self, Program};
+use crate::streams::{self, Source};
+use crate::sums::{self, Sum};
+use crate::units;
+
+/// Progress is looked at each time so much was read (bytes).
+const LOOK_EVERY_BYTES: u64 = 16 << 20;
+
+/// What `checksum --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ChecksumDocument {
+    /// The program.
+    pub halfpower: Program,
+    /// The files that were read.
+    pub files: Vec<FileDocument>,
+    /// Those that could not be.
+    pub unread: Vec<UnreadDocument>,
+}
+
+/// A file that was read.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FileDocument {
+    /// As it was named or found.
+    pub path: String,
+    /// What was read of it.
+    pub bytes: u64,
+    /// Its BLAKE3, 64 hexadecimal digits.
+    pub blake3: String,
+    /// With --check: whether it is as it should be.
+    pub matches: Option<bool>,
+}
+
+/// A file that could not be read.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UnreadDocument {
+    /// As it was named or found.
+    pub path: String,
+    /// Why.
+    pub error: String,
+}
+
+/// A file to read.
+struct Wanted {
+    path: PathBuf,
+    /// None where it is not known beforehand (bytes).
+    size: Option<u64>,
+    /// What its checksum should be.
+    hash: Option<blake3::Hash>,
+}
+
+impl Wanted {
+    fn new(path: PathBuf, hash: Option<blake3::Hash>) -> Wanted {
+        Wanted { size: streams::size_of(&path), path, hash }
+    }
+}
+
+/// Prints checksums, or compares them.
+pub fn execute(args: &ChecksumArgs) -> Outcome {
+    let (wanted, lost) = match &args.check {
+        Some(sums) => (listed(sums)?, Vec::new()),
+        None => find(&streams::named(&args.files)),
+    };
+    let known: u64 = wanted.iter().filter_map(|wanted| wanted.size).sum();
+    if args.plan {
+        let files = units::counted(wanted.len() as u64, "file");
+        console::data(&format!("read {files}, {}; nothing is written", units::size(known)));
+        return Ok(Exit::Ok);
+    }
+    let console = Console::new(args.quiet);
+    let total = wanted.iter().all(|wanted| wanted.size.is_some()).then_some(known);
+    let mut hashing = Hashing::new(console, total);
+    let mut document = ChecksumDocument {
+        halfpower: Program::this(),
+        files: Vec::new(),
+        unread: lost.into_iter().map(|(path, error)| unread(&path, error)).collect(),
+    };
+    for wanted in &wanted {
+        match hashing.file(wanted) {
+            Ok((hash, bytes)) => {
+                let found = Found { wanted, hash, bytes };
+                if !args.json {
+                    found.print(args);
+                }
+                document.files.push(found.document());
+            }
+            Err(error) => document.unread.push(unread(&wanted.path, error.to_string())),
+        }
+    }
+    hashing.progress.finish();
+    if args.json {
+        console::data(&json::print(&document));
+    }
+    Ok(judge(&document, console))
+}
+
+/// Says of a file that it could not be read, and keeps it for the document.
+fn unread(path: &Path, error: String) -> UnreadDocument {
+    console::error(&error);
+    UnreadDocument { path: path.display().to_string(), error }
+}
+
+/// A file that was read.
+struct Found<'a> {
+    wanted: &'a Wanted,
+    hash: blake3::Hash,
+    bytes: u64,
+}
+
+impl Found<'_> {
+    fn matches(&self) -> Option<bool> {
+        self.wanted.hash.map(|hash| hash == self.hash)
+    }
+
+    fn document(&self) -> FileDocument {
+        FileDocument {
+            path: self.wanted.path.display().to_string(),
+            bytes: self.bytes,
+            blake3: self.hash.to_string(),
+            matches: self.matches(),
+        }
+    }
+
+    fn print(&self, args: &ChecksumArgs) {
+        let name = self.wanted.path.as_os_str().as_bytes();
+        match self.matches() {
+            None => console::bytes(&Sum { hash: self.hash, name: name.to_vec() }.line()),
+            Some(true) if args.quiet => {}
+            Some(matches) => {
+                let (escapes, name) = sums::escaped(name);
+                let verdict: &[u8] = if matches { b": OK" } else { b": FAILED" };
+                console::bytes(&[escapes, &name, verdict].concat());
+            }
+        }
+    }
+}
+
+fn judge(document: &ChecksumDocument, console: Console) -> Exit {
+    let differs = |file: &&FileDocument| file.matches == Some(false);
+    let different = document.files.iter().filter(differs).count();
+    let all = units::counted(document.files.len() as u64, "file");
+    if different > 0 {
+        console.warn(format!("{different} of {all} that were read are not as they should be"));
+        return Exit::VerificationFailed;
+    }
+    if document.unread.is_empty() { Exit::Ok } else { Exit::Failed }
+}
+
+/// Reads files one after the other.
+struct Hashing {
+    progress: Progress,
+    clock: Monotonic,
+    began_ns: u64,
+    /// Of all files together, where that is known, and read of them (bytes).
+    total: Option<u64>,
+    read: u64,
+    looked_at: u64,
+}
+
+impl Hashing {
+    fn new(console: Console, total: Option<u64>) -> Hashing {
+        let clock = Monotonic::new();
+        let began_ns = clock.now_ns();
+        let progress = console.open_progress();
+        Hashing { progress, clock, began_ns, total, read: 0, looked_at: 0 }
+    }
+
+    /// The checksum of a file, and how much was read for it (bytes).
+    fn file(&mut self, wanted: &Wanted) -> io::Result<(blake3::Hash, u64)> {
+        let mut source = Source::open(&wanted.path, &Options::new().leave_cache(true))?;
+        let (mut hasher, before) = (blake3::Hasher::new(), self.read);
+        while let Some(block) = source.next_block()? {
+            hasher.update(&block);
+            self.read += block.len() as u64;
+            self.look(&wanted.path);
+        }
+        Ok((hasher.finalize(), self.read - before))
+    }
+
+    fn look(&mut self, path: &Path) {
+        if self.read - self.looked_at < LOOK_EVERY_BYTES {
+            return;
+        }
+        self.looked_at = self.read;
+        let passed_s = (self.clock.now_ns() - self.began_ns) as f64 / 1e9;
+        let rate = units::rate(self.read as f64 / passed_s.max(1e-9));
+        let share = self.total.map(|total| self.read as f64 / total.max(1) as f64);
+        let (read, path) = (units::size(self.read), streams::shown(path));
+        self.progress.advance(share, &format!("{read} read at {rate}: {path}"));
+    }
+}
+
+/// The files that lines of checksums name.
+fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
+    let shown = streams::shown(path);
+    let mut text = Vec::new();
+    let read = match streams::is_stdin(path) {
+        true => io::stdin().read_to_end(&mut text).map(drop),
+        false => fs::read(path).map(|read| text = read),
+    };
+    read.map_err(|error| {
+        let cause = ioengine::error::cause(&error);
+        Failure::failed(format!("reading {shown}: {cause}; name a file of checksums"))
+    })?;
+    let sums = sums::parse(&text).map_err(|(line, why)| {
+        Failure::failed(format!("{shown}:{line}: {why}; make it with halfpower checksum"))
+    })?;
+    if sums.is_empty() {
+        return Err(Failure::failed(format!("{shown} holds no checksum; nothing was compared")));
+    }
+    let wanted = |sum: Sum| Wanted::new(OsStr::from_bytes(&sum.name).into(), Some(sum.hash));
+    Ok(sums.into_iter().map(wanted).collect())
+}
+
+/// The files that are named, and those in directories; and what of them cannot be looked at.
+fn find(named: &[PathBuf]) -> (Vec<Wanted>, Vec<(PathBuf, String)>) {
+    let (mut wanted, mut lost) = (Vec::new(), Vec::new());
+    for path in named {
+        if streams::is_stdin(path) || !path.is_dir() {
+            wanted.push(Wanted::new(path.clone(), None));
+        } else if let Err(error) = walk(path, &mut wanted, &mut lost) {
+            lost.push((path.clone(), error));
+        }
+    }
+    (wanted, lost)
+}
+
+/// The files in a directory, by name; no link is followed.
+fn walk(
+    folder: &Path,
+    wanted: &mut Vec<Wanted>,
+    lost: &mut Vec<(PathBuf, String)>,
+) -> Result<(), String> {
+    let failed = |error: io::Error| {
+        format!("reading {}: {}", folder.display(), ioengine::error::cause(&error))
+    };
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    let mut entries = entries.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let kind = entry.file_type().map_err(failed)?;
+        if kind.is_dir() {
+            if let Err(error) = walk(&entry.path(), wanted, lost) {
+                lost.push((entry.path(), error));
+            }
+        } else if kind.is_file() {
+            wanted.push(Wanted::new(entry.path(), None));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! `halfpower tune`: the request size and depth that read and write a storage at nearly its best
+//! rate for the least memory and CPU, kept for all that use `seqio`.
+
+use ioengine::Op;
+use ioengine::clock::unix_ns;
+use schemars::JsonSchema;
+use seqio::tune::Setting;
+use serde::Serialize;
+
+use crate::cli::tune::TuneArgs;
+use crate::console::{self, Console};
+use crate::date;
+use crate::failure::{Exit, Outcome};
+use crate::guard::Consent;
+use crate::interrupt::Interrupt;
+use crate::json::{self, Program};
+use crate::lab::Lab;
+use crate::tuning::choice::{self, Measured};
+use crate::tuning::{self, EACH_NS, Place, Prospect, Tuning, Wish, keep};
+use crate::units;
+
+/// What `tune --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TuneDocument {
+    /// The program.
+    pub halfpower: Program,
+    /// As it was named.
+    pub target: String,
+    /// What lies beneath it.
+    pub storage: StorageDocument,
+    /// For reads in sequence.
+    pub read: TuningDocument,
+    /// For writes; null where nothing was written.
+    pub write: Option<TuningDocument>,
+    /// Why nothing was written.
+    pub not_written: Option<String>,
+    /// Bytes written in all, a test file included.
+    pub written_bytes: u64,
+    /// The file in which it is kept; null with --no-store.
+    pub kept_in: Option<String>,
+}
+
+/// A storage.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StorageDocument {
+    /// By which tunings are kept.
+    pub identity: String,
+    /// In words.
+    pub kind: String,
+    /// Empty for a bare device.
+    pub file_system: String,
+}
+
+/// What was found for reads or for writes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TuningDocument {
+    /// The cheapest setting within 3% of the best rate.
+    pub cheapest: SettingDocument,
+    /// The fastest setting.
+    pub best: SettingDocument,
+    /// All that were measured.
+    pub table: Vec<SettingDocument>,
+}
+
+/// A setting and what was measured of it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SettingDocument {
+    /// Bytes of each request.
+    pub request_bytes: u32,
+    /// Requests outstanding.
+    pub depth: u32,
+    /// Memory of the requests outstanding.
+    pub buffer_bytes: u64,
+    /// How often it was measured.
+    pub probes: u64,
+    /// The median rate.
+    pub bytes_per_s: f64,
+    /// The median of the CPU time of this process.
+    pub cpu_ns_per_byte: f64,
+}
+
+impl From<&Measured> for SettingDocument {
+    fn from(measured: &Measured) -> SettingDocument {
+        let Setting { request_bytes, depth } = measured.setting;
+        SettingDocument {
+            request_bytes,
+            depth,
+            buffer_bytes: choice::memory(measured.setting),
+            probes: measured.rates.len() as u64,
+            bytes_per_s: measured.bytes_per_s(),
+            cpu_ns_per_byte: measured.cpu_ns_per_byte(),
+        }
+    }
+}
+
+impl From<&Tuning> for TuningDocument {
+    fn from(tuning: &Tuning) -> TuningDocument {
+        TuningDocument {
+            cheapest: (&tuning.choice.cheapest).into(),
+            best: (&tuning.choice.best).into(),
+            table: tuning.table.iter().map(SettingDocument::from).collect(),
+        }
+    }
+}
+
+/// Measures, prints, keeps.
+pub fn execute(args: &TuneArgs) -> Outcome {
+    let wish = Wish {
+        target: &args.target,
+        size: args.size,
+        consent: Consent {
+            overwrite: args.overwrite.clone(),
+            destroy_data_on: args.destroy_data_on.clone(),
+        },
+        seed: args.seed,
+    };
+    let prospect = Prospect::of(&wish)?;
+    let kept_in = if args.no_store { None } else { Some(keep::path()?) };
+    kept_in.iter().try_for_each(|path| keep::load(path).map(drop))?;
+    if args.plan {
+        plan(args, &prospect);
+        kept_in.iter().for_each(|path| console::data(&format!("change {}", path.display())));
+        return Ok(Exit::Ok);
+    }
+    let lab = Lab::new(Console::new(args.quiet), Interrupt::install());
+    prospect.destroys().iter().for_each(|what| lab.console.warn(format!("destroying {what}")));
+    let (storage, not_written) = (prospect.storage.clone(), prospect.not_written.clone());
+    let writes = prospect.writable_bytes > 0;
+    let place = Place::ready(&wish, prospect, &lab)?;
+    let read = tuning::tune(&place, Op::Read, &lab, args.seed)?;
+    let write = match writes {
+        true => Some(tuning::tune(&place, Op::Write, &lab, args.seed)?),
+        false => None,
+    };
+    let written_bytes = place.laid_out_bytes + write.as_ref().map_or(0, |w| w.written_bytes);
+    drop(place);
+    if let Some(path) = &kept_in {
+        let chosen = |tuning: &Tuning| tuning.choice.cheapest.setting;
+        let measured = date::utc(unix_ns());
+        keep::keep(path, &storage.identity, chosen(&read), write.as_ref().map(chosen), measured)?;
+    }
+    let document = TuneDocument {
+        halfpower: Program::this(),
+        target: args.target.display().to_string(),
+        storage: StorageDocument {
+            identity: storage.identity.clone(),
+            kind: storage.kind.to_string(),
+            file_system: storage.file_system.clone(),
+        },
+        read: (&read).into(),
+        write: write.as_ref().map(TuningDocument::from),
+        not_written,
+        written_bytes,
+        kept_in: kept_in.map(|path| path.display().to_string()),
+    };
+    match args.json {
+        true => console::data(&json::print(&document)),
+        false => print(&document, &read, write.as_ref(), lab.console),
+    }
+    Ok(Exit::Ok)
+}
+
+fn plan(args: &TuneArgs, prospect: &Prospect) {
+    let (size, target) = (units::size(prospect.bytes), args.target.display());
+    if prospect.is_test_file() {
+        console::data(&format!("lay out a test file of {size} in {target}, and remove it after"));
+    }
+    prospect.destroys().iter().for_each(|what| console::data(&format!("destroy {what}")));
+    let seconds = EACH_NS as f64 / 1e9;
+    console::data(&format!("read it direct for {seconds:.1} s, in settings up to 64 MiB"));
+    match &prospect.not_written {
+        Some(why) => console::data(&format!("write nothing: {why}")),
+        None => {
+            let (region, most) =
+                (units::size(prospect.writable_bytes), units::size(prospect.write_most()));
+            console::data(&format!(
+                "write over {region} of it again and again for {seconds:.1} s, {most} at the most"
+            ));
+        }
+    }
+}
+
+fn print(document: &TuneDocument, read: &Tuning, write: Option<&Tuning>, console: Console) {
+    console::data(&line("read", read));
+    write.iter().for_each(|write| console::data(&line("write", write)));
+    document.not_written.iter().for_each(|why| console.say(format!("write: not measured: {why}")));
+    if let Some(path) = &document.kept_in {
+        let identity = &document.storage.identity;
+        console.say(format!("kept for {identity} in {path}; seqio, copy and cat look there"));
+    }
+}
+
+fn line(name: &str, Tuning { choice, .. }: &Tuning) -> String {
+    let (cheapest, best) = (&choice.cheapest, &choice.best);
+    format!(
+        "{name}: {}: {}, {} of buffers; best measured {} at {}",
+        tuning::shown(cheapest.setting),
+        units::rate(cheapest.bytes_per_s()),
+        units::size(choice::memory(cheapest.setting)),
+        units::rate(best.bytes_per_s()),
+        tuning::shown(best.setting)
+    )
+}

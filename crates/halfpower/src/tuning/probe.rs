@@ -1,0 +1,152 @@
+//! One probe: the rate of a setting over a few hundredths of a second, through the very reader and
+//! writer that the setting is for.
+//!
+//! What a stream costs once (the ring, the buffers and their pages) is over with its first
+//! requests, before the time begins.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+
+use cpucost::rusage::ProcessTime;
+use ioengine::{Clock, Monotonic, Op};
+use seqio::tune::Setting;
+use seqio::{Cache, Options, Reader, Writer};
+use workload::content;
+
+/// How long a probe is (ns).
+const PROBE_NS: u64 = 25_000_000;
+/// A probe that takes longer with all its beginnings is given up (ns): the storage is too slow for
+/// requests as large and as many.
+const PATIENCE_NS: u64 = 300_000_000;
+/// Probes begin at multiples of the largest request (bytes).
+const GRID_BYTES: u64 = 8 << 20;
+
+/// What a probe found.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    pub bytes_per_s: f64,
+    pub cpu_ns_per_byte: f64,
+}
+
+/// Where probes take place: they follow each other through the file and begin again at its end.
+#[derive(Debug)]
+pub struct Probe<'a> {
+    file: &'a File,
+    region_bytes: u64,
+    /// Where the next one begins, and how far the longest went (bytes).
+    next: u64,
+    longest: u64,
+    /// How much may still be written (bytes).
+    write_left: u64,
+    seed: u64,
+    clock: Monotonic,
+}
+
+/// A stream in the midst of a probe.
+enum Stream {
+    Reading(Reader),
+    Writing(Box<Writer>),
+}
+
+impl<'a> Probe<'a> {
+    /// Probes of a file of so many bytes, which write no more than was said.
+    pub fn new(file: &'a File, region_bytes: u64, write_most: u64, seed: u64) -> Probe<'a> {
+        let clock = Monotonic::new();
+        Probe { file, region_bytes, next: 0, longest: 0, write_left: write_most, seed, clock }
+    }
+
+    /// Measures; None where the storage is too slow for the setting, or no more may be written.
+    ///
+    /// # Errors
+    /// What the system says of reading or writing.
+    pub fn measure(&mut self, op: Op, setting: Setting) -> io::Result<Option<Sample>> {
+        let entered_ns = self.clock.now_ns();
+        let begin = self.begin(setting);
+        let mut stream = self.open(op, setting, begin)?;
+        let mut moved = 0;
+        for _ in 0..=setting.depth {
+            moved += self.step(&mut stream, true)?;
+        }
+        let (start_ns, start_cpu_ns) = (self.clock.now_ns(), ProcessTime::now().total_ns);
+        let (mut bytes, mut blocks, mut now_ns) = (0, 0, start_ns);
+        let least = setting.depth.max(2);
+        while now_ns - entered_ns < PATIENCE_NS && (blocks < least || now_ns - start_ns < PROBE_NS)
+        {
+            let step = self.step(&mut stream, false)?;
+            if step == 0 {
+                break;
+            }
+            (bytes, blocks, now_ns) = (bytes + step, blocks + 1, self.clock.now_ns());
+        }
+        let cpu_ns = ProcessTime::now().total_ns - start_cpu_ns;
+        if let Stream::Writing(writer) = stream {
+            writer.finish()?;
+        }
+        moved += bytes;
+        self.longest = self.longest.max(moved);
+        self.next = begin + moved.next_multiple_of(GRID_BYTES);
+        let passed_s = (now_ns - start_ns) as f64 / 1e9;
+        Ok((blocks >= least && passed_s > 0.0).then(|| Sample {
+            bytes_per_s: bytes as f64 / passed_s,
+            cpu_ns_per_byte: cpu_ns as f64 / bytes as f64,
+        }))
+    }
+
+    /// How much may still be written (bytes).
+    pub fn write_left(&self) -> u64 {
+        self.write_left
+    }
+
+    /// Where there is as much left as a probe was seen to need.
+    fn begin(&self, setting: Setting) -> u64 {
+        let beginning = u64::from(setting.request_bytes) * u64::from(setting.depth + 1);
+        let room = beginning + self.longest + self.longest / 2;
+        if self.next + room <= self.region_bytes { self.next } else { 0 }
+    }
+
+    fn open(&self, op: Op, setting: Setting, begin: u64) -> io::Result<Stream> {
+        let options = Options::new()
+            .cache(Cache::Direct)
+            .request_bytes(setting.request_bytes)
+            .depth(setting.depth);
+        let (file, begin) = (self.file.try_clone()?, SeekFrom::Start(begin));
+        Ok(match op {
+            Op::Read => {
+                let mut reader = options.keep_holes(false).reader(file)?;
+                reader.seek(begin)?;
+                Stream::Reading(reader)
+            }
+            Op::Write => {
+                // As large as it is and stays.
+                let mut writer = options.size(self.region_bytes).exact_size(true).writer(file)?;
+                writer.seek(begin)?;
+                Stream::Writing(Box::new(writer))
+            }
+        })
+    }
+
+    /// Reads or writes a block: its bytes, 0 at the end. Blocks that are written early get data
+    /// that cannot be compressed; later ones find what their memory holds.
+    fn step(&mut self, stream: &mut Stream, early: bool) -> io::Result<u64> {
+        let writer = match stream {
+            Stream::Reading(reader) => {
+                return Ok(reader.next_block()?.map_or(0, |block| block.len() as u64));
+            }
+            Stream::Writing(writer) => writer,
+        };
+        let left = self.write_left.min(self.region_bytes.saturating_sub(writer.position()));
+        let request = u64::from(writer.plan().request_bytes);
+        if left < request {
+            return Ok(0);
+        }
+        let space = writer.space()?;
+        let bytes = space.len();
+        if early {
+            self.seed += 1;
+            content::fill(space, self.seed);
+        }
+        writer.advance(bytes);
+        self.write_left -= bytes as u64;
+        Ok(bytes as u64)
+    }
+}
