@@ -26,8 +26,8 @@ pub fn resident_bytes(file: &File) -> io::Result<u64> {
 const LOOKS: u64 = 64;
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// About how much of a file of so many bytes is in the page cache (bytes): exactly where the file is
-/// small, else by looking at places all over it.
+/// About how much of a file of so many bytes is in the page cache (bytes): exactly where the file
+/// is small, else by looking at places all over it.
 ///
 /// # Errors
 /// As [`resident_bytes`].
@@ -73,6 +73,7 @@ mod tests {
         let alignment = direct_alignment(&file);
         assert!(alignment.is_none_or(|a| a.offset_bytes.is_power_of_two()), "{alignment:?}");
     }
+
     #[test]
     fn a_large_file_is_looked_at_in_places() {
         let file = tempfile::tempfile().unwrap();

@@ -21,6 +21,7 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
         if stretch.hole && stretch.until > at {
             watch.hole(at, stretch.until - at)?;
             at = stretch.until;
+            watch.written(at)?;
             continue;
         }
         let read = read(copying, &mut buffer, at)?;
