@@ -406,14 +406,12 @@ fn lines_for(
 fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     let ways = ["", "--archive", "--resume --verify", "--cached --no-sync", "--limit-rate 1g"];
     let sources = ["halfpower.html.part", "folder", "sparse", treasure.device.path()];
-    let mut lines = Vec::new();
-    for target in treasure.targets() {
-        for source in sources {
-            let consent = treasure.wrong_consent(&target, dice);
-            lines.push(format!("copy {source} {target} {consent} {}", dice.one_of(&ways)));
-        }
-    }
-    lines
+    let line = |target: String| {
+        let consent = treasure.wrong_consent(&target, dice);
+        let (source, way) = (dice.one_of(&sources), dice.one_of(&ways));
+        format!("copy {source} {target} {consent} {way}")
+    };
+    treasure.targets().into_iter().map(line).collect()
 }
 
 /// Some of the studies that write on everything, in turn; all of them on a file.
