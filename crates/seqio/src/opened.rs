@@ -80,6 +80,11 @@ impl Opened {
         })
     }
 
+    /// Whether nothing of it is in the page cache, as far as the system tells.
+    pub fn is_cold(&self) -> bool {
+        open_file::resident_bytes(&self.file).is_ok_and(|bytes| bytes == 0)
+    }
+
     /// Both ways to it; the direct one where that is wanted and can be had.
     pub fn road(&self, direct: bool) -> Road {
         let direct = if direct { self.open_direct().ok() } else { None };

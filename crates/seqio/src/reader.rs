@@ -151,7 +151,8 @@ impl Reader {
             }
             _ => {
                 let asks = options.leave_cache && opened.regular && !plan.direct;
-                let cold = |size| opened.resident(size) == Some(0);
+                // A look where that is enough, for counting takes its time.
+                let cold = |size| opened.resident(size) == Some(0) && opened.is_cold();
                 let forgets = asks && size.is_some_and(|size| size > 0 && cold(size));
                 (Way::Plain(Plain::new(opened, &plan, forgets)), plan)
             }

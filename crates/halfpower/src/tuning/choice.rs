@@ -161,7 +161,8 @@ mod tests {
     #[test]
     fn one_lucky_probe_decides_nothing() {
         let lucky = Measured { rates: vec![2000.0, 900.0, 910.0], ..measured(256, 1, 0.0, 0.1) };
-        assert_eq!(chosen(&[lucky, measured(1024, 4, 1000.0, 0.1)]), (1024, 4));
+        let steady = Measured { rates: vec![1000.0; 3], ..measured(1024, 4, 0.0, 0.1) };
+        assert_eq!(chosen(&[lucky, steady]), (1024, 4));
     }
 
     #[test]
