@@ -21,8 +21,8 @@ pub fn resident_bytes(file: &File) -> io::Result<u64> {
     sys::resident_bytes(file, sys::size_bytes(file)?)
 }
 
-/// Where a large file is looked at, and how much of it at each place (bytes): counting the pages of
-/// a whole one takes milliseconds for each GiB.
+/// At how many places a large file is looked at, and how much of it at each (bytes): counting the
+/// pages of a whole one takes milliseconds for each GiB.
 const LOOKS: u64 = 64;
 const LOOK_BYTES: u64 = 1 << 20;
 
