@@ -75,8 +75,8 @@
 //! - Random access: a seek gives up what was read ahead.
 //!
 //! # Features
-//! - `tokio`: [`tokio::AsyncReader`](crate::tokio::AsyncReader) and
-//!   [`tokio::AsyncWriter`](crate::tokio::AsyncWriter).
+//! - `tokio`: `tokio::AsyncReader` and `tokio::AsyncWriter`, for `AsyncRead`, `AsyncBufRead` and
+//!   `AsyncWrite`.
 //!
 //! Several files or devices make one stream by [`Options::open_striped`]. `halfpower tune` measures
 //! a storage once; this crate reads what it found ([`tune`]). `examples/` counts lines, hashes,
