@@ -1,10 +1,11 @@
 //! Reads a file in a named way, with a consumer that looks at every byte or at none, and prints how
-//! it was read: what `cargo xtask bench seqio` times.
+//! it was read and how long it took from before the file was opened: for `cargo xtask bench seqio`.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::hint::black_box;
 use std::io::{self, BufRead, Read};
 
+use ioengine::{Clock, Monotonic};
 use seqio::tokio::AsyncReader;
 use seqio::{Plan, Reader};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt};
@@ -38,6 +39,8 @@ fn main() -> io::Result<()> {
         _ => usage(),
     };
     let mut consumer = Consumer { looks, bytes: 0, lines: 0 };
+    let clock = Monotonic::new();
+    let start_ns = clock.now_ns();
     let reader = Reader::open(path)?;
     let plan = reader.plan().clone();
     match way {
@@ -50,7 +53,8 @@ fn main() -> io::Result<()> {
     }
     let Plan { depth_most, .. } = plan;
     let Consumer { bytes, lines, .. } = consumer;
-    println!("{bytes} bytes, {lines} lines; {plan}; at most {depth_most}");
+    let took_ns = clock.now_ns() - start_ns;
+    println!("{bytes} bytes, {lines} lines; {plan}; at most {depth_most}; took {took_ns} ns");
     Ok(())
 }
 

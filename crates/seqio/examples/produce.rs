@@ -5,6 +5,7 @@
 use std::hint::black_box;
 use std::io::{self, Write};
 
+use ioengine::{Clock, Monotonic};
 use seqio::tokio::AsyncWriter;
 use seqio::{Options, Writer};
 use tokio::io::AsyncWriteExt;
@@ -62,6 +63,8 @@ fn main() -> io::Result<()> {
         options = options.size(bytes);
     }
     let mut producer = Producer { makes_all, left: bytes, state: bytes, filled: Vec::new() };
+    let clock = Monotonic::new();
+    let start_ns = clock.now_ns();
     let writer = options.create(path)?;
     let plan = writer.plan().clone();
     match way {
@@ -73,7 +76,8 @@ fn main() -> io::Result<()> {
         }
         _ => usage(),
     }
-    println!("{bytes} bytes; {plan}; at most {}", plan.depth_most);
+    let took_ns = clock.now_ns() - start_ns;
+    println!("{bytes} bytes; {plan}; at most {}; took {took_ns} ns", plan.depth_most);
     Ok(())
 }
 

@@ -103,6 +103,8 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "classic" => "classic sqlio -fsequential data --plan".to_owned(),
             "memory" | "engines" | "clean" => format!("{verb} --plan"),
             "runs" => "runs list --plan".to_owned(),
+            "copy" => "copy data there --plan".to_owned(),
+            "cat" | "checksum" | "tune" => format!("{verb} data --plan"),
             "mount" => "mount truth:fixed=1ms . --plan".to_owned(),
             "reproduce" => "reproduce riedel97 --plan".to_owned(),
             "selftest" | "restore" => format!("{verb} --plan"),

@@ -410,7 +410,7 @@ impl Lab {
             looks => format!("seqio {way} ({looks})"),
         };
         let line = format!("{way} {consumer} {{from}}");
-        Tool::of_program(&name, &self.examples.join("consume"), &line)
+        Tool::example(&name, &self.examples.join("consume"), &line)
     }
 
     fn produce(&self, way: &str, producer: &str, told: &str) -> Tool {
@@ -422,7 +422,7 @@ impl Lab {
             name += ", size foretold";
         }
         let line = format!("{way} {producer} {{to}} {{bytes}} {told}");
-        Tool::of_program(&name, &self.examples.join("produce"), &line)
+        Tool::example(&name, &self.examples.join("produce"), &line)
     }
 
     /// How seqio reads a cold file.

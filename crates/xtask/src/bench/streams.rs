@@ -2,7 +2,9 @@
 //! and the state of the machine before each run.
 //!
 //! The time is that of the process from its start to its end; fio, which takes a quarter of a
-//! second to start, is timed by its own report, which is kinder to it. CPU time is what the kernel
+//! second to start, is timed by its own report, which is kinder to it, and so are the examples of
+//! seqio beside it: theirs begins before the file is opened and memory set aside, and ends when all
+//! is read, or durable. CPU time is what the kernel
 //! charges to the child and its children. Runs are not pinned: kernel threads that write back have
 //! the other cores, as they would elsewhere.
 
@@ -43,6 +45,7 @@ pub struct Places {
 enum Timer {
     Process,
     Fio,
+    Example,
 }
 
 /// A program with its arguments.
@@ -75,6 +78,11 @@ impl Tool {
         let mut tool = Tool::new(name, line);
         tool.words.insert(0, program.to_string_lossy().into_owned());
         tool
+    }
+
+    /// An example of seqio, which says itself how long it took.
+    pub fn example(name: &str, program: &Path, line: &str) -> Tool {
+        Tool { timer: Timer::Example, ..Tool::of_program(name, program, line) }
     }
 
     /// What a shell does; `$0` is `{from}`, `$1` is `{to}`.
@@ -112,7 +120,7 @@ impl Tool {
     /// Runs it once, as the machine is.
     pub fn run(&self, places: &Places) -> Result<Run> {
         let mut command = self.command(places);
-        let hears = if self.timer == Timer::Fio { Stdio::piped() } else { Stdio::null() };
+        let hears = if self.timer == Timer::Process { Stdio::null() } else { Stdio::piped() };
         command.stdout(hears).stderr(Stdio::piped());
         let before = cpu_ns_of_children()?;
         let (output, seconds) =
@@ -124,10 +132,11 @@ impl Tool {
             bail!("{} failed ({}): {command:?}\n{}", self.name, output.status, words.trim());
         }
         let seconds = match self.timer {
-            Timer::Process => seconds,
-            Timer::Fio => fio_seconds(&String::from_utf8_lossy(&output.stdout), places.bytes)
-                .with_context(|| format!("output of {command:?}"))?,
+            Timer::Process => Ok(seconds),
+            Timer::Fio => fio_seconds(&String::from_utf8_lossy(&output.stdout), places.bytes),
+            Timer::Example => example_seconds(&String::from_utf8_lossy(&output.stdout)),
         };
+        let seconds = seconds.with_context(|| format!("output of {command:?}"))?;
         Ok(Run { seconds, cpu_seconds: cpu_ns as f64 / 1e9 })
     }
 
@@ -139,6 +148,14 @@ impl Tool {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// What an example of seqio says at the end of its line: `took N ns` (s).
+fn example_seconds(text: &str) -> Result<f64> {
+    let words = text.trim().strip_suffix(" ns").and_then(|text| text.rsplit_once("took "));
+    let (_, ns) = words.ok_or_else(|| anyhow!("no `took N ns` in: {text}"))?;
+    let ns: f64 = ns.parse().with_context(|| format!("not a time: {ns}"))?;
+    Ok(ns / 1e9)
 }
 
 /// How long a job of fio was at it, flush included (s). An error where it did not do it all.
@@ -272,6 +289,14 @@ mod tests {
             stop: Arc::default(),
             random: RefCell::new(fastrand::Rng::with_seed(1)),
         }
+    }
+
+    #[test]
+    fn an_example_says_how_long_it_took() {
+        let line =
+            "7 bytes, 0 lines; direct, 1024 KiB x 4, io_uring: large; at most 8; took 1500 ns\n";
+        assert_eq!(example_seconds(line).unwrap(), 1.5e-6);
+        assert!(example_seconds("7 bytes").is_err());
     }
 
     #[test]
