@@ -108,6 +108,7 @@ fn chance_leaves_disks_of_a_simulated_stripe_idle_as_the_closed_forms_say() {
 }
 
 #[test]
+#[ignore = "a campaign of half a minute"]
 fn two_requests_keep_one_and_a_half_of_two_known_devices_busy() {
     let place = Place::new();
     let document =

@@ -100,6 +100,7 @@ fn a_device_without_cache_shows_none() {
 }
 
 #[test]
+#[ignore = "a campaign of half a minute"]
 fn the_link_behind_the_cache_is_found_from_the_same_block() {
     let device = "truth:fixed=2ms,cache=8m,hit=500us,link=40MB/s";
     let cache = study(&format!("device-cache {device} --quick --size 16m"));
@@ -122,6 +123,7 @@ fn misjudged(cache: &Value, kib: u32) -> Option<String> {
 }
 
 #[test]
+#[ignore = "a campaign of half a minute"]
 fn how_far_a_device_reads_ahead_is_found_within_ten_percent() {
     finds_read_ahead(&[1000]);
 }
@@ -146,6 +148,7 @@ fn finds_read_ahead(sizes: &[u32]) {
 }
 
 #[test]
+#[ignore = "a campaign of ten seconds"]
 fn a_device_that_does_not_read_ahead_is_said_not_to() {
     let device = "truth:fixed=1ms,rate=400MB/s,cache=3m,hit=50us";
     let cache = study(&format!("device-cache {device} --quick --size 24m --runtime 2"));
