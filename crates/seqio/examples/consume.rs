@@ -1,5 +1,6 @@
-//! Reads a file in a named way, with a consumer that looks at every byte or at none, and prints how
-//! it was read and how long it took from before the file was opened: for `cargo xtask bench seqio`.
+//! Reads a file in a named way (`fixed` is `blocks` with a depth that does not adapt), with a
+//! consumer that looks at every byte or at none, and prints how it was read and how long it took
+//! from before the file was opened: for `cargo xtask bench seqio`.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::hint::black_box;
@@ -7,7 +8,7 @@ use std::io::{self, BufRead, Read};
 
 use ioengine::{Clock, Monotonic};
 use seqio::tokio::AsyncReader;
-use seqio::{Plan, Reader};
+use seqio::{Options, Plan, Reader};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 
 /// Bytes that are asked for at once where the program brings the memory.
@@ -41,10 +42,13 @@ fn main() -> io::Result<()> {
     let mut consumer = Consumer { looks, bytes: 0, lines: 0 };
     let clock = Monotonic::new();
     let start_ns = clock.now_ns();
-    let reader = Reader::open(path)?;
+    let mut reader = Reader::open(path)?;
+    if way == "fixed" {
+        reader = Options::new().depth(reader.plan().depth).open(path)?;
+    }
     let plan = reader.plan().clone();
     match way {
-        "blocks" => blocks(reader, &mut consumer)?,
+        "blocks" | "fixed" => blocks(reader, &mut consumer)?,
         "read" => read(reader, &mut consumer)?,
         "bufread" => bufread(reader, &mut consumer)?,
         "async" => task(asynchronous(reader.into(), &mut consumer))?,
@@ -59,7 +63,7 @@ fn main() -> io::Result<()> {
 }
 
 fn usage() -> ! {
-    println!("usage: consume blocks|read|bufread|async|asyncbuf none|lines FILE");
+    println!("usage: consume blocks|fixed|read|bufread|async|asyncbuf none|lines FILE");
     std::process::exit(2);
 }
 

@@ -137,11 +137,12 @@ impl Options {
         begin: u64,
         watch: &mut dyn Watch,
     ) -> io::Result<Copied> {
-        let on = |path| move |error| error::on("looking at", path, error);
-        let (source, target) = (clone_of(source), clone_of(target));
-        let source = Opened::new(source.map_err(on(from))?, from, false).map_err(on(from))?;
-        let target = Opened::new(target.map_err(on(to))?, to, true).map_err(on(to))?;
-        let size = source.size().map_err(on(from))?;
+        let open = |file: &File, path: &Path, writable| {
+            let opened = file.try_clone().and_then(|file| Opened::new(file, path, writable));
+            opened.map_err(|error| error::on("looking at", path, error))
+        };
+        let (source, target) = (open(source, from, false)?, open(target, to, true)?);
+        let size = source.size().map_err(|error| error::on("looking at", from, error))?;
         if begin == 0
             && !watch.wants_data()
             && let Some(copied) = self.by_the_system(&source, &target, size)?
@@ -199,10 +200,6 @@ impl Options {
         }
         Ok(Some(Copied { bytes: to, moved_bytes: to, ..copied(Method::Server) }))
     }
-}
-
-fn clone_of(file: &File) -> io::Result<File> {
-    file.try_clone()
 }
 
 /// What is copied by reading and writing.

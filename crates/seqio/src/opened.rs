@@ -12,9 +12,25 @@ use ioengine::open_file;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use crate::flight::{GRANULE_MOST, Road};
-use crate::options::{Cache, Found, Options};
+use crate::flight::{Build, Flight, GRANULE_MOST, Road};
+use crate::options::{Cache, Found, Options, Plan};
 use crate::storage::{Kind, Storage};
+
+/// Requests in flight over files that are open, as was planned: one slot more than are outstanding
+/// at the most, for the program. The plan becomes what is true.
+pub(crate) fn flight(members: &[Opened], options: &Options, plan: &mut Plan) -> io::Result<Flight> {
+    let roads: Vec<Road> = members.iter().map(|member| member.road(plan.direct)).collect();
+    let build = Build {
+        personality: options.personality,
+        slots: plan.depth_most + 1,
+        slot_bytes: plan.request_bytes,
+        faults: options.faults.clone(),
+    };
+    let flight = Flight::new(&roads, &build)?;
+    plan.personality = flight.personality();
+    plan.direct &= flight.is_direct(0);
+    Ok(flight)
+}
 
 /// See the module.
 #[derive(Clone, Debug)]

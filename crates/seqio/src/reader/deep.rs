@@ -11,9 +11,9 @@ use ioengine::Op;
 use ioengine::stripe::Layout;
 
 use crate::ahead::Depth;
-use crate::flight::{Asked, Build, Flight};
+use crate::flight::{Asked, Flight};
 use crate::holes::Holes;
-use crate::opened::Opened;
+use crate::opened::{self, Opened};
 use crate::options::{Options, Plan};
 
 /// A block that is on its way, or a hole.
@@ -79,20 +79,11 @@ impl Deep {
         size: u64,
         mut plan: Plan,
     ) -> io::Result<Deep> {
-        let roads: Vec<_> = members.iter().map(|member| member.road(plan.direct)).collect();
         // No more than the file can use.
         let blocks = size.div_ceil(plan.request_bytes.into()).max(1);
         plan.depth_most = u64::from(plan.depth_most).min(blocks) as u32;
         plan.depth = plan.depth.min(plan.depth_most);
-        let build = Build {
-            personality: options.personality,
-            slots: plan.depth_most + 1,
-            slot_bytes: plan.request_bytes,
-            faults: options.faults.clone(),
-        };
-        let flight = Flight::new(&roads, &build)?;
-        plan.personality = flight.personality();
-        plan.direct &= flight.is_direct(0);
+        let flight = opened::flight(&members, options, &mut plan)?;
         let sparse = options.keep_holes.unwrap_or(true) && layout.is_none();
         let apart = if sparse { members[0].apart() } else { None };
         Ok(Deep {

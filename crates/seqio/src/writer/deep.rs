@@ -14,8 +14,8 @@ use std::os::unix::fs::MetadataExt;
 use ioengine::Op;
 use ioengine::stripe::Layout;
 
-use crate::flight::{Asked, Build, Flight, GRANULE_MOST};
-use crate::opened::Opened;
+use crate::flight::{Asked, Flight, GRANULE_MOST};
+use crate::opened::{self, Opened};
 use crate::options::{Options, Plan};
 
 /// The first step in which space is reserved, and the last (bytes).
@@ -62,16 +62,7 @@ impl Deep {
         layout: Option<Layout>,
         plan: &mut Plan,
     ) -> io::Result<Deep> {
-        let roads: Vec<_> = members.iter().map(|member| member.road(plan.direct)).collect();
-        let build = Build {
-            personality: options.personality,
-            slots: plan.depth_most + 1,
-            slot_bytes: plan.request_bytes,
-            faults: options.faults.clone(),
-        };
-        let flight = Flight::new(&roads, &build)?;
-        plan.personality = flight.personality();
-        plan.direct &= flight.is_direct(0);
+        let flight = opened::flight(members, options, plan)?;
         let size = members[0].file.metadata()?.size();
         let wanted = members[0].regular && layout.is_none() && !options.exact_size;
         let mut deep = Deep {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use ioengine::Op;
 use ioengine::fault::{Fault, FaultPlan, FaultRule};
 use proptest::prelude::*;
-use seqio::copy::{Copied, Method, NoWatch, Watch};
+use seqio::copy::{Copied, NoWatch, Watch};
 use seqio::{Cache, Options};
 
 use crate::bench::{content, folder, harmless, made, same, way};
@@ -163,6 +163,4 @@ fn a_copy_by_names_is_what_the_standard_library_makes() {
     assert_eq!(seqio::copy(&from, &to).unwrap(), 3_000_001);
     assert!(std::fs::read(&from).unwrap() == std::fs::read(&to).unwrap());
     assert_eq!(std::fs::metadata(&to).unwrap().permissions(), permissions);
-    let method = copied(&Options::new(), &names(folder.path()), 0, &mut NoWatch);
-    assert!(method.is_err() || method.unwrap().method != Method::Server, "no server here");
 }
