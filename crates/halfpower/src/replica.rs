@@ -53,13 +53,23 @@ pub struct Settings {
     pub interrupt: Interrupt,
 }
 
+impl Settings {
+    /// Looks whether to stop.
+    fn check(&self) -> std::io::Result<()> {
+        match self.interrupt.is_set() {
+            true => Err(std::io::Error::other("interrupted")),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Why a copy ended early.
 #[derive(Debug)]
 pub enum Broken {
     /// The user stopped it.
     Stopped,
-    /// What was read back is not what was written.
-    Differs(PathBuf),
+    /// What was read back of a path is not what was written; the copy is gone, or still there.
+    Differs { path: PathBuf, is_removed: bool },
     /// The system said so, with the name of the file.
     Failed(std::io::Error),
     /// It was refused.
@@ -70,14 +80,13 @@ impl From<Broken> for Failure {
     fn from(broken: Broken) -> Failure {
         match broken {
             Broken::Stopped => Failure::interrupted(),
-            Broken::Differs(path) => Failure::new(
-                Exit::VerificationFailed,
-                format!(
-                    "{}: what was read back is not what was written, and the copy was removed; \
-                     check the device and its cable, then copy again",
-                    path.display()
-                ),
-            ),
+            Broken::Differs { path, is_removed } => {
+                let path = path.display();
+                let removed = if is_removed { ", and the copy was removed" } else { "" };
+                let what = format!("{path}: what was read back is not what was written{removed}");
+                let remedy = "check the device and its cable, then copy again";
+                Failure::new(Exit::VerificationFailed, format!("{what}; {remedy}"))
+            }
             Broken::Failed(error) => Failure::failed(with_remedy(&error)),
             Broken::Refused(failure) => failure,
         }

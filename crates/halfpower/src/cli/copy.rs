@@ -43,7 +43,7 @@ pub struct CopyArgs {
     /// Go on from what an interrupted copy left, and leave something to go on from
     #[arg(long, help_heading = "Safety")]
     pub resume: bool,
-    /// Do not wait until the copy is durable
+    /// Do not wait until the copy is durable; small files stay in the page cache meanwhile
     #[arg(long, help_heading = "Safety")]
     pub no_sync: bool,
     /// Allow replacing this existing file, or files in this folder (exact path; repeatable)
@@ -68,10 +68,10 @@ pub struct CopyArgs {
     /// How requests are issued: io_uring, threads, libaio, sync [default: the best there is]
     #[arg(long, value_name = "NAME", help_heading = "How")]
     pub ioengine: Option<String>,
-    /// Files of a tree that are copied at once [default: one for each CPU, at most 8]
+    /// Files of a tree that are copied at once: they wait for a device more than for a CPU
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64),
-          help_heading = "How")]
-    pub numjobs: Option<u32>,
+          default_value_t = 8, help_heading = "How")]
+    pub numjobs: u32,
     /// Print one JSON document instead of text
     #[arg(long, help_heading = "Output")]
     pub json: bool,

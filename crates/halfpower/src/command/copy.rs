@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cpucost::affinity;
 use cpucost::rusage::ProcessTime;
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Personality};
 use schemars::JsonSchema;
@@ -24,8 +23,6 @@ use crate::json::{self, Program};
 use crate::replica::{self, Counts, Keep, Limiter, Settings, Tally};
 use crate::units;
 
-/// Threads that copy the files of a tree, at the most where nobody said a number.
-const THREADS_MOST: usize = 8;
 /// How often progress is shown.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -34,24 +31,9 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct CopyDocument {
     /// The program.
     pub halfpower: Program,
-    /// Files that were copied.
-    pub files: u64,
-    /// Folders that were made, or gone through.
-    pub folders: u64,
-    /// Symbolic and hard links that were made.
-    pub links: u64,
-    /// Bytes of all files, holes included (bytes).
-    pub bytes: u64,
-    /// Bytes that were read and written: neither holes nor shared blocks (bytes).
-    pub moved_bytes: u64,
-    /// Bytes that an interrupted copy had brought over (bytes).
-    pub resumed_bytes: u64,
-    /// Files that share the blocks of their source.
-    pub reflinks: u64,
-    /// Files that a file server copied.
-    pub by_server: u64,
-    /// How the last large file was copied, in words.
-    pub how: String,
+    /// What was copied.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Time until all was durable, or accepted with --no-sync (ns).
     pub elapsed_ns: u64,
     /// Bytes, less those that were there before, over that time (bytes per second).
@@ -62,8 +44,6 @@ pub struct CopyDocument {
     pub verified: bool,
     /// On the device, whatever happens now.
     pub durable: bool,
-    /// What was left out, or changed meanwhile.
-    pub notes: Vec<String>,
 }
 
 /// What is to become of one source.
@@ -101,7 +81,7 @@ pub fn execute(args: &CopyArgs) -> Outcome {
     let cpu_ns = ProcessTime::now().total_ns - before.total_ns;
     let counts = settings.tally.counts();
     let console = Console::new(args.quiet);
-    counts.skipped.iter().for_each(|what| console.warn(what));
+    counts.notes.iter().for_each(|what| console.warn(what));
     outcome.map_err(|failure| with_advice(args, failure))?;
     let document = document(args, counts, elapsed_ns, cpu_ns);
     if args.json {
@@ -127,30 +107,21 @@ fn with_advice(args: &CopyArgs, failure: Failure) -> Failure {
 }
 
 fn document(args: &CopyArgs, counts: Counts, elapsed_ns: u64, cpu_ns: u64) -> CopyDocument {
-    let copied_bytes = counts.bytes.saturating_sub(counts.resumed_bytes);
     CopyDocument {
         halfpower: Program::this(),
-        files: counts.files,
-        folders: counts.folders,
-        links: counts.links,
-        bytes: counts.bytes,
-        moved_bytes: counts.moved_bytes,
-        resumed_bytes: counts.resumed_bytes,
-        reflinks: counts.reflinks,
-        by_server: counts.by_server,
-        how: counts.how,
         elapsed_ns,
-        bytes_per_s: copied_bytes as f64 * 1e9 / elapsed_ns.max(1) as f64,
+        bytes_per_s: counts.new_bytes() as f64 * 1e9 / elapsed_ns.max(1) as f64,
         cpu_ns,
         verified: args.verify,
         durable: !args.no_sync,
-        notes: counts.skipped,
+        counts,
     }
 }
 
 /// One line for a person.
 fn summary(document: &CopyDocument) -> String {
-    let what = match (document.files, document.folders) {
+    let counts = &document.counts;
+    let what = match (counts.files, counts.folders) {
         (1, 0) => String::new(),
         (files, 0) => format!("{}, ", units::counted(files, "file")),
         (files, folders) => {
@@ -159,19 +130,19 @@ fn summary(document: &CopyDocument) -> String {
             format!("{files} in {folders}, ")
         }
     };
-    let (size, time) = (units::size(document.bytes), units::time(document.elapsed_ns as f64));
+    let (size, time) = (units::size(counts.bytes), units::time(document.elapsed_ns as f64));
     let rate = units::rate(document.bytes_per_s);
-    let gib = document.bytes as f64 / (1_u64 << 30) as f64;
+    let gib = counts.bytes as f64 / (1_u64 << 30) as f64;
     let cpu = units::time(document.cpu_ns as f64 / gib.max(1e-9));
     let mut parts = vec![format!("{what}{size} in {time}: {rate}")];
-    if document.bytes >= 1 << 26 {
+    if counts.bytes >= 1 << 26 {
         parts.push(format!("{cpu} of CPU for each GiB"));
     }
-    if document.resumed_bytes > 0 {
-        parts.push(format!("{} were there already", units::size(document.resumed_bytes)));
+    if counts.resumed_bytes > 0 {
+        parts.push(format!("{} were there already", units::size(counts.resumed_bytes)));
     }
-    if !document.how.is_empty() {
-        parts.push(document.how.clone());
+    if !counts.how.is_empty() {
+        parts.push(counts.how.clone());
     }
     if document.verified {
         parts.push("read back and compared".to_owned());
@@ -204,7 +175,6 @@ fn settings(args: &CopyArgs, interrupt: Interrupt) -> Outcome<Settings> {
         }
         options = options.personality(personality);
     }
-    let threads = affinity::allowed_cpus().len().clamp(1, THREADS_MOST) as u32;
     Ok(Settings {
         options,
         keep: if args.archive { Keep::Everything } else { Keep::Modes },
@@ -212,7 +182,7 @@ fn settings(args: &CopyArgs, interrupt: Interrupt) -> Outcome<Settings> {
         resume: args.resume,
         sync: !args.no_sync,
         cached: args.cached,
-        threads: args.numjobs.unwrap_or(threads),
+        threads: args.numjobs,
         consent: consent(args),
         tally: Arc::new(Tally::default()),
         limiter: Limiter::new(args.limit_rate),
@@ -235,9 +205,8 @@ fn watched(args: &CopyArgs, settings: &Settings, works: &[Work]) -> Outcome<()> 
             while !is_over.load(Ordering::Relaxed) {
                 clock.sleep(TICK);
                 let counts = settings.tally.counts();
-                let new = counts.bytes.saturating_sub(counts.resumed_bytes);
                 let passed_ns = (clock.now_ns() - start_ns).max(1);
-                let rate = units::rate(new as f64 * 1e9 / passed_ns as f64);
+                let rate = units::rate(counts.new_bytes() as f64 * 1e9 / passed_ns as f64);
                 let (size, files) = (units::size(counts.bytes), counts.files);
                 let files = if files > 1 { format!(", {files} files") } else { String::new() };
                 progress.advance(settings.tally.share(), &format!("{size}{files}, {rate}"));

@@ -26,7 +26,7 @@ pub enum Keep {
 /// The longest value of an extended attribute (bytes), limits.h XATTR_SIZE_MAX.
 const VALUE_BYTES: usize = 64 << 10;
 
-/// Gives an open copy what it keeps. `exact` are the permission bits of a file that is replaced.
+/// Gives an open copy what it keeps.
 pub fn give(
     keep: Keep,
     metadata: &Metadata,

@@ -1,21 +1,22 @@
 //! Copies of one file: to a file, to a device, from standard input, to standard output.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use ioengine::{Caching, HostTarget, open_file};
 use rustix::fs::{Advice, OFlags, fadvise};
-use seqio::Cache;
 use seqio::copy::{Copied, Method, Watch};
+use seqio::{Cache, Options};
 
-use super::place::Place;
+use super::place::{Place, partial_path};
 use super::resume::State;
 use super::watch::{Eyes, Notes};
 use super::{Broken, Settings, Tally, attributes, on};
 use crate::guard;
+use crate::streams;
 
 /// A source that is open, with what was seen of it at that moment.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Source {
         let seen = |metadata: &Metadata| (metadata.size(), metadata.mtime(), metadata.mtime_nsec());
         if self.file.metadata().is_ok_and(|now| seen(&now) != seen(&self.metadata)) {
             let path = path.display();
-            settings.tally.skip(format!("{path} changed while it was copied"));
+            settings.tally.note(format!("{path} changed while it was copied"));
         }
     }
 }
@@ -87,8 +88,10 @@ pub fn one(
     let mut eyes = Eyes::new(settings, begin);
     Tally::add(&settings.tally.bytes, begin);
     Tally::add(&settings.tally.resumed_bytes, begin);
-    if begin > 0 && settings.verify {
-        sum_up_prefix(from, begin, &mut eyes).map_err(|error| broken(settings, error))?;
+    if let Some(hasher) = &mut eyes.hasher {
+        // What an earlier copy brought over is summed up from the source.
+        let summed = sum_up(settings, from, &Options::new(), begin, hasher);
+        summed.map_err(|error| broken(settings, error))?;
     }
     if settings.resume {
         let file = place.file.try_clone().map_err(on("copying to", to))?;
@@ -108,35 +111,38 @@ pub fn one(
     };
     tell(settings, &copied);
     source.check_unchanged(from, settings);
-    let replaced = replaces.then_some(mode);
-    finish(settings, &source, place, &mut eyes, replaced)?;
-    State::forget(&super::place::partial_path(to));
-    Ok(())
+    let finished = finish(settings, Some(&source), place, &mut eyes, replaces.then_some(mode));
+    if matches!(finished, Ok(()) | Err(Broken::Differs { .. })) {
+        State::forget(&partial_path(to));
+    }
+    finished
 }
 
 /// All that is left to do when the bytes are there.
 fn finish(
     settings: &Settings,
-    source: &Source,
+    source: Option<&Source>,
     place: Place,
     eyes: &mut Eyes,
     replaced_mode: Option<u32>,
 ) -> Result<(), Broken> {
     let path = place.partial.clone();
-    give_mode(&place.file, &source.metadata, replaced_mode).map_err(on("naming", &path))?;
-    attributes::give(settings.keep, &source.metadata, &source.file, &place.file, &path)?;
+    let asked = source.map_or(0o666, |source| source.metadata.mode());
+    give_mode(&place.file, asked, replaced_mode).map_err(on("setting the mode of", &path))?;
+    if let Some(Source { file, metadata, .. }) = source {
+        attributes::give(settings.keep, metadata, file, &place.file, &path)?;
+    }
     if settings.sync || settings.verify {
         place.file.sync_all().map_err(on("flushing", &path))?;
     }
-    if let Some(hasher) = eyes.hasher.take() {
-        let found = read_back(settings, &path)?;
-        if found != hasher.finalize() {
-            place.give_up();
-            return Err(Broken::Differs(path));
-        }
+    if let Some(hasher) = eyes.hasher.take()
+        && read_back(settings, &path, u64::MAX)? != hasher.finalize()
+    {
+        let path = place.give_up();
+        return Err(Broken::Differs { path, is_removed: true });
     }
     if !settings.cached {
-        source.leave();
+        source.iter().for_each(|source| source.leave());
         forget(&place.file);
     }
     place.finish(settings.sync)?;
@@ -145,10 +151,10 @@ fn finish(
 }
 
 /// The bits that a file of this user would have been made with, or that the replaced one had.
-fn give_mode(file: &File, source: &Metadata, replaced: Option<u32>) -> io::Result<()> {
+fn give_mode(file: &File, asked: u32, replaced: Option<u32>) -> io::Result<()> {
     let now = file.metadata()?.mode() & 0o7777;
     // What was made has no more than this user allows; only what was added for writing goes.
-    let wanted = replaced.map_or(now & (source.mode() | !0o600), |mode| mode) & 0o7777;
+    let wanted = replaced.unwrap_or(now & (asked | !0o600)) & 0o7777;
     match wanted == now {
         true => Ok(()),
         false => file.set_permissions(Permissions::from_mode(wanted)),
@@ -176,36 +182,37 @@ pub fn broken(settings: &Settings, error: io::Error) -> Broken {
     }
 }
 
-/// Sums up what an earlier copy brought over, from the source.
-fn sum_up_prefix(path: &Path, bytes: u64, eyes: &mut Eyes) -> io::Result<()> {
-    let mut reader = seqio::Reader::open(path)?;
-    let mut left = bytes;
+/// Sums up what a file begins with, up to so many bytes.
+fn sum_up(
+    settings: &Settings,
+    path: &Path,
+    options: &Options,
+    bytes: u64,
+    hasher: &mut blake3::Hasher,
+) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let (mut reader, mut left) = (options.open(path)?, bytes);
     while left > 0 {
-        eyes.check()?;
+        settings.check()?;
         let Some(block) = reader.next_block()? else { break };
         let part = left.min(block.len() as u64);
-        if let Some(hasher) = &mut eyes.hasher {
-            hasher.update(&block[..part as usize]);
-        }
+        hasher.update(&block[..part as usize]);
         left -= part;
     }
     Ok(())
 }
 
-/// The checksum of what a device gives back of a file.
-pub fn read_back(settings: &Settings, path: &Path) -> Result<blake3::Hash, Broken> {
-    let sum = || -> io::Result<blake3::Hash> {
-        // What the page cache holds is dropped, and passed by where that can be.
-        forget(&File::open(path)?);
-        let mut reader = seqio::Options::new().cache(Cache::Direct).keep_holes(false).open(path)?;
-        let mut hasher = blake3::Hasher::new();
-        while let Some(block) = reader.next_block()? {
-            Eyes::new(settings, 0).check()?;
-            hasher.update(&block);
-        }
-        Ok(hasher.finalize())
-    };
-    sum().map_err(|error| broken(settings, error))
+/// The checksum of what a device gives back of a file, up to so many bytes.
+pub fn read_back(settings: &Settings, path: &Path, bytes: u64) -> Result<blake3::Hash, Broken> {
+    let mut hasher = blake3::Hasher::new();
+    // What the page cache holds is dropped, and passed by where that can be.
+    forget(&File::open(path).map_err(on("opening", path))?);
+    let options = Options::new().cache(Cache::Direct).keep_holes(false);
+    let summed = sum_up(settings, path, &options, bytes, &mut hasher);
+    summed.map_err(|error| broken(settings, error))?;
+    Ok(hasher.finalize())
 }
 
 /// Copies a file or device over a block device that was given up.
@@ -224,9 +231,9 @@ pub fn device(settings: &Settings, from: &Path, to: &Path) -> Result<(), Broken>
         file.sync_all().map_err(on("flushing", to))?;
     }
     if let Some(hasher) = eyes.hasher.take()
-        && read_back_from(settings, to, copied.bytes)? != hasher.finalize()
+        && read_back(settings, to, copied.bytes)? != hasher.finalize()
     {
-        return Err(Broken::Differs(to.to_path_buf()));
+        return Err(Broken::Differs { path: to.to_path_buf(), is_removed: false });
     }
     if !settings.cached {
         source.leave();
@@ -236,84 +243,40 @@ pub fn device(settings: &Settings, from: &Path, to: &Path) -> Result<(), Broken>
     Ok(())
 }
 
-/// The checksum of the first bytes of a device.
-fn read_back_from(settings: &Settings, path: &Path, bytes: u64) -> Result<blake3::Hash, Broken> {
-    let mut eyes = Eyes::new(settings, 0);
-    forget(&File::open(path).map_err(on("opening", path))?);
-    sum_up_prefix(path, bytes, &mut eyes).map_err(|error| broken(settings, error))?;
-    Ok(eyes.hasher.take().map_or_else(|| blake3::hash(&[]), |hasher| hasher.finalize()))
-}
-
 /// Copies standard input to a file of a name, which it gets when it is whole.
 pub fn stream_in(settings: &Settings, to: &Path, replaces: bool) -> Result<(), Broken> {
+    let replaced = fs::metadata(to).ok().map(|replaced| replaced.mode());
     let place = Place::make(to, 0o666, replaces, false)?;
     place.file.set_len(0).map_err(on("emptying", &place.partial))?;
     let mut eyes = Eyes::new(settings, 0);
     let stop = |error| broken(settings, error);
-    let mut reader = standard_input(settings).map_err(stop)?;
     let file = place.file.try_clone().map_err(stop)?;
     let mut writer = settings.options.writer(file).map_err(stop)?;
-    let mut pump = || -> io::Result<()> {
-        let mut end = 0;
-        while let Some(block) = reader.next_block()? {
-            eyes.data(end, &block)?;
-            end += block.len() as u64;
-            writer.write_all(&block)?;
-            eyes.written(end)?;
-        }
-        Ok(())
-    };
-    pump().map_err(stop)?;
-    writer.finish().map_err(stop)?;
-    if settings.sync || settings.verify {
-        place.file.sync_all().map_err(on("flushing", &place.partial))?;
-    }
-    if let Some(hasher) = eyes.hasher.take()
-        && read_back(settings, &place.partial)? != hasher.finalize()
-    {
-        return Err(Broken::Differs(to.to_path_buf()));
-    }
-    if !settings.cached {
-        forget(&place.file);
-    }
-    place.finish(settings.sync)?;
+    let pumped = pump(settings, Path::new("-"), &mut eyes, &mut writer);
+    pumped.and_then(|()| writer.finish()).map_err(stop)?;
+    finish(settings, None, place, &mut eyes, replaced)
+}
+
+/// Copies a file, or standard input, to standard output.
+pub fn stream_out(settings: &Settings, from: &Path) -> Result<(), Broken> {
+    let stop = |error| broken(settings, error);
+    let output = io::stdout().as_fd().try_clone_to_owned();
+    let mut output = File::from(output.map_err(stop)?);
+    let mut eyes = Eyes::new(settings, 0);
+    pump(settings, from, &mut eyes, &mut output).map_err(stop)?;
     Tally::add(&settings.tally.files, 1);
     Ok(())
 }
 
-/// Standard input, from where it stands.
-fn standard_input(settings: &Settings) -> io::Result<seqio::Reader> {
-    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let position = input.stream_position().ok();
-    let mut reader = settings.options.reader(input)?;
-    if let Some(position) = position.filter(|position| *position > 0) {
-        reader.seek(SeekFrom::Start(position))?;
+/// Moves all that there is to read.
+fn pump(settings: &Settings, from: &Path, eyes: &mut Eyes, to: &mut impl Write) -> io::Result<()> {
+    let mut source = streams::Source::open(from, &settings.options)?;
+    let mut end = 0;
+    while let Some(block) = source.next_block()? {
+        eyes.data(end, &block)?;
+        end += block.len() as u64;
+        to.write_all(&block)?;
+        eyes.written(end)?;
     }
-    Ok(reader)
-}
-
-/// Copies a file to standard output.
-pub fn stream_out(settings: &Settings, from: &Path) -> Result<(), Broken> {
-    let stop = |error| broken(settings, error);
-    let mut reader = match from == Path::new("-") {
-        true => standard_input(settings),
-        false => settings.options.open(from),
-    }
-    .map_err(stop)?;
-    let output = io::stdout().as_fd().try_clone_to_owned();
-    let mut output = File::from(output.map_err(stop)?);
-    let mut eyes = Eyes::new(settings, 0);
-    let mut pump = || -> io::Result<()> {
-        let mut end = 0;
-        while let Some(block) = reader.next_block()? {
-            eyes.data(end, &block)?;
-            end += block.len() as u64;
-            output.write_all(&block)?;
-            eyes.written(end)?;
-        }
-        output.flush()
-    };
-    pump().map_err(stop)?;
-    Tally::add(&settings.tally.files, 1);
     Ok(())
 }

@@ -87,9 +87,10 @@ impl Place {
         if sync { sync_folder_of(&self.target) } else { Ok(()) }
     }
 
-    /// It is not to be kept after all.
-    pub fn give_up(mut self) {
+    /// It is not to be kept after all: gives the name that it would have had.
+    pub fn give_up(mut self) -> PathBuf {
         self.keeps = false;
+        self.target.clone()
     }
 }
 
@@ -149,7 +150,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     matches!((open, there), (Ok(open), Ok(there)) if open == there)
 }
 
-fn in_use(target: &Path) -> Broken {
+/// Why nothing is written where somebody else is at work.
+pub fn in_use(target: &Path) -> Broken {
     let target = target.display();
     Broken::Refused(Failure::refused(format!(
         "{target}: another copy is being written there; wait for it, or name another destination"

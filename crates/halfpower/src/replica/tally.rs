@@ -1,8 +1,10 @@
 //! What has been copied so far: counted by all threads, read by whoever shows it.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -31,33 +33,40 @@ pub struct Tally {
     pub by_server: AtomicU64,
     /// How the last large file was copied.
     how: Mutex<String>,
-    /// What was left out, and why.
-    skipped: Mutex<Vec<String>>,
+    /// What was left out, or changed meanwhile.
+    notes: Mutex<Vec<String>>,
 }
 
-/// The same at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The same at one moment, as `--json` prints it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
-    /// Files.
+    /// Files that were copied.
     pub files: u64,
-    /// Folders.
+    /// Folders that were made, or gone through.
     pub folders: u64,
-    /// Links of both kinds.
+    /// Symbolic and hard links that were made.
     pub links: u64,
     /// Bytes of all files, holes included (bytes).
     pub bytes: u64,
-    /// Bytes that were read and written (bytes).
+    /// Bytes that were read and written: neither holes nor shared blocks (bytes).
     pub moved_bytes: u64,
-    /// Bytes that were there before (bytes).
+    /// Bytes that an interrupted copy had brought over (bytes).
     pub resumed_bytes: u64,
     /// Files that share the blocks of their source.
     pub reflinks: u64,
     /// Files that a file server copied.
     pub by_server: u64,
-    /// How large files were copied.
+    /// How the last large file was copied, in words.
     pub how: String,
-    /// What was left out, and why.
-    pub skipped: Vec<String>,
+    /// What was left out, or changed meanwhile.
+    pub notes: Vec<String>,
+}
+
+impl Counts {
+    /// Bytes that this copy brought over (bytes).
+    pub fn new_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.resumed_bytes)
+    }
 }
 
 impl Tally {
@@ -81,9 +90,9 @@ impl Tally {
         how.clone_into(&mut self.how.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Notes what is left out.
-    pub fn skip(&self, what: String) {
-        self.skipped.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    /// Notes what is left out, or has changed.
+    pub fn note(&self, what: String) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
     /// What it comes to now.
@@ -99,7 +108,7 @@ impl Tally {
             reflinks: of(&self.reflinks),
             by_server: of(&self.by_server),
             how: self.how.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            skipped: self.skipped.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            notes: self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 }

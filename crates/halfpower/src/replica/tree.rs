@@ -5,6 +5,7 @@
 //! name when all are there, and durable. A tree that is put over one which exists, and one that can
 //! be resumed, is made file by file, each whole or not there.
 
+mod queue;
 mod small;
 
 use std::collections::HashMap;
@@ -13,7 +14,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, RenameFlags, flock, mknodat, renameat_with};
@@ -21,21 +21,12 @@ use rustix::io::Errno;
 
 use super::attributes::{self, Keep};
 use super::file::{self, Source, broken, read_back};
-use super::place::{partial_path, sync_folder_of};
+use super::place::{in_use, partial_path, sync_folder_of};
 use super::watch::Eyes;
 use super::{Broken, Settings, Tally, on};
 use crate::failure::Failure;
+use queue::{Job, Queue};
 use small::Buffer;
-
-/// Files that wait for a thread, at the most.
-const WAITING_MOST: usize = 1024;
-
-/// A file that is to be copied.
-#[derive(Debug)]
-struct Job {
-    from: PathBuf,
-    to: PathBuf,
-}
 
 /// What all threads of one tree share.
 #[derive(Debug)]
@@ -121,19 +112,20 @@ fn fill(
         links: Mutex::default(),
         sums: Mutex::default(),
     };
-    let (sender, receiver) = sync_channel(WAITING_MOST);
-    let receiver = Mutex::new(receiver);
+    let threads = settings.threads.max(1) as usize;
+    let queue = Queue::new(threads);
     let mut folders = Vec::new();
     std::thread::scope(|scope| {
-        for _ in 0..settings.threads.max(1) {
-            scope.spawn(|| work(&common, &receiver));
+        let (common, queue) = (&common, &queue);
+        for thread in 0..threads {
+            scope.spawn(move || work(common, queue, thread));
         }
-        let walked = walk(&common, &sender, from, root, &mut folders);
+        let walked = walk(common, queue, from, root, &mut folders);
         settings.tally.is_counted.store(true, Ordering::Relaxed);
         if let Err(broken) = walked {
             common.fail(broken);
         }
-        drop(sender);
+        queue.close();
     });
     let _ = common.stops();
     if let Some(broken) = lock(&common.broken).take() {
@@ -152,8 +144,8 @@ fn fill(
         rustix::fs::syncfs(folder).map_err(|e| on("flushing", root)(e.into()))?;
     }
     for (path, sum) in lock(&common.sums).drain(..) {
-        if read_back(settings, &path)? != sum {
-            return Err(Broken::Differs(path));
+        if read_back(settings, &path, u64::MAX)? != sum {
+            return Err(Broken::Differs { path, is_removed: !one_by_one });
         }
     }
     Ok(())
@@ -162,11 +154,12 @@ fn fill(
 /// Goes through a folder: makes its folders and links, hands its files to the threads.
 fn walk(
     common: &Common,
-    jobs: &SyncSender<Job>,
+    queue: &Queue,
     from: &Path,
     to: &Path,
     folders: &mut Vec<(PathBuf, PathBuf)>,
 ) -> Result<(), Broken> {
+    let folder = folders.len();
     folders.push((from.to_path_buf(), to.to_path_buf()));
     let reading = on("reading", from);
     for entry in fs::read_dir(from).map_err(&reading)? {
@@ -178,12 +171,10 @@ fn walk(
         let (from, to) = (entry.path(), to.join(entry.file_name()));
         if kind.is_dir() {
             make_folder(common, &from, &to)?;
-            walk(common, jobs, &from, &to, folders)?;
+            walk(common, queue, &from, &to, folders)?;
         } else if kind.is_file() {
             Tally::add(&common.settings.tally.expected_files, 1);
-            if jobs.send(Job { from, to }).is_err() {
-                return Ok(());
-            }
+            queue.push(Job { folder, from, to });
         } else if kind.is_symlink() {
             copy_link(common, &from, &to)?;
         } else {
@@ -194,11 +185,9 @@ fn walk(
 }
 
 /// The life of a thread.
-fn work(common: &Common, jobs: &Mutex<Receiver<Job>>) {
-    let mut buffer = Buffer::new(common.settings.cached);
-    loop {
-        let job = lock(jobs).recv();
-        let Ok(Job { from, to }) = job else { return };
+fn work(common: &Common, queue: &Queue, thread: usize) {
+    let mut buffer = Buffer::new(common.settings);
+    while let Some(Job { from, to, .. }) = queue.take(thread) {
         // After a failure the jobs that wait are only taken out of the way.
         if common.stops() {
             continue;
@@ -382,7 +371,7 @@ fn copy_special(common: &Common, from: &Path, to: &Path) -> Result<(), Broken> {
     if common.settings.keep == Keep::Modes {
         let from = from.display();
         let what = format!("{from} is {words} and was left out (--archive makes it anew)");
-        common.settings.tally.skip(what);
+        common.settings.tally.note(what);
         return Ok(());
     }
     if common.one_by_one {
@@ -446,11 +435,4 @@ fn name(root: &Path, to: &Path) -> Result<(), Broken> {
             Err(on("naming", to)(error.into()))
         }
     }
-}
-
-fn in_use(to: &Path) -> Broken {
-    let to = to.display();
-    Broken::Refused(Failure::refused(format!(
-        "{to}: another copy is being written there; wait for it, or name another destination"
-    )))
 }

@@ -109,14 +109,6 @@ impl<'a> Eyes<'a> {
         let hasher = settings.verify.then(blake3::Hasher::new);
         Eyes { settings, hasher, notes: None, seen: begin }
     }
-
-    /// Looks whether to stop.
-    pub fn check(&self) -> io::Result<()> {
-        match self.settings.interrupt.is_set() {
-            true => Err(io::Error::other("interrupted")),
-            false => Ok(()),
-        }
-    }
 }
 
 impl Watch for Eyes<'_> {
@@ -130,7 +122,7 @@ impl Watch for Eyes<'_> {
         }
         Tally::add(&self.settings.tally.moved_bytes, data.len() as u64);
         self.settings.limiter.take(data.len() as u64, || self.settings.interrupt.is_set());
-        self.check()
+        self.settings.check()
     }
 
     fn hole(&mut self, _offset: u64, bytes: u64) -> io::Result<()> {
@@ -143,7 +135,7 @@ impl Watch for Eyes<'_> {
                 left -= part;
             }
         }
-        self.check()
+        self.settings.check()
     }
 
     fn written(&mut self, up_to: u64) -> io::Result<()> {
@@ -152,7 +144,7 @@ impl Watch for Eyes<'_> {
         if let Some(notes) = &mut self.notes {
             notes.written(up_to)?;
         }
-        self.check()
+        self.settings.check()
     }
 }
 

@@ -404,16 +404,45 @@ fn a_copy_over_two_devices_of_a_volume_is_the_same_bytes() {
     assert!(same(&place.path("big"), &there));
 }
 
+fn resident(path: &Path) -> u64 {
+    resident_bytes(&File::open(path).unwrap()).unwrap_or(u64::MAX)
+}
+
+/// Lets the system forget a file; what it still keeps (bytes).
+fn cold(path: &Path) -> u64 {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    resident(path)
+}
+
+#[test]
+fn a_tree_leaves_the_page_cache_as_it_was_found() {
+    let place = Place::new();
+    fs::create_dir(place.path("tree")).unwrap();
+    let names = |folder: &str| ["hot", "cold"].map(|name| place.path(&format!("{folder}/{name}")));
+    for name in ["tree/hot", "tree/cold"] {
+        place.file(name, 100_000);
+    }
+    let [hot, source] = names("tree");
+    let file = File::open(&hot).unwrap();
+    let dont_cache = rustix::io::ReadWriteFlags::from_bits_retain(0x80);
+    let mut byte = [0];
+    let into = &mut [std::io::IoSliceMut::new(&mut byte)];
+    if rustix::io::preadv2(&file, into, 0, dont_cache).is_err() || cold(&source) > 0 {
+        return eprintln!("this kernel or this file system has no requests that leave no pages");
+    }
+    let before = resident(&hot);
+    place.does("copy tree copy --quiet");
+    assert_eq!((resident(&hot), resident(&source)), (before, 0));
+    assert_eq!(names("copy").map(|copy| resident(&copy)), [0, 0]);
+    place.does("copy tree again --cached --quiet");
+    assert!(names("again").iter().all(|copy| resident(copy) >= 100_000));
+}
+
 #[test]
 fn the_page_cache_is_left_as_it_was_found() {
     let place = Place::new();
-    let resident = |path: &Path| resident_bytes(&File::open(path).unwrap()).unwrap_or(u64::MAX);
-    let cold = |path: &Path| {
-        let file = File::open(path).unwrap();
-        file.sync_all().unwrap();
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        resident(path)
-    };
     for (name, bytes) in [("big", 16 * MIB), ("small", 100_000)] {
         let source = place.file(name, bytes);
         let hot = resident(&source);

@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use seqio::copy::Watch;
 
+use crate::replica::Settings;
 use crate::replica::watch::Eyes;
 
 /// Files up to this size are copied so (bytes).
@@ -26,14 +27,16 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer whose files stay in the page cache, or do not.
-    pub fn new(cached: bool) -> Buffer {
-        let flags = if cached { ReadWriteFlags::empty() } else { DONT_CACHE };
+    /// A buffer for a tree. What is read leaves the page cache as it was. What is written leaves
+    /// it too where all is flushed in the end, which then has less to do; where nobody waits for
+    /// the device, writing at once would only be in the way of reading.
+    pub fn new(settings: &Settings) -> Buffer {
+        let flags = |stay| if stay { ReadWriteFlags::empty() } else { DONT_CACHE };
         // A byte more, so that the end is seen by the first read.
         Buffer {
             memory: vec![0; SMALL_BYTES as usize + 1],
-            read_flags: flags,
-            write_flags: ReadWriteFlags::empty(),
+            read_flags: flags(settings.cached),
+            write_flags: flags(settings.cached || !settings.sync),
         }
     }
 
