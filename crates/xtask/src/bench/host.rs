@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, PosixFadviseAdvice, fallocate, posix_fadvise};
-use std::fs::{File, OpenOptions, create_dir_all, remove_dir_all, remove_file};
+use std::fs::{File, OpenOptions, create_dir_all, remove_dir_all, remove_file, rename};
 use std::io::{ErrorKind, Write};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::OpenOptionsExt;
@@ -153,6 +153,26 @@ pub fn make_tree(
     Ok(())
 }
 
+/// Moves a file or a tree into a folder, made where it is missing, and frees what it holds; its
+/// names and inodes stay.
+pub fn empty_into(path: &Path, folder: &Path) -> Result<()> {
+    create_dir_all(folder).with_context(|| format!("cannot make {folder:?}"))?;
+    let number = folder.read_dir().map_or(0, Iterator::count);
+    let place = folder.join(number.to_string());
+    rename(path, &place).with_context(|| format!("cannot move {path:?}"))?;
+    empty(&place).with_context(|| format!("cannot empty {place:?}"))
+}
+
+fn empty(path: &Path) -> std::io::Result<()> {
+    if !path.is_dir() {
+        return File::options().write(true).open(path)?.set_len(0);
+    }
+    for entry in path.read_dir()? {
+        empty(&entry?.path())?;
+    }
+    Ok(())
+}
+
 /// Removes a file or a tree, if it is there.
 pub fn remove(path: &Path) -> Result<()> {
     let removed = if path.is_dir() { remove_dir_all(path) } else { remove_file(path) };
@@ -212,6 +232,20 @@ mod tests {
         assert!(sizes.iter().all(|bytes| (1024..=2048).contains(bytes)), "{sizes:?}");
         remove(&tree).unwrap();
         assert!(!tree.exists());
+    }
+
+    #[test]
+    fn what_is_set_aside_keeps_its_names_and_frees_its_blocks() {
+        let folder = tempfile::tempdir().unwrap();
+        let (made, spent) = (folder.path().join("made"), folder.path().join("spent"));
+        for number in 0..2 {
+            make_tree(&made, 4, 2, 8..=8, &AtomicBool::new(false)).unwrap();
+            empty_into(&made, &spent).unwrap();
+            let file = spent.join(number.to_string()).join("folder-001/file-00003");
+            let metadata = std::fs::metadata(file).unwrap();
+            assert_eq!((metadata.len(), metadata.blocks()), (0, 0));
+        }
+        assert!(!made.exists());
     }
 
     #[test]

@@ -106,17 +106,17 @@ impl Lab {
             return Ok(());
         }
         let data = self.data()?;
-        let ours = self.consume("blocks", "none");
         let best =
             self.choose("read", rivals::readers(self.has_fio, self.huge.is_some()), &data)?;
-        let mut tools = vec![best, ours];
+        let mut tools = vec![best, self.consume("blocks", "none"), self.consume("fixed", "none")];
         if !self.is_skipped("read, fio's defaults", self.no_fio()) {
             tools.push(rivals::default_reader());
         }
         let rounds = self.turns("read", &tools, &data, Before::Cold)?;
         self.rate("read", &rounds, &tools, (1, 0), 0.95);
-        if tools.len() > 2 {
-            self.rate("read", &rounds, &tools, (1, 2), 2.0);
+        self.rate("read", &rounds, &tools, (1, 2), 0.97);
+        if tools.len() > 3 {
+            self.rate("read", &rounds, &tools, (1, 3), 2.0);
         }
         self.read_cpu(&data)
     }
@@ -213,7 +213,8 @@ impl Lab {
 
     fn tree(&mut self) -> Result<()> {
         let Some(halfpower) = self.program("tree", cannot_drop_caches())? else { return Ok(()) };
-        let tree = self.places("tree", 0);
+        let spent = self.stage.folder.join("spent");
+        let tree = Places { spent: Some(spent.clone()), ..self.places("tree", 0) };
         host::make_tree(&tree.from, TREE_FILES, TREE_FOLDERS, TREE_KIB, &self.stage.stop)?;
         let copy = |name, flags: &str| {
             Tool::of_program(name, &halfpower, &format!("copy --quiet {flags} {{from}} {{to}}"))
@@ -238,6 +239,7 @@ impl Lab {
                 self.compare("tree", &what, [side(1), side(0)], false, Bar::AtMost(1.0));
             }
         }
+        host::remove(&spent)?;
         host::remove(&tree.from)
     }
 
@@ -456,7 +458,7 @@ impl Lab {
 
     fn places(&self, from: &str, bytes: u64) -> Places {
         let folder = &self.stage.folder;
-        Places { from: folder.join(from), to: folder.join("new"), bytes }
+        Places { from: folder.join(from), to: folder.join("new"), spent: None, bytes }
     }
 
     /// The file of data, laid out at the first call.

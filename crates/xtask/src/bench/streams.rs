@@ -4,9 +4,8 @@
 //! The time is that of the process from its start to its end; fio, which takes a quarter of a
 //! second to start, is timed by its own report, which is kinder to it, and so are the examples of
 //! seqio beside it: theirs begins before the file is opened and memory set aside, and ends when all
-//! is read, or durable. CPU time is what the kernel
-//! charges to the child and its children. Runs are not pinned: kernel threads that write back have
-//! the other cores, as they would elsewhere.
+//! is read, or durable. CPU time is what the kernel charges to the child and its children. Runs are
+//! not pinned: kernel threads that write back have the other cores, as they would elsewhere.
 
 use super::clock::{pause, timed};
 use super::host;
@@ -36,6 +35,10 @@ pub struct Places {
     pub from: PathBuf,
     /// What is made; removed before each run and after it.
     pub to: PathBuf,
+    /// Where what was made goes instead, its files emptied but not removed: for some minutes ext4
+    /// does not give the inode of a removed file to a new one, and looks for another at a cost that
+    /// would be charged to the next run that makes many files.
+    pub spent: Option<PathBuf>,
     /// The size of either.
     pub bytes: u64,
 }
@@ -219,7 +222,10 @@ impl Stage {
         let runs = take_turns(name, rounds, tools.len(), &self.stop, |place| {
             self.prepare(places, before)?;
             let run = tools[place].run(places);
-            host::remove(&places.to)?;
+            match &places.spent {
+                Some(spent) => host::empty_into(&places.to, spent)?,
+                None => host::remove(&places.to)?,
+            }
             run
         })?;
         Ok(Rounds(runs))
@@ -301,7 +307,8 @@ mod tests {
 
     #[test]
     fn paths_come_in_their_places() {
-        let places = Places { from: "/a b/from".into(), to: "/a b/to".into(), bytes: 7 };
+        let places =
+            Places { from: "/a b/from".into(), to: "/a b/to".into(), spent: None, bytes: 7 };
         let command = Tool::fio("fio", "--filename={from} --rw=read").command(&places);
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let filename = "--filename=/a b/from";
@@ -316,8 +323,12 @@ mod tests {
     #[test]
     fn a_run_is_timed_and_charged_and_what_it_made_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let places =
-            Places { from: folder.path().join("from"), to: folder.path().join("to"), bytes: 1 };
+        let places = Places {
+            from: folder.path().join("from"),
+            to: folder.path().join("to"),
+            spent: None,
+            bytes: 1,
+        };
         std::fs::write(&places.from, "x").unwrap();
         let spin = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; cp \"$0\" \"$1\"";
         let tools = [Tool::shell("spin", spin), Tool::shell("look", "test ! -e \"$1\"")];
@@ -331,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_tool_that_fails_is_named_with_its_words() {
-        let places = Places { from: "from".into(), to: "to".into(), bytes: 1 };
+        let places = Places { from: "from".into(), to: "to".into(), spent: None, bytes: 1 };
         let error = Tool::shell("broken", "echo because >&2; exit 3");
         let error = error.run(&places).unwrap_err().to_string();
         assert!(error.contains("because") && error.contains("exit 3"), "{error}");
