@@ -11,8 +11,9 @@ use seqio::tokio::AsyncReader;
 use seqio::{Options, Plan, Reader};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 
-/// Bytes that are asked for at once where the program brings the memory.
-const PIECE_BYTES: usize = 128 << 10;
+/// Bytes that are asked for at once where the program brings the memory: what is copied is looked
+/// at while it is in the first-level cache.
+const PIECE_BYTES: usize = 32 << 10;
 
 /// Looks at the bytes of a file, or only counts them.
 struct Consumer {

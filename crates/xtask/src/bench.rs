@@ -22,6 +22,7 @@ mod table;
 mod streams;
 mod hugepages;
 mod rivals;
+mod scattered;
 mod seqio;
 
 use crate::repository;

@@ -10,8 +10,9 @@
 
 use super::hugepages::HugePages;
 use super::rivals;
+use super::scattered::Scattered;
 use super::statistics::{estimate, quantile};
-use super::streams::{Before, Places, Rounds, Run, Stage, Tool, cannot_drop_caches, drop_caches};
+use super::streams::{Before, Places, Rounds, Stage, Tool, cannot_drop_caches, drop_caches};
 use super::table::{Bar, Row};
 use super::{host, repository};
 use anyhow::{Context, Result, bail};
@@ -23,6 +24,8 @@ const CHOOSING_ROUNDS: u32 = 3;
 const SMALL_BYTES: u64 = 1 << 20;
 /// A reader through the page cache is an expensive one from here on (CPU s/GiB).
 const EXPENSIVE_CAT: f64 = 0.4;
+/// Rounds in which the machine rests before each run, at the most.
+const RESTED_ROUNDS: u32 = 5;
 /// The memory that a stream may take besides its requests (bytes).
 const MEMORY_BESIDES_BYTES: u64 = 8 << 20;
 /// Runs whose median is the memory of a stream.
@@ -108,54 +111,97 @@ impl Lab {
         let data = self.data()?;
         let best =
             self.choose("read", rivals::readers(self.has_fio, self.huge.is_some()), &data)?;
-        let mut tools = vec![best, self.consume("blocks", "none"), self.consume("fixed", "none")];
+        let mut tools = vec![best, self.consume("blocks", "none")];
         if !self.is_skipped("read, fio's defaults", self.no_fio()) {
             tools.push(rivals::default_reader());
         }
         let rounds = self.turns("read", &tools, &data, Before::Cold)?;
         self.rate("read", &rounds, &tools, (1, 0), 0.95);
-        self.rate("read", &rounds, &tools, (1, 2), 0.97);
-        if tools.len() > 3 {
-            self.rate("read", &rounds, &tools, (1, 3), 2.0);
+        if tools.len() > 2 {
+            self.rate("read", &rounds, &tools, (1, 2), 2.0);
+            self.read_scattered(&data)?;
         }
+        self.read_adaptive(&data)?;
         self.read_cpu(&data)
+    }
+
+    /// The same without the luck of a fresh machine, whose free pages follow each other.
+    fn read_scattered(&mut self, data: &Places) -> Result<()> {
+        let scattered = Scattered::new();
+        let why = scattered.as_ref().err().map(|error| format!("{error:#}"));
+        if self.is_skipped("read, scattered memory", why) {
+            return Ok(());
+        }
+        let tools = [rivals::default_reader(), self.consume("blocks", "none")];
+        let rounds = self.turns("read, scattered memory", &tools, data, Before::Cold)?;
+        self.rate_where("read", ", scattered memory", &rounds, &tools, (1, 0), 2.0);
+        Ok(())
+    }
+
+    /// What becomes of the rate where the depth adapts; 3% is a fine line, so it takes more rounds.
+    fn read_adaptive(&mut self, data: &Places) -> Result<()> {
+        let tools = [self.consume("fixed", "none"), self.consume("blocks", "none")];
+        let rounds = 3 * self.stage.rounds;
+        let rounds = self.turns_of(rounds, "read, depth", &tools, data, Before::Cold)?;
+        self.rate("read", &rounds, &tools, (1, 0), 0.97);
+        Ok(())
     }
 
     /// What reading costs, without what starting costs.
     fn read_cpu(&mut self, data: &Places) -> Result<()> {
-        let ours = self.consume("blocks", "none");
-        let mut tools = vec![rivals::cat(), ours];
         if !self.is_skipped("read, CPU of fio", self.no_fio()) {
             let plan = self.requests(data)?;
             let lean = rivals::readers_with(plan.bytes >> 10, plan.depth, self.huge.is_some());
             let rounds = self.turns_of(CHOOSING_ROUNDS, "leanest", &lean, data, Before::Cold)?;
-            tools.push(lean[rounds.least(|run| run.cpu_seconds)].clone());
-        }
-        let small = self.small()?;
-        let started = tools.iter().map(|tool| self.stage.start_up_cpu_seconds(tool, &small));
-        let started = started.collect::<Result<Vec<f64>>>()?;
-        let rounds = self.turns("read CPU", &tools, data, Before::Cold)?;
-        let cost = |tool: usize| -> Vec<f64> {
-            let one = |run: &Run| (run.cpu_seconds - started[tool]) / (data.bytes as f64 / GIB);
-            rounds.of(tool, one)
-        };
-        let named = |tool: usize, costs| Side { name: &tools[tool].name, values: costs };
-        if tools.len() > 2 {
-            let sides = [named(1, cost(1)), named(2, cost(2))];
+            let leanest = lean[rounds.least(|run| run.cpu_seconds)].clone();
+            let tools = [self.consume("blocks", "none"), leanest];
+            let costs = self.costs("read CPU", self.stage.rounds, &tools, data, Before::Cold)?;
+            let sides = Side::of(&tools, costs);
             self.compare("read", "CPU s/GiB", sides, false, Bar::AtMost(0.8));
         }
-        let all = cost(1).into_iter().zip(cost(0));
-        let (ours, cat): (Vec<f64>, Vec<f64>) = all.filter(|(_, cat)| *cat > EXPENSIVE_CAT).unzip();
-        let what = format!("CPU s/GiB, {} pairs of {}", cat.len(), self.stage.rounds);
-        if cat.is_empty() {
+        self.read_cpu_of_cat(data)
+    }
+
+    /// The same beside a reader through the page cache, where that is expensive: memory that lay
+    /// idle for a while was taken back by the hypervisor, and each page costs a fault of the host.
+    fn read_cpu_of_cat(&mut self, data: &Places) -> Result<()> {
+        let tools = [self.consume("blocks", "none"), rivals::cat()];
+        let rounds = self.stage.rounds.min(RESTED_ROUNDS);
+        let [ours, cat] = self.costs("read CPU, rested", rounds, &tools, data, Before::Rested)?;
+        let all = ours.iter().copied().zip(cat.iter().copied());
+        let expensive: (Vec<f64>, Vec<f64>) = all.filter(|(_, cat)| *cat > EXPENSIVE_CAT).unzip();
+        let what = format!("CPU s/GiB, {} pairs of {rounds}", expensive.1.len());
+        if expensive.1.is_empty() {
             let why = format!("cat cost more than {EXPENSIVE_CAT} s/GiB in no pair");
             self.skipped.push(format!("read, CPU of cat: {why}"));
-            let sides = [named(1, cost(1)), named(0, cost(0))];
+            let sides = Side::of(&tools, [ours, cat]);
             self.compare("read", "CPU s/GiB, cat being cheap", sides, false, Bar::None);
         } else {
-            self.compare("read", &what, [named(1, ours), named(0, cat)], false, Bar::AtMost(0.1));
+            let sides = Side::of(&tools, expensive.into());
+            self.compare("read", &what, sides, false, Bar::AtMost(0.1));
         }
         Ok(())
+    }
+
+    /// The CPU time of two tools in every round, without what starting costs (s/GiB).
+    fn costs(
+        &self,
+        name: &str,
+        rounds: u32,
+        tools: &[Tool; 2],
+        data: &Places,
+        before: Before,
+    ) -> Result<[Vec<f64>; 2]> {
+        let small = self.small()?;
+        let [first, second] = tools;
+        let started = [
+            self.stage.start_up_cpu_seconds(first, &small)?,
+            self.stage.start_up_cpu_seconds(second, &small)?,
+        ];
+        let rounds = self.turns_of(rounds, name, tools, data, before)?;
+        let gib = data.bytes as f64 / GIB;
+        let of = |tool: usize| rounds.of(tool, |run| (run.cpu_seconds - started[tool]) / gib);
+        Ok([of(0), of(1)])
     }
 
     fn hot(&mut self) -> Result<()> {
@@ -312,6 +358,13 @@ struct Side<'a> {
     values: Vec<f64>,
 }
 
+impl<'a> Side<'a> {
+    fn of(tools: &'a [Tool; 2], [first, second]: [Vec<f64>; 2]) -> [Side<'a>; 2] {
+        let [one, other] = tools;
+        [Side { name: &one.name, values: first }, Side { name: &other.name, values: second }]
+    }
+}
+
 fn rate_ratios(rounds: &Rounds, ours: usize, theirs: usize) -> Vec<f64> {
     rounds.0.iter().map(|round| round[theirs].seconds / round[ours].seconds).collect()
 }
@@ -323,6 +376,19 @@ impl Lab {
         case: &'static str,
         rounds: &Rounds,
         tools: &[Tool],
+        sides: (usize, usize),
+        bar: f64,
+    ) {
+        self.rate_where(case, "", rounds, tools, sides, bar);
+    }
+
+    /// The same of a state that is named.
+    fn rate_where(
+        &mut self,
+        case: &'static str,
+        state: &str,
+        rounds: &Rounds,
+        tools: &[Tool],
         (ours, theirs): (usize, usize),
         bar: f64,
     ) {
@@ -331,7 +397,8 @@ impl Lab {
             name: &tools[tool].name,
             values: rounds.of(tool, |run| bytes / run.seconds / 1e6),
         };
-        self.compare(case, "MB/s", [side(ours), side(theirs)], true, Bar::AtLeast(bar));
+        let what = format!("MB/s{state}");
+        self.compare(case, &what, [side(ours), side(theirs)], true, Bar::AtLeast(bar));
     }
 
     /// A row of CPU times, with all that starting costs.
@@ -496,13 +563,14 @@ struct Requests {
 }
 
 impl Requests {
-    /// From `..., 1024 KiB x 4, ...; at most 8`.
+    /// From `..., 1024 KiB x 4, ...; at most 8; ...`.
     fn of(said: &str) -> Result<Requests> {
         let read = || {
             let (before, after) = said.split_once(" KiB x ")?;
             let kib: u64 = before.rsplit(' ').next()?.parse().ok()?;
             let depth = after.split(',').next()?.parse().ok()?;
-            let depth_most = said.rsplit_once("at most ")?.1.trim().parse().ok()?;
+            let (depth_most, _) = said.rsplit_once("; at most ")?.1.split_once(';')?;
+            let depth_most = depth_most.parse().ok()?;
             Some(Requests { bytes: kib << 10, depth, depth_most })
         };
         read().with_context(|| format!("an example does not tell its requests: {said}"))
@@ -511,11 +579,13 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
+    use super::super::streams::Run;
     use super::*;
 
     #[test]
     fn requests_are_read_from_what_an_example_says() {
-        let said = "7 bytes, 0 lines; direct, 1024 KiB x 4, io_uring: large and cold; at most 8\n";
+        let said = "7 bytes, 0 lines; direct, 1024 KiB x 4, io_uring: large and cold; on virtual \
+                    disk (by its kind); at most 8; took 435007473 ns\n";
         let wanted = Requests { bytes: 1 << 20, depth: 4, depth_most: 8 };
         assert_eq!(Requests::of(said).unwrap(), wanted);
         assert!(Requests::of("7 bytes").is_err());

@@ -25,6 +25,8 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// Between the preparation of a run and the run: what freed memory costs depends on how long ago it
 /// was freed, so the pause is random (s).
 const PAUSES: (f64, f64) = (0.2, 0.6);
+/// Free memory is taken back within this time (s).
+const REST_SECONDS: u32 = 20;
 /// Runs whose median is a tool's cost of starting.
 const START_UPS: u32 = 11;
 
@@ -185,6 +187,8 @@ fn fio_seconds(text: &str, bytes: u64) -> Result<f64> {
 pub enum Before {
     /// Nothing.
     Cold,
+    /// Nothing, and for so long that a hypervisor has taken back what is free.
+    Rested,
     /// What earlier runs left there.
     AsItIs,
 }
@@ -233,8 +237,15 @@ impl Stage {
 
     fn prepare(&self, places: &Places, before: Before) -> Result<()> {
         host::remove(&places.to)?;
-        if before == Before::Cold {
+        if before != Before::AsItIs {
             drop_caches()?;
+        }
+        if before == Before::Rested {
+            for _ in 0..REST_SECONDS {
+                if !self.is_stopped() {
+                    pause(1.0);
+                }
+            }
         }
         let share = self.random.borrow_mut().f64();
         pause(PAUSES.0 + (PAUSES.1 - PAUSES.0) * share);
