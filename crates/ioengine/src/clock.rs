@@ -103,11 +103,19 @@ const CALIBRATION_NS: u64 = 10_000_000;
 /// kernel's timer slack of 50 us (ns).
 const SHARP_NS: u64 = 120_000;
 
+/// What the first clock of this process decided for all of them.
+static SCALE: OnceLock<Option<TscScale>> = OnceLock::new();
+
 impl Monotonic {
     /// The clock of this process; calibrates the counter on the first call (10 ms).
     pub fn new() -> Self {
-        static SCALE: OnceLock<Option<TscScale>> = OnceLock::new();
         Monotonic { scale: SCALE.get_or_init(TscScale::calibrate).as_ref() }
+    }
+
+    /// The clock of a process that moves data and measures nothing, at once: where the counter was
+    /// not calibrated before, all clocks of this process read the system's from now on.
+    pub fn uncalibrated() -> Self {
+        Monotonic { scale: SCALE.get_or_init(|| None).as_ref() }
     }
 
     /// Which clock is read: "tsc" or "clock_gettime".
@@ -218,6 +226,14 @@ pub fn unix_ns() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_clocks_of_a_process_are_one_whoever_made_the_first() {
+        let (first, second) = (Monotonic::uncalibrated(), Monotonic::new());
+        assert_eq!(first.source(), second.source());
+        let (earlier, later) = (first.now_ns(), second.now_ns());
+        assert!(later >= earlier && later - earlier < 60_000_000_000);
+    }
 
     #[test]
     fn the_clock_never_decreases() {

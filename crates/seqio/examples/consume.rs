@@ -41,7 +41,7 @@ fn main() -> io::Result<()> {
         _ => usage(),
     };
     let mut consumer = Consumer { looks, bytes: 0, lines: 0 };
-    let clock = Monotonic::new();
+    let clock = Monotonic::uncalibrated();
     let start_ns = clock.now_ns();
     let mut reader = Reader::open(path)?;
     if way == "fixed" {

@@ -63,7 +63,7 @@ fn main() -> io::Result<()> {
         options = options.size(bytes);
     }
     let mut producer = Producer { makes_all, left: bytes, state: bytes, filled: Vec::new() };
-    let clock = Monotonic::new();
+    let clock = Monotonic::uncalibrated();
     let start_ns = clock.now_ns();
     let writer = options.create(path)?;
     let plan = writer.plan().clone();

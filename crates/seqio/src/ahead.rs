@@ -34,7 +34,7 @@ pub(crate) struct Depth {
 impl Depth {
     /// Begins at `now`, never beyond `most`.
     pub fn new(now: u32, most: u32) -> Depth {
-        let clock = Monotonic::new();
+        let clock = Monotonic::uncalibrated();
         let (now, since_ns) = (now.clamp(1, most.max(1)), clock.now_ns());
         let searching = now < most;
         Depth { now, most, searching, before: None, since_ns, blocks: 0, waited: 0, clock }

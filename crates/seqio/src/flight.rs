@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use ioengine::engine::{Engine, EngineSpec, HostEngine};
 use ioengine::fault::FaultPlan;
-use ioengine::{BufferPages, Completion, EngineOptions, Hint, Op, Personality, Request};
+use ioengine::{BufferPages, Completion, EngineOptions, Hint, Monotonic, Op, Personality, Request};
 use rustix::io::Errno;
 
 use crate::error;
@@ -87,6 +87,8 @@ impl Flight {
     /// # Errors
     /// Where a personality that was asked for is not to be had, or memory.
     pub fn new(roads: &[Road], build: &Build) -> io::Result<Flight> {
+        // Its engines take the clock that the process has: nobody waits for a calibration here.
+        Monotonic::uncalibrated();
         let direct = roads.iter().any(|road| road.direct.is_some());
         let mut personality = build.personality.unwrap_or_else(|| best(direct));
         if !personality.does_io() || personality == Personality::Mmap {

@@ -175,7 +175,7 @@ struct Hashing {
 
 impl Hashing {
     fn new(console: Console, total: Option<u64>) -> Hashing {
-        let clock = Monotonic::new();
+        let clock = Monotonic::uncalibrated();
         let began_ns = clock.now_ns();
         let progress = console.open_progress();
         Hashing { progress, clock, began_ns, total, read: 0, looked_at: 0 }

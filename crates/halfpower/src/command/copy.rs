@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use cpucost::rusage::ProcessTime;
@@ -74,7 +75,7 @@ pub fn execute(args: &CopyArgs) -> Outcome {
         return Ok(Exit::Ok);
     }
     let settings = settings(args, interrupt)?;
-    let clock = Monotonic::new();
+    let clock = Monotonic::uncalibrated();
     let (start_ns, before) = (clock.now_ns(), ProcessTime::now());
     let outcome = watched(args, &settings, &works);
     let elapsed_ns = clock.now_ns() - start_ns;
@@ -196,14 +197,14 @@ fn consent(args: &CopyArgs) -> Consent {
 
 /// Does the work while its progress is shown.
 fn watched(args: &CopyArgs, settings: &Settings, works: &[Work]) -> Outcome<()> {
-    let is_over = AtomicBool::new(false);
+    let (over, is_over) = channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
             let (clock, mut progress) =
-                (Monotonic::new(), Console::new(args.quiet).open_progress());
+                (Monotonic::uncalibrated(), Console::new(args.quiet).open_progress());
             let start_ns = clock.now_ns();
-            while !is_over.load(Ordering::Relaxed) {
-                clock.sleep(TICK);
+            // Woken as soon as the work is over: a copy of a millisecond takes no tick.
+            while is_over.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let counts = settings.tally.counts();
                 let passed_ns = (clock.now_ns() - start_ns).max(1);
                 let rate = units::rate(counts.new_bytes() as f64 * 1e9 / passed_ns as f64);
@@ -214,7 +215,7 @@ fn watched(args: &CopyArgs, settings: &Settings, works: &[Work]) -> Outcome<()> 
             progress.finish();
         });
         let done = works.iter().try_for_each(|work| work.run(settings));
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         done
     })
 }
