@@ -105,7 +105,7 @@ impl Drop for Place {
 /// Takes the lock of a place. What a killed copy had on its way is brought to its end by the
 /// kernel, which holds the lock until then: that is waited for.
 fn lock(file: &File, partial: &Path, target: &Path) -> Result<(), Broken> {
-    let clock = Monotonic::new();
+    let clock = Monotonic::uncalibrated();
     let until_ns = clock.now_ns() + DYING_NS;
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {

@@ -31,7 +31,7 @@ pub struct Limiter {
 impl Limiter {
     /// From now on; None: no limit.
     pub fn new(bytes_per_s: Option<f64>) -> Limiter {
-        let clock = Monotonic::new();
+        let clock = Monotonic::uncalibrated();
         let (taken, since_ns) = (AtomicU64::new(0), clock.now_ns());
         Limiter { bytes_per_s, taken, since_ns, clock }
     }
@@ -67,7 +67,7 @@ pub struct Notes {
 impl Notes {
     /// Notes of a copy that has come so far.
     pub fn new(state: State, file: File, partial: PathBuf) -> Notes {
-        let clock = Monotonic::new();
+        let clock = Monotonic::uncalibrated();
         Notes { state, file, partial, noted_ns: clock.now_ns(), clock }
     }
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_limit_holds_over_all_threads() {
-        let clock = Monotonic::new();
+        let clock = Monotonic::uncalibrated();
         let limiter = Limiter::new(Some(1e6));
         let start_ns = clock.now_ns();
         std::thread::scope(|scope| {
