@@ -11,9 +11,9 @@ use seqio::tokio::AsyncReader;
 use seqio::{Options, Plan, Reader};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 
-/// Bytes that are asked for at once where the program brings the memory: what is copied is looked
-/// at while it is in the first-level cache.
-const PIECE_BYTES: usize = 32 << 10;
+/// Bytes that are asked for at once where the program brings the memory, and nobody says how many
+/// (KiB): what is copied is looked at while it is in the first-level cache.
+const PIECE_KIB: usize = 32;
 
 /// Looks at the bytes of a file, or only counts them.
 struct Consumer {
@@ -34,12 +34,14 @@ impl Consumer {
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
-    let (way, looks, path) = match &arguments[..] {
-        [_, way, consumer, path] if ["none", "lines"].contains(&&**consumer) => {
-            (way.as_str(), consumer == "lines", path)
+    let (way, looks, path, kib) = match &arguments[..] {
+        [_, way, consumer, path, kib @ ..] if ["none", "lines"].contains(&&**consumer) => {
+            let kib = kib.first().map_or(Ok(PIECE_KIB), |kib| kib.parse());
+            (way.as_str(), consumer == "lines", path, kib.unwrap_or_else(|_| usage()))
         }
         _ => usage(),
     };
+    let piece = vec![0; kib << 10];
     let mut consumer = Consumer { looks, bytes: 0, lines: 0 };
     let clock = Monotonic::uncalibrated();
     let start_ns = clock.now_ns();
@@ -50,9 +52,9 @@ fn main() -> io::Result<()> {
     let plan = reader.plan().clone();
     match way {
         "blocks" | "fixed" => blocks(reader, &mut consumer)?,
-        "read" => read(reader, &mut consumer)?,
+        "read" => read(reader, piece, &mut consumer)?,
         "bufread" => bufread(reader, &mut consumer)?,
-        "async" => task(asynchronous(reader.into(), &mut consumer))?,
+        "async" => task(asynchronous(reader.into(), piece, &mut consumer))?,
         "asyncbuf" => task(asynchronous_buffered(reader.into(), &mut consumer))?,
         _ => usage(),
     }
@@ -64,7 +66,7 @@ fn main() -> io::Result<()> {
 }
 
 fn usage() -> ! {
-    println!("usage: consume blocks|fixed|read|bufread|async|asyncbuf none|lines FILE");
+    println!("usage: consume blocks|fixed|read|bufread|async|asyncbuf none|lines FILE [KIB]");
     std::process::exit(2);
 }
 
@@ -75,8 +77,7 @@ fn blocks(mut reader: Reader, consumer: &mut Consumer) -> io::Result<()> {
     Ok(())
 }
 
-fn read(mut reader: Reader, consumer: &mut Consumer) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES];
+fn read(mut reader: Reader, mut piece: Vec<u8>, consumer: &mut Consumer) -> io::Result<()> {
     loop {
         match reader.read(&mut piece)? {
             0 => return Ok(()),
@@ -102,8 +103,11 @@ fn task(task: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().build()?.block_on(task)
 }
 
-async fn asynchronous(mut reader: AsyncReader, consumer: &mut Consumer) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES];
+async fn asynchronous(
+    mut reader: AsyncReader,
+    mut piece: Vec<u8>,
+    consumer: &mut Consumer,
+) -> io::Result<()> {
     loop {
         match reader.read(&mut piece).await? {
             0 => return Ok(()),

@@ -43,7 +43,11 @@ impl Source {
     /// Looks whether the page cache has any of it, so that it can be left so.
     pub fn look_at_cache(&mut self, settings: &Settings) {
         let nothing = |bytes| bytes == 0;
-        self.is_cold = !settings.cached && open_file::resident_bytes(&self.file).is_ok_and(nothing);
+        // What a few places tell of a hot file need not be counted page by page.
+        let seems_cold = open_file::about_resident_bytes(&self.file, self.metadata.size());
+        self.is_cold = !settings.cached
+            && seems_cold.is_ok_and(nothing)
+            && open_file::resident_bytes(&self.file).is_ok_and(nothing);
     }
 
     /// Leaves the page cache as it was found.

@@ -15,32 +15,24 @@ const MEMORY: &str = "/dev/shm";
 const BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 4096;
 
-/// Pages that are held so that their neighbours are free and alone; dropping it frees them.
-#[derive(Debug)]
-pub struct Scattered {
-    #[allow(dead_code, reason = "held, not used")]
-    pages: File,
+/// Takes memory and gives every other page of it back: pages that are held by a file, so that their
+/// neighbours are free and alone until it is dropped.
+pub fn memory() -> Result<File> {
+    every_other_page(BYTES)
 }
 
-impl Scattered {
-    /// Takes memory and gives every other page of it back.
-    pub fn new() -> Result<Scattered> {
-        Scattered::of(BYTES)
+fn every_other_page(bytes: u64) -> Result<File> {
+    let in_memory = || format!("cannot set {} MiB of {MEMORY} aside", bytes >> 20);
+    let mut pages = tempfile::tempfile_in(MEMORY).with_context(in_memory)?;
+    let piece = vec![1; 1 << 20];
+    for _ in 0..bytes >> 20 {
+        pages.write_all(&piece).with_context(in_memory)?;
     }
-
-    fn of(bytes: u64) -> Result<Scattered> {
-        let in_memory = || format!("cannot set {} MiB of {MEMORY} aside", bytes >> 20);
-        let mut pages = tempfile::tempfile_in(MEMORY).with_context(in_memory)?;
-        let piece = vec![1; 1 << 20];
-        for _ in 0..bytes >> 20 {
-            pages.write_all(&piece).with_context(in_memory)?;
-        }
-        let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        for at in (0..bytes).step_by(2 * PAGE_BYTES as usize) {
-            fallocate(&pages, punch, at as i64, PAGE_BYTES as i64).with_context(in_memory)?;
-        }
-        Ok(Scattered { pages })
+    let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    for at in (0..bytes).step_by(2 * PAGE_BYTES as usize) {
+        fallocate(&pages, punch, at as i64, PAGE_BYTES as i64).with_context(in_memory)?;
     }
+    Ok(pages)
 }
 
 #[cfg(test)]
@@ -50,11 +42,11 @@ mod tests {
 
     #[test]
     fn every_other_page_is_free_again() {
-        let Ok(scattered) = Scattered::of(4 << 20) else {
+        let Ok(pages) = every_other_page(4 << 20) else {
             eprintln!("skipped: nothing can be written to {MEMORY}");
             return;
         };
-        let metadata = scattered.pages.metadata().unwrap();
+        let metadata = pages.metadata().unwrap();
         assert_eq!((metadata.len(), metadata.blocks() * 512), (4 << 20, 2 << 20));
     }
 }

@@ -10,7 +10,7 @@
 
 use super::hugepages::HugePages;
 use super::rivals;
-use super::scattered::Scattered;
+use super::scattered;
 use super::statistics::{estimate, quantile};
 use super::streams::{Before, Places, Rounds, Stage, Tool, cannot_drop_caches, drop_caches};
 use super::table::{Bar, Row};
@@ -127,14 +127,15 @@ impl Lab {
 
     /// The same without the luck of a fresh machine, whose free pages follow each other.
     fn read_scattered(&mut self, data: &Places) -> Result<()> {
-        let scattered = Scattered::new();
+        let scattered = scattered::memory();
         let why = scattered.as_ref().err().map(|error| format!("{error:#}"));
         if self.is_skipped("read, scattered memory", why) {
             return Ok(());
         }
-        let tools = [rivals::default_reader(), self.consume("blocks", "none")];
+        let mut tools = [rivals::default_reader(), self.consume("blocks", "none")];
+        tools[0].name += ", scattered memory";
         let rounds = self.turns("read, scattered memory", &tools, data, Before::Cold)?;
-        self.rate_where("read", ", scattered memory", &rounds, &tools, (1, 0), 2.0);
+        self.rate("read", &rounds, &tools, (1, 0), 2.0);
         Ok(())
     }
 
@@ -208,7 +209,8 @@ impl Lab {
         let data = self.data()?;
         let mut file = std::fs::File::open(&data.from).context("the file of data vanished")?;
         std::io::copy(&mut file, &mut std::io::sink()).context("cannot read the file of data")?;
-        let tools = [rivals::cat(), self.consume("blocks", "none")];
+        // A tenth of a second each: both are timed from outside.
+        let tools = [rivals::cat(), self.consume("blocks", "none").timed_as_process()];
         let rounds = self.turns("hot", &tools, &data, Before::AsItIs)?;
         self.rate("hot", &rounds, &tools, (1, 0), 0.95);
         Ok(())
@@ -332,11 +334,15 @@ impl Lab {
         // The base stands in the middle; a copy costs what a copy costs, so only a program that
         // looks at its bytes is judged.
         for (consumer, bar) in [("lines", Bar::AtMost(1.15)), ("none", Bar::None)] {
+            // What Read and AsyncRead cost depends on the memory that the program brings.
             let ways = ["read", "bufread", "blocks", "async", "asyncbuf"];
-            let tools = ways.map(|way| self.consume(way, consumer));
+            let mut tools = Vec::from(ways.map(|way| self.consume(way, consumer)));
+            tools.extend(
+                ["read", "async"].map(|way| self.consume(way, consumer).with("128", "KiB")),
+            );
             let rounds =
                 self.turns(&format!("adaptors, {consumer}"), &tools, &data, Before::Cold)?;
-            for way in [0, 1, 3, 4] {
+            for way in [0, 1, 3, 4, 5, 6] {
                 self.cpu("adaptors", &rounds, &tools, (way, 2), bar);
             }
         }
@@ -376,19 +382,6 @@ impl Lab {
         case: &'static str,
         rounds: &Rounds,
         tools: &[Tool],
-        sides: (usize, usize),
-        bar: f64,
-    ) {
-        self.rate_where(case, "", rounds, tools, sides, bar);
-    }
-
-    /// The same of a state that is named.
-    fn rate_where(
-        &mut self,
-        case: &'static str,
-        state: &str,
-        rounds: &Rounds,
-        tools: &[Tool],
         (ours, theirs): (usize, usize),
         bar: f64,
     ) {
@@ -397,8 +390,7 @@ impl Lab {
             name: &tools[tool].name,
             values: rounds.of(tool, |run| bytes / run.seconds / 1e6),
         };
-        let what = format!("MB/s{state}");
-        self.compare(case, &what, [side(ours), side(theirs)], true, Bar::AtLeast(bar));
+        self.compare(case, "MB/s", [side(ours), side(theirs)], true, Bar::AtLeast(bar));
     }
 
     /// A row of CPU times, with all that starting costs.

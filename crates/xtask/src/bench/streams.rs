@@ -90,6 +90,18 @@ impl Tool {
         Tool { timer: Timer::Example, ..Tool::of_program(name, program, line) }
     }
 
+    /// The same, timed as a whole process.
+    pub fn timed_as_process(self) -> Tool {
+        Tool { timer: Timer::Process, ..self }
+    }
+
+    /// The same with a number more on its line, and in its name with its unit.
+    pub fn with(mut self, number: &str, unit: &str) -> Tool {
+        self.words.push(number.to_string());
+        self.name += &format!(", {number} {unit}");
+        self
+    }
+
     /// What a shell does; `$0` is `{from}`, `$1` is `{to}`.
     pub fn shell(name: &str, script: &str) -> Tool {
         let words = ["sh", "-c", script, "{from}", "{to}"].map(String::from).to_vec();
@@ -227,8 +239,8 @@ impl Stage {
             self.prepare(places, before)?;
             let run = tools[place].run(places);
             match &places.spent {
-                Some(spent) => host::empty_into(&places.to, spent)?,
-                None => host::remove(&places.to)?,
+                Some(spent) if places.to.exists() => host::empty_into(&places.to, spent)?,
+                _ => host::remove(&places.to)?,
             }
             run
         })?;
