@@ -11,7 +11,7 @@ pub mod memory;
 pub mod mount;
 pub mod simulate;
 pub mod skew;
-pub mod streams;
+pub mod inputs;
 pub mod study;
 pub mod tune;
 pub mod whatif;
@@ -92,9 +92,9 @@ pub enum Verb {
     /// Serve a simulated system or a device of known truth as a real file, until Ctrl-C
     Mount(mount::MountArgs),
     /// Print files, read as fast as their storage can
-    Cat(streams::CatArgs),
+    Cat(inputs::CatArgs),
     /// BLAKE3 of files and directories, or whether they are as they were
-    Checksum(streams::ChecksumArgs),
+    Checksum(inputs::ChecksumArgs),
     /// Find the cheapest request size and depth within 3% of the best rate, and keep it
     Tune(tune::TuneArgs),
     /// Remove test files and mounts that a killed program left behind

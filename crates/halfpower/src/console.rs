@@ -72,6 +72,9 @@ pub fn bytes(line: &[u8]) {
 
 /// Remembers data that was lost on its way.
 fn note(written: &std::io::Result<()>) {
+    if ioengine::stdio::stdout_was_closed() {
+        LOST.store(true, Ordering::Relaxed);
+    }
     if written.as_ref().is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
         LOST.store(true, Ordering::Relaxed);
     }
@@ -82,7 +85,8 @@ pub fn plan_to_print() {
     data("prints only; nothing is touched");
 }
 
-/// Whether data was lost on its way to stdout (a full disk, for one).
+/// Whether data was lost on its way to stdout: a full disk, or a stream that was closed before the
+/// program began.
 pub fn lost_data() -> bool {
     LOST.load(Ordering::Relaxed)
 }

@@ -20,12 +20,12 @@ use ioengine::truth::{Schedule, Truth};
 use ioengine::{HostTarget, Op};
 use workload::plan::{self, WorkerPlan};
 
+use crate::checksum_file::{self, Sum};
 use crate::cli::{self, Cli, Verb};
 use crate::date;
 use crate::job::Job;
 use crate::journal;
 use crate::plan_file::PlanFile;
-use crate::sums::{self, Sum};
 use crate::{truth, units};
 
 use bytes::Bytes;
@@ -219,10 +219,10 @@ fn histogram(data: &[u8]) {
 
 /// Lines of checksums: what is read is written again as it was read.
 fn lines_of_sums(data: &[u8]) {
-    match sums::parse(data) {
+    match checksum_file::parse(data) {
         Ok(read) => {
             let text: Vec<Vec<u8>> = read.iter().map(Sum::line).collect();
-            assert_eq!(sums::parse(&text.join(&b'\n')), Ok(read));
+            assert_eq!(checksum_file::parse(&text.join(&b'\n')), Ok(read));
         }
         Err((line, why)) => {
             let lines = data.split(|byte| *byte == b'\n').count();

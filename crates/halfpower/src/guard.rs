@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use filecopy::Change;
 use ioengine::device::Device;
 use ioengine::kernel::{Backing, Kernel};
 use ioengine::{HostTarget, Target, TargetKind, usage};
@@ -81,6 +82,65 @@ pub fn check_writable(
     let destroys =
         claim.as_ref().map(|_| format!("all data on {}; {}", shown(target), holds(target)));
     Ok(Some(Permit { destroys, may_write, _claim: claim }))
+}
+
+/// Whether a copy may replace or remove something that exists: where its own path was named, or the
+/// directory that a tree is copied to. What is in use is never replaced.
+pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
+    let named: Vec<PathBuf> = consent.overwrite.iter().flat_map(|path| full_paths(path)).collect();
+    let is_named = |path: &Path| full_paths(path).iter().any(|full| named.contains(full));
+    let trees: Vec<PathBuf> =
+        trees.iter().filter(|tree| is_named(tree)).flat_map(|tree| full_paths(tree)).collect();
+    let kernel = std::sync::OnceLock::new();
+    Arc::new(move |path, info, change| {
+        let shown = path.display();
+        let full = full_paths(path);
+        let is_named_itself = full.iter().any(|full| named.contains(full));
+        let is_in_tree = |full: &PathBuf| trees.iter().any(|tree| full.starts_with(tree));
+        if !is_named_itself && !full.iter().any(is_in_tree) {
+            return Err(match change {
+                Change::Replace => format!(
+                    "{shown} exists and would be overwritten; say --overwrite={shown} to lose its \
+                     content, or name another file or a directory"
+                ),
+                Change::Remove => format!(
+                    "{shown} is not in the source and would be removed; say --overwrite with the \
+                     directory of the copy to allow that"
+                ),
+            });
+        }
+        if is_named_itself && info.file_type() == filecopy::FileType::Symlink {
+            return Err(format!(
+                "{shown} is a symbolic link; name the file itself, or remove the link"
+            ));
+        }
+        if is_named_itself && info.is_file() && info.links > 1 {
+            return Err(format!(
+                "{shown} has {} names (hard links), and only one of them would be replaced; copy \
+                 it and name the copy, or remove the other names",
+                info.links
+            ));
+        }
+        let file = Backing::File(info.device, info.inode);
+        match usage::of_file(kernel.get_or_init(Kernel::of_host), file) {
+            Some(why) => Err(format!(
+                "{shown} {why}: replacing it would destroy data in use; detach it (losetup, \
+                 swapon --show) first"
+            )),
+            None => Ok(()),
+        }
+    })
+}
+
+/// A path from the root on, as it was named and with links on its way resolved; a link at its end
+/// is itself.
+fn full_paths(path: &Path) -> Vec<PathBuf> {
+    let named = std::path::absolute(path).ok();
+    let real = named.as_ref().and_then(|named| {
+        let (parent, name) = (named.parent()?, named.file_name()?);
+        Some(parent.canonicalize().ok()?.join(name))
+    });
+    [named, real].into_iter().flatten().collect()
 }
 
 /// The flag with which a target may be written, None where nothing allows it, and why.

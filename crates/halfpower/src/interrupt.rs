@@ -68,6 +68,11 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// The flag itself, to be shared.
+    pub fn shared_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// The flag itself, for the load generator.
     pub fn flag(&self) -> &AtomicBool {
         &self.0

@@ -85,9 +85,18 @@ pub enum Stray {
 }
 
 fn folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("journal"))
+}
+
+/// Where copies remember what they began and did not finish.
+pub fn copies_folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("copies"))
+}
+
+fn state_folder() -> Option<PathBuf> {
     let from_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
-    Some(state.or_else(from_home)?.join("halfpower/journal"))
+    Some(state.or_else(from_home)?.join("halfpower"))
 }
 
 impl Recorded {

@@ -7,10 +7,11 @@
 //! requests are cut into pieces, neighbouring slots share one memory, each piece at its place.
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind};
+use crate::mapping::Mapping;
 use crate::request::Request;
-use crate::sys::Mapping;
 
 /// Which memory pages lie behind the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -29,7 +30,10 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// The slots of one engine.
 #[derive(Debug)]
 pub struct SlotBuffers {
-    mapping: Mapping,
+    /// None only while dropping.
+    mapping: Option<Mapping>,
+    /// Goes back to the pool when it is no longer used.
+    pooled: bool,
     base: *mut u8,
     /// From one memory to the next (bytes).
     stride: usize,
@@ -42,20 +46,46 @@ pub struct SlotBuffers {
 
 // SAFETY: `base` points into `mapping`, which this value owns; see Mapping.
 unsafe impl Send for SlotBuffers {}
+// SAFETY: a shared reference gives out numbers and an address, never access to the memory.
+unsafe impl Sync for SlotBuffers {}
+
+/// Memory of engines that are gone, for engines to come: mapping a few mebibytes and touching each
+/// page costs more than reading a small file.
+static POOL: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
+/// The pool holds no more than this (bytes).
+const POOL_BYTES: usize = 64 << 20;
+
+/// Takes a mapping of this length out of the pool.
+fn from_pool(length: usize, huge: bool) -> Option<Mapping> {
+    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let fits = |mapping: &Mapping| mapping.length() == length && mapping.is_huge() == huge;
+    let place = pool.iter().position(fits)?;
+    Some(pool.swap_remove(place))
+}
+
+fn into_pool(mapping: Mapping) {
+    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let held: usize = pool.iter().map(Mapping::length).sum();
+    if held + mapping.length() <= POOL_BYTES {
+        pool.push(mapping);
+    }
+}
 
 impl SlotBuffers {
     /// Maps and touches `slots` slots of `slot_bytes` each, so that no page fault falls into a
     /// measurement.
     pub fn new(slots: u32, slot_bytes: usize, pages: BufferPages) -> Result<Self, Error> {
-        SlotBuffers::shared(slots, 0, slot_bytes, pages)
+        SlotBuffers::shared(slots, 0, slot_bytes, pages, false)
     }
 
-    /// The same with so many memories, each shared by `1 << share_bits` slots.
+    /// The same with so many memories, each shared by `1 << share_bits` slots; where `pooled`, in
+    /// memory that an earlier engine of this process left, if there is some of the right size.
     pub fn shared(
         memories: u32,
         share_bits: u32,
         slot_bytes: usize,
         pages: BufferPages,
+        pooled: bool,
     ) -> Result<Self, Error> {
         let huge = pages == BufferPages::Huge;
         let granule = if huge { HUGE_PAGE_BYTES } else { SLOT_ALIGNMENT };
@@ -67,15 +97,31 @@ impl SlotBuffers {
         let (Some(stride), Some(total), Some(length)) = (stride, total, length) else {
             return Err(too_large(io::Error::from_raw_os_error(libc::ENOMEM), usize::MAX));
         };
-        let mapping = Mapping::new(length, huge).map_err(|e| too_large(e, total))?;
+        let old = if pooled { from_pool(length, huge) } else { None };
+        let is_touched = old.is_some();
+        let mapping = match old {
+            Some(mapping) => mapping,
+            None => Mapping::new(length, huge).map_err(|e| too_large(e, total))?,
+        };
         let skip = mapping.base().align_offset(granule);
         // SAFETY: the mapping is a granule longer than `total` when huge, and `skip` is less
         // than a granule; without huge pages a mapping is page-aligned and `skip` is 0.
         let base = unsafe { mapping.base().add(skip) };
         let lent = vec![false; (memories as usize) << share_bits];
-        let mut buffers =
-            SlotBuffers { mapping, base, stride, share_bits, slot_bytes, lent, in_flight: 0 };
-        buffers.touch(total);
+        let mapping = Some(mapping);
+        let mut buffers = SlotBuffers {
+            mapping,
+            pooled,
+            base,
+            stride,
+            share_bits,
+            slot_bytes,
+            lent,
+            in_flight: 0,
+        };
+        if !is_touched {
+            buffers.touch(total);
+        }
         Ok(buffers)
     }
 
@@ -147,14 +193,22 @@ impl SlotBuffers {
 
     /// Gives up the memory without unmapping it: for an engine that could not be drained, whose
     /// pages the kernel may still write to.
-    pub(crate) fn leak(self) {
-        std::mem::forget(self.mapping);
+    pub(crate) fn leak(mut self) {
+        std::mem::forget(self.mapping.take());
     }
 
     /// How much memory there is, and how much of it lies on huge pages (/proc/self/smaps) (bytes).
     pub fn pages(&self) -> (u64, u64) {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         (self.region().1 as u64, huge_bytes_at(&maps, self.base as u64))
+    }
+}
+
+impl Drop for SlotBuffers {
+    fn drop(&mut self) {
+        if let Some(mapping) = self.mapping.take().filter(|_| self.pooled) {
+            into_pool(mapping);
+        }
     }
 }
 
@@ -228,7 +282,7 @@ mod tests {
 
     #[test]
     fn slots_that_share_a_memory_are_lent_one_by_one_and_reached_when_all_are_back() {
-        let mut buffers = SlotBuffers::shared(2, 1, 8192, BufferPages::Small).unwrap();
+        let mut buffers = SlotBuffers::shared(2, 1, 8192, BufferPages::Small, false).unwrap();
         assert_eq!((buffers.slots(), buffers.region().1), (4, 2 * 8192));
         let one = buffers.lend(&request(2, 0, 4096));
         let two = buffers.lend(&request(3, 4096, 4096));
@@ -241,6 +295,18 @@ mod tests {
         assert!(reached.is_err(), "the memory of slot 2 is still lent");
         buffers.take_back(2);
         assert_eq!(buffers.slot_mut(3).as_ptr(), one.cast_const());
+    }
+
+    #[test]
+    fn memory_of_the_pool_is_used_again() {
+        let make = || SlotBuffers::shared(3, 0, 40_960, BufferPages::Small, true).unwrap();
+        let mut first = make();
+        first.slot_mut(0)[0] = 7;
+        let (address, _) = first.region();
+        let apart = make();
+        assert_ne!(apart.region().0, address, "the memory of a living engine is its own");
+        drop(first);
+        assert_eq!(make().region().0, address);
     }
 
     #[test]

@@ -354,6 +354,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn engines_may_be_handed_to_and_looked_at_from_other_threads() {
+        fn is_send_and_sync<T: Send + std::marker::Sync>() {}
+        is_send_and_sync::<HostEngine>();
+    }
+
+    #[test]
     fn names_round_trip_and_fio_names_are_understood() {
         for personality in Personality::ALL {
             assert_eq!(personality.name().parse::<Personality>().unwrap(), personality);

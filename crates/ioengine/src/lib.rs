@@ -18,6 +18,7 @@ compile_error!("ioengine drives Linux storage; other systems are not ported yet"
 
 pub mod error;
 mod sys;
+mod mapping;
 mod mapped;
 pub mod clock;
 pub mod request;
@@ -41,6 +42,9 @@ pub mod extents;
 pub mod allocation;
 pub mod target;
 pub mod open_file;
+pub mod cgroup;
+#[cfg(feature = "stdio")]
+pub mod stdio;
 pub mod host;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

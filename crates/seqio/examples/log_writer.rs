@@ -1,7 +1,7 @@
 //! A log as databases write it: records with length and checksum are appended and made durable in
 //! groups; after a crash all that is whole is read back, and the log goes on behind it.
 //!
-//! The file never ends in reserved zeros (`exact_size`), so that its end is where the log ends.
+//! The file is never larger than what was written to it, so that its end is where the log ends.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::fs::OpenOptions;
@@ -21,17 +21,16 @@ struct Log {
 
 impl Log {
     fn create(path: &Path) -> io::Result<Log> {
-        Ok(Log { writer: Options::new().exact_size(true).create_new(path)?, records: 0 })
+        Ok(Log { writer: Options::new().create_new(path)?, records: 0 })
     }
 
     /// Goes on behind the last whole record; what follows it is dropped.
     fn go_on(path: &Path) -> io::Result<Log> {
         let (records, end) = recover(path, |_| {})?;
-        let file = OpenOptions::new().write(true).open(path)?;
+        let mut file = OpenOptions::new().write(true).open(path)?;
         file.set_len(end)?;
-        let mut writer = Options::new().exact_size(true).writer(file)?;
-        writer.seek(SeekFrom::Start(end))?;
-        Ok(Log { writer, records })
+        file.seek(SeekFrom::Start(end))?;
+        Ok(Log { writer: Options::new().writer(file)?, records })
     }
 
     fn append(&mut self, record: &[u8]) -> io::Result<()> {

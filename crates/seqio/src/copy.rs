@@ -5,8 +5,8 @@
 //! where both files are past the page cache. Reads run ahead in the order of the file; a write goes
 //! out as soon as the watcher has seen its block. Holes stay holes.
 
+mod buffered;
 mod pipeline;
-mod small;
 
 use std::fs::File;
 use std::io;
@@ -16,12 +16,14 @@ use ioengine::Op;
 use rustix::fs::{copy_file_range, ioctl_ficlone};
 use rustix::io::Errno;
 
-use crate::error;
+pub use crate::error::{CopyError, Side};
 use crate::holes::Holes;
 use crate::opened::Opened;
 use crate::options::{Cache, Options, Plan};
 use crate::storage::Kind;
-use pipeline::Pipeline;
+
+/// The system is asked to copy so much at a time (bytes): a watcher sees progress in between.
+const ASKED_BYTES: u64 = 32 << 20;
 
 /// How the bytes were copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +32,9 @@ pub enum Method {
     Reflink,
     /// The file server copied them (copy_file_range(2)).
     Server,
-    /// They were read and written, several requests outstanding.
+    /// They were read and written, several requests in flight.
     Pipeline,
-    /// They were read and written through the page cache, one piece after the other.
+    /// They were copied through the page cache, one piece after the other.
     Cached,
 }
 
@@ -53,7 +55,7 @@ impl Method {
 pub struct Copied {
     /// The size of the file (bytes).
     pub bytes: u64,
-    /// Of it, what was read and written: holes were not (bytes).
+    /// How much of it was read and written: not holes, nor shared blocks (bytes).
     pub moved_bytes: u64,
     /// How.
     pub method: Method,
@@ -61,43 +63,52 @@ pub struct Copied {
     pub how: String,
 }
 
-/// Sees what is copied, in the order of the file, before it is written.
+/// Sees a copy go on, in the order of the file. An error of its ends the copy.
 pub trait Watch {
-    /// Whether it must see the data themselves: then they are read even where blocks could be
+    /// Whether it must see the data themselves. Then they are read even where blocks could be
     /// shared.
     fn wants_data(&self) -> bool {
         false
     }
 
-    /// Bytes that come next. An error ends the copy with it.
+    /// The bytes that come next, before they are written; only for those that want data.
     ///
     /// # Errors
-    /// Whatever the watcher has against going on.
+    /// The watcher ends the copy.
     fn data(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let _ = (offset, data);
+        Ok(())
+    }
+
+    /// So many bytes come next that are read and written.
+    ///
+    /// # Errors
+    /// The watcher ends the copy.
+    fn moved(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
+        let _ = (offset, bytes);
         Ok(())
     }
 
     /// So many zeros come next, of which nothing is stored.
     ///
     /// # Errors
-    /// As for data.
+    /// The watcher ends the copy.
     fn hole(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
         let _ = (offset, bytes);
         Ok(())
     }
 
-    /// All before this place has been handed to the destination, and is in the file.
+    /// All before this offset has been handed to the destination, and is in the file.
     ///
     /// # Errors
-    /// As for data.
+    /// The watcher ends the copy.
     fn written(&mut self, up_to: u64) -> io::Result<()> {
         let _ = up_to;
         Ok(())
     }
 }
 
-/// Looks the other way.
+/// A watcher that ignores everything.
 #[derive(Clone, Copy, Debug)]
 pub struct NoWatch;
 
@@ -107,102 +118,69 @@ impl Watch for NoWatch {}
 /// [`std::fs::copy`], faster. Gives its size (bytes).
 ///
 /// # Errors
-/// What the system says of opening, reading or writing, with the name of the file. What was written
-/// by then stays; `halfpower copy` is the one that never leaves half a file.
+/// What the system says of opening, reading or writing. What was written by then stays.
 pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
-    let (from, to) = (from.as_ref(), to.as_ref());
-    let source = File::open(from).map_err(|error| error::on("opening", from, error))?;
-    let target = File::create(to).map_err(|error| error::on("creating", to, error))?;
-    let copied = Options::new().copy((&source, from), (&target, to), 0, &mut NoWatch)?;
-    let metadata = source.metadata().map_err(|error| error::on("looking at", from, error))?;
-    let allowed = target.set_permissions(metadata.permissions());
-    allowed.map_err(|error| error::on("setting the permissions of", to, error))?;
+    let source = File::open(from)?;
+    let target = File::create(to)?;
+    let copied = Options::new().copy(&source, &target, 0, &mut NoWatch)?;
+    target.set_permissions(source.metadata()?.permissions())?;
     Ok(copied.bytes)
 }
 
-/// A file that is open, with its name for messages.
-pub type Named<'a> = (&'a File, &'a Path);
+type Result<T> = std::result::Result<T, CopyError>;
+
+fn on_source(offset: impl Into<Option<u64>>) -> impl FnOnce(io::Error) -> CopyError {
+    let offset = offset.into();
+    move |error| CopyError::new(Side::Source, offset, error)
+}
+
+fn on_target(offset: impl Into<Option<u64>>) -> impl FnOnce(io::Error) -> CopyError {
+    let offset = offset.into();
+    move |error| CopyError::new(Side::Destination, offset, error)
+}
+
+fn by_watcher(error: io::Error) -> CopyError {
+    CopyError::new(Side::Watcher, None, error)
+}
 
 impl Options {
-    /// Copies what one file holds, from a place on, to the same places of another, and sets its
-    /// size. Both have places; what the other holds before that place stays.
+    /// Copies what one file holds, from an offset on, to the same offsets of another, and sets its
+    /// size. Both have offsets; what the other holds before that offset stays.
     ///
     /// # Errors
-    /// What the system says of reading or writing, with the name of the file; or what the watcher
-    /// has against it.
+    /// What the system says of reading or writing, and of which file; or why the watcher ended it.
     pub fn copy(
         &self,
-        (source, from): Named,
-        (target, to): Named,
+        source: &File,
+        target: &File,
         begin: u64,
         watch: &mut dyn Watch,
-    ) -> io::Result<Copied> {
-        let open = |file: &File, path: &Path, writable| {
-            let opened = file.try_clone().and_then(|file| Opened::new(file, path, writable));
-            opened.map_err(|error| error::on("looking at", path, error))
-        };
-        let (source, target) = (open(source, from, false)?, open(target, to, true)?);
-        let size = source.size().map_err(|error| error::on("looking at", from, error))?;
+    ) -> Result<Copied> {
+        let open = |file: &File, writable| Opened::new(file.try_clone()?, writable);
+        let source = open(source, false).map_err(on_source(None))?;
+        let target = open(target, true).map_err(on_target(None))?;
+        let size = source.size().map_err(on_source(None))?;
+        let mut copying = Copying { options: self, source, target, begin, size };
         if begin == 0
             && !watch.wants_data()
-            && let Some(copied) = self.by_the_system(&source, &target, size)?
+            && let Some(copied) = copying.by_the_system(watch)?
         {
-            watch.written(size)?;
             return Ok(copied);
         }
-        let reading = self.plan(Op::Read, &source.found(Some(size), self));
-        let writing = self.plan(Op::Write, &target.found(Some(size), self));
-        let deep = |plan: &Plan| plan.direct || self.asks_for_requests();
-        let mut copying = Copying { options: self, source, target, begin, size };
-        if deep(&reading) || deep(&writing) {
-            Pipeline::run(&mut copying, &reading, &writing, watch)
-        } else {
-            small::run(&mut copying, &reading, watch)
-        }
-    }
-
-    /// Lets the system copy where it need not move the bytes through this host.
-    fn by_the_system(
-        &self,
-        source: &Opened,
-        target: &Opened,
-        size: u64,
-    ) -> io::Result<Option<Copied>> {
-        if !source.regular || !target.regular || size == 0 || self.cache != Cache::Auto {
-            return Ok(None);
-        }
-        let copied = |method: Method| Copied {
-            bytes: size,
-            moved_bytes: 0,
-            method,
-            how: method.name().to_owned(),
-        };
-        if ioctl_ficlone(&*target.file, &*source.file).is_ok() {
-            return Ok(Some(copied(Method::Reflink)));
-        }
-        let served = source.storage.kind == Kind::Network
-            && source.storage == target.storage
-            && !source.storage.file_system.starts_with("fuse");
-        if !served {
-            return Ok(None);
-        }
-        let (mut from, mut to) = (0, 0);
-        while from < size {
-            let most = (size - from).min(1 << 30) as usize;
-            let moved =
-                copy_file_range(&*source.file, Some(&mut from), &*target.file, Some(&mut to), most);
-            match moved {
-                Ok(0) => break,
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(_) if to == 0 => return Ok(None),
-                Err(error) => return Err(error::on("writing", &target.path, error.into())),
+        let reading = self.plan(Op::Read, &copying.source, Some(size));
+        let writing = self.plan(Op::Write, &copying.target, Some(size));
+        if reading.uses_requests() || writing.uses_requests() {
+            let copied = pipeline::run(&mut copying, &reading, &writing, watch)?;
+            if let Some(copied) = copied {
+                return Ok(copied);
             }
         }
-        Ok(Some(Copied { bytes: to, moved_bytes: to, ..copied(Method::Server) }))
+        let plan = Plan::buffered(Options::BUFFERED_BYTES, &reading.why);
+        buffered::run(&mut copying, &plan, watch)
     }
 }
 
-/// What is copied by reading and writing.
+/// What is to be copied.
 #[derive(Debug)]
 struct Copying<'a> {
     options: &'a Options,
@@ -215,35 +193,92 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
+    /// Lets the system copy where it need not move the bytes through this host.
+    fn by_the_system(&self, watch: &mut dyn Watch) -> Result<Option<Copied>> {
+        let (source, target, size) = (&self.source, &self.target, self.size);
+        if !source.is_regular
+            || !target.is_regular
+            || size == 0
+            || self.options.cache != Cache::Auto
+        {
+            return Ok(None);
+        }
+        let copied = |method: Method| Copied {
+            bytes: size,
+            moved_bytes: 0,
+            method,
+            how: method.name().to_owned(),
+        };
+        if ioctl_ficlone(&*target.file, &*source.file).is_ok() {
+            watch.written(size).map_err(by_watcher)?;
+            return Ok(Some(copied(Method::Reflink)));
+        }
+        let is_served = source.storage().kind == Kind::Network
+            && source.storage() == target.storage()
+            && !source.storage().file_system.starts_with("fuse");
+        if !is_served {
+            return Ok(None);
+        }
+        let mut at = 0;
+        while at < size {
+            match self.ask_to_copy(at, size - at) {
+                Ok(0) => break,
+                Ok(moved) => {
+                    watch.moved(at, moved).map_err(by_watcher)?;
+                    at += moved;
+                    watch.written(at).map_err(by_watcher)?;
+                }
+                Err(_) if at == 0 => return Ok(None),
+                Err(error) => return Err(on_target(at)(error.into())),
+            }
+        }
+        Ok(Some(Copied { bytes: at, moved_bytes: at, ..copied(Method::Server) }))
+    }
+
+    /// Asks the system to copy from an offset on; how much it did (bytes).
+    fn ask_to_copy(&self, offset: u64, bytes: u64) -> std::result::Result<u64, Errno> {
+        let (mut from, mut to) = (offset, offset);
+        let most = bytes.min(ASKED_BYTES) as usize;
+        loop {
+            let (source, target) = (&*self.source.file, &*self.target.file);
+            match copy_file_range(source, Some(&mut from), target, Some(&mut to), most) {
+                Err(Errno::INTR) => {}
+                moved => return moved.map(|bytes| bytes as u64),
+            }
+        }
+    }
+
     /// The holes of the source that are to stay holes.
     fn holes(&self) -> Holes {
-        match self.options.keep_holes.unwrap_or(true) && self.target.regular {
+        match self.options.keep_holes.unwrap_or(true) && self.target.is_regular {
             true => self.source.apart().map_or_else(Holes::none, |file| Holes::of(&file)),
             false => Holes::none(),
         }
     }
 
-    /// Drops what the destination holds from where the copy begins, and makes room there: blocks,
-    /// or only a size where there are to be holes.
-    fn make_room(&self, sparse: bool) -> io::Result<()> {
-        if !self.target.regular {
-            return Ok(());
-        }
-        self.empty_target()?;
-        let now = self.target.size()?;
-        let reserves = !sparse && !self.options.exact_size && self.size > now;
-        let reserved = reserves && self.target.reserve(now, self.size - now)?;
-        match reserved || self.options.exact_size || self.size <= now {
-            true => Ok(()),
-            // A write within the file does not wait for the one before it.
-            false => self.target.file.set_len(self.size),
+    /// Drops what the destination holds from where the copy begins.
+    fn empty_target(&self) -> io::Result<()> {
+        match self.target.is_regular && self.target.size()? > self.begin {
+            true => self.target.file.set_len(self.begin),
+            false => Ok(()),
         }
     }
 
-    /// Drops what the destination holds from where the copy begins.
-    fn empty_target(&self) -> io::Result<()> {
-        match self.target.regular && self.target.size()? > self.begin {
-            true => self.target.file.set_len(self.begin),
+    /// Drops what the destination holds from where the copy begins, and makes room there: blocks,
+    /// or only a size where there are to be holes.
+    fn make_room(&self, is_sparse: bool) -> io::Result<()> {
+        if !self.target.is_regular {
+            return Ok(());
+        }
+        self.empty_target()?;
+        let (now, unseen) = (self.target.size()?, self.options.unseen);
+        if self.size <= now {
+            return Ok(());
+        }
+        let reserved = !is_sparse && self.target.reserve(now, self.size - now, unseen)?;
+        match unseen && !reserved {
+            // A write within the file does not wait for the one before it.
+            true => self.target.file.set_len(self.size),
             false => Ok(()),
         }
     }
@@ -254,19 +289,11 @@ impl Copying<'_> {
         Ok(self.size > before)
     }
 
-    /// The destination is as long as what was read.
+    /// The destination becomes as long as what was read, and keeps no blocks beyond that.
     fn set_size(&self, size: u64) -> io::Result<()> {
-        match self.target.regular && self.target.size()? != size {
+        match self.target.is_regular {
             true => self.target.file.set_len(size),
             false => Ok(()),
         }
-    }
-
-    fn on_source(&self, error: io::Error) -> io::Error {
-        error::on("reading", &self.source.path, error)
-    }
-
-    fn on_target(&self, error: io::Error) -> io::Error {
-        error::on("writing", &self.target.path, error)
     }
 }

@@ -1,4 +1,5 @@
-//! Where a file has data and where holes, asked for as one goes along (lseek(2), SEEK_DATA).
+//! Where a file has data and where it has holes, asked for as the stream goes along (lseek(2),
+//! SEEK_DATA).
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -7,19 +8,19 @@ use std::sync::Arc;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// What a file is made of from some place on.
+/// A stretch of a file that is all data or all hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     /// Nothing is stored there, and zeros are read.
-    pub hole: bool,
+    pub is_hole: bool,
     /// Where it ends, at the latest at the end that was asked about (bytes).
     pub until: u64,
 }
 
-/// See the module.
+/// The holes of one file.
 #[derive(Debug)]
 pub(crate) struct Holes {
-    /// None where there are none, or nobody tells. Its position is moved by asking.
+    /// None where there are none, or nobody tells. Asking moves its position.
     file: Option<Arc<File>>,
     known: Option<(u64, Stretch)>,
 }
@@ -30,34 +31,39 @@ impl Holes {
         Holes { file: None, known: None }
     }
 
-    /// The holes of a file, whose position is nobody else's.
+    /// The holes of a file, whose position nobody else uses.
     pub fn of(file: &Arc<File>) -> Holes {
-        let sparse = file.metadata().is_ok_and(|m| m.is_file() && m.blocks() * 512 < m.len());
-        Holes { file: sparse.then(|| Arc::clone(file)), known: None }
+        let is_sparse = file.metadata().is_ok_and(|m| m.is_file() && m.blocks() * 512 < m.len());
+        Holes { file: is_sparse.then(|| Arc::clone(file)), known: None }
     }
 
-    /// What lies at a place before `end`.
-    pub fn at(&mut self, place: u64, end: u64) -> Stretch {
-        let all_data = Stretch { hole: false, until: end };
+    /// Whether the file may have holes: fewer blocks are stored than its size takes.
+    pub fn may_exist(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The stretch at an offset before `end`.
+    pub fn at(&mut self, offset: u64, end: u64) -> Stretch {
+        let all_data = Stretch { is_hole: false, until: end };
         let Some(file) = &self.file else { return all_data };
         if let Some((from, stretch)) = self.known
-            && (from..stretch.until).contains(&place)
+            && (from..stretch.until).contains(&offset)
         {
             return Stretch { until: stretch.until.min(end), ..stretch };
         }
-        let found = match seek(file, SeekFrom::Data(place)) {
-            Ok(data) if data > place => Stretch { hole: true, until: data },
-            Ok(_) => match seek(file, SeekFrom::Hole(place)) {
-                Ok(hole) if hole > place => Stretch { hole: false, until: hole },
+        let found = match seek(file, SeekFrom::Data(offset)) {
+            Ok(data) if data > offset => Stretch { is_hole: true, until: data },
+            Ok(_) => match seek(file, SeekFrom::Hole(offset)) {
+                Ok(hole) if hole > offset => Stretch { is_hole: false, until: hole },
                 _ => all_data,
             },
-            Err(Errno::NXIO) => Stretch { hole: true, until: end },
+            Err(Errno::NXIO) => Stretch { is_hole: true, until: end },
             Err(_) => {
                 self.file = None;
                 return all_data;
             }
         };
-        self.known = Some((place, found));
+        self.known = Some((offset, found));
         Stretch { until: found.until.min(end), ..found }
     }
 
@@ -79,14 +85,17 @@ mod tests {
         file.set_len(4 << 20).unwrap();
         let mut holes = Holes::of(&Arc::new(file));
         let first = holes.at(0, 4 << 20);
-        if !first.hole {
+        if !first.is_hole {
             eprintln!("skipped: the file system of the temporary folder does not tell of holes");
             return;
         }
-        assert_eq!(first, Stretch { hole: true, until: 1 << 20 });
-        assert_eq!(holes.at(4096, 8192), Stretch { hole: true, until: 8192 });
-        assert_eq!(holes.at(1 << 20, 4 << 20), Stretch { hole: false, until: (1 << 20) + 65536 });
-        assert_eq!(holes.at(2 << 20, 4 << 20), Stretch { hole: true, until: 4 << 20 });
+        assert_eq!(first, Stretch { is_hole: true, until: 1 << 20 });
+        assert_eq!(holes.at(4096, 8192), Stretch { is_hole: true, until: 8192 });
+        assert_eq!(
+            holes.at(1 << 20, 4 << 20),
+            Stretch { is_hole: false, until: (1 << 20) + 65536 }
+        );
+        assert_eq!(holes.at(2 << 20, 4 << 20), Stretch { is_hole: true, until: 4 << 20 });
     }
 
     #[test]
@@ -96,6 +105,6 @@ mod tests {
         file.sync_all().unwrap();
         let mut holes = Holes::of(&Arc::new(file));
         assert!(holes.file.is_none());
-        assert_eq!(holes.at(0, 65536), Stretch { hole: false, until: 65536 });
+        assert_eq!(holes.at(0, 65536), Stretch { is_hole: false, until: 65536 });
     }
 }

@@ -84,7 +84,7 @@
 //! - A program that is slower than its storage gains the CPU time and the waiting, not more.
 //! - A file that is read again soon is better left in the page cache, where a direct read does not
 //!   put it: [`Cache::Buffered`].
-//! - Random access: a seek gives up what was read ahead.
+//! - Random access: after a seek a reader reads as `std` does, until it is read on for some MiB.
 //!
 //! # Features
 //! - `tokio`: `tokio::AsyncReader` and `tokio::AsyncWriter`, for `AsyncRead`, `AsyncBufRead` and
@@ -96,17 +96,18 @@
 //!
 //! # Inside
 //! What they do is in the modules `reader` and `writer`; how they go about it is decided in
-//! `options` by what `storage` and `tune` know. `flight` brings requests to their end.
+//! `options` by what `storage` and `tune` know. `requests` brings requests to their end.
 #![forbid(unsafe_code)]
 
 mod error;
 mod storage;
 pub mod tune;
-mod options;
 mod holes;
 mod ahead;
-mod flight;
+mod memory;
+mod requests;
 mod opened;
+mod options;
 mod reader;
 mod writer;
 pub mod copy;
@@ -114,9 +115,14 @@ pub mod copy;
 pub mod tokio;
 
 pub use copy::copy;
-pub use error::raw_os_error;
 pub use ioengine::Personality;
+pub use memory::set_memory_limit;
 pub use options::{Cache, Options, Plan};
 pub use reader::{Block, Reader};
 pub use storage::{Kind, Storage};
 pub use writer::Writer;
+
+/// The examples of the README, tried as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

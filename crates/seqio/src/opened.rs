@@ -1,69 +1,79 @@
-//! A file that is open for reading or writing, with what was found of it, and the second way to it
-//! past the page cache.
+//! A file that is open for reading or writing, what is known of it, and the second descriptor of it
+//! that goes past the page cache.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ioengine::open_file;
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, fcntl_getfl, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use crate::flight::{Build, Flight, GRANULE_MOST, Road};
-use crate::options::{Cache, Found, Options, Plan};
+use crate::requests::{ALIGNMENT_MOST, FilePaths};
 use crate::storage::{Kind, Storage};
 
-/// Requests in flight over files that are open, as was planned: one slot more than are outstanding
-/// at the most, for the program. The plan becomes what is true.
-pub(crate) fn flight(members: &[Opened], options: &Options, plan: &mut Plan) -> io::Result<Flight> {
-    let roads: Vec<Road> = members.iter().map(|member| member.road(plan.direct)).collect();
-    let build = Build {
-        personality: options.personality,
-        slots: plan.depth_most + 1,
-        slot_bytes: plan.request_bytes,
-        faults: options.faults.clone(),
-    };
-    let flight = Flight::new(&roads, &build)?;
-    plan.personality = flight.personality();
-    plan.direct &= flight.is_direct(0);
-    Ok(flight)
-}
-
-/// See the module.
+/// An open file.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
     pub file: Arc<File>,
-    /// For messages.
-    pub path: PathBuf,
-    /// Requests may name a place in it: a regular file or a block device.
-    pub has_places: bool,
-    pub regular: bool,
-    pub storage: Arc<Storage>,
+    /// Requests may name an offset: a regular file or a block device.
+    pub has_offsets: bool,
+    pub is_regular: bool,
+    /// Every write goes to the end of the file, whatever offset it names (O_APPEND).
+    pub appends: bool,
+    /// The size of a regular file when it was opened (bytes).
+    size_then: u64,
     writable: bool,
+    storage: OnceLock<Arc<Storage>>,
 }
 
 impl Opened {
-    /// A file that is open.
-    pub fn new(file: File, path: &Path, writable: bool) -> io::Result<Opened> {
+    /// A file that was opened here, for reading or for writing.
+    pub fn new(file: File, writable: bool) -> io::Result<Opened> {
         let metadata = file.metadata()?;
-        Ok(Opened::looked_at(file, path, writable, &metadata))
+        Ok(Opened::with_metadata(file, writable, &metadata))
     }
 
-    /// The same, where it has been looked at.
-    pub fn looked_at(file: File, path: &Path, writable: bool, metadata: &Metadata) -> Opened {
+    fn with_metadata(file: File, writable: bool, metadata: &Metadata) -> Opened {
         let kind = metadata.file_type();
-        let storage = Storage::beneath(&file, metadata);
         Opened {
             file: Arc::new(file),
-            path: path.to_path_buf(),
-            has_places: kind.is_file() || kind.is_block_device(),
-            regular: kind.is_file(),
-            storage,
+            has_offsets: kind.is_file() || kind.is_block_device(),
+            is_regular: kind.is_file(),
+            appends: false,
+            size_then: metadata.len(),
             writable,
+            storage: OnceLock::new(),
         }
+    }
+
+    /// A file that somebody else opened, with its position in the file (bytes).
+    pub fn given(file: File, writable: bool) -> io::Result<(Opened, u64)> {
+        let appends = writable && fcntl_getfl(&file)?.contains(OFlags::APPEND);
+        let opened = Opened { appends, ..Opened::new(file, writable)? };
+        let position =
+            if opened.has_offsets { seek(&*opened.file, SeekFrom::Current(0))? } else { 0 };
+        Ok((opened, position))
+    }
+
+    /// Moves the position of the open file, as reading and writing it there would have done.
+    pub fn set_position(&self, position: u64) {
+        if self.has_offsets && !self.appends {
+            // Only a descriptor without a position declines, and nobody misses it there.
+            let _ = seek(&*self.file, SeekFrom::Start(position));
+        }
+    }
+
+    /// The open file alone, or another descriptor of it where requests still share it.
+    pub fn into_file(self) -> io::Result<File> {
+        Arc::try_unwrap(self.file).or_else(|shared| shared.try_clone())
+    }
+
+    /// How large it was when it was opened (bytes).
+    pub fn size_at_opening(&self) -> io::Result<u64> {
+        if self.is_regular { Ok(self.size_then) } else { self.size() }
     }
 
     /// How large it is now (bytes).
@@ -71,73 +81,89 @@ impl Opened {
         open_file::size_bytes(&self.file)
     }
 
-    /// What decides how it is read or written; `size` as far as it is known.
-    pub fn found(&self, size: Option<u64>, options: &Options) -> Found {
-        let large = size.is_some_and(|size| size >= Options::SMALL_BYTES);
+    /// What lies beneath it, looked up when first asked.
+    pub fn storage(&self) -> &Arc<Storage> {
+        self.storage.get_or_init(|| {
+            let unknown = || Storage {
+                kind: Kind::Other,
+                identity: String::new(),
+                file_system: String::new(),
+            };
+            Storage::of(&self.file).unwrap_or_else(|_| Arc::new(unknown()))
+        })
+    }
+
+    /// Whether its file system may have direct I/O: it can still decline it.
+    pub fn may_be_direct(&self) -> bool {
         let told = open_file::direct_alignment(&self.file);
-        let refused = told.is_some_and(|a| u64::from(a.offset_bytes) > GRANULE_MOST);
-        let direct = self.has_places && !refused && self.storage.kind != Kind::Memory;
-        let asks = !self.writable && options.cache == Cache::Auto && large && direct;
-        let resident = if asks { size.and_then(|size| self.resident(size)) } else { None };
-        Found { direct, size, resident, storage: Arc::clone(&self.storage) }
+        let refused = told.is_some_and(|told| u64::from(told.offset_bytes) > ALIGNMENT_MOST);
+        self.has_offsets && !refused && !self.appends && self.storage().kind != Kind::Memory
+    }
+
+    /// Whether at least half of so many bytes are in the page cache.
+    pub fn is_mostly_cached(&self, size: u64) -> bool {
+        self.resident(size).is_some_and(|resident| resident * 2 >= size)
     }
 
     /// How much of it is in the page cache; all or nothing, by a few samples, where the system
     /// does not tell (bytes).
-    pub fn resident(&self, size: u64) -> Option<u64> {
+    fn resident(&self, size: u64) -> Option<u64> {
         open_file::about_resident_bytes(&self.file, size).ok().or_else(|| {
-            let places = [0, size / 3, size / 3 * 2, size.saturating_sub(1)];
-            let here = |place: u64| {
+            let offsets = [0, size / 3, size / 3 * 2, size.saturating_sub(1)];
+            let is_here = |offset: u64| {
                 let mut byte = [0_u8];
                 let into = &mut [IoSliceMut::new(&mut byte)];
-                preadv2(&self.file, into, place, ReadWriteFlags::NOWAIT).is_ok()
+                preadv2(&self.file, into, offset, ReadWriteFlags::NOWAIT).is_ok()
             };
-            Some(if places.into_iter().all(here) { size } else { 0 })
+            Some(if offsets.into_iter().all(is_here) { size } else { 0 })
         })
     }
 
     /// Whether nothing of it is in the page cache, as far as the system tells.
-    pub fn is_cold(&self) -> bool {
-        open_file::resident_bytes(&self.file).is_ok_and(|bytes| bytes == 0)
+    pub fn is_cold(&self, size: u64) -> bool {
+        // A look at a few places is enough for a hot file; counting pages takes its time.
+        self.resident(size) == Some(0)
+            && open_file::resident_bytes(&self.file).is_ok_and(|bytes| bytes == 0)
     }
 
-    /// Both ways to it; the direct one where that is wanted and can be had.
-    pub fn road(&self, direct: bool) -> Road {
+    /// Both descriptors of it; the direct one where it is wanted and possible.
+    pub fn paths(&self, direct: bool) -> FilePaths {
         let direct = if direct { self.open_direct().ok() } else { None };
-        Road { direct, buffered: Arc::clone(&self.file) }
+        FilePaths { direct, buffered: Arc::clone(&self.file) }
     }
 
-    /// The same file, opened once more with O_DIRECT, and the alignment of requests to it (bytes).
+    /// The same file opened once more with O_DIRECT, and the alignment of requests to it (bytes).
     fn open_direct(&self) -> io::Result<(Arc<File>, u32)> {
-        let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = OFlags::DIRECT.bits() as i32;
-        let file = OpenOptions::new()
-            .read(!self.writable)
-            .write(self.writable)
-            .custom_flags(flags)
-            .open(itself)?;
+        let file = self.open_again(OFlags::DIRECT)?;
         let told = open_file::direct_alignment(&file);
-        // Where nobody tells, what suits everyone.
-        let granule = told.map_or(GRANULE_MOST as u32, |told| told.offset_bytes.max(512));
-        Ok((Arc::new(file), granule))
+        // Where nobody tells, what suits every device.
+        let alignment = told.map_or(ALIGNMENT_MOST as u32, |told| told.offset_bytes.max(512));
+        Ok((Arc::new(file), alignment))
     }
 
-    /// The same file with a position of its own; None where /proc is not there.
+    /// The same file with a position of its own; None where /proc is not mounted.
     pub fn apart(&self) -> Option<Arc<File>> {
-        let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let opened = OpenOptions::new().read(!self.writable).write(self.writable).open(itself);
-        opened.ok().map(Arc::new)
+        self.open_again(OFlags::empty()).ok().map(Arc::new)
     }
 
-    /// Reserves blocks for a part of it; false where the file system cannot.
+    fn open_again(&self, flags: OFlags) -> io::Result<File> {
+        let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let mut options = OpenOptions::new();
+        options.read(!self.writable).write(self.writable).custom_flags(flags.bits() as i32);
+        options.open(itself)
+    }
+
+    /// Reserves blocks for a part of it; visibly, so that its size covers them, or beyond its end.
+    /// False where the file system cannot.
     ///
     /// # Errors
     /// Where there is no room for them.
-    pub fn reserve(&self, from: u64, length: u64) -> io::Result<bool> {
-        if length == 0 || !self.regular {
+    pub fn reserve(&self, from: u64, length: u64, visibly: bool) -> io::Result<bool> {
+        if length == 0 || !self.is_regular {
             return Ok(false);
         }
-        match fallocate(&*self.file, FallocateFlags::empty(), from, length) {
+        let flags = if visibly { FallocateFlags::empty() } else { FallocateFlags::KEEP_SIZE };
+        match fallocate(&*self.file, flags, from, length) {
             Ok(()) => Ok(true),
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),

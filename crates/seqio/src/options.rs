@@ -1,11 +1,13 @@
-//! What a program asks of a reader or writer, and what is made of it.
+//! What a program asks of a reader or writer, and how that is carried out for one file.
 
 use std::fmt;
 
 use ioengine::fault::FaultPlan;
 use ioengine::{Op, Personality};
 
-use crate::storage::{Kind, Storage};
+use crate::opened::Opened;
+use crate::requests::{Setup, best_personality};
+use crate::storage::Kind;
 use crate::tune::{self, DEPTHS, REQUEST_BYTES};
 
 /// Whether the page cache is used.
@@ -20,51 +22,60 @@ pub enum Cache {
     Buffered,
 }
 
-/// How a [`Reader`](crate::Reader) or [`Writer`](crate::Writer) goes about its work; nothing has to
-/// be said.
+/// How a [`Reader`](crate::Reader) or [`Writer`](crate::Writer) works; the defaults suit most
+/// programs.
 ///
-/// What is not said is decided by what is found. A file is read through the page cache when it is
-/// smaller than [`Options::SMALL_BYTES`], when at least half of it is there already, when it lies
-/// in memory, when it cannot be positioned (a pipe), and when its file system has no direct I/O;
-/// else direct. A file is written through the page cache when it lies in memory, when its file
-/// system has no direct I/O, and as long as it is smaller than one request; else direct. Direct
-/// requests are as large and as many as the tuning of the storage says (`halfpower tune`), else the
-/// table by its kind; through the page cache one thread moves 256 KiB at a time, and the system
-/// reads ahead.
+/// A file is read through the page cache when it is smaller than [`Options::SMALL_BYTES`], when at
+/// least half of it is cached, when it lies in memory, when it has no offsets (a pipe), and when
+/// its file system has no direct I/O; else direct. A file is written through the page cache when it
+/// lies in memory, when its file system has no direct I/O, when it was opened for appending, and as
+/// long as it is smaller than one request; else direct. Size and number of direct requests are
+/// those that `halfpower tune` found for the storage, else those of a table of kinds of storage;
+/// through the page cache one thread moves 256 KiB at a time, and the system reads ahead.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub(crate) cache: Cache,
     pub(crate) personality: Option<Personality>,
     pub(crate) request_bytes: Option<u32>,
     pub(crate) depth: Option<u32>,
-    pub(crate) fixed_depth: bool,
     pub(crate) keep_holes: Option<bool>,
     pub(crate) size: Option<u64>,
-    pub(crate) exact_size: bool,
+    pub(crate) unseen: bool,
     pub(crate) durable: bool,
     pub(crate) leave_cache: bool,
     pub(crate) faults: FaultPlan,
 }
 
-/// What was decided.
+/// How a file is read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Past the page cache.
     pub direct: bool,
-    /// How requests are issued; [`Personality::Sync`] one at a time by the thread itself.
+    /// How requests are issued; [`Personality::Sync`] one at a time by the calling thread.
     pub personality: Personality,
     /// Bytes of each request.
     pub request_bytes: u32,
-    /// Requests outstanding at the beginning, ...
+    /// Requests in flight at the beginning, ...
     pub depth: u32,
-    /// ... and at the most; memory is set aside for so many.
+    /// ... and at the most; there is memory for so many.
     pub depth_most: u32,
     /// Why, in words.
     pub why: String,
 }
 
 impl Plan {
-    /// Requests that end where chunks do, and as many bytes outstanding for each of the members.
+    /// Whether requests are kept in flight, or direct.
+    pub(crate) fn uses_requests(&self) -> bool {
+        self.direct || self.personality != Personality::Sync
+    }
+
+    /// One request at a time through the page cache.
+    pub(crate) fn buffered(request_bytes: u32, why: &str) -> Plan {
+        let (personality, why) = (Personality::Sync, why.to_owned());
+        Plan { direct: false, personality, request_bytes, depth: 1, depth_most: 1, why }
+    }
+
+    /// Makes requests end where chunks do, with as many bytes in flight for each of the members.
     pub(crate) fn fit_chunk(&mut self, chunk_bytes: u64, members: usize) {
         let wanted = u64::from(self.request_bytes);
         let fits = |parts: &u64| {
@@ -97,7 +108,7 @@ impl Options {
     /// kernel costs nothing beside it, small enough to stay in a core's cache.
     pub const BUFFERED_BYTES: u32 = 256 << 10;
 
-    /// Nothing is said.
+    /// The defaults.
     pub fn new() -> Options {
         Options::default()
     }
@@ -123,10 +134,10 @@ impl Options {
         self
     }
 
-    /// Requests outstanding, from beginning to end.
+    /// Requests in flight, from beginning to end.
     #[must_use]
     pub fn depth(mut self, depth: u32) -> Options {
-        (self.depth, self.fixed_depth) = (Some(depth), true);
+        self.depth = Some(depth);
         self
     }
 
@@ -146,12 +157,13 @@ impl Options {
         self
     }
 
-    /// The file is never larger than what was written to it. By default space is reserved ahead of
-    /// what is written, which is several times faster; until it is finished the file then ends in
-    /// zeros.
+    /// Nobody else looks at the file before [`Writer::finish`](crate::Writer::finish): it has no
+    /// name yet, or one that only this program knows. Its size may then run ahead of what is
+    /// written, which lets several writes be in flight at once. Without this a file is never larger
+    /// than what was written to it.
     #[must_use]
-    pub fn exact_size(mut self, exact: bool) -> Options {
-        self.exact_size = exact;
+    pub fn unseen(mut self, unseen: bool) -> Options {
+        self.unseen = unseen;
         self
     }
 
@@ -178,51 +190,71 @@ impl Options {
         self
     }
 
-    /// Whether requests are to be issued in a way that was asked for.
+    /// Whether size or number of requests were asked for, so that they are not cut to fit.
+    pub(crate) fn asks_for_memory(&self) -> bool {
+        self.depth.is_some() || self.request_bytes.is_some()
+    }
+
+    pub(crate) fn setup(&self) -> Setup {
+        Setup { personality: self.personality, faults: self.faults.clone() }
+    }
+
+    /// Whether requests in flight were asked for, direct or not.
     pub(crate) fn asks_for_requests(&self) -> bool {
         let asked = self.personality.is_some_and(|p| p != Personality::Sync);
         asked || self.depth.is_some_and(|depth| depth > 1) || !self.faults.rules.is_empty()
     }
 
-    /// What is decided for a file that is open.
-    pub(crate) fn plan(&self, op: Op, found: &Found) -> Plan {
-        let (direct, why) = self.direct(op, found);
-        let deep = direct || self.asks_for_requests();
-        let (setting, measured) = tune::setting(&found.storage, op);
-        let personality = self.personality.unwrap_or(Personality::IoUring);
-        if !deep {
+    /// How an open file is read or written; its size as far as it is known (bytes).
+    pub(crate) fn plan(&self, op: Op, opened: &Opened, size: Option<u64>) -> Plan {
+        let (direct, why) = self.direct(op, opened, size);
+        if !opened.has_offsets || opened.appends || !(direct || self.asks_for_requests()) {
             let bytes = self.request_bytes.unwrap_or(Options::BUFFERED_BYTES);
-            let request_bytes = request_size(bytes);
-            let personality = Personality::Sync;
-            return Plan { direct, personality, request_bytes, depth: 1, depth_most: 1, why };
+            return Plan::buffered(request_size(bytes), why);
         }
+        let storage = opened.storage();
+        let (setting, measured) = tune::setting(storage, op);
+        let personality = self.personality.unwrap_or_else(|| best_personality(direct));
         let alone = personality == Personality::Sync;
         let depth = self.depth.unwrap_or(setting.depth).clamp(*DEPTHS.start(), *DEPTHS.end());
         let depth = if alone { 1 } else { depth };
-        let grows = !self.fixed_depth && !alone && op == Op::Read;
+        let grows = self.depth.is_none() && !alone && op == Op::Read;
         let depth_most = if grows { (2 * depth).min(*DEPTHS.end()) } else { depth };
         let request_bytes = request_size(self.request_bytes.unwrap_or(setting.request_bytes));
         let origin = if measured { "as tuned" } else { "by its kind" };
-        let why = format!("{why}; on {} ({origin})", found.storage.kind);
+        let why = format!("{why}; on {} ({origin})", storage.kind);
         Plan { direct, personality, request_bytes, depth, depth_most, why }
     }
 
-    fn direct(&self, op: Op, found: &Found) -> (bool, String) {
-        let small = found.size.is_some_and(|size| size < Options::SMALL_BYTES);
-        let hot = || found.resident.is_some_and(|hot| found.size.is_some_and(|all| hot * 2 >= all));
-        let (direct, why) = match self.cache {
-            _ if !found.direct => (false, "no direct I/O here"),
+    /// Whether to go past the page cache, and why. What costs a look at the system is asked last.
+    fn direct(&self, op: Op, opened: &Opened, size: Option<u64>) -> (bool, &'static str) {
+        if !opened.has_offsets {
+            return (false, "it has no offsets");
+        }
+        if opened.appends {
+            return (false, "it was opened for appending");
+        }
+        if op == Op::Read && size == Some(0) {
             // Files of /proc are said to be empty, and hold something all the same.
-            _ if op == Op::Read && found.size == Some(0) => (false, "its size is not told"),
+            return (false, "the system does not tell its size");
+        }
+        let small = size.is_some_and(|size| size < Options::SMALL_BYTES);
+        match self.cache {
+            Cache::Buffered => return (false, "as asked for"),
+            Cache::Auto if small => return (false, "small"),
+            _ => {}
+        }
+        let is_cached = || size.is_some_and(|size| opened.is_mostly_cached(size));
+        if !opened.may_be_direct() {
+            let in_memory = opened.storage().kind == Kind::Memory;
+            return (false, if in_memory { "it lies in memory" } else { "no direct I/O here" });
+        }
+        match self.cache {
             Cache::Direct => (true, "as asked for"),
-            Cache::Buffered => (false, "as asked for"),
-            Cache::Auto if found.storage.kind == Kind::Memory => (false, "it lies in memory"),
-            Cache::Auto if small => (false, "small"),
-            Cache::Auto if op == Op::Read && hot() => (false, "it is in the page cache"),
-            Cache::Auto => (true, "large and cold"),
-        };
-        let why = if direct && op == Op::Write { "large" } else { why };
-        (direct, why.to_owned())
+            _ if op == Op::Read && is_cached() => (false, "it is in the page cache"),
+            _ if op == Op::Read => (true, "large and cold"),
+            _ => (true, "large"),
+        }
     }
 }
 
@@ -231,64 +263,47 @@ fn request_size(bytes: u32) -> u32 {
     bytes.clamp(*REQUEST_BYTES.start(), *REQUEST_BYTES.end()).next_multiple_of(4096)
 }
 
-/// What was found of a file.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    /// Direct I/O can be tried.
-    pub direct: bool,
-    /// None where it is not known (bytes).
-    pub size: Option<u64>,
-    /// In the page cache, where the system tells (bytes).
-    pub resident: Option<u64>,
-    pub storage: std::sync::Arc<Storage>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
 
-    fn found(kind: Kind, size: u64, resident: u64) -> Found {
-        let storage =
-            Storage { kind, identity: "none of this host".into(), file_system: "x".into() };
-        Found {
-            direct: true,
-            size: Some(size),
-            resident: Some(resident),
-            storage: Arc::new(storage),
-        }
+    fn opened(file: File) -> Opened {
+        Opened::new(file, false).unwrap()
     }
 
     #[test]
-    fn large_and_cold_files_are_read_direct_and_others_through_the_cache() {
-        let plan = |kind, size, resident| {
-            Options::new().plan(Op::Read, &found(kind, size, resident)).direct
+    fn small_cached_and_sizeless_files_are_read_through_the_page_cache() {
+        let file = tempfile::tempfile().unwrap();
+        let plan = |file: &File, size, options: &Options| {
+            let plan = options.plan(Op::Read, &opened(file.try_clone().unwrap()), Some(size));
+            (plan.direct, plan.why)
         };
-        assert!(plan(Kind::Nvme, 1 << 30, 0));
-        assert!(!plan(Kind::Nvme, 1 << 19, 0), "small");
-        assert!(!plan(Kind::Nvme, 1 << 30, 1 << 29), "hot");
-        assert!(!plan(Kind::Memory, 1 << 30, 0), "in memory");
-        let empty = found(Kind::Nvme, 0, 0);
-        assert!(!Options::new().cache(Cache::Direct).plan(Op::Read, &empty).direct, "empty");
-        let nowhere = Found { direct: false, ..found(Kind::Network, 1 << 30, 0) };
-        assert!(!Options::new().cache(Cache::Direct).plan(Op::Read, &nowhere).direct);
+        let auto = Options::new();
+        assert_eq!(plan(&file, 1 << 19, &auto), (false, "small".into()));
+        let direct = Options::new().cache(Cache::Direct);
+        assert!(plan(&file, 0, &direct).1.contains("does not tell its size"));
+        file.write_all_at(&vec![1; 2 << 20], 0).unwrap();
+        let (is_direct, why) = plan(&file, 2 << 20, &auto);
+        assert!(!is_direct, "just written, so it is cached or lies in memory: {why}");
+        let (pipe, _) = std::io::pipe().unwrap();
+        assert_eq!(
+            plan(&File::from(std::os::fd::OwnedFd::from(pipe)), 1 << 30, &auto),
+            (false, "it has no offsets".into())
+        );
     }
 
     #[test]
     fn what_is_asked_for_is_done() {
-        let found = found(Kind::Disk, 1 << 10, 1 << 10);
-        let plan = Options::new()
-            .cache(Cache::Direct)
-            .depth(3)
-            .request_bytes(10_000)
-            .personality(Personality::Threads)
-            .plan(Op::Read, &found);
-        assert_eq!((plan.direct, plan.personality), (true, Personality::Threads));
+        let file = opened(tempfile::tempfile().unwrap());
+        let options = Options::new().depth(3).request_bytes(10_000);
+        let options = options.personality(Personality::Threads).cache(Cache::Buffered);
+        let plan = options.plan(Op::Read, &file, Some(1 << 10));
+        assert_eq!((plan.direct, plan.personality), (false, Personality::Threads));
         assert_eq!((plan.request_bytes, plan.depth, plan.depth_most), (12288, 3, 3));
-        let deep = Options::new().cache(Cache::Buffered).depth(2).plan(Op::Read, &found);
-        assert_eq!((deep.direct, deep.depth), (false, 2));
         assert!(
-            plan.to_string().starts_with("direct, 12 KiB x 3, threads: as asked for"),
+            plan.to_string().starts_with("buffered, 12 KiB x 3, threads: as asked for"),
             "{plan}"
         );
     }

@@ -1,7 +1,9 @@
 //! The reader: blocks in order, several requests ahead.
 //!
-//! What a program sees is the same on both ways below it: `deep` keeps requests outstanding,
-//! `plain` reads as the program asks. Neither hides an error or makes up a byte.
+//! There are two ways below it: `deep` keeps requests in flight, `plain` reads as the program asks,
+//! through the page cache. A stream that is read in sequence goes the deep way where its plan says
+//! so; a seek goes back to the plain one, so that random access costs what it costs with `std`,
+//! until enough has been read in sequence again.
 
 mod deep;
 mod plain;
@@ -11,23 +13,32 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
-use ioengine::{Op, Personality};
+use ioengine::Op;
 
-use crate::error;
 use crate::opened::Opened;
 use crate::options::{Options, Plan};
 use deep::Deep;
 use plain::Plain;
 
+/// After a seek so much must be read in sequence before requests are kept in flight again (bytes):
+/// setting them up and reading ahead costs more than a short visit gains.
+const SEQUENTIAL_BYTES: u64 = 512 << 10;
+/// A program that reads at least so much at once gets it straight into its own memory (bytes).
+const STRAIGHT_BYTES: usize = 32 << 10;
+/// The request size where the memory for direct requests is used up (bytes).
+const SCARCE_BYTES: u32 = 64 << 10;
+
 /// Reads a file from its beginning to its end, as fast as its storage can.
 ///
 /// [`Reader::next_block`] lends filled memory without copying it; [`std::io::Read`],
-/// [`std::io::BufRead`] and [`std::io::Seek`] stand beside it, so that a reader takes the place of
-/// `BufReader<File>`. How it reads is decided by [`Options`]; [`Reader::plan`] tells.
+/// [`std::io::BufRead`] and [`std::io::Seek`] are there too, so that a reader takes the place of
+/// `BufReader<File>`. [`Options`] decides how it reads; [`Reader::plan`] tells.
 ///
 /// A file may grow or shrink while it is read: what is there when the reader comes by is read.
+/// After an error [`Reader::position`] is where it happened, and the next call tries again.
 ///
 /// # Examples
 /// ```
@@ -45,11 +56,20 @@ use plain::Plain;
 /// # }
 /// ```
 pub struct Reader {
-    way: Way,
-    path: PathBuf,
+    /// One file, or the members of a stripe.
+    files: Vec<Opened>,
+    options: Options,
     plan: Plan,
-    /// Of the present block, what has been handed out (bytes).
+    way: Way,
+    /// The deep way while a seek keeps the reader on the plain one.
+    parked: Option<Box<Deep>>,
+    /// How much of the present block has been handed out (bytes).
     used: usize,
+    /// How much was read in sequence since the last seek; at the beginning, more than enough
+    /// (bytes).
+    sequential_bytes: u64,
+    /// The program opened the file, so its position moves as by reading.
+    is_given: bool,
 }
 
 /// How the bytes come.
@@ -63,7 +83,7 @@ enum Way {
 pub struct Block<'a> {
     data: &'a [u8],
     offset: u64,
-    hole: bool,
+    is_hole: bool,
 }
 
 impl Block<'_> {
@@ -74,7 +94,7 @@ impl Block<'_> {
 
     /// Nothing is stored there: all of it are zeros.
     pub fn is_hole(&self) -> bool {
-        self.hole
+        self.is_hole
     }
 }
 
@@ -90,20 +110,20 @@ impl Options {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// What the system says of opening it, with its name.
+    /// What the system says of opening it.
     pub fn open(&self, path: impl AsRef<Path>) -> io::Result<Reader> {
-        let path = path.as_ref();
-        let on = |error| error::on("opening", path, error);
-        let file = File::open(path).map_err(on)?;
-        Reader::with(self, &Opened::new(file, path, false).map_err(on)?).map_err(on)
+        Reader::new(self, Opened::new(File::open(path)?, false)?, 0)
     }
 
-    /// Reads a file that is open, from its beginning if it has places, else from where it stands.
+    /// Reads an open file from its position on, which moves with the reader when that is dropped.
     ///
     /// # Errors
     /// What the system says of looking at it.
     pub fn reader(&self, file: File) -> io::Result<Reader> {
-        Reader::with(self, &Opened::new(file, Path::new("an open file"), false)?)
+        let (opened, position) = Opened::given(file, false)?;
+        let mut reader = Reader::new(self, opened, position)?;
+        reader.is_given = true;
+        Ok(reader)
     }
 
     /// Reads files as one stream: `chunk_bytes` of each in turn, as [`Options::create_striped`]
@@ -116,48 +136,52 @@ impl Options {
         paths: &[P],
         chunk_bytes: u64,
     ) -> io::Result<Reader> {
-        let open = |path: &P| {
-            let path = path.as_ref();
-            let opened = File::open(path).and_then(|file| Opened::new(file, path, false));
-            opened.map_err(|error| error::on("opening", path, error))
-        };
-        let members = paths.iter().map(open).collect::<io::Result<Vec<Opened>>>()?;
-        let deep = Deep::striped(self, &members, chunk_bytes)?;
-        let (plan, path) = (deep.plan().clone(), members[0].path.clone());
-        Ok(Reader { way: Way::Deep(Box::new(deep)), path, plan, used: 0 })
+        let open = |path: &P| Opened::new(File::open(path)?, false);
+        let files = paths.iter().map(open).collect::<io::Result<Vec<Opened>>>()?;
+        let deep = Box::new(Deep::striped(self, &files, chunk_bytes)?);
+        Ok(Reader {
+            files,
+            options: self.clone(),
+            plan: deep.plan().clone(),
+            way: Way::Deep(deep),
+            parked: None,
+            used: 0,
+            sequential_bytes: u64::MAX,
+            is_given: false,
+        })
     }
 }
 
 impl Reader {
-    /// Opens a file with nothing said: see [`Options`].
+    /// Opens a file with the default [`Options`].
     ///
     /// # Errors
-    /// What the system says of opening it, with its name.
+    /// What the system says of opening it.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Reader> {
         Options::new().open(path)
     }
 
-    fn with(options: &Options, opened: &Opened) -> io::Result<Reader> {
-        let size = if opened.has_places { Some(opened.size()?) } else { None };
-        let found = opened.found(size, options);
-        let plan = options.plan(Op::Read, &found);
-        let path = opened.path.clone();
-        let is_deep = plan.personality != Personality::Sync || plan.direct;
-        let (way, plan) = match size {
-            Some(size) if is_deep => {
-                let deep = Deep::new(options, opened, size, plan)?;
-                let plan = deep.plan().clone();
-                (Way::Deep(Box::new(deep)), plan)
-            }
-            _ => {
-                let asks = options.leave_cache && opened.regular && !plan.direct;
-                // A look where that is enough, for counting takes its time.
-                let cold = |size| opened.resident(size) == Some(0) && opened.is_cold();
-                let forgets = asks && size.is_some_and(|size| size > 0 && cold(size));
-                (Way::Plain(Plain::new(opened, &plan, forgets)), plan)
-            }
-        };
-        Ok(Reader { way, path, plan, used: 0 })
+    fn new(options: &Options, opened: Opened, position: u64) -> io::Result<Reader> {
+        let size = if opened.has_offsets { Some(opened.size_at_opening()?) } else { None };
+        let mut plan = options.plan(Op::Read, &opened, size);
+        // What the file system declines is found out now, for `plan` to tell.
+        plan.direct &= !plan.direct || opened.paths(true).direct.is_some();
+        let left = size.map(|size| size.saturating_sub(position));
+        let leaves = options.leave_cache
+            && opened.is_regular
+            && !plan.direct
+            && left.is_some_and(|left| left > 0 && opened.is_cold(left));
+        let plain = Plain::new(&opened, &plan, position, left, leaves);
+        Ok(Reader {
+            files: vec![opened],
+            options: options.clone(),
+            plan,
+            way: Way::Plain(plain),
+            parked: None,
+            used: 0,
+            sequential_bytes: u64::MAX,
+            is_given: false,
+        })
     }
 
     /// How it reads, and why so.
@@ -170,6 +194,33 @@ impl Reader {
         self.way.offset() + self.used as u64
     }
 
+    /// The file; of a stripe the first member.
+    pub fn get_ref(&self) -> &File {
+        &self.files[0].file
+    }
+
+    /// Gives the file back, of a stripe the first member. Its position is that of the next byte
+    /// that was not read, where it has one.
+    ///
+    /// # Errors
+    /// What the system says of moving its position.
+    pub fn into_inner(mut self) -> io::Result<File> {
+        self.is_given = true;
+        self.leave();
+        let opened = self.files.swap_remove(0);
+        (self.way, self.parked) = (Way::Plain(Plain::empty()), None);
+        drop(self);
+        opened.into_file()
+    }
+
+    /// The position of a file that the program opened goes where the reader is.
+    fn leave(&mut self) {
+        if let (true, [file]) = (self.is_given, self.files.as_slice()) {
+            file.set_position(self.position());
+            self.is_given = false;
+        }
+    }
+
     /// The next bytes: what is left of the present block, else the next one. None at the end.
     ///
     /// # Errors
@@ -178,11 +229,11 @@ impl Reader {
         if self.used >= self.way.data().len() && !self.advance()? {
             return Ok(None);
         }
-        let (offset, hole, from) = (self.position(), self.way.is_hole(), self.used);
+        let (offset, is_hole, from) = (self.position(), self.way.is_hole(), self.used);
         let data = self.way.data();
         self.used = data.len();
         let data = &data[from..];
-        Ok(Some(Block { data, offset, hole }))
+        Ok(Some(Block { data, offset, is_hole }))
     }
 
     /// Whether the next bytes, or the end of a file, can be had without waiting for the storage.
@@ -201,30 +252,91 @@ impl Reader {
 
     /// Makes the next block the present one; whether there is one.
     fn advance(&mut self) -> io::Result<bool> {
+        if self.is_sequential() {
+            self.go_deep()?;
+        }
         let advanced = match &mut self.way {
             Way::Plain(plain) => plain.advance(),
             Way::Deep(deep) => deep.advance(),
         };
         self.used = 0;
-        advanced.map_err(|error| error::on("reading", &self.path, error))
+        let length = self.way.data().len() as u64;
+        self.sequential_bytes = self.sequential_bytes.saturating_add(length);
+        advanced
     }
 
-    /// Goes on from another place (bytes).
-    fn go_to(&mut self, place: u64) -> io::Result<()> {
+    /// Whether requests should be in flight and are not.
+    fn is_sequential(&self) -> bool {
+        let is_plain = matches!(self.way, Way::Plain(_));
+        is_plain && self.plan.uses_requests() && self.sequential_bytes >= SEQUENTIAL_BYTES
+    }
+
+    /// From now on requests are kept in flight, as far as there is memory for them.
+    fn go_deep(&mut self) -> io::Result<()> {
+        let Way::Plain(plain) = &self.way else { return Ok(()) };
+        let offset = plain.end();
+        let deep = match self.parked.take() {
+            Some(parked) => Some(parked),
+            None => Deep::new(&self.options, &self.files[0], &self.plan)?.map(Box::new),
+        };
+        match deep {
+            Some(mut deep) => {
+                deep.go_to(offset);
+                self.plan = deep.plan().clone();
+                self.way = Way::Deep(deep);
+            }
+            None => {
+                let why = "other files have all the memory for direct requests";
+                self.plan = Plan::buffered(SCARCE_BYTES, why);
+                self.way = Way::Plain(Plain::new(&self.files[0], &self.plan, offset, None, false));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads straight into the program's memory, where nothing is lost by that; None elsewhere.
+    fn read_straight(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
+        if into.len() < STRAIGHT_BYTES || self.is_sequential() {
+            return None;
+        }
+        let Way::Plain(plain) = &mut self.way else { return None };
+        let read = plain.read_straight(into);
+        self.used = 0;
+        if let Ok(bytes) = read {
+            self.sequential_bytes = self.sequential_bytes.saturating_add(bytes as u64);
+        }
+        Some(read)
+    }
+
+    /// Goes on from another offset (bytes).
+    fn go_to(&mut self, offset: u64) -> io::Result<()> {
         let begin = self.way.offset();
-        let within = place.checked_sub(begin).filter(|at| *at <= self.way.data().len() as u64);
+        let within = offset.checked_sub(begin).filter(|at| *at <= self.way.data().len() as u64);
         if let Some(within) = within {
             self.used = within as usize;
             return Ok(());
         }
         self.used = 0;
-        match &mut self.way {
-            Way::Plain(plain) => plain.go_to(place),
-            Way::Deep(deep) => {
-                deep.go_to(place);
-                Ok(())
-            }
+        if let Way::Plain(plain) = &mut self.way {
+            self.sequential_bytes = 0;
+            return plain.go_to(offset);
         }
+        let plain = Plain::after_seek(&self.files[0], &self.plan, offset);
+        let Way::Deep(mut deep) = std::mem::replace(&mut self.way, Way::Plain(plain)) else {
+            return Ok(());
+        };
+        let is_stripe = self.files.len() > 1;
+        if is_stripe {
+            deep.go_to(offset);
+        }
+        if is_stripe || deep.skip_to(offset) {
+            self.way = Way::Deep(deep);
+            return Ok(());
+        }
+        deep.stop();
+        self.parked = Some(deep);
+        self.sequential_bytes = 0;
+        Ok(())
     }
 
     /// How large the stream is now, where it has an end that is known (bytes).
@@ -264,8 +376,20 @@ impl Way {
     }
 }
 
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl AsFd for Reader {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.get_ref().as_fd()
+    }
+}
+
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reader of {} ({})", self.path.display(), self.plan)
+        write!(f, "Reader ({})", self.plan)
     }
 }

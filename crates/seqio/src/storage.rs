@@ -81,7 +81,7 @@ impl Storage {
         Ok(Storage::beneath(file, &file.metadata()?))
     }
 
-    pub(crate) fn beneath(file: &File, metadata: &Metadata) -> Arc<Storage> {
+    fn beneath(file: &File, metadata: &Metadata) -> Arc<Storage> {
         type Known = Mutex<HashMap<(bool, u64), Arc<Storage>>>;
         static KNOWN: OnceLock<Known> = OnceLock::new();
         let on_disk = metadata.file_type().is_block_device();
@@ -102,6 +102,7 @@ fn look_up(path: &Path, number: u64, on_disk: bool) -> Storage {
     let number = (rustix::fs::major(number), rustix::fs::minor(number));
     let mount = if on_disk { None } else { mount::of(path, number) };
     let file_system = mount.as_ref().map_or_else(String::new, |m| m.file_system.clone());
+    let options = mount.as_ref().map_or_else(String::new, |m| m.options.clone());
     let source = mount.map_or_else(String::new, |mount| mount.source);
     let by_source = || {
         let metadata = std::fs::metadata(PathBuf::from(&source)).ok()?;
@@ -112,14 +113,25 @@ fn look_up(path: &Path, number: u64, on_disk: bool) -> Storage {
     match Device::of(number).or_else(by_source) {
         Some(device) => {
             let info = device.info();
-            Storage { kind: kind_of(&device, &info), identity: identity_of(&info), file_system }
+            let identity = device.text("loop/backing_file").map_or_else(
+                || identity_of(&info),
+                // The number of a loop device changes with every use, its image does not.
+                |image| format!("loop over {image}"),
+            );
+            Storage { kind: kind_of(&device, &info), identity, file_system }
         }
         None => {
             let kind = kind_of_file_system(&file_system);
-            let identity = format!("{file_system} from {source}");
+            let from = upper_folder(&options).unwrap_or(source);
+            let identity = format!("{file_system} from {from}");
             Storage { kind, identity, file_system }
         }
     }
+}
+
+/// Where an overlay puts its changes: all overlays are mounted from a source called "overlay".
+fn upper_folder(options: &str) -> Option<String> {
+    options.split(',').find_map(|option| option.strip_prefix("upperdir=")).map(str::to_owned)
 }
 
 fn identity_of(info: &DeviceInfo) -> String {
@@ -188,6 +200,13 @@ mod tests {
         assert_eq!(identity_of(&info(Some("Fast "), Some("S1"))), "Fast S1");
         assert_eq!(identity_of(&info(None, Some("S1"))), "sda S1");
         assert_eq!(identity_of(&info(Some("Fast"), Some(" "))), "sda");
+    }
+
+    #[test]
+    fn overlays_are_told_apart_by_where_they_write() {
+        let upper = |options| upper_folder(options);
+        assert_eq!(upper("rw,lowerdir=/a,upperdir=/b/c,workdir=/d"), Some("/b/c".into()));
+        assert_eq!(upper("rw,relatime"), None);
     }
 
     #[test]

@@ -1,33 +1,33 @@
-//! How large requests are and how many are outstanding: what `halfpower tune` measured on this very
-//! storage, else a table by its kind.
+//! How large sequential requests are and how many are in flight: as `halfpower tune` measured it on
+//! this very storage, else by a table of kinds of storage.
 //!
-//! The table: on every kind with a device the smallest request size and depth of the plateau that
-//! `halfpower survey` shows there, with huge pages behind the buffers. A disk that rotates is fast
-//! when it is asked for much at once; flash wants several requests; what lies behind a network
-//! wants enough in flight to cover the way.
+//! The table has for every kind the smallest request size and depth on the plateau that
+//! `halfpower survey` shows there, with huge pages behind the buffers. A rotating disk is fast when
+//! it is asked for much at once, flash wants several requests, and storage behind a network wants
+//! enough in flight to cover the latency.
+
+mod text;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use ioengine::Op;
-use serde::{Deserialize, Serialize};
 
 use crate::storage::{Kind, Storage};
 
 /// How sequential requests are issued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Bytes of each request.
     pub request_bytes: u32,
-    /// Requests outstanding.
+    /// Requests in flight.
     pub depth: u32,
 }
 
-/// The smallest and largest request size that is taken from a file or a user (bytes), and depth.
+/// The request sizes that are accepted (bytes).
 pub const REQUEST_BYTES: std::ops::RangeInclusive<u32> = 4096..=64 << 20;
-/// See [`REQUEST_BYTES`].
+/// The depths that are accepted.
 pub const DEPTHS: std::ops::RangeInclusive<u32> = 1..=256;
 
 impl Setting {
@@ -35,7 +35,7 @@ impl Setting {
         Setting { request_bytes: request_kib << 10, depth }
     }
 
-    /// What is right for a kind of storage, as far as can be said without measuring.
+    /// The setting for a kind of storage, as far as can be said without measuring.
     pub fn of_kind(kind: Kind) -> Setting {
         match kind {
             Kind::Memory => Setting::new(256, 1),
@@ -54,46 +54,42 @@ impl Setting {
 }
 
 /// What was measured of one storage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tuned {
     /// The cheapest setting within 3% of the best rate, for reading.
     pub read: Setting,
     /// The same for writing; None where only reads were allowed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<Setting>,
     /// When, in words.
     pub measured: String,
 }
 
 /// The file: what was measured, by the identity of the storage.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tunings {
     /// By [`Storage::identity`].
-    #[serde(default)]
     pub storage: BTreeMap<String, Tuned>,
 }
 
 impl Tunings {
-    /// Reads the text of the file; entries with sizes that cannot be are left out.
+    /// Reads the text of the file, which is TOML; entries with impossible sizes are left out.
     ///
     /// # Errors
-    /// What is no such text, in words with the line.
+    /// The first line that is not understood, and why.
     pub fn read(text: &str) -> Result<Tunings, String> {
-        let mut found: Tunings = toml::from_str(text).map_err(|error| error.to_string())?;
-        let sane = |tuned: &Tuned| tuned.read.is_sane() && tuned.write.is_none_or(|w| w.is_sane());
-        found.storage.retain(|_, tuned| sane(tuned));
-        Ok(found)
+        let mut storage = text::read(text)?;
+        let is_sane =
+            |tuned: &Tuned| tuned.read.is_sane() && tuned.write.is_none_or(|w| w.is_sane());
+        storage.retain(|_, tuned| is_sane(tuned));
+        Ok(Tunings { storage })
     }
 
     /// The text of the file.
     pub fn text(&self) -> String {
-        let body = toml::to_string(self).expect("strings and numbers can be written");
-        format!("# Written by `halfpower tune`; `seqio` reads it.\n{body}")
+        text::write(&self.storage)
     }
 
-    /// What is there for this user, nothing where there is no file or no sense in it.
+    /// The tunings of this user; none where there is no file, or none that can be read.
     pub fn of_user() -> Tunings {
         let text = Tunings::path().and_then(|path| std::fs::read_to_string(path).ok());
         text.and_then(|text| Tunings::read(&text).ok()).unwrap_or_default()
@@ -108,7 +104,7 @@ impl Tunings {
         };
         let state =
             folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
-        Some(state.join(Path::new("halfpower/tune.toml")))
+        Some(state.join("halfpower/tune.toml"))
     }
 }
 
@@ -128,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_measured_is_read_back_and_what_cannot_be_is_left_out() {
+    fn what_was_measured_is_read_back_and_impossible_settings_are_left_out() {
         let tuned = |kib, depth| Tuned {
             read: Setting::new(kib, depth),
             write: None,

@@ -981,7 +981,7 @@ mod tests {
 
     fn faulty_worker(
         depth: u32,
-        fault_of: impl FnMut(u64, &Request) -> Fault + Send + 'static,
+        fault_of: impl FnMut(u64, &Request) -> Fault + Send + Sync + 'static,
     ) -> Worker<impl Engine, VirtualClock> {
         let clock = VirtualClock::default();
         let inner = OneServer {

@@ -39,6 +39,20 @@ pub fn metadata(root: &Path) -> Result<Value> {
     serde_json::from_str(&text).context("`cargo metadata` printed something that is not JSON")
 }
 
+/// The names of the packages that the library of a package is built from with its default features,
+/// itself among them, sorted.
+pub fn packages_beneath(root: &Path, package: &str) -> Result<Vec<String>> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["tree", "--locked", "--edges=normal,build", "--prefix=none", "--format={p}"]);
+    cargo.args(["--package", package, "--target", PLATFORM]).current_dir(root);
+    let text = output_of(&mut cargo).context("`cargo tree` must work in the checkout")?;
+    let first_word = |line: &str| line.split_whitespace().next().map(String::from);
+    let mut names: Vec<String> = text.lines().filter_map(first_word).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
 /// Standard output of a command that must succeed.
 fn output_of(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;

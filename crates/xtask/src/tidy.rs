@@ -39,6 +39,10 @@ const SOURCE_RULES: [fn(&Source) -> Vec<Finding>; 9] = [
     words::impure_imports,
 ];
 
+/// The crate that other programs are to adopt, and how many packages it may bring with it.
+const ADOPTED_CRATE: &str = "halfpower-seqio";
+const MOST_DEPENDENCIES: usize = 8;
+
 /// Checks the whole checkout and prints every finding as `file:line: message`.
 pub fn run() -> Result<ExitCode> {
     let findings = check(&repository::root())?;
@@ -78,9 +82,21 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     let lock =
         std::fs::read_to_string(root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
     findings.extend(licences::check(&repository::metadata(root)?, &lock)?);
+    findings.extend(too_many_dependencies(&repository::packages_beneath(root, ADOPTED_CRATE)?));
     findings.sort();
     findings.dedup();
     Ok(findings)
+}
+
+/// A finding where the adopted crate brings more packages than it may; `packages` has itself, too.
+fn too_many_dependencies(packages: &[String]) -> Option<Finding> {
+    let dependencies: Vec<&str> =
+        packages.iter().map(String::as_str).filter(|name| *name != ADOPTED_CRATE).collect();
+    (dependencies.len() > MOST_DEPENDENCIES).then(|| {
+        let (count, names) = (dependencies.len(), dependencies.join(", "));
+        let message = format!("{count} dependencies, {MOST_DEPENDENCIES} are allowed: {names}");
+        Finding::new("crates/seqio/Cargo.toml", 1, message)
+    })
 }
 
 /// The crate that a manifest belongs to: `crates/NAME/Cargo.toml`.
@@ -106,6 +122,15 @@ mod tests {
         let findings = check(&repository::root()).unwrap();
         let report: Vec<String> = findings.iter().map(Finding::to_string).collect();
         assert!(report.is_empty(), "{} findings:\n{}", report.len(), report.join("\n"));
+    }
+
+    #[test]
+    fn the_ninth_dependency_of_the_adopted_crate_is_a_finding() {
+        let mut packages: Vec<String> = (1..=8).map(|index| format!("p{index}")).collect();
+        packages.push(ADOPTED_CRATE.to_string());
+        assert!(too_many_dependencies(&packages).is_none());
+        packages.push("p9".to_string());
+        assert!(too_many_dependencies(&packages).unwrap().to_string().contains("p9"));
     }
 
     #[test]

@@ -1,48 +1,42 @@
 //! `halfpower cat`: the bytes of files on standard output, as they are.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use filecopy::Settings;
+use filecopy::stream::{Broken, Output};
 use seqio::{Cache, Options};
 
-use crate::cli::streams::CatArgs;
+use crate::cli::inputs::CatArgs;
+use crate::command::copy::cannot_write;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::streams::{self, Source};
+use crate::inputs;
 use crate::units;
-
-/// Why the bytes of a file did not get through.
-enum Stopped {
-    /// The file cannot be read; others may.
-    Reading(String),
-    /// Nobody takes them any more, and nobody needs to be told.
-    Gone,
-    /// They cannot be written.
-    Writing(io::Error),
-}
 
 /// Copies the files to standard output.
 pub fn execute(args: &CatArgs) -> Outcome {
-    let files = streams::named(&args.files);
+    let files = inputs::named(&args.files);
     if args.plan {
         files.iter().for_each(|path| console::data(&plan(path)));
         return Ok(Exit::Ok);
     }
+    inputs::check_stdout()?;
     let console = Console::new(args.quiet);
-    // Not through the stream of the standard library, which looks for the ends of lines.
-    let output = io::stdout().as_fd().try_clone_to_owned().map(File::from);
-    let mut output = output.map_err(|error| cannot_write(&error))?;
+    let mut output = Output::stdout().map_err(|error| cannot_write(&error))?;
+    let settings = Settings { options: options(args), ..Settings::default() };
     let mut exit = Exit::Ok;
     for path in &files {
-        match copy(path, args, &mut output, console) {
+        match copy(path, args, &mut output, &settings, console) {
             Ok(()) => {}
-            Err(Stopped::Gone) => break,
-            Err(Stopped::Writing(error)) => return Err(cannot_write(&error)),
-            Err(Stopped::Reading(message)) => {
-                console::error(&message);
+            Err(Broken::Gone) => break,
+            Err(Broken::Writing(error)) => return Err(cannot_write(&error)),
+            Err(Broken::Stopped) => return Err(Failure::interrupted()),
+            Err(Broken::Reading(problem)) => {
+                console::error(&problem.to_string());
                 exit = Exit::Failed;
             }
         }
@@ -51,8 +45,8 @@ pub fn execute(args: &CatArgs) -> Outcome {
 }
 
 fn plan(path: &Path) -> String {
-    let size = streams::size_of(path).map(|bytes| format!(" ({})", units::size(bytes)));
-    let shown = streams::shown(path);
+    let size = inputs::size_of(path).map(|bytes| format!(" ({})", units::size(bytes)));
+    let shown = inputs::shown(path);
     format!("read {shown}{} to standard output; nothing is written", size.unwrap_or_default())
 }
 
@@ -64,39 +58,36 @@ fn options(args: &CatArgs) -> Options {
     }
 }
 
-fn copy(path: &Path, args: &CatArgs, output: &mut File, console: Console) -> Result<(), Stopped> {
-    if is_same(path, output) {
-        let shown = streams::shown(path);
-        let message = format!("{shown} is where the output goes; send it to another file");
-        return Err(Stopped::Reading(message));
+fn copy(
+    path: &Path,
+    args: &CatArgs,
+    output: &mut Output,
+    settings: &Settings,
+    console: Console,
+) -> Result<(), Broken> {
+    if is_same(path) {
+        let shown = inputs::shown(path);
+        let what = format!("{shown} is where the output goes; send it to another file");
+        let kind = filecopy::ProblemKind::Failed;
+        return Err(Broken::Reading(filecopy::Problem::new(kind, path, what)));
     }
-    let reading = |error: io::Error| Stopped::Reading(error.to_string());
-    let mut source = Source::open(path, &options(args)).map_err(reading)?;
-    if args.direct && !source.plan().direct {
-        let why = &source.plan().why;
-        console.say(format!("{} is read through the page cache: {why}", streams::shown(path)));
+    let mut input = inputs::open(path, &settings.options).map_err(Broken::Reading)?;
+    if args.direct && !input.plan().direct {
+        let why = &input.plan().why;
+        console.say(format!("{} is read through the page cache: {why}", inputs::shown(path)));
     }
-    while let Some(block) = source.next_block().map_err(reading)? {
-        output.write_all(&block).map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe => Stopped::Gone,
-            _ => Stopped::Writing(error),
-        })?;
-    }
-    Ok(())
+    output.send(&mut input, settings).map(drop)
 }
 
 /// Whether a file would be read and grow at the same time.
-fn is_same(path: &Path, output: &File) -> bool {
-    let input = match streams::is_stdin(path) {
-        true => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata()),
+fn is_same(path: &Path) -> bool {
+    let of = |fd: io::Result<std::os::fd::OwnedFd>| fd.and_then(|fd| fs::File::from(fd).metadata());
+    let input = match inputs::is_stdin(path) {
+        true => of(io::stdin().as_fd().try_clone_to_owned()),
         false => fs::metadata(path),
     };
-    let (Ok(input), Ok(output)) = (input, output.metadata()) else { return false };
+    let output = of(io::stdout().as_fd().try_clone_to_owned());
+    let (Ok(input), Ok(output)) = (input, output) else { return false };
     let identity = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
     output.is_file() && input.len() > 0 && identity(&input) == identity(&output)
-}
-
-fn cannot_write(error: &io::Error) -> Failure {
-    let cause = ioengine::error::cause(error);
-    Failure::failed(format!("writing to standard output: {cause}; send it where there is room"))
 }

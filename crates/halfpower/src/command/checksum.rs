@@ -12,16 +12,20 @@ use schemars::JsonSchema;
 use seqio::Options;
 use serde::Serialize;
 
-use crate::cli::streams::ChecksumArgs;
+use crate::checksum_file::{self, Sum};
+use crate::cli::inputs::ChecksumArgs;
 use crate::console::{self, Console, Progress};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::inputs;
 use crate::json::{self, Program};
-use crate::streams::{self, Source};
-use crate::sums::{self, Sum};
 use crate::units;
 
 /// Progress is looked at each time so much was read (bytes).
 const LOOK_EVERY_BYTES: u64 = 16 << 20;
+
+/// Blocks of this size and more are hashed on all CPUs (bytes), as the documentation of the hash
+/// advises.
+const PARALLEL_FROM_BYTES: usize = 128 << 10;
 
 /// What `checksum --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -67,7 +71,7 @@ struct Wanted {
 
 impl Wanted {
     fn new(path: PathBuf, hash: Option<blake3::Hash>) -> Wanted {
-        Wanted { size: streams::size_of(&path), path, hash }
+        Wanted { size: inputs::size_of(&path), path, hash }
     }
 }
 
@@ -75,7 +79,7 @@ impl Wanted {
 pub fn execute(args: &ChecksumArgs) -> Outcome {
     let (wanted, lost) = match &args.check {
         Some(sums) => (listed(sums)?, Vec::new()),
-        None => find(&streams::named(&args.files)),
+        None => find(&inputs::named(&args.files)),
     };
     let known: u64 = wanted.iter().filter_map(|wanted| wanted.size).sum();
     if args.plan {
@@ -143,7 +147,7 @@ impl Found<'_> {
             None => console::bytes(&Sum { hash: self.hash, name: name.to_vec() }.line()),
             Some(true) if args.quiet => {}
             Some(matches) => {
-                let (escapes, name) = sums::escaped(name);
+                let (escapes, name) = checksum_file::escaped(name);
                 let verdict: &[u8] = if matches { b": OK" } else { b": FAILED" };
                 console::bytes(&[escapes, &name, verdict].concat());
             }
@@ -182,11 +186,15 @@ impl Hashing {
     }
 
     /// The checksum of a file, and how much was read for it (bytes).
-    fn file(&mut self, wanted: &Wanted) -> io::Result<(blake3::Hash, u64)> {
-        let mut source = Source::open(&wanted.path, &Options::new().leave_cache(true))?;
+    fn file(&mut self, wanted: &Wanted) -> Result<(blake3::Hash, u64), filecopy::Problem> {
+        let mut source = inputs::open(&wanted.path, &Options::new().leave_cache(true))?;
         let (mut hasher, before) = (blake3::Hasher::new(), self.read);
         while let Some(block) = source.next_block()? {
-            hasher.update(&block);
+            // On all CPUs, where the block is large enough for that to pay.
+            match block.len() >= PARALLEL_FROM_BYTES {
+                true => hasher.update_rayon(&block),
+                false => hasher.update(&block),
+            };
             self.read += block.len() as u64;
             self.look(&wanted.path);
         }
@@ -201,16 +209,16 @@ impl Hashing {
         let passed_s = (self.clock.now_ns() - self.began_ns) as f64 / 1e9;
         let rate = units::rate(self.read as f64 / passed_s.max(1e-9));
         let share = self.total.map(|total| self.read as f64 / total.max(1) as f64);
-        let (read, path) = (units::size(self.read), streams::shown(path));
+        let (read, path) = (units::size(self.read), inputs::shown(path));
         self.progress.advance(share, &format!("{read} read at {rate}: {path}"));
     }
 }
 
 /// The files that lines of checksums name.
 fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
-    let shown = streams::shown(path);
+    let shown = inputs::shown(path);
     let mut text = Vec::new();
-    let read = match streams::is_stdin(path) {
+    let read = match inputs::is_stdin(path) {
         true => io::stdin().read_to_end(&mut text).map(drop),
         false => fs::read(path).map(|read| text = read),
     };
@@ -218,7 +226,7 @@ fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
         let cause = ioengine::error::cause(&error);
         Failure::failed(format!("reading {shown}: {cause}; name a file of checksums"))
     })?;
-    let sums = sums::parse(&text).map_err(|(line, why)| {
+    let sums = checksum_file::parse(&text).map_err(|(line, why)| {
         Failure::failed(format!("{shown}:{line}: {why}; make it with halfpower checksum"))
     })?;
     if sums.is_empty() {
@@ -232,7 +240,7 @@ fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
 fn find(named: &[PathBuf]) -> (Vec<Wanted>, Vec<(PathBuf, String)>) {
     let (mut wanted, mut lost) = (Vec::new(), Vec::new());
     for path in named {
-        if streams::is_stdin(path) || !path.is_dir() {
+        if inputs::is_stdin(path) || !path.is_dir() {
             wanted.push(Wanted::new(path.clone(), None));
         } else if let Err(error) = walk(path, &mut wanted, &mut lost) {
             lost.push((path.clone(), error));

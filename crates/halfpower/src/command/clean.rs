@@ -8,6 +8,7 @@ use crate::console;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::journal::{self, Stray};
 use crate::settings;
+use crate::units;
 
 /// Removes what the journal names and nobody uses.
 pub fn execute(args: &CleanArgs) -> Outcome {
@@ -41,6 +42,8 @@ pub fn execute(args: &CleanArgs) -> Outcome {
             }
         }
     }
+    let (copies, kept_copies) = remove_unfinished_copies(args);
+    (told, failed) = (told + copies, failed + kept_copies);
     let (mounts, still_mounted) = take_mounts_away(args);
     told += mounts;
     let changed = settings::left_behind();
@@ -52,7 +55,7 @@ pub fn execute(args: &CleanArgs) -> Outcome {
     }
     if failed > 0 {
         return Err(Failure::failed(format!(
-            "{failed} of the test files could not be removed; run as their owner or as root, or \
+            "{failed} of the files could not be removed; run as their owner or as root, or \
              remount their file system read-write"
         )));
     }
@@ -63,6 +66,38 @@ pub fn execute(args: &CleanArgs) -> Outcome {
         )));
     }
     Ok(Exit::Ok)
+}
+
+/// Removes what killed copies left, also what could be resumed: how many were told of, and how many
+/// stay.
+fn remove_unfinished_copies(args: &CleanArgs) -> (u32, u32) {
+    let (mut told, mut failed) = (0, 0);
+    let folder = journal::copies_folder();
+    for leftover in folder.iter().flat_map(|folder| filecopy::leftovers(folder)) {
+        let path = leftover.path.display();
+        let what = match leftover.resumable_bytes {
+            Some(bytes) => {
+                format!("{path} (a copy that --resume would go on with: {})", units::size(bytes))
+            }
+            None => format!("{path} (an unfinished copy)"),
+        };
+        told += 1;
+        if leftover.in_use {
+            console::data(&format!("in use   {what}"));
+        } else if args.plan {
+            console::data(&format!("remove   {what}"));
+        } else {
+            match filecopy::clean(&leftover) {
+                Ok(_) => console::data(&format!("removed  {what}")),
+                Err(error) => {
+                    let cause = ioengine::error::cause(&error);
+                    console::data(&format!("failed   {what}: {cause}"));
+                    failed += 1;
+                }
+            }
+        }
+    }
+    (told, failed)
 }
 
 /// Takes away what nobody serves any more: how many were told of, and how many stay.

@@ -1,15 +1,20 @@
-//! `halfpower copy`: files, trees, devices and streams, as fast as their storage can, whole or not
-//! at all.
+//! `halfpower copy`: files, trees, devices and streams, as fast as their storage can, whole files
+//! or none.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use cpucost::rusage::ProcessTime;
+use filecopy::stream::{Broken, Output};
+use filecopy::{
+    Counts, Destination, Event, Existing, Filter, FilterRule, Keep, Limiter, Links, Problem,
+    ProblemKind, Progress, Session, Settings,
+};
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Personality};
 use schemars::JsonSchema;
 use seqio::{Cache, Options};
@@ -18,10 +23,11 @@ use serde::Serialize;
 use crate::cli::copy::CopyArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome, check_not_under_dev};
-use crate::guard::{self, Consent};
+use crate::guard::{self, Consent, Permit};
+use crate::inputs;
 use crate::interrupt::Interrupt;
+use crate::journal;
 use crate::json::{self, Program};
-use crate::replica::{self, Counts, Keep, Limiter, Settings, Tally};
 use crate::units;
 
 /// How often progress is shown.
@@ -35,6 +41,8 @@ pub struct CopyDocument {
     /// What was copied.
     #[serde(flatten)]
     pub counts: Counts,
+    /// What could not be copied as asked, and why.
+    pub failures: Vec<FailureDocument>,
     /// Time until all was durable, or accepted with --no-sync (ns).
     pub elapsed_ns: u64,
     /// Bytes, less those that were there before, over that time (bytes per second).
@@ -47,69 +55,154 @@ pub struct CopyDocument {
     pub durable: bool,
 }
 
+/// One path that could not be copied as asked.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailureDocument {
+    /// Of the source or of the destination.
+    pub path: String,
+    /// "refused", "failed" or "differs".
+    pub kind: String,
+    /// What failed, and what helps.
+    pub message: String,
+}
+
 /// What is to become of one source.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Work {
-    /// A file to a file; whether one is replaced.
-    File { from: PathBuf, to: PathBuf, replaces: bool },
-    /// A folder to a new one, or into one.
-    Tree { from: PathBuf, to: PathBuf, exists: bool },
-    /// A symbolic link as such.
-    Link { from: PathBuf, to: PathBuf },
+    /// A file, tree, link or special file.
+    Entry { from: PathBuf, to: Destination },
+    /// Standard input, a named pipe or a character device to a file.
+    Stream { from: PathBuf, to: Destination },
     /// Anything to a block device.
-    Device { from: PathBuf, to: PathBuf },
-    /// Standard input to a file.
-    StreamIn { to: PathBuf, replaces: bool },
-    /// A file to standard output.
-    StreamOut { from: PathBuf },
+    Device { from: PathBuf, target: Box<HostTarget>, name: PathBuf, permit: Option<Permit> },
+    /// Anything to standard output.
+    Output { from: PathBuf },
 }
 
 /// Copies and says what was copied.
 pub fn execute(args: &CopyArgs) -> Outcome {
     let interrupt = Interrupt::install();
-    let (to, sources) = args.paths.split_last().expect("at least two paths are required");
-    let resolve = |from: &PathBuf| resolve(args, from, to, sources.len() > 1);
-    let works: Vec<Work> = sources.iter().map(resolve).collect::<Outcome<_>>()?;
-    if args.plan {
-        works.iter().for_each(|work| console::data(&work.plan(args)));
-        return Ok(Exit::Ok);
+    let (sources, to) = sources_and_destination(args)?;
+    if sources.len() > 1 && to != Path::new("-") && !to.is_dir() {
+        let what = if to.exists() { "is no directory" } else { "does not exist" };
+        let to = to.display();
+        return Err(Failure::usage(format!("{to} {what}; name a directory that exists")));
     }
-    let settings = settings(args, interrupt)?;
+    let mut problems = Vec::new();
+    let mut works = Vec::new();
+    for from in sources {
+        match resolve(args, from, to, sources.len() > 1) {
+            Ok(work) => works.push(work),
+            // With one source nothing is begun, with several the others are copied.
+            Err(failure) if sources.len() == 1 || failure.exit != Exit::Usage => {
+                return Err(failure);
+            }
+            Err(failure) => {
+                console::error(&failure.message);
+                problems.push(Problem::new(ProblemKind::Failed, from, failure.message));
+            }
+        }
+    }
+    let is_output = matches!(works.first(), Some(Work::Output { .. }));
+    let is_many = sources.len() > 1 || works.iter().any(is_tree);
+    let settings = settings(args, &interrupt, &works, is_many)?;
+    let progress = Arc::clone(&settings.progress);
     let clock = Monotonic::uncalibrated();
     let (start_ns, before) = (clock.now_ns(), ProcessTime::now());
-    let outcome = watched(args, &settings, &works);
+    let found = watched(args, settings, &works)?;
+    problems.extend(found);
     let elapsed_ns = clock.now_ns() - start_ns;
     let cpu_ns = ProcessTime::now().total_ns - before.total_ns;
-    let counts = settings.tally.counts();
+    let counts = progress.counts();
+    if args.plan {
+        console::data(&plan_summary(&counts));
+        return exit(args, &problems, is_many);
+    }
+    let document = document(args, counts, &problems, elapsed_ns, cpu_ns);
     let console = Console::new(args.quiet);
-    counts.notes.iter().for_each(|what| console.warn(what));
-    outcome.map_err(|failure| with_advice(args, failure))?;
-    let document = document(args, counts, elapsed_ns, cpu_ns);
     if args.json {
         console::data(&json::print(&document));
-    } else if !works.iter().any(|work| matches!(work, Work::StreamOut { .. })) {
+    } else if !is_output && (problems.is_empty() || is_many) {
         console.say(summary(&document));
     }
-    Ok(Exit::Ok)
+    exit(args, &problems, is_many)
+}
+
+fn sources_and_destination(args: &CopyArgs) -> Outcome<(&[PathBuf], &Path)> {
+    if let Some(directory) = &args.target_directory {
+        if !directory.is_dir() {
+            let shown = directory.display();
+            let what = format!("-t {shown}: it is no directory; name one that exists");
+            return Err(Failure::usage(what));
+        }
+        return Ok((&args.paths, directory));
+    }
+    match args.paths.split_last() {
+        Some((to, sources)) if !sources.is_empty() => Ok((sources, to)),
+        _ => Err(Failure::usage("name what is copied and where it goes: halfpower copy SRC DST")),
+    }
+}
+
+fn is_tree(work: &Work) -> bool {
+    matches!(work, Work::Entry { from, .. } if from.is_dir())
+}
+
+/// How the program ends: by the gravest of the problems.
+fn exit(args: &CopyArgs, problems: &[Problem], is_many: bool) -> Outcome {
+    let kinds = || problems.iter().map(|problem| problem.kind);
+    let Some(gravest) = kinds().max() else { return Ok(Exit::Ok) };
+    let any = |kind| kinds().any(|other| other == kind);
+    let code = match gravest {
+        ProblemKind::Stopped => return Err(interrupted(args, is_many)),
+        ProblemKind::Differs => Exit::VerificationFailed,
+        _ if any(ProblemKind::Failed) => Exit::Failed,
+        _ => Exit::Refused,
+    };
+    if let ([problem], false) = (problems, is_many) {
+        return Err(Failure::new(code, problem.to_string()));
+    }
+    let (number, verb) = match problems.len() {
+        1 => ("1 entry".to_owned(), "was"),
+        number => (format!("{number} entries"), "were"),
+    };
+    let rest = match (args.all_or_nothing, args.plan) {
+        (_, true) => "nothing was done",
+        (true, _) => "so nothing was copied; once that is mended, run the same command again",
+        _ => "everything else was; once that is mended, the same command brings the rest",
+    };
+    Err(Failure::new(code, format!("{number} {verb} not copied as asked (see above), {rest}")))
 }
 
 /// What an interrupted copy leaves, and what can be done with it.
-fn with_advice(args: &CopyArgs, failure: Failure) -> Failure {
-    match (failure.exit, args.resume) {
-        (Exit::Interrupted, true) => Failure::new(
-            Exit::Interrupted,
-            "interrupted; the same command goes on from what was copied",
-        ),
-        (Exit::Interrupted, false) => {
-            Failure::new(Exit::Interrupted, "interrupted; nothing of the copy is left")
-        }
-        _ => failure,
-    }
+fn interrupted(args: &CopyArgs, is_many: bool) -> Failure {
+    let what = match (is_many && !args.all_or_nothing, args.resume) {
+        (_, true) => "interrupted; the same command goes on from what was copied",
+        (true, _) => "interrupted; whole files were kept, the same command brings the rest",
+        (false, _) => "interrupted; nothing of the copy is left",
+    };
+    Failure::new(Exit::Interrupted, what)
 }
 
-fn document(args: &CopyArgs, counts: Counts, elapsed_ns: u64, cpu_ns: u64) -> CopyDocument {
+fn document(
+    args: &CopyArgs,
+    counts: Counts,
+    problems: &[Problem],
+    elapsed_ns: u64,
+    cpu_ns: u64,
+) -> CopyDocument {
+    let kind = |kind| match kind {
+        ProblemKind::Refused => "refused",
+        ProblemKind::Differs => "differs",
+        ProblemKind::Failed | ProblemKind::Stopped => "failed",
+    };
+    let failure = |problem: &Problem| FailureDocument {
+        path: problem.path.display().to_string(),
+        kind: kind(problem.kind).to_owned(),
+        message: problem.to_string(),
+    };
     CopyDocument {
         halfpower: Program::this(),
+        failures: problems.iter().map(failure).collect(),
         elapsed_ns,
         bytes_per_s: counts.new_bytes() as f64 * 1e9 / elapsed_ns.max(1) as f64,
         cpu_ns,
@@ -122,25 +215,30 @@ fn document(args: &CopyArgs, counts: Counts, elapsed_ns: u64, cpu_ns: u64) -> Co
 /// One line for a person.
 fn summary(document: &CopyDocument) -> String {
     let counts = &document.counts;
-    let what = match (counts.files, counts.folders) {
+    let what = match (counts.files, counts.directories) {
         (1, 0) => String::new(),
         (files, 0) => format!("{}, ", units::counted(files, "file")),
-        (files, folders) => {
-            let (files, folders) =
-                (units::counted(files, "file"), units::counted(folders, "folder"));
-            format!("{files} in {folders}, ")
+        (files, directories) => {
+            let files = units::counted(files, "file");
+            let noun = if directories == 1 { "directory" } else { "directories" };
+            format!("{files} in {directories} {noun}, ")
         }
     };
     let (size, time) = (units::size(counts.bytes), units::time(document.elapsed_ns as f64));
     let rate = units::rate(document.bytes_per_s);
-    let gib = counts.bytes as f64 / (1_u64 << 30) as f64;
-    let cpu = units::time(document.cpu_ns as f64 / gib.max(1e-9));
     let mut parts = vec![format!("{what}{size} in {time}: {rate}")];
     if counts.bytes >= 1 << 26 {
+        let gib = counts.bytes as f64 / (1_u64 << 30) as f64;
+        let cpu = units::time(document.cpu_ns as f64 / gib);
         parts.push(format!("{cpu} of CPU for each GiB"));
     }
     if counts.resumed_bytes > 0 {
         parts.push(format!("{} were there already", units::size(counts.resumed_bytes)));
+    }
+    for (number, what) in [(counts.skipped, "left alone"), (counts.deleted, "removed")] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
     }
     if !counts.how.is_empty() {
         parts.push(counts.how.clone());
@@ -152,7 +250,63 @@ fn summary(document: &CopyDocument) -> String {
     parts.join("; ")
 }
 
-fn settings(args: &CopyArgs, interrupt: Interrupt) -> Outcome<Settings> {
+fn plan_summary(counts: &Counts) -> String {
+    let (files, size) = (units::counted(counts.files, "file"), units::size(counts.bytes));
+    format!("{files}, {size}: nothing was done")
+}
+
+/// Where trees go.
+fn trees(works: &[Work]) -> Vec<PathBuf> {
+    let tree = |work: &Work| match work {
+        Work::Entry { to, .. } if is_tree(work) => Some(to.path.clone()),
+        _ => None,
+    };
+    works.iter().filter_map(tree).collect()
+}
+
+fn settings(
+    args: &CopyArgs,
+    interrupt: &Interrupt,
+    works: &[Work],
+    is_many: bool,
+) -> Outcome<Settings> {
+    let rule = |(includes, text): &(bool, String)| FilterRule::new(*includes, text);
+    let rules = args.filter.patterns.iter().map(rule).collect::<Result<Vec<_>, String>>();
+    let (verbose, plan) = (args.verbose, args.plan);
+    Ok(Settings {
+        options: options(args)?,
+        keep: match (args.archive, args.preserve) {
+            (true, _) => Keep::All,
+            (_, true) => Keep::Basics,
+            _ => Keep::Mode,
+        },
+        links: if args.dereference { Links::Follow } else { Links::Keep },
+        one_file_system: args.one_file_system,
+        filter: Filter::new(rules.map_err(Failure::usage)?),
+        existing: match (args.no_clobber, args.update) {
+            (true, _) => Existing::Leave,
+            (_, true) => Existing::Update,
+            _ => Existing::Replace,
+        },
+        delete: args.delete,
+        force: args.force,
+        all_or_nothing: args.all_or_nothing,
+        verify: args.verify,
+        resume: args.resume,
+        sync: !args.no_sync,
+        cached: args.cached,
+        dry_run: args.plan,
+        threads: args.numjobs,
+        state_folder: journal::copies_folder(),
+        may_replace: guard::replacing(&consent(args), &trees(works)),
+        listener: Arc::new(move |event| hear(event, verbose, plan, is_many)),
+        progress: Arc::new(Progress::default()),
+        limiter: Limiter::new(args.limit_rate),
+        stop: interrupt.shared_flag(),
+    })
+}
+
+fn options(args: &CopyArgs) -> Outcome<Options> {
     let cache = if args.cached { Cache::Buffered } else { Cache::Auto };
     let mut options = Options::new().cache(cache).keep_holes(args.sparse);
     if let Some(bytes) = args.bs {
@@ -171,258 +325,323 @@ fn settings(args: &CopyArgs, interrupt: Interrupt) -> Outcome<Settings> {
         let personality: Personality = name.parse()?;
         if !personality.does_io() || personality == Personality::Mmap {
             return Err(Failure::usage(format!(
-                "--ioengine {name} does not stream; use io_uring, threads, libaio or sync"
+                "--ioengine {name} cannot stream; use io_uring, threads, libaio or sync"
             )));
         }
         options = options.personality(personality);
     }
-    Ok(Settings {
-        options,
-        keep: if args.archive { Keep::Everything } else { Keep::Modes },
-        verify: args.verify,
-        resume: args.resume,
-        sync: !args.no_sync,
-        cached: args.cached,
-        threads: args.numjobs,
-        consent: consent(args),
-        tally: Arc::new(Tally::default()),
-        limiter: Limiter::new(args.limit_rate),
-        interrupt,
-    })
+    Ok(options)
 }
 
 fn consent(args: &CopyArgs) -> Consent {
     Consent { overwrite: args.overwrite.clone(), destroy_data_on: args.destroy_data_on.clone() }
 }
 
-/// Does the work while its progress is shown.
-fn watched(args: &CopyArgs, settings: &Settings, works: &[Work]) -> Outcome<()> {
+/// What is printed while it goes on.
+fn hear(event: &Event, verbose: bool, plan: bool, is_many: bool) {
+    let pair = |from: &Path, to: &Path| format!("{} -> {}", from.display(), to.display());
+    match event {
+        Event::Copied { from, to } if verbose => console::data(&pair(from, to)),
+        Event::Deleted(path) if verbose => console::data(&format!("removed {}", path.display())),
+        Event::Skipped(path) if verbose => {
+            console::data(&format!("left alone {}", path.display()));
+        }
+        Event::WouldCopy { from, to, replaces } if plan => {
+            let how = if *replaces { "replace" } else { "copy" };
+            console::data(&format!("{how} {}", pair(from, to)));
+        }
+        Event::WouldDelete(path) if plan => console::data(&format!("remove {}", path.display())),
+        // One problem of one file is the last word of the program.
+        Event::Problem(problem) if is_many => console::error(&problem.to_string()),
+        Event::Note(what) => Console::new(false).warn(what),
+        _ => {}
+    }
+}
+
+/// Does the work while its progress is shown; gives the problems.
+fn watched(args: &CopyArgs, settings: Settings, works: &[Work]) -> Outcome<Vec<Problem>> {
+    let progress = Arc::clone(&settings.progress);
     let (over, is_over) = channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let (clock, mut progress) =
+        let show = move || {
+            let (clock, mut bar) =
                 (Monotonic::uncalibrated(), Console::new(args.quiet).open_progress());
             let start_ns = clock.now_ns();
             // Woken as soon as the work is over: a copy of a millisecond takes no tick.
             while is_over.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                let counts = settings.tally.counts();
+                let counts = progress.counts();
                 let passed_ns = (clock.now_ns() - start_ns).max(1);
                 let rate = units::rate(counts.new_bytes() as f64 * 1e9 / passed_ns as f64);
                 let (size, files) = (units::size(counts.bytes), counts.files);
                 let files = if files > 1 { format!(", {files} files") } else { String::new() };
-                progress.advance(settings.tally.share(), &format!("{size}{files}, {rate}"));
+                bar.advance(progress.share(), &format!("{size}{files}, {rate}"));
             }
-            progress.finish();
-        });
-        let done = works.iter().try_for_each(|work| work.run(settings));
+            bar.finish();
+        };
+        // Where no thread can be started, nothing is shown.
+        let _ = std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, show);
+        let done = run_all(args, settings, works);
         drop(over);
         done
     })
 }
 
-impl Work {
-    fn run(&self, settings: &Settings) -> Outcome<()> {
-        if settings.interrupt.is_set() {
-            return Err(Failure::interrupted());
-        }
-        self.expect(settings);
-        match self {
-            Work::File { from, to, replaces } => {
-                replica::one(settings, from, true, to, *replaces)?;
-            }
-            Work::Tree { from, to, exists } => replica::tree(settings, from, to, *exists)?,
-            Work::Link { from, to } => replica::link(settings, from, to)?,
-            Work::Device { from, to } => replica::device(settings, from, to)?,
-            Work::StreamIn { to, replaces } => replica::stream_in(settings, to, *replaces)?,
-            Work::StreamOut { from } => replica::stream_out(settings, from)?,
-        }
-        Ok(())
+fn run_all(args: &CopyArgs, settings: Settings, works: &[Work]) -> Outcome<Vec<Problem>> {
+    let session = Session::new(settings);
+    if works.len() > 1 {
+        session.expect_many();
     }
-
-    /// Tells the tally how much there is to come, where that is known.
-    fn expect(&self, settings: &Settings) {
-        let from = match self {
-            Work::File { from, .. } | Work::Device { from, .. } | Work::StreamOut { from } => from,
-            _ => return,
-        };
-        let file = fs::File::open(from);
-        if let Ok(bytes) = file.and_then(|file| ioengine::open_file::size_bytes(&file)) {
-            Tally::add(&settings.tally.expected_bytes, bytes);
-            settings.tally.is_counted.store(true, Ordering::Relaxed);
+    for work in works {
+        expect(work, session.settings());
+        match work {
+            Work::Entry { from, to } => session.copy(from, to),
+            Work::Stream { from, to } if args.plan => {
+                let (from, to) = (inputs::shown(from), to.path.display());
+                console::data(&format!("copy {from} -> {to}"));
+            }
+            Work::Stream { from, to } => match inputs::open(from, &session.settings().options) {
+                Ok(input) => session.copy_input(input, to),
+                Err(problem) => return Ok(vec![problem]),
+            },
+            Work::Device { from, target, name, permit } => {
+                if args.plan {
+                    let destroys = permit.as_ref().and_then(|permit| permit.destroys.as_deref());
+                    let (from, what) = (inputs::shown(from), destroys.unwrap_or("all data on it"));
+                    console::data(&format!("copy {from} -> {}: destroys {what}", name.display()));
+                    continue;
+                }
+                let Some(device) = target.file() else { continue };
+                if inputs::is_stdin(from) || is_stream(from) {
+                    match inputs::open(from, &session.settings().options) {
+                        Ok(input) => session.copy_input_to_device(input, device, name),
+                        Err(problem) => return Ok(vec![problem]),
+                    }
+                } else {
+                    session.copy_to_device(from, device, name);
+                }
+            }
+            Work::Output { from } if args.plan => {
+                console::data(&format!("copy {} -> standard output", inputs::shown(from)));
+            }
+            Work::Output { from } => send(from, session.settings())?,
         }
     }
+    Ok(session.finish())
+}
 
-    fn plan(&self, args: &CopyArgs) -> String {
-        let size = |path: &Path| {
-            let file = fs::File::open(path);
-            let bytes = file.and_then(|file| ioengine::open_file::size_bytes(&file));
-            bytes.map_or_else(|_| "what it holds".to_owned(), units::size)
-        };
-        let durable = if args.no_sync { "" } else { ", durable" };
-        let name = |path: &Path| path.display().to_string();
-        match self {
-            Work::File { from, to, replaces } => {
-                let how = if *replaces { "replace" } else { "write" };
-                let (bytes, from, to) = (size(from), name(from), name(to));
-                format!("copy {from} ({bytes}): {how} {to}{durable}; nothing was done")
-            }
-            Work::Tree { from, to, exists } => {
-                let how = if *exists { "into the folder" } else { "to a new folder" };
-                let (from, to) = (name(from), name(to));
-                format!("copy all that is in {from} {how} {to}{durable}; nothing was done")
-            }
-            Work::Link { from, to } => {
-                format!("make the link {} as {}; nothing was done", name(to), name(from))
-            }
-            Work::Device { from, to } => {
-                let (bytes, from, to) = (size(from), name(from), name(to));
-                format!("copy {from} ({bytes}) over the data on {to}{durable}; nothing was done")
-            }
-            Work::StreamIn { to, .. } => {
-                format!("copy standard input to {}{durable}; nothing was done", name(to))
-            }
-            Work::StreamOut { from } => {
-                format!("copy {} to standard output; nothing was done", name(from))
-            }
-        }
+fn send(from: &Path, settings: &Settings) -> Outcome<()> {
+    inputs::check_stdout()?;
+    let mut output = Output::stdout().map_err(|error| cannot_write(&error))?;
+    let input = inputs::open(from, &settings.options);
+    let sent =
+        input.map_err(Broken::Reading).and_then(|mut input| output.send(&mut input, settings));
+    match sent {
+        Ok(_) | Err(Broken::Gone) => Ok(()),
+        Err(Broken::Reading(problem)) => Err(Failure::failed(problem.to_string())),
+        Err(Broken::Writing(error)) => Err(cannot_write(&error)),
+        Err(Broken::Stopped) => Err(Failure::interrupted()),
+    }
+}
+
+/// Standard output takes nothing more.
+pub fn cannot_write(error: &io::Error) -> Failure {
+    let cause = ioengine::error::cause(error);
+    Failure::failed(format!("writing to standard output: {cause}; send it where there is room"))
+}
+
+/// Tells the progress how much there is to come, where that is known.
+fn expect(work: &Work, settings: &Settings) {
+    let from = match work {
+        Work::Entry { from, .. } | Work::Device { from, .. } | Work::Output { from } => from,
+        Work::Stream { .. } => return,
+    };
+    if let Some(bytes) = inputs::size_of(from) {
+        settings.progress.expect_bytes(bytes);
+        settings.progress.set_counted(true);
     }
 }
 
 /// Decides what is to become of a source, and refuses what cannot be or is not allowed.
 fn resolve(args: &CopyArgs, from: &Path, to: &Path, many: bool) -> Outcome<Work> {
-    let (from_stream, to_stream) = (from == Path::new("-"), to == Path::new("-"));
-    if to_stream {
-        if many {
-            return Err(Failure::usage("several files to standard output: use halfpower cat"));
-        }
-        return Ok(Work::StreamOut { from: from.to_path_buf() });
+    let is_stdin = inputs::is_stdin(from);
+    if to == Path::new("-") {
+        return to_output(args, from, many);
     }
-    let source = if from_stream { None } else { Some(look_at(from)?) };
+    let source = if is_stdin { None } else { Some(look_at(args, from)?) };
     let there = fs::metadata(to).ok();
     let kind = there.as_ref().map(fs::Metadata::file_type);
     if kind.is_some_and(|kind| kind.is_block_device()) {
-        return to_device(args, from, to, from_stream || many);
+        return to_device(args, from, source.as_ref(), to, many);
     }
-    let is_folder = kind.is_some_and(|kind| kind.is_dir());
-    let named_as_folder = to.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if !is_folder && (many || named_as_folder) {
+    let is_directory = kind.is_some_and(|kind| kind.is_dir());
+    let named_as_directory = to.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let is_tree = source.as_ref().is_some_and(fs::Metadata::is_dir);
+    let into = args.target_directory.is_some() || (is_directory && !args.no_target_directory);
+    if !is_directory && named_as_directory && !is_tree {
         let to = to.display();
-        let what = if kind.is_some() { "is no folder" } else { "does not exist" };
-        return Err(Failure::usage(format!("{to} {what}; name a folder that exists")));
+        let what = if kind.is_some() { "is no directory" } else { "does not exist" };
+        return Err(Failure::usage(format!("{to} {what}; name a directory that exists")));
+    }
+    if many && args.no_target_directory {
+        return Err(Failure::usage("-T is for one source; drop it to copy into the directory"));
     }
     check_not_under_dev(to, "DST")?;
+    check_link(to)?;
     let Some(source) = source else {
-        if is_folder {
-            return Err(Failure::usage(format!(
-                "{} is a folder; name the file that standard input is to become",
-                to.display()
-            )));
+        if into {
+            let to = to.display();
+            let what = format!("{to} is a directory; name the file that standard input becomes");
+            return Err(Failure::usage(what));
         }
-        let replaces = check_free(args, None, to)?;
-        return Ok(Work::StreamIn { to: to.to_path_buf(), replaces });
+        return Ok(Work::Stream { from: from.to_path_buf(), to: destination(to) });
     };
-    let target = if is_folder { to.join(name_of(from)?) } else { to.to_path_buf() };
-    let (from, kind) = (from.to_path_buf(), source.file_type());
-    let as_link = args.archive && fs::symlink_metadata(&from).is_ok_and(|m| m.is_symlink());
-    if as_link {
-        check_free(args, None, &target)?;
-        return Ok(Work::Link { from, to: target });
+    let path = match into {
+        true if is_tree && holds_contents(from) => to.to_path_buf(),
+        true if is_tree && !many && was_made_from(from, to) => to.to_path_buf(),
+        true => to.join(name_of(from)?),
+        false => to.to_path_buf(),
+    };
+    if !is_tree && path.is_dir() {
+        let shown = path.display();
+        let what = format!("{shown} is a directory, the source is none; name another destination");
+        return Err(Failure::usage(what));
     }
-    if kind.is_dir() {
-        let exists = check_folder(args, &target)?;
-        return Ok(Work::Tree { from, to: target, exists });
+    if is_tree && fs::symlink_metadata(&path).is_ok() && !path.is_dir() {
+        let shown = path.display();
+        let what = format!("{shown} is no directory, the source is one; name another destination");
+        return Err(Failure::usage(what));
     }
-    if !kind.is_file() && !kind.is_block_device() {
-        let from = from.display();
-        return Err(Failure::usage(format!(
-            "{from} is no file, folder or block device; give it as standard input: - < {from}"
-        )));
+    if fs::metadata(&path).is_ok_and(|there| is_same(&there, &source)) {
+        let shown = path.display();
+        return Err(Failure::usage(format!("{shown} is the source itself; name another one")));
     }
-    let replaces = check_free(args, Some(&source), &target)?;
-    Ok(Work::File { from, to: target, replaces })
+    let (from, to) = (from.to_path_buf(), destination(&path));
+    let kind = source.file_type();
+    if (kind.is_fifo() || kind.is_char_device()) && !args.archive {
+        return Ok(Work::Stream { from, to });
+    }
+    if is_tree {
+        filecopy::check_tree(&from, &to, args.all_or_nothing).map_err(|problem| {
+            let exit =
+                if problem.kind == ProblemKind::Refused { Exit::Refused } else { Exit::Failed };
+            Failure::new(exit, problem.to_string())
+        })?;
+    }
+    Ok(Work::Entry { from, to })
 }
 
-fn look_at(path: &Path) -> Outcome<fs::Metadata> {
-    fs::metadata(path).map_err(|error| {
-        let (path, cause) = (path.display(), ioengine::error::cause(&error));
-        Failure::usage(format!("{path}: {cause}; name an existing file, folder or device"))
+/// A destination that is a link is followed, unless another user made it: it may lead anywhere.
+fn check_link(to: &Path) -> Outcome<()> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_foreign = |link: fs::Metadata| link.is_symlink() && link.uid() != own && link.uid() != 0;
+    match fs::symlink_metadata(to).is_ok_and(is_foreign) {
+        false => Ok(()),
+        true => Err(Failure::refused(format!(
+            "{} is a symbolic link that another user made; name the directory that it leads to",
+            to.display()
+        ))),
+    }
+}
+
+fn destination(path: &Path) -> Destination {
+    Destination { path: path.to_path_buf() }
+}
+
+/// Whether a source stands for what is in it: `DIR/.`.
+fn holds_contents(from: &Path) -> bool {
+    let text = from.as_os_str().as_encoded_bytes();
+    text == b"." || text.ends_with(b"/.") || text.ends_with(b"/./")
+}
+
+/// Whether a directory was made by an earlier copy of the same source, as a new directory.
+fn was_made_from(from: &Path, to: &Path) -> bool {
+    journal::copies_folder().is_some_and(|folder| filecopy::is_copy_of(&folder, from, to))
+}
+
+fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether something has no offsets: a named pipe or a character device.
+fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| {
+        let kind = found.file_type();
+        kind.is_fifo() || kind.is_char_device()
     })
 }
 
-/// The name that a source gets in a folder.
+/// What a source is; with --archive a link is itself.
+fn look_at(args: &CopyArgs, path: &Path) -> Outcome<fs::Metadata> {
+    let is_itself = args.archive && !args.dereference;
+    let found = if is_itself { fs::symlink_metadata(path) } else { fs::metadata(path) };
+    found.map_err(|error| {
+        let shown = path.display();
+        if !is_itself && fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink()) {
+            return Failure::usage(format!(
+                "{shown} is a link that leads nowhere; --archive copies it as a link"
+            ));
+        }
+        let cause = ioengine::error::cause(&error);
+        Failure::usage(format!("{shown}: {cause}; name an existing file, directory or device"))
+    })
+}
+
+/// The name that a source gets in a directory.
 fn name_of(path: &Path) -> Outcome<std::ffi::OsString> {
     let own = path.file_name().map(ToOwned::to_owned);
     own.or_else(|| Some(path.canonicalize().ok()?.file_name()?.to_owned())).ok_or_else(|| {
         let path = path.display();
-        Failure::usage(format!("{path} has no name of its own; name the folder that it becomes"))
+        Failure::usage(format!("{path} has no name of its own; name the copy with -T"))
     })
 }
 
-/// Refuses a destination that exists and was not named; whether one is replaced.
-fn check_free(args: &CopyArgs, source: Option<&fs::Metadata>, to: &Path) -> Outcome<bool> {
-    let shown = to.display();
-    if fs::symlink_metadata(to).is_err() {
-        return Ok(false);
+fn to_output(args: &CopyArgs, from: &Path, many: bool) -> Outcome<Work> {
+    if many {
+        return Err(Failure::usage("several files to standard output: use halfpower cat"));
     }
-    let Ok(there) = fs::metadata(to) else {
-        return Err(Failure::usage(format!(
-            "{shown} is a link to nothing; remove it, or name another destination"
-        )));
-    };
-    if source.is_some_and(|source| (source.dev(), source.ino()) == (there.dev(), there.ino())) {
-        return Err(Failure::usage(format!("{shown} is the source itself; name another one")));
+    if args.json || args.verbose {
+        return Err(Failure::usage(
+            "standard output takes the data: drop --json and --verbose, or name a file",
+        ));
     }
-    if there.is_dir() {
-        return Err(Failure::usage(format!(
-            "{shown} is a folder, the source is none; name another destination"
-        )));
+    if from.is_dir() {
+        let from = from.display();
+        return Err(Failure::usage(format!("{from} is a directory; pack it with tar first")));
     }
-    if !there.is_file() {
-        return Err(Failure::usage(format!(
-            "{shown} is neither a file nor a block device; use - and redirect standard output"
-        )));
-    }
-    let target = HostTarget::open(to, false, Caching::Buffered)?;
-    guard::check_writable(&target, to, &consent(args))?;
-    Ok(true)
-}
-
-fn same(a: &Path, b: &Path) -> bool {
-    let full = |path: &Path| {
-        if path.as_os_str().is_empty() { Path::new(".") } else { path }.canonicalize()
-    };
-    matches!((full(a), full(b)), (Ok(a), Ok(b)) if a == b)
-}
-
-/// Refuses a folder that exists and was not named; whether it exists.
-fn check_folder(args: &CopyArgs, to: &Path) -> Outcome<bool> {
-    let shown = to.display();
-    let Ok(there) = fs::symlink_metadata(to) else { return Ok(false) };
-    if args.overwrite.iter().any(|named| same(named, to)) && there.is_dir() {
-        return Ok(true);
-    }
-    Err(match there.is_dir() {
-        true => Failure::refused(format!(
-            "{shown} exists; name another folder, or allow replacing what the copy has in it with \
-             --overwrite={shown}"
-        )),
-        false => Failure::usage(format!("{shown} is no folder; name another destination")),
-    })
+    Ok(Work::Output { from: from.to_path_buf() })
 }
 
 /// Anything over a block device that was given up.
-fn to_device(args: &CopyArgs, from: &Path, to: &Path, impossible: bool) -> Outcome<Work> {
-    if impossible {
-        return Err(Failure::usage("a device takes one file or device; write others to a file"));
-    }
-    if !look_at(from)?.file_type().is_file() && !look_at(from)?.file_type().is_block_device() {
-        return Err(Failure::usage("a device takes one file or device; write others to a file"));
+fn to_device(
+    args: &CopyArgs,
+    from: &Path,
+    source: Option<&fs::Metadata>,
+    to: &Path,
+    many: bool,
+) -> Outcome<Work> {
+    if many || source.is_some_and(fs::Metadata::is_dir) {
+        return Err(Failure::usage("a device takes one file, device or stream"));
     }
     let target = HostTarget::open(to, false, Caching::Buffered)?;
     guard::check_writable(&target, to, &consent(args))?;
-    let (source, there) = (look_at(from)?, look_at(to)?);
-    if source.file_type().is_block_device() && source.rdev() == there.rdev() {
-        return Err(Failure::usage("source and destination are the same device"));
+    if let Some(source) = source {
+        let there = look_at(args, to)?;
+        let size = inputs::size_of(from);
+        if source.file_type().is_block_device() && source.rdev() == there.rdev() {
+            return Err(Failure::usage("source and destination are the same device"));
+        }
+        if size.is_some_and(|size| size > ioengine::Target::size_bytes(&target)) {
+            let (from, to) = (from.display(), to.display());
+            let (size, room) = (size.unwrap_or(0), ioengine::Target::size_bytes(&target));
+            return Err(Failure::usage(format!(
+                "{from} has {size} bytes, {to} only {room}: nothing was written; name a larger \
+                 device"
+            )));
+        }
     }
-    Ok(Work::Device { from: from.to_path_buf(), to: to.to_path_buf() })
+    // Opened for writing only after nothing speaks against it, and checked again.
+    let target = Box::new(HostTarget::open(to, !args.plan, Caching::Buffered)?);
+    let permit = guard::check_writable(&target, to, &consent(args))?;
+    let (from, name) = (from.to_path_buf(), to.to_path_buf());
+    Ok(Work::Device { from, target, name, permit })
 }

@@ -44,7 +44,7 @@ pub struct Probe<'a> {
 
 /// A stream in the midst of a probe.
 enum Stream {
-    Reading(Reader),
+    Reading(Box<Reader>),
     Writing(Box<Writer>),
 }
 
@@ -109,19 +109,12 @@ impl<'a> Probe<'a> {
             .cache(Cache::Direct)
             .request_bytes(setting.request_bytes)
             .depth(setting.depth);
-        let (file, begin) = (self.file.try_clone()?, SeekFrom::Start(begin));
+        let mut file = self.file.try_clone()?;
+        file.seek(SeekFrom::Start(begin))?;
         Ok(match op {
-            Op::Read => {
-                let mut reader = options.keep_holes(false).reader(file)?;
-                reader.seek(begin)?;
-                Stream::Reading(reader)
-            }
-            Op::Write => {
-                // As large as it is and stays.
-                let mut writer = options.size(self.region_bytes).exact_size(true).writer(file)?;
-                writer.seek(begin)?;
-                Stream::Writing(Box::new(writer))
-            }
+            Op::Read => Stream::Reading(Box::new(options.keep_holes(false).reader(file)?)),
+            // As large as it is and stays.
+            Op::Write => Stream::Writing(Box::new(options.size(self.region_bytes).writer(file)?)),
         })
     }
 

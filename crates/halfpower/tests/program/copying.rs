@@ -9,7 +9,7 @@ use std::time::Duration;
 use ioengine::Monotonic;
 use ioengine::open_file::resident_bytes;
 
-use crate::fixture::{Place, noise, or_skip, skip, text, whole};
+use crate::fixture::{Place, list, noise, or_skip, pause, skip, text, whole};
 use crate::known_truth::Served;
 use crate::volume::{LoopDevice, Mounted, TwoDevices, Volume, make};
 
@@ -112,12 +112,16 @@ fn what_exists_is_replaced_only_where_it_is_named() {
     place.does("copy new old --overwrite old --quiet");
     assert!(same(&place.path("new"), &old));
     assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600, "the mode of what was replaced");
-    // What has other names is not replaced under one of them.
+    // What has other names is not replaced under one of them, and a link is not a file.
     place.file("other", 5);
     std::os::unix::fs::symlink("other", place.path("link")).unwrap();
     place.cannot("copy new link --overwrite link").with_code(3).says("is a symbolic link", "");
-    fs::hard_link(&old, place.path("name")).unwrap();
-    place.cannot("copy new old --overwrite old").with_code(3).says("has 2 names", "name the copy");
+    place.file("more", 7);
+    fs::hard_link(place.path("more"), place.path("name")).unwrap();
+    place
+        .cannot("copy new more --overwrite more")
+        .with_code(3)
+        .says("has 2 names", "name the copy");
 }
 
 #[test]
@@ -125,32 +129,74 @@ fn a_wrong_destination_is_refused_with_the_remedy() {
     let place = Place::new();
     place.file("file", 10);
     fs::create_dir(place.path("folder")).unwrap();
+    place.cannot("copy file").with_code(2).says("where it goes", "halfpower copy SRC DST");
     place.cannot("copy missing there").with_code(2).says("missing:", "name an existing file");
-    place.cannot("copy file nowhere/").with_code(2).says("does not exist", "name a folder");
-    place.cannot("copy file folder file").with_code(2).says("is no folder", "name a folder");
-    place.cannot("copy folder file").with_code(2).says("is no folder", "another destination");
-    place.cannot("copy folder folder/inside").with_code(2).says("into itself", "another");
+    place.cannot("copy file nowhere/").with_code(2).says("does not exist", "name a directory");
+    place.cannot("copy file folder file").with_code(2).says("is no directory", "name a directory");
+    place.cannot("copy folder file").with_code(2).says("is no directory", "another destination");
+    place.cannot("copy -T file folder").with_code(2).says("is a directory", "another destination");
+    place.cannot("copy folder folder/inside").with_code(3).says("into itself", "another");
     place.cannot("copy file /dev/copy").with_code(3).says("nothing is created under /dev", "DST");
-    place
-        .cannot("copy file there --ioengine null")
-        .with_code(2)
-        .says("does not stream", "io_uring");
+    place.cannot("copy file - --json").with_code(2).says("takes the data", "drop --json");
+    place.cannot("copy folder -").with_code(2).says("is a directory", "tar");
+    place.halfpower("copy -n -u file there").with_code(2).says("cannot be used with", "");
+    place.cannot("copy file there --exclude [a").with_code(2).says("pattern '[a'", "");
+    place.cannot("copy file there --ioengine null").with_code(2).says("cannot stream", "io_uring");
     let plan = place.does("copy file there --plan").prints("nothing was done");
     assert!(plan.stdout.contains("10 B") && !place.path("there").exists(), "{plan}");
 }
 
 #[test]
-fn files_go_into_a_folder_that_exists() {
+fn files_go_into_a_directory_that_exists() {
     let place = Place::new();
     place.file("one", 1000);
     place.file("two", 2000);
     fs::create_dir(place.path("folder")).unwrap();
     place.does("copy one two folder --quiet");
     place.does("copy one folder/three --quiet");
-    place.cannot("copy two folder").with_code(3).says("exists", "--overwrite=folder/two");
-    place.does("copy two folder --overwrite folder/two --quiet");
+    place.does("copy two folder").says("were there already", "");
+    place.file("three", 5);
+    place.cannot("copy three folder").with_code(3).says("exists", "--overwrite=folder/three");
+    place.cannot("copy three folder --overwrite folder").with_code(3);
+    place.does("copy three folder --overwrite folder/three --quiet");
     assert_eq!(Place::within(&place.path("folder")).listing(), ["one", "three", "two"]);
-    assert!(same(&place.path("two"), &place.path("folder/two")));
+    assert!(same(&place.path("three"), &place.path("folder/three")));
+    place.does("copy -t folder two --quiet");
+    // One that is missing does not keep the others from being copied.
+    fs::create_dir(place.path("into")).unwrap();
+    let ended = place.halfpower("copy one missing two into").with_code(1);
+    let ended = ended.says("missing: no such file", "");
+    ended.says("1 entry was not copied", "the same command brings the rest");
+    assert_eq!(Place::within(&place.path("into")).listing(), ["one", "two"]);
+}
+
+#[test]
+fn the_same_command_again_means_the_same_copy() {
+    let place = Place::new();
+    let tree = grown(&place);
+    let plain = |folder: &Path| tree_of(folder, false);
+    for flags in ["", "--archive", "--preserve --verify", "--archive --resume"] {
+        for _ in 0..3 {
+            place.does(&format!("copy tree copy --quiet {flags}"));
+            assert_eq!(plain(&place.path("copy")), plain(&tree), "{flags}");
+        }
+        fs::remove_dir_all(place.path("copy")).unwrap();
+    }
+    // As cp means it: into what exists, as what does not.
+    fs::create_dir(place.path("into")).unwrap();
+    for _ in 0..2 {
+        place.does("copy tree into --quiet");
+        place.does("copy tree/ into/ --quiet");
+        assert_eq!(Place::within(&place.path("into")).listing(), ["tree"]);
+    }
+    for _ in 0..2 {
+        place.does("copy tree/. into --quiet");
+        place.does("copy -T tree other --quiet");
+    }
+    assert_eq!(plain(&place.path("other")), plain(&tree));
+    assert!(place.path("into/a/b/page").exists());
+    place.does("copy tree new/ --quiet");
+    assert_eq!(plain(&place.path("new")), plain(&tree));
 }
 
 #[test]
@@ -160,20 +206,20 @@ fn a_tree_is_copied_with_all_that_is_in_it() {
     let document = place.document("copy tree copy");
     let plain = |folder: &Path| tree_of(folder, false);
     assert_eq!(plain(&place.path("copy")), plain(&tree));
-    assert_eq!((whole(&document["files"]), whole(&document["folders"])), (7, 5));
+    assert_eq!((whole(&document["files"]), whole(&document["directories"])), (7, 5));
     assert!(fs::metadata(place.path("copy/sparse")).unwrap().blocks() * 512 < 4 * MIB);
-    // Into a folder that is there it goes under its own name, and again only where allowed.
-    fs::create_dir(place.path("into")).unwrap();
-    place.does("copy tree into --quiet");
-    assert_eq!(plain(&place.path("into/tree")), plain(&tree));
-    place.cannot("copy tree into").with_code(3).says("exists", "--overwrite=into/tree");
-    fs::write(place.path("into/tree/a/b/page"), "changed").unwrap();
-    fs::write(place.path("into/tree/own"), "stays").unwrap();
-    place.does("copy tree into --overwrite into/tree --quiet");
-    assert_eq!(fs::read_to_string(place.path("into/tree/own")).unwrap(), "stays");
-    fs::remove_file(place.path("into/tree/own")).unwrap();
-    assert_eq!(plain(&place.path("into/tree")), plain(&tree));
-    assert_eq!(place.listing(), ["copy", "into", "tree"], "nothing else is left");
+    fs::write(place.path("copy/a/b/page"), "changed").unwrap();
+    fs::write(place.path("copy/own"), "stays").unwrap();
+    let ended = place.halfpower("copy tree copy").with_code(3);
+    let ended = ended.says("copy/a/b/page exists", "--overwrite=copy/a/b/page");
+    ended.says("1 entry was not copied as asked", "brings the rest");
+    place.does("copy tree copy --overwrite copy --quiet");
+    assert_eq!(fs::read_to_string(place.path("copy/own")).unwrap(), "stays");
+    let ended = place.halfpower("copy tree copy --delete").with_code(3);
+    ended.says("copy/own is not in the source", "--overwrite");
+    place.does("copy tree copy --delete --overwrite copy --verbose").prints("removed copy/own");
+    assert_eq!(plain(&place.path("copy")), plain(&tree));
+    assert_eq!(place.listing(), ["copy", "tree"], "nothing else is left");
 }
 
 #[test]
@@ -184,9 +230,7 @@ fn an_archive_keeps_modes_times_owners_attributes_and_links_of_all_kinds() {
     assert!(made.success());
     let page = tree.join("a/b/page");
     let set = rustix::fs::setxattr(&page, "user.note", b"kept", rustix::fs::XattrFlags::empty());
-    let left_out = place.does("copy tree plain");
-    assert!(left_out.stderr.contains("named pipe and was left out (--archive"), "{left_out}");
-    for flags in ["", "--resume", "--verify"] {
+    for flags in ["", "--resume", "--verify", "--all-or-nothing"] {
         place.does(&format!("copy --archive tree copy --quiet {flags}"));
         let copy = place.path("copy");
         assert_eq!(tree_of(&copy, true), tree_of(&tree, true), "{flags}");
@@ -201,8 +245,28 @@ fn an_archive_keeps_modes_times_owners_attributes_and_links_of_all_kinds() {
         fs::remove_dir_all(copy).unwrap();
     }
     std::os::unix::fs::symlink("tree/one", place.path("named")).unwrap();
+    std::os::unix::fs::symlink("nowhere", place.path("dangling")).unwrap();
     place.does("copy --archive named link --quiet");
     assert_eq!(fs::read_link(place.path("link")).unwrap(), Path::new("tree/one"));
+    place.does("copy --archive dangling dangles --quiet");
+    assert_eq!(fs::read_link(place.path("dangles")).unwrap(), Path::new("nowhere"));
+    place.cannot("copy dangling there").with_code(2).says("leads nowhere", "--archive");
+}
+
+#[test]
+fn patterns_leave_entries_out_in_the_order_in_which_they_were_typed() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("tree/cache")).unwrap();
+    for name in ["main.c", "main.o", "keep.o", "cache/file"] {
+        place.file(&format!("tree/{name}"), 10);
+    }
+    place.does("copy tree copy -q --include keep.o --exclude *.o --exclude cache/");
+    assert_eq!(Place::within(&place.path("copy")).listing(), ["keep.o", "main.c"]);
+    place.does("copy tree other -q --exclude *.o --include keep.o");
+    assert_eq!(Place::within(&place.path("other")).listing(), ["cache", "main.c"]);
+    let plan = place.does("copy tree third --dry-run --exclude cache/");
+    assert!(plan.stdout.contains("copy tree/main.c -> third/main.c"), "{plan}");
+    assert!(!plan.stdout.contains("cache") && !place.path("third").exists(), "{plan}");
 }
 
 #[test]
@@ -222,29 +286,80 @@ fn streams_are_copied_from_where_they_stand() {
     let mut command = place.command("copy file -");
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success() && output.stdout == fs::read(&file).unwrap());
+    // A pipe that has a name is read to its end.
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let running = place.start("copy pipe from-pipe --quiet");
+    fs::write(place.path("pipe"), fs::read(&file).unwrap()).unwrap();
+    running.ended().with_code(0);
+    assert!(same(&file, &place.path("from-pipe")));
+}
+
+#[test]
+fn a_closed_standard_output_is_an_error_and_not_a_hole() {
+    let place = Place::new();
+    place.file("file", 100_000);
+    let program = env!("CARGO_BIN_EXE_halfpower");
+    for line in ["copy file -", "cat file", "engines", "checksum file"] {
+        let shell = format!("{program} {line} >&-");
+        let mut command = Command::new("sh");
+        command.args(["-c", &shell]).current_dir(place.path(""));
+        let ended = place.start_command(command, line).ended().with_code(1);
+        assert!(
+            ended.stderr.contains("stdout") || ended.stderr.contains("standard output"),
+            "{ended}"
+        );
+    }
+}
+
+/// The private directory of an unfinished copy.
+fn unfinished(place: &Place) -> Option<PathBuf> {
+    let name = place.listing().into_iter().find(|name| name.starts_with(".halfpower-"))?;
+    Some(place.path(&name))
 }
 
 #[test]
 fn an_interrupt_leaves_nothing_or_what_the_next_one_goes_on_from() {
     let place = Place::new();
     let big = place.file("big", 24 * MIB);
-    let mut running = place.start("copy big copy --limit-rate 16M/s");
-    let partial = place.path(".copy.halfpower-partial");
-    running.until("something is copied", || partial.exists());
+    let mut running = place.start("copy big copy --limit-rate 12M/s");
+    pause(300);
+    running.until("it goes on", || true);
     running.signal("INT");
     running.ended().with_code(130).says("interrupted", "nothing of the copy is left");
     assert_eq!(place.listing(), ["big"]);
 
     let mut running = place.start("copy big copy --limit-rate 6M/s --resume");
-    let state = place.path(".copy.halfpower-partial.state");
-    running.until("it is noted how far it is", || state.exists());
+    let noted = place.state().join("halfpower/copies");
+    let is_noted = || {
+        let names = fs::read_dir(&noted).into_iter().flatten().flatten();
+        names.map(|entry| entry.file_name()).any(|n| n.to_string_lossy().starts_with("partial-"))
+    };
+    running.until("it is noted how far it is", is_noted);
     running.signal("INT");
     running.ended().with_code(130).says("interrupted", "goes on");
-    assert!(partial.exists() && !place.path("copy").exists());
+    assert!(unfinished(&place).is_some() && !place.path("copy").exists());
     let document = place.document("copy big copy --resume --verify");
     assert!(whole(&document["resumed_bytes"]) > 0, "{document}");
     assert!(same(&big, &place.path("copy")));
     assert_eq!(place.listing(), ["big", "copy"]);
+}
+
+#[test]
+fn clean_removes_what_killed_copies_left_and_says_so() {
+    let place = Place::new();
+    place.file("big", 24 * MIB);
+    let mut running = place.start("copy big copy --limit-rate 6M/s --resume");
+    running.until("it has begun", || unfinished(&place).is_some());
+    pause(200);
+    place.does("clean").prints("in use");
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    assert!(unfinished(&place).is_some());
+    place.does("clean --plan").prints("remove   ");
+    assert!(unfinished(&place).is_some());
+    place.does("clean").prints("removed  ");
+    assert_eq!(place.listing(), ["big"]);
+    place.does("clean").prints("nothing to clean");
 }
 
 #[test]
@@ -254,22 +369,34 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     for number in 0..40 {
         place.file(&format!("tree/{number}"), 200_000);
     }
-    let mut running = place.start("copy tree copy --limit-rate 2M/s --resume");
-    let partial = place.path(".copy.halfpower-partial");
-    let count = || fs::read_dir(&partial).map_or(0, |files| files.count());
+    let mut running = place.start("copy tree copy --limit-rate 2M/s");
+    let count = || fs::read_dir(place.path("copy")).map_or(0, |files| files.count());
     running.until("some files are there", || count() > 4);
     running.signal("INT");
-    running.ended().with_code(130);
-    assert!(!place.path("copy").exists());
-    let document = place.document("copy tree copy --resume");
+    running.ended().with_code(130).says("whole files were kept", "brings the rest");
+    for entry in fs::read_dir(place.path("copy")).unwrap() {
+        let name = entry.unwrap().file_name();
+        assert!(same(&place.path("tree").join(&name), &place.path("copy").join(&name)));
+    }
+    let document = place.document("copy tree copy");
     assert!(whole(&document["resumed_bytes"]) >= 200_000, "{document}");
     assert_eq!(tree_of(&place.path("copy"), false), tree_of(&place.path("tree"), false));
     assert_eq!(place.listing(), ["copy", "tree"]);
+    let mut running = place.start("copy tree whole --limit-rate 2M/s --all-or-nothing");
+    pause(300);
+    running.until("it goes on", || true);
+    running.signal("INT");
+    running.ended().with_code(130).says("nothing of the copy is left", "");
+    assert_eq!(place.listing(), ["copy", "tree"]);
 }
 
-/// Kills copies at moments all over their length: what has the name of a copy is one.
+/// Kills copies at moments all over their length: a file that has a name is whole.
 fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
     let mut finished = 0;
+    let lines = |name: &str| -> Vec<String> {
+        let path = place.path(name);
+        if path.is_dir() { tree_of(&path, false) } else { Vec::new() }
+    };
     for moment in 0..moments {
         let mut running = place.start(&format!("copy {what} copy --quiet"));
         let us = whole_us * (moment * 7919 % moments) / moments;
@@ -277,19 +404,25 @@ fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
         running.child.kill().unwrap();
         running.child.wait().unwrap();
         let copy = place.path("copy");
-        if copy.exists() {
-            finished += 1;
-            if copy.is_dir() {
-                assert_eq!(tree_of(&copy, false), tree_of(&place.path(what), false), "{us} us");
-                fs::remove_dir_all(copy).unwrap();
-            } else {
-                assert!(same(&place.path(what), &copy), "{us} us");
-                fs::remove_file(copy).unwrap();
+        if copy.is_dir() {
+            let (wanted, found) = (lines(what), lines("copy"));
+            finished += u32::from(wanted == found);
+            // Directories are their owner's alone until all is in them.
+            let is_file =
+                |line: &&String| line.split(' ').nth(1).is_some_and(|m| m.starts_with("10"));
+            for file in found.iter().filter(is_file) {
+                assert!(wanted.contains(file), "{us} us: half of {file}");
             }
+            fs::remove_dir_all(copy).unwrap();
+        } else if copy.exists() {
+            finished += 1;
+            assert!(same(&place.path(what), &copy), "{us} us");
+            fs::remove_file(copy).unwrap();
         }
     }
     eprintln!("{finished} of {moments} copies of {what} were finished before the kill");
     place.does(&format!("copy {what} copy --quiet"));
+    place.does("clean");
     assert_eq!(place.listing().len(), 2, "what was left is gone: {:?}", place.listing());
 }
 
@@ -327,7 +460,7 @@ fn a_hundred_kills_leave_whole_copies_or_none() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_one_clear_error_and_no_copy() {
+fn a_disk_that_is_full_is_one_clear_error_and_every_lost_file_is_named() {
     let volume = or_skip!(Volume::new(64 * MIB));
     let place = Place::new();
     place.file("big", 80 * MIB);
@@ -336,26 +469,45 @@ fn a_disk_that_is_full_is_one_clear_error_and_no_copy() {
         place.file(&format!("tree/{number}"), MIB);
     }
     let there = Place::within(volume.folder());
-    for what in ["big", "tree"] {
-        let ended = place.cannot(&format!("copy {what} {}/copy", volume.folder().display()));
+    let target = volume.folder().join("copy");
+    for flags in ["", "--resume"] {
+        let ended = place.cannot(&format!("copy big {} {flags}", target.display()));
         ended.with_code(1).says("no space left", "free space");
-        assert_eq!(there.listing(), ["lost+found"], "{what}");
+        place.does("clean");
+        assert_eq!(there.listing(), ["lost+found"]);
     }
     // The same where the space is not known beforehand.
-    let line = format!("copy - {}/copy", volume.folder().display());
+    let line = format!("copy - {}", target.display());
     let mut command = place.command(&line);
     command.stdin(File::open(place.path("big")).unwrap());
     let ended = place.start_command(command, &line).ended().with_code(1);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
     assert_eq!(there.listing(), ["lost+found"]);
+    // Of a tree all is copied that there is room for, and each of the others is named.
+    let ended = place.halfpower(&format!("copy tree {}", target.display())).with_code(1);
+    for number in 0..90 {
+        let name = format!("{number}");
+        let is_named = ended.stderr.contains(&format!("copy/{name}: no space left"));
+        match target.join(&name).exists() {
+            true => assert!(same(&place.path("tree").join(&name), &target.join(&name))),
+            false => assert!(is_named, "{name} is lost without a word: {ended}"),
+        }
+    }
+    let ended = place.halfpower(&format!("copy tree {} --json", target.display())).with_code(1);
+    let failures = list(&ended.json()["failures"]).len();
+    assert!(failures > 20 && fs::read_dir(&target).unwrap().count() > 20, "{failures}");
+    fs::remove_dir_all(&target).unwrap();
+    let line = format!("copy tree {} --all-or-nothing", target.display());
+    place.halfpower(&line).with_code(1).says("so nothing was copied", "the same command");
+    assert_eq!(there.listing(), ["lost+found"]);
 }
 
 #[test]
-fn a_source_that_fails_is_one_clear_error_and_no_copy() {
+fn a_source_that_fails_is_one_clear_error_with_the_place_and_no_copy() {
     let device = "truth:fixed=100us mounted --size 32m --inject read-eio@9";
     let mut served = or_skip!(Served::of(device));
     let ended = served.place.halfpower("copy mounted/device copy --bs 1m --iodepth 4");
-    let ended = ended.with_code(1).says("reading mounted/device", "input/output error");
+    let ended = ended.with_code(1).says("reading at byte", "mounted/device: input/output error");
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
     assert_eq!(served.place.listing(), ["mounted"]);
     served.ends();
@@ -372,6 +524,27 @@ fn a_device_is_written_only_where_it_was_given_up_and_read_back() {
     assert!(device.content()[..8 * MIB as usize + 5000] == fs::read(&image).unwrap());
     place.does(&format!("copy {path} back --quiet"));
     assert!(device.content() == fs::read(place.path("back")).unwrap());
+    // What does not fit is refused before anything is written.
+    place.file("large", 32 * MIB + 1);
+    let line = format!("copy large {path} --destroy-data-on {path}");
+    place.cannot(&line).with_code(2).says("nothing was written", "a larger device");
+    assert!(device.content() == fs::read(place.path("back")).unwrap());
+    // A stream, as from a decompressor; one that is too long is told where the device ends.
+    let stream = |name: &str, line: &str| {
+        let mut command = place.command(line);
+        let mut cat =
+            Command::new("cat").arg(place.path(name)).stdout(Stdio::piped()).spawn().unwrap();
+        command.stdin(cat.stdout.take().unwrap());
+        let ended = place.start_command(command, line).ended();
+        let _ = cat.wait();
+        ended
+    };
+    let line = format!("copy - {path} --destroy-data-on {path} --verify --quiet");
+    stream("image", &line).with_code(0);
+    assert!(device.content()[..8 * MIB as usize + 5000] == fs::read(&image).unwrap());
+    let ended = stream("large", &line).with_code(1);
+    ended.says(&format!("writing {path}: no space left on device"), "");
+    place.cannot(&format!("copy - {path}")).with_code(3).says("", "--destroy-data-on");
 }
 
 #[test]
@@ -454,9 +627,11 @@ fn the_page_cache_is_left_as_it_was_found() {
             let reason = "this file system keeps pages whatever is said";
             return skip(std::any::type_name_of_val(&|| ()), reason);
         }
-        place.does(&format!("copy {name} copy --overwrite copy --quiet"));
+        fs::remove_file(&copy).unwrap();
+        place.does(&format!("copy {name} copy --quiet"));
         assert_eq!((resident(&source), resident(&copy)), (0, 0), "{name}: what was cold is cold");
-        place.does(&format!("copy {name} copy --overwrite copy --cached --quiet"));
+        fs::remove_file(&copy).unwrap();
+        place.does(&format!("copy {name} copy --cached --quiet"));
         assert!(resident(&copy) >= bytes, "--cached leaves it there");
         fs::remove_file(copy).unwrap();
     }

@@ -134,6 +134,7 @@ fn program(name: &str, package: &str) -> Result<(), String> {
 }
 
 #[test]
+#[ignore = "compares speeds, which needs an idle machine"]
 fn the_triad_is_as_fast_as_a_plain_loop_in_c() {
     or_skip!(program("cc", "gcc"));
     let place = Place::new();
@@ -150,6 +151,7 @@ fn the_triad_is_as_fast_as_a_plain_loop_in_c() {
 }
 
 #[test]
+#[ignore = "compares speeds, which needs an idle machine"]
 fn the_copy_is_as_fast_as_that_of_mbw() {
     or_skip!(program("mbw", "mbw"));
     let place = Place::new();

@@ -208,7 +208,7 @@ fn a_report_needs_a_survey() {
     place.cannot("report").with_code(1).says("no database", "run");
     place.does("run --ioengine null --runtime 0.2 --trials 1");
     place.cannot("report").says("survey", "halfpower survey");
-    place.cannot("report 77").says("77", "");
+    place.cannot("report zz").says("zz", "");
 }
 
 // ---- what it must not do

@@ -75,7 +75,7 @@ impl Delay {
         spec: &EngineSpec,
     ) -> Result<Self, Error> {
         let (depth, bytes) = (spec.depth, spec.slot_bytes as usize);
-        let buffers = SlotBuffers::shared(depth, pieces_bits, bytes, spec.pages)?;
+        let buffers = SlotBuffers::shared(depth, pieces_bits, bytes, spec.pages, false)?;
         let due = BinaryHeap::with_capacity(buffers.slots() as usize);
         Ok(Delay { devices, clock: Monotonic::new(), buffers, due, untold: 0 })
     }

@@ -11,7 +11,7 @@ use crate::fault::{Fault, FaultCounter, FaultPlan};
 use crate::request::{Completion, Op, Request};
 
 /// Decides the fault of a request.
-type FaultOf = Box<dyn FnMut(u64, &Request) -> Fault + Send>;
+type FaultOf = Box<dyn FnMut(u64, &Request) -> Fault + Send + Sync>;
 
 /// A request whose fault shows only when it completes.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,10 @@ impl<E: std::fmt::Debug> std::fmt::Debug for Faulty<E> {
 
 impl<E: Engine> Faulty<E> {
     /// Wraps an engine.
-    pub fn new(inner: E, fault_of: impl FnMut(u64, &Request) -> Fault + Send + 'static) -> Self {
+    pub fn new(
+        inner: E,
+        fault_of: impl FnMut(u64, &Request) -> Fault + Send + Sync + 'static,
+    ) -> Self {
         let marked = vec![None; inner.slots() as usize];
         let (held, answered) = (Vec::new(), Vec::new());
         let fault_of = Box::new(fault_of);

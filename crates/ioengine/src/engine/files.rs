@@ -71,6 +71,9 @@ impl Files {
 
     /// The buffers of an engine on these files.
     pub(crate) fn buffers(&self, spec: &EngineSpec) -> Result<SlotBuffers, Error> {
-        SlotBuffers::shared(spec.depth, self.pieces_bits, spec.slot_bytes as usize, spec.pages)
+        // An engine that any thread may use is a library's, which makes one for each file; one
+        // that is measured gets fresh memory.
+        let (slot_bytes, pooled) = (spec.slot_bytes as usize, spec.options.any_thread);
+        SlotBuffers::shared(spec.depth, self.pieces_bits, slot_bytes, spec.pages, pooled)
     }
 }

@@ -32,6 +32,8 @@ pub struct Libaio {
 
 // SAFETY: the pointers in `waiting` name elements of `iocbs`, owned by the same value.
 unsafe impl Send for Libaio {}
+// SAFETY: only methods that borrow the value mutably follow the pointers.
+unsafe impl Sync for Libaio {}
 
 /// Whether the kernel offers aio.
 pub fn probe() -> Result<String, Error> {

@@ -30,6 +30,9 @@ pub struct Mmap {
     buffers: SlotBuffers,
 }
 
+// SAFETY: only methods that borrow the value mutably reach the mapping.
+unsafe impl Sync for Mmap {}
+
 impl Mmap {
     /// An engine on an open file, all of which is mapped; `hint` is given for the mapping.
     pub fn new(file: Arc<File>, spec: &EngineSpec, hint: Hint) -> Result<Self, Error> {

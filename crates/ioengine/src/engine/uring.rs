@@ -454,6 +454,11 @@ impl Drop for Uring {
                 break;
             }
         }
+        // The kernel takes a ring apart some time after it is closed, and until then the files that
+        // are registered with it stay open: their space is not free, their mount is busy.
+        if self.features.registered_file && self.in_flight() == 0 {
+            let _ = self.ring.submitter().unregister_files();
+        }
         // Rings are registered with a thread: another thread's slot of that number is not ours.
         if self.owner == std::thread::current().id() {
             self.handle.unregister(self.ring.as_raw_fd());

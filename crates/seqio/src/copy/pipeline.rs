@@ -1,18 +1,24 @@
 //! Reading and writing at once through the same memory: a slot is filled from the source, shown to
 //! the watcher in its turn, written to the destination, and free again.
+//!
+//! Where others may look at the destination, a write that extends it is alone in flight, so that
+//! its size never covers what is not written; it is larger instead.
 
 use std::collections::VecDeque;
-use std::io;
 
 use ioengine::Op;
 
-use super::{Copied, Copying, Method, Watch};
-use crate::flight::{Asked, Build, Flight};
+use super::{Copied, Copying, Method, Result, Watch, by_watcher, on_source, on_target};
 use crate::holes::Holes;
+use crate::memory::Grant;
 use crate::options::Plan;
+use crate::requests::{Requests, Transfer};
 
 const SOURCE: u16 = 0;
 const TARGET: u16 = 1;
+/// Requests where writes go one after the other (bytes), and how many of them there are.
+const ONE_BY_ONE_BYTES: u32 = 4 << 20;
+const ONE_BY_ONE_SLOTS: u32 = 4;
 
 /// A part of the file between its reading and its writing.
 #[derive(Clone, Copy, Debug)]
@@ -23,86 +29,108 @@ struct Part {
     length: u64,
 }
 
-/// See the module.
+/// A copy with requests in flight on both sides.
 #[derive(Debug)]
-pub(super) struct Pipeline {
-    flight: Flight,
+struct Pipeline {
+    requests: Requests,
     holes: Holes,
     request_bytes: u64,
-    /// The most that are read ahead.
+    /// How many parts are read ahead at the most.
     depth: usize,
     free: Vec<u32>,
     reading: VecDeque<Part>,
+    /// Read and seen, but not to be written yet.
+    waiting: VecDeque<Part>,
     writing: VecDeque<Part>,
-    /// Where the next read begins (bytes).
+    /// Where the next read begins, and up to where all is written (bytes).
     next: u64,
+    written: u64,
     moved_bytes: u64,
+    /// Writes beyond here wait for those in flight (bytes).
+    seen_end: u64,
+}
+
+/// Copies, and sets the size of the destination; None where there is no memory for requests.
+pub(super) fn run(
+    copying: &mut Copying,
+    reading: &Plan,
+    writing: &Plan,
+    watch: &mut dyn Watch,
+) -> Result<Option<Copied>> {
+    let options = copying.options;
+    let one_by_one = copying.target.is_regular && !options.unseen;
+    let mut request_bytes = reading.request_bytes.max(writing.request_bytes);
+    let mut slots = reading.depth + writing.depth;
+    if one_by_one && !options.asks_for_memory() {
+        request_bytes = request_bytes.max(ONE_BY_ONE_BYTES);
+        slots = ONE_BY_ONE_SLOTS;
+    }
+    let blocks = (copying.size - copying.begin.min(copying.size)) / u64::from(request_bytes) + 2;
+    slots = u64::from(slots.max(2)).min(blocks) as u32;
+    let memory = match options.asks_for_memory() {
+        true => Some(Grant::whole(request_bytes, slots)),
+        false => Grant::up_to(request_bytes, slots),
+    };
+    let Some(memory) = memory else { return Ok(None) };
+    let (request_bytes, slots) = (memory.request_bytes, memory.slots);
+    let paths = [copying.source.paths(reading.direct), copying.target.paths(writing.direct)];
+    let requests = Requests::new(&paths, &options.setup(), memory).map_err(on_source(None))?;
+    let mut pipeline = Pipeline {
+        requests,
+        holes: copying.holes(),
+        request_bytes: request_bytes.into(),
+        depth: (slots - slots / 2) as usize,
+        free: (0..slots).rev().collect(),
+        reading: VecDeque::with_capacity(slots as usize),
+        waiting: VecDeque::with_capacity(slots as usize),
+        writing: VecDeque::with_capacity(slots as usize),
+        next: copying.begin,
+        written: copying.begin,
+        moved_bytes: 0,
+        seen_end: if one_by_one { copying.begin } else { u64::MAX },
+    };
+    copying.make_room(pipeline.holes.may_exist()).map_err(on_target(None))?;
+    let copied = pipeline.pump(copying, watch);
+    // Nothing is written any more when the caller hears of it.
+    pipeline.requests.drain();
+    let bytes = match copied {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            if one_by_one {
+                // Blocks that were reserved beyond the end are given back.
+                let _ = copying.set_size(pipeline.written);
+            }
+            return Err(error);
+        }
+    };
+    copying.set_size(bytes).map_err(on_target(None))?;
+    let moved_bytes = pipeline.moved_bytes;
+    let how = pipeline.description(slots);
+    Ok(Some(Copied { bytes, moved_bytes, method: Method::Pipeline, how }))
 }
 
 impl Pipeline {
-    /// Copies, and sets the size of the destination.
-    pub fn run(
-        copying: &mut Copying,
-        reading: &Plan,
-        writing: &Plan,
-        watch: &mut dyn Watch,
-    ) -> io::Result<Copied> {
-        let request_bytes = reading.request_bytes.max(writing.request_bytes);
-        let roads = [copying.source.road(reading.direct), copying.target.road(writing.direct)];
-        let blocks =
-            (copying.size - copying.begin.min(copying.size)) / u64::from(request_bytes) + 2;
-        let slots = u64::from(reading.depth + writing.depth).min(blocks) as u32;
-        let build = Build {
-            personality: copying.options.personality,
-            slots,
-            slot_bytes: request_bytes,
-            faults: copying.options.faults.clone(),
-        };
-        let mut pipeline = Pipeline {
-            flight: Flight::new(&roads, &build)?,
-            holes: copying.holes(),
-            request_bytes: request_bytes.into(),
-            depth: reading.depth as usize,
-            free: (0..slots).rev().collect(),
-            reading: VecDeque::with_capacity(slots as usize),
-            writing: VecDeque::with_capacity(slots as usize),
-            next: copying.begin,
-            moved_bytes: 0,
-        };
-        let sparse = pipeline.holes.at(0, u64::MAX).until < copying.size;
-        copying.make_room(sparse).map_err(|error| copying.on_target(error))?;
-        let copied = pipeline.pump(copying, watch);
-        // Nothing is written any more when the caller hears of it.
-        pipeline.flight.land();
-        let bytes = copied?;
-        copying.set_size(bytes).map_err(|error| copying.on_target(error))?;
-        let flight = &pipeline.flight;
-        let way = |road| if flight.is_direct(road) { "direct" } else { "buffered" };
-        let how = format!(
-            "{} to {}, {} KiB x {}, {}",
-            way(SOURCE),
-            way(TARGET),
-            request_bytes >> 10,
-            slots,
-            flight.personality()
-        );
-        let moved_bytes = pipeline.moved_bytes;
-        Ok(Copied { bytes, moved_bytes, method: Method::Pipeline, how })
+    fn description(&self, slots: u32) -> String {
+        let way = |file| if self.requests.is_direct(file) { "direct" } else { "buffered" };
+        let (source, target, kib) = (way(SOURCE), way(TARGET), self.request_bytes >> 10);
+        let personality = self.requests.personality();
+        format!("{source} to {target}, {kib} KiB x {slots}, {personality}")
     }
 
     /// Moves everything through; gives where the source ended (bytes).
-    fn pump(&mut self, copying: &mut Copying, watch: &mut dyn Watch) -> io::Result<u64> {
-        let mut written = self.next;
+    fn pump(&mut self, copying: &mut Copying, watch: &mut dyn Watch) -> Result<u64> {
         loop {
             self.look_ahead(copying.size);
-            self.flight.go()?;
-            while self.take_written(copying, &mut written)? {}
-            watch.written(written)?;
+            self.submit()?;
+            while self.take_written()? {}
+            self.start_writes();
+            self.submit()?;
+            watch.written(self.written).map_err(by_watcher)?;
             let Some(part) = self.reading.front().copied() else {
                 if !self.writing.is_empty() {
-                    self.flight.wait()?;
-                } else if self.next >= copying.size {
-                    if !copying.has_grown()? {
+                    self.wait()?;
+                } else if self.waiting.is_empty() && self.next >= copying.size {
+                    if !copying.has_grown().map_err(on_source(None))? {
                         return Ok(self.next);
                     }
                     self.holes.forget();
@@ -110,43 +138,52 @@ impl Pipeline {
                 continue;
             };
             match part.slot {
-                None => watch.hole(part.offset, part.length)?,
-                Some(slot) if !self.flight.is_back(slot) => {
-                    self.flight.wait()?;
+                None => watch.hole(part.offset, part.length).map_err(by_watcher)?,
+                Some(slot) if !self.requests.is_done(slot) => {
+                    self.wait()?;
                     continue;
                 }
                 Some(slot) => {
-                    let moved = self.flight.end(slot).map_err(|e| copying.on_source(e))?;
-                    if !self.pass_on(copying, part, slot, moved, watch)? {
+                    if !self.pass_on(copying, part, slot, watch)? {
                         continue;
                     }
                 }
             }
             self.reading.pop_front();
             if part.slot.is_none() {
-                self.writing.push_back(part);
+                self.waiting.push_back(part);
             }
         }
     }
 
-    /// A part was read: it is shown and sent on. False where the file ended within it, and what
-    /// was asked for beyond is given up.
+    fn submit(&mut self) -> Result<()> {
+        self.requests.submit().map_err(on_source(None))
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.requests.wait().map_err(on_source(None))
+    }
+
+    /// A part was read: it is shown and waits for its writing. False where the file ended within
+    /// it, and what was asked for beyond is given up.
     fn pass_on(
         &mut self,
         copying: &mut Copying,
         part: Part,
         slot: u32,
-        moved: u32,
         watch: &mut dyn Watch,
-    ) -> io::Result<bool> {
+    ) -> Result<bool> {
+        let finished = self.requests.finish(slot);
+        let moved = finished.map_err(|failed| on_source(failed.offset)(failed.error))?;
         let length = u64::from(moved).min(part.length);
         if length > 0 {
-            watch.data(part.offset, &self.flight.memory(slot)[..length as usize])?;
-            let (offset, length) = (part.offset, length as u32);
-            let asked = Asked { op: Op::Write, road: TARGET, offset, within: 0, length };
-            self.flight.ask(slot, asked);
-            self.writing.push_back(Part { length: length.into(), ..part });
-            self.moved_bytes += u64::from(length);
+            if watch.wants_data() {
+                let data = &self.requests.memory(slot)[..length as usize];
+                watch.data(part.offset, data).map_err(by_watcher)?;
+            }
+            watch.moved(part.offset, length).map_err(by_watcher)?;
+            self.waiting.push_back(Part { length, ..part });
+            self.moved_bytes += length;
         } else {
             self.free.push(slot);
         }
@@ -156,7 +193,7 @@ impl Pipeline {
         self.reading.pop_front();
         for beyond in std::mem::take(&mut self.reading) {
             if let Some(slot) = beyond.slot {
-                drop(self.flight.end(slot));
+                drop(self.requests.finish(slot));
                 self.free.push(slot);
             }
         }
@@ -165,40 +202,60 @@ impl Pipeline {
         Ok(false)
     }
 
+    /// Writes what waits, as far as its turn has come.
+    fn start_writes(&mut self) {
+        while let Some(part) = self.waiting.front().copied() {
+            let extends = part.offset + part.length > self.seen_end;
+            if let Some(slot) = part.slot {
+                if extends && self.writing.iter().any(|other| other.slot.is_some()) {
+                    return;
+                }
+                let (offset, length) = (part.offset, part.length as u32);
+                let transfer = Transfer { op: Op::Write, file: TARGET, offset, within: 0, length };
+                self.requests.enqueue(slot, transfer);
+            }
+            self.waiting.pop_front();
+            self.writing.push_back(part);
+        }
+    }
+
     /// Takes the first part that is written, if it is.
-    fn take_written(&mut self, copying: &Copying, written: &mut u64) -> io::Result<bool> {
+    fn take_written(&mut self) -> Result<bool> {
         let Some(part) = self.writing.front().copied() else { return Ok(false) };
         if let Some(slot) = part.slot {
-            if !self.flight.is_back(slot) {
+            if !self.requests.is_done(slot) {
                 return Ok(false);
             }
-            let moved = self.flight.end(slot).map_err(|error| copying.on_target(error))?;
+            let finished = self.requests.finish(slot);
+            let moved = finished.map_err(|failed| on_target(failed.offset)(failed.error))?;
             debug_assert_eq!(u64::from(moved), part.length, "a write is whole or an error");
             self.free.push(slot);
         }
         self.writing.pop_front();
-        *written = part.offset + part.length;
+        self.written = part.offset + part.length;
+        if self.seen_end < u64::MAX && part.slot.is_some() {
+            self.seen_end = self.seen_end.max(self.written);
+        }
         Ok(true)
     }
 
-    /// Asks for what comes next.
+    /// Asks for what comes next. A part ends where a hole begins, so that every hole stays one.
     fn look_ahead(&mut self, size: u64) {
         while self.next < size && self.reading.len() < self.depth {
-            let begin = self.next / self.request_bytes * self.request_bytes;
-            let end = (begin + self.request_bytes).min(size);
-            let stretch = self.holes.at(self.next, size);
             let offset = self.next;
-            if stretch.hole && stretch.until >= end {
-                // A long hole is one part.
-                let whole = stretch.until / self.request_bytes * self.request_bytes;
-                let until = if stretch.until == size { size } else { whole.max(end) };
-                self.reading.push_back(Part { slot: None, offset, length: until - offset });
-                self.next = until;
+            let stretch = self.holes.at(offset, size);
+            if stretch.is_hole {
+                let length = stretch.until - offset;
+                self.reading.push_back(Part { slot: None, offset, length });
+                self.next = stretch.until;
                 continue;
             }
             let Some(slot) = self.free.pop() else { return };
+            let end_of_block = (offset / self.request_bytes + 1) * self.request_bytes;
+            let end = end_of_block.min(stretch.until);
             let length = (end - offset) as u32;
-            self.flight.ask(slot, Asked { op: Op::Read, road: SOURCE, offset, within: 0, length });
+            let transfer = Transfer { op: Op::Read, file: SOURCE, offset, within: 0, length };
+            self.requests.enqueue(slot, transfer);
             self.reading.push_back(Part { slot: Some(slot), offset, length: length.into() });
             self.next = end;
         }

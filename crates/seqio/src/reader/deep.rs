@@ -1,8 +1,8 @@
-//! Reading with several requests ahead: of one file, or of several in turn.
+//! Reading with several requests in flight: of one file, or of several in turn.
 //!
-//! The stream is cut by a grid of request size, so that after the first block all are whole and
-//! aligned. What is ahead lies in a queue in the order of the file; a slot is lent to the program
-//! while another is filled for it. Holes are in the queue too, without a request.
+//! The stream is cut at multiples of the request size, so that after the first block all are whole
+//! and aligned. Blocks ahead wait in a queue in the order of the file; one slot is lent to the
+//! program while others are filled. Holes are in the queue too, without a request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,10 +11,11 @@ use ioengine::Op;
 use ioengine::stripe::Layout;
 
 use crate::ahead::Depth;
-use crate::flight::{Asked, Flight};
 use crate::holes::Holes;
-use crate::opened::{self, Opened};
+use crate::memory::Grant;
+use crate::opened::Opened;
 use crate::options::{Options, Plan};
+use crate::requests::{FilePaths, Requests, Transfer};
 
 /// A block that is on its way, or a hole.
 #[derive(Clone, Copy, Debug)]
@@ -23,18 +24,29 @@ enum Ahead {
     Hole { offset: u64, length: u32 },
 }
 
-/// What lies before the program.
+impl Ahead {
+    /// Where it ends (bytes).
+    fn end(&self) -> u64 {
+        match *self {
+            Ahead::Slot { offset, length, .. } | Ahead::Hole { offset, length } => {
+                offset + u64::from(length)
+            }
+        }
+    }
+}
+
+/// The block that the program has.
 #[derive(Clone, Copy, Debug)]
-enum Now {
+enum Present {
     Nothing,
     Slot { slot: u32, from: u32, to: u32 },
     Hole { length: u32 },
 }
 
-/// See the module.
+/// A stream with requests in flight.
 #[derive(Debug)]
 pub(super) struct Deep {
-    flight: Flight,
+    requests: Requests,
     members: Vec<Opened>,
     layout: Option<Layout>,
     plan: Plan,
@@ -43,9 +55,9 @@ pub(super) struct Deep {
     zeros: Vec<u8>,
     free: Vec<u32>,
     queue: VecDeque<Ahead>,
-    /// Those in the queue that have a slot.
-    out: u32,
-    now: Now,
+    /// How many of the queue have a slot.
+    in_flight: u32,
+    present: Present,
     /// Where the present block begins, and where the next request will (bytes).
     offset: u64,
     next: u64,
@@ -56,20 +68,20 @@ pub(super) struct Deep {
 }
 
 impl Deep {
-    /// A reader of one file that has places.
-    pub fn new(options: &Options, opened: &Opened, size: u64, plan: Plan) -> io::Result<Deep> {
-        Deep::of(options, vec![opened.clone()], None, size, plan)
+    /// A reader of one file; None where there is no memory for requests.
+    pub fn new(options: &Options, opened: &Opened, plan: &Plan) -> io::Result<Option<Deep>> {
+        Deep::of(options, vec![opened.clone()], None, opened.size()?, plan.clone())
     }
 
     /// A reader of files in turn.
     pub fn striped(options: &Options, members: &[Opened], chunk_bytes: u64) -> io::Result<Deep> {
         let layout = Layout::new(members.len(), chunk_bytes).map_err(crate::error::of_engine)?;
         let size = striped_size(members, &layout)?;
-        let smallest = members.iter().map(Opened::size).collect::<io::Result<Vec<u64>>>()?;
-        let smallest = smallest.into_iter().min();
-        let mut plan = options.plan(Op::Read, &members[0].found(smallest, options));
+        let sizes = members.iter().map(Opened::size).collect::<io::Result<Vec<u64>>>()?;
+        let mut plan = options.plan(Op::Read, &members[0], sizes.into_iter().min());
         plan.fit_chunk(chunk_bytes, members.len());
-        Deep::of(options, members.to_vec(), Some(layout), size, plan)
+        let deep = Deep::of(options, members.to_vec(), Some(layout), size, plan)?;
+        deep.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     fn of(
@@ -78,31 +90,43 @@ impl Deep {
         layout: Option<Layout>,
         size: u64,
         mut plan: Plan,
-    ) -> io::Result<Deep> {
-        // No more than the file can use.
+    ) -> io::Result<Option<Deep>> {
+        // No more than the file can use, and a slot for the program.
         let blocks = size.div_ceil(plan.request_bytes.into()).max(1);
-        plan.depth_most = u64::from(plan.depth_most).min(blocks) as u32;
+        let slots = u64::from(plan.depth_most).min(blocks) as u32 + 1;
+        let memory = match options.asks_for_memory() || layout.is_some() {
+            true => Grant::whole(plan.request_bytes, slots),
+            false => match Grant::up_to(plan.request_bytes, slots) {
+                Some(memory) => memory,
+                None => return Ok(None),
+            },
+        };
+        plan.request_bytes = memory.request_bytes;
+        plan.depth_most = memory.slots - 1;
         plan.depth = plan.depth.min(plan.depth_most);
-        let flight = opened::flight(&members, options, &mut plan)?;
+        let paths: Vec<FilePaths> = members.iter().map(|m| m.paths(plan.direct)).collect();
+        let requests = Requests::new(&paths, &options.setup(), memory)?;
+        plan.personality = requests.personality();
+        plan.direct &= requests.is_direct(0);
         let sparse = options.keep_holes.unwrap_or(true) && layout.is_none();
         let apart = if sparse { members[0].apart() } else { None };
-        Ok(Deep {
-            free: (0..flight.slots()).rev().collect(),
+        Ok(Some(Deep {
+            free: (0..requests.slots()).rev().collect(),
             depth: Depth::new(plan.depth, plan.depth_most),
             holes: apart.map_or_else(Holes::none, |file| Holes::of(&file)),
             zeros: Vec::new(),
-            queue: VecDeque::with_capacity(flight.slots() as usize),
-            out: 0,
-            now: Now::Nothing,
+            queue: VecDeque::with_capacity(requests.slots() as usize),
+            in_flight: 0,
+            present: Present::Nothing,
             offset: 0,
             next: 0,
             nothing_at: None,
-            flight,
+            requests,
             members,
             layout,
             plan,
             size,
-        })
+        }))
     }
 
     pub fn plan(&self) -> &Plan {
@@ -114,14 +138,16 @@ impl Deep {
     }
 
     pub fn is_hole(&self) -> bool {
-        matches!(self.now, Now::Hole { .. })
+        matches!(self.present, Present::Hole { .. })
     }
 
     pub fn data(&mut self) -> &[u8] {
-        match self.now {
-            Now::Nothing => &[],
-            Now::Slot { slot, from, to } => &self.flight.memory(slot)[from as usize..to as usize],
-            Now::Hole { length } => &self.zeros[..length as usize],
+        match self.present {
+            Present::Nothing => &[],
+            Present::Slot { slot, from, to } => {
+                &self.requests.memory(slot)[from as usize..to as usize]
+            }
+            Present::Hole { length } => &self.zeros[..length as usize],
         }
     }
 
@@ -132,31 +158,61 @@ impl Deep {
         }
     }
 
-    /// Goes on from another place.
-    pub fn go_to(&mut self, place: u64) {
-        self.let_go();
-        self.give_up_what_is_ahead();
-        (self.offset, self.next) = (place, place);
+    /// Goes on from another offset.
+    pub fn go_to(&mut self, offset: u64) {
+        self.stop();
+        (self.offset, self.next) = (offset, offset);
     }
 
-    fn give_up_what_is_ahead(&mut self) {
-        self.flight.land();
+    /// Goes forward to an offset that was already asked for; false where it was not.
+    pub fn skip_to(&mut self, offset: u64) -> bool {
+        if offset < self.offset || offset >= self.next {
+            return false;
+        }
+        self.release();
+        while self.queue.front().is_some_and(|ahead| ahead.end() <= offset) {
+            if let Some(Ahead::Slot { slot, .. }) = self.queue.pop_front() {
+                drop(self.requests.finish(slot));
+                self.free.push(slot);
+                self.in_flight -= 1;
+            }
+        }
+        match self.queue.front_mut() {
+            Some(Ahead::Slot { offset: begin, skip, .. }) => *skip = (offset - *begin) as u32,
+            Some(Ahead::Hole { offset: begin, length }) => {
+                (*length, *begin) = (*length - (offset - *begin) as u32, offset);
+            }
+            None => return false,
+        }
+        self.offset = offset;
+        true
+    }
+
+    /// Gives up the present block and what is ahead.
+    pub fn stop(&mut self) {
+        self.release();
+        self.give_up_queue();
+    }
+
+    fn give_up_queue(&mut self) {
+        self.requests.drain();
         for ahead in self.queue.drain(..) {
             if let Ahead::Slot { slot, .. } = ahead {
                 self.free.push(slot);
             }
         }
-        self.out = 0;
+        self.in_flight = 0;
+        self.next = self.offset;
         self.holes.forget();
         self.depth.restart();
     }
 
-    /// The present block is done with.
-    fn let_go(&mut self) {
-        let length = match std::mem::replace(&mut self.now, Now::Nothing) {
-            Now::Nothing => 0,
-            Now::Hole { length } => length,
-            Now::Slot { slot, from, to } => {
+    /// The program is done with the present block.
+    fn release(&mut self) {
+        let length = match std::mem::replace(&mut self.present, Present::Nothing) {
+            Present::Nothing => 0,
+            Present::Hole { length } => length,
+            Present::Slot { slot, from, to } => {
                 self.free.push(slot);
                 to - from
             }
@@ -166,7 +222,7 @@ impl Deep {
 
     /// Makes the next block the present one; whether there is one.
     pub fn advance(&mut self) -> io::Result<bool> {
-        self.let_go();
+        self.release();
         loop {
             self.look_ahead();
             match self.queue.pop_front() {
@@ -174,12 +230,12 @@ impl Deep {
                     if self.zeros.len() < length as usize {
                         self.zeros.resize(length as usize, 0);
                     }
-                    (self.now, self.offset) = (Now::Hole { length }, offset);
-                    self.flight.go()?;
+                    (self.present, self.offset) = (Present::Hole { length }, offset);
+                    self.requests.submit()?;
                     return Ok(true);
                 }
                 Some(Ahead::Slot { slot, offset, skip, length }) => {
-                    if self.arrive(slot, offset, skip, length)? {
+                    if self.take(slot, offset, skip, length)? {
                         return Ok(true);
                     }
                 }
@@ -198,74 +254,81 @@ impl Deep {
 
     /// Whether the next block is there.
     pub fn is_at_hand(&mut self) -> io::Result<bool> {
-        self.flight.go()?;
+        self.requests.submit()?;
         Ok(match self.queue.front() {
             None => false,
             Some(Ahead::Hole { .. }) => true,
-            Some(Ahead::Slot { slot, .. }) => self.flight.is_back(*slot),
+            Some(Ahead::Slot { slot, .. }) => self.requests.is_done(*slot),
         })
     }
 
-    /// Takes the block of a slot; false where nothing came: the file ends before it.
-    fn arrive(&mut self, slot: u32, offset: u64, skip: u32, length: u32) -> io::Result<bool> {
-        self.out -= 1;
-        self.flight.go()?;
-        let waited = !self.flight.is_back(slot);
-        let ended = self.flight.end(slot);
+    /// Takes the block of a slot; false where nothing came: the file ends before it. What came
+    /// before an error is a block of its own, and the error comes with the next call.
+    fn take(&mut self, slot: u32, offset: u64, skip: u32, length: u32) -> io::Result<bool> {
+        self.in_flight -= 1;
+        self.requests.submit()?;
+        let waited = !self.requests.is_done(slot);
+        let finished = self.requests.finish(slot);
         self.depth.count(waited);
-        let begin = offset + u64::from(skip);
-        let moved = match ended {
+        self.offset = offset + u64::from(skip);
+        let moved = match finished {
             Ok(moved) => moved.max(skip),
-            Err(error) => {
+            Err(failed) if failed.moved > skip => {
+                self.give_up_queue();
+                self.next = offset + u64::from(failed.moved);
+                self.present = Present::Slot { slot, from: skip, to: failed.moved };
+                return Ok(true);
+            }
+            Err(failed) => {
                 self.free.push(slot);
-                self.go_to(begin);
-                return Err(error);
+                self.give_up_queue();
+                return Err(failed.error);
             }
         };
         if moved < length {
             // The file was truncated: what was asked for beyond is not there either.
-            self.give_up_what_is_ahead();
+            self.give_up_queue();
             (self.next, self.size) = (offset + u64::from(moved), offset + u64::from(moved));
         }
-        self.offset = begin;
         if moved == skip {
             self.free.push(slot);
-            self.nothing_at = Some(begin);
+            self.nothing_at = Some(self.offset);
             return Ok(false);
         }
-        self.now = Now::Slot { slot, from: skip, to: moved };
+        self.present = Present::Slot { slot, from: skip, to: moved };
         Ok(true)
     }
 
     /// Asks for what comes next, as far ahead as is right.
     fn look_ahead(&mut self) {
-        let holes_most = 2 * self.flight.slots() as usize;
-        while self.next < self.size && self.queue.len() - (self.out as usize) < holes_most {
+        let holes_most = 2 * self.requests.slots() as usize;
+        while self.next < self.size && self.queue.len() - (self.in_flight as usize) < holes_most {
             let grid = u64::from(self.plan.request_bytes);
             let begin = self.next / grid * grid;
             let end = (begin + grid).min(self.size);
             let stretch = self.holes.at(self.next, self.size);
-            if stretch.hole && stretch.until >= end {
+            if stretch.is_hole && stretch.until >= end {
                 let length = (end - self.next) as u32;
                 self.queue.push_back(Ahead::Hole { offset: self.next, length });
                 self.next = end;
                 continue;
             }
-            if self.out >= self.depth.now() {
+            if self.in_flight >= self.depth.now() {
                 return;
             }
             let Some(slot) = self.free.pop() else { return };
             let (skip, length) = ((self.next - begin) as u32, (end - begin) as u32);
-            let (road, offset) = self.place(begin);
-            self.flight.ask(slot, Asked { op: Op::Read, road, offset, within: 0, length });
+            let (file, offset) = self.locate(begin);
+            let transfer = Transfer { op: Op::Read, file, offset, within: 0, length };
+            self.requests.enqueue(slot, transfer);
             self.queue.push_back(Ahead::Slot { slot, offset: begin, skip, length });
-            self.out += 1;
+            self.in_flight += 1;
             self.next = end;
         }
     }
 
-    /// Which member holds a place, and where.
-    fn place(&self, offset: u64) -> (u16, u64) {
+    /// Which member holds an offset of the stream, and where.
+    fn locate(&self, offset: u64) -> (u16, u64) {
         let piece = self.layout.and_then(|layout| layout.pieces(offset, 1).next());
         piece.map_or((0, offset), |piece| (piece.member, piece.offset))
     }
@@ -274,10 +337,10 @@ impl Deep {
 /// How long a stream is that lies on files in turn (bytes).
 ///
 /// # Errors
-/// Where the files are not as long as those of a stripe. Devices are taken as far as whole rows go.
+/// Where the files are not as long as those of a stripe. Of devices only whole rows are read.
 fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
     let sizes = members.iter().map(Opened::size).collect::<io::Result<Vec<u64>>>()?;
-    if !members.iter().all(|member| member.regular) {
+    if !members.iter().all(|member| member.is_regular) {
         return Ok(layout.bytes(sizes.iter().copied().min().unwrap_or(0)));
     }
     let total: u64 = sizes.iter().sum();
@@ -285,11 +348,12 @@ fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
     match sizes.iter().zip(0_u64..).find(|(size, member)| **size != wanted(*member)) {
         None => Ok(total),
         Some((size, member)) => {
-            let (path, wanted) = (members[member as usize].path.display(), wanted(member));
+            let (number, wanted) = (member + 1, wanted(member));
             let chunk = layout.chunk_bytes();
             let what = format!(
-                "{path} has {size} bytes, a stripe of {total} with chunks of {chunk} puts {wanted} \
-                 there; name all members in the order in which they were written, and its chunk"
+                "file {number} has {size} bytes, but a stripe of {total} bytes with chunks of \
+                 {chunk} puts {wanted} there; name all members in the order in which they were \
+                 written, and its chunk size"
             );
             Err(io::Error::new(io::ErrorKind::InvalidData, what))
         }

@@ -1,5 +1,5 @@
-//! Writing through the page cache, one request at a time, by the thread that writes: for what is
-//! small, in memory or has no places.
+//! Writing through the page cache, one request at a time, by the calling thread: for what is small,
+//! in memory, appended, or without offsets.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use crate::opened::Opened;
 
-/// See the module.
+/// A file that is written through the page cache.
 #[derive(Debug)]
 pub(super) struct Plain {
     file: Arc<File>,
-    has_places: bool,
+    /// Writes name an offset; those of pipes and of files that are appended to do not.
+    has_offsets: bool,
     buffer: Vec<u8>,
     capacity: usize,
     /// Where what is in the buffer begins, how much it is, and what of it has been written (bytes).
@@ -21,28 +22,35 @@ pub(super) struct Plain {
     flushed: usize,
     /// How far the stream reaches (bytes).
     end: u64,
-    /// The file may be larger than that.
-    is_ahead: bool,
+    /// Blocks may be reserved beyond that.
+    has_reserve: bool,
+    is_regular: bool,
 }
 
 impl Plain {
-    /// A writer to whatever is open; space is reserved for a size that is foretold.
-    pub fn new(opened: &Opened, request_bytes: u32, size: Option<u64>) -> io::Result<Plain> {
-        let end = if opened.regular { opened.size()? } else { 0 };
-        let is_ahead = match size {
-            Some(size) if size > end => opened.reserve(end, size - end)?,
+    /// A writer from a position on; space is reserved for a size that is known beforehand.
+    pub fn new(
+        opened: &Opened,
+        request_bytes: u32,
+        position: u64,
+        size: Option<u64>,
+    ) -> io::Result<Plain> {
+        let end = if opened.is_regular { opened.size()? } else { 0 };
+        let has_reserve = match size {
+            Some(size) if size > end => opened.reserve(end, size - end, false)?,
             _ => false,
         };
         Ok(Plain {
             file: Arc::clone(&opened.file),
-            has_places: opened.has_places,
+            has_offsets: opened.has_offsets && !opened.appends,
             buffer: Vec::new(),
             capacity: request_bytes as usize,
-            begin: 0,
+            begin: if opened.appends { end } else { position },
             filled: 0,
             flushed: 0,
             end,
-            is_ahead,
+            has_reserve,
+            is_regular: opened.is_regular,
         })
     }
 
@@ -70,7 +78,7 @@ impl Plain {
 
     pub fn space(&mut self) -> &mut [u8] {
         if self.buffer.len() < self.capacity {
-            // The first bytes of many small files need no more than a little of it.
+            // The first bytes of many small files need only a little of it.
             let wanted = (2 * self.filled).max(16 << 10).min(self.capacity);
             self.buffer.resize(wanted.max(self.buffer.len()), 0);
         }
@@ -87,24 +95,26 @@ impl Plain {
         if data.is_empty() {
             return Ok(());
         }
-        match self.has_places {
+        match self.has_offsets {
             true => self.file.write_all_at(data, self.begin + self.flushed as u64)?,
             false => (&*self.file).write_all(data)?,
         }
         self.flushed = self.filled;
         self.end = self.end.max(self.position());
-        if self.is_full() || !self.has_places {
+        if self.is_full() || !self.has_offsets {
             (self.begin, self.filled, self.flushed) = (self.position(), 0, 0);
         }
         Ok(())
     }
 
-    /// Goes on at another place; all is flushed.
-    pub fn go_to(&mut self, place: u64) -> io::Result<()> {
-        if !self.has_places {
-            return Err(io::Error::new(io::ErrorKind::NotSeekable, "a stream has no places"));
+    /// Goes on at another offset; all is flushed.
+    pub fn go_to(&mut self, offset: u64) -> io::Result<()> {
+        if !self.has_offsets {
+            // A file that is appended to has positions, but all that is written goes to its end.
+            let error = io::Error::new(io::ErrorKind::NotSeekable, "a stream has no offsets");
+            return if self.is_regular { Ok(()) } else { Err(error) };
         }
-        (self.begin, self.filled, self.flushed) = (place, 0, 0);
+        (self.begin, self.filled, self.flushed) = (offset, 0, 0);
         Ok(())
     }
 
@@ -113,9 +123,9 @@ impl Plain {
         self.end
     }
 
-    /// What was reserved beyond what was written is given back; all is flushed.
-    pub fn set_size(&mut self) -> io::Result<u64> {
-        if std::mem::take(&mut self.is_ahead) {
+    /// Gives back what is reserved beyond what was written; all is flushed.
+    pub fn give_back(&mut self) -> io::Result<u64> {
+        if std::mem::take(&mut self.has_reserve) {
             self.file.set_len(self.end)?;
         }
         Ok(self.end)

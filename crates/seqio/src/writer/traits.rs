@@ -28,20 +28,20 @@ impl Seek for Writer {
             return Ok(self.position());
         }
         self.flush_all()?;
-        let place = match to {
-            SeekFrom::Start(place) => Some(place),
+        let offset = match to {
+            SeekFrom::Start(offset) => Some(offset),
             SeekFrom::Current(by) => self.position().checked_add_signed(by),
             SeekFrom::End(by) => self.end()?.checked_add_signed(by),
         };
-        let place = place.ok_or_else(|| {
+        let offset = offset.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "seeking to before the beginning")
         })?;
-        self.attempt("seeking in", |writer| match &mut writer.way {
-            Way::Plain(plain) => plain.go_to(place),
-            Way::Deep(deep) => deep.go_to(place),
-            Way::Gone => Ok(()),
+        self.attempt(|writer| match &mut writer.way {
+            Way::Plain(plain) => plain.go_to(offset),
+            Way::Deep(deep) => deep.go_to(offset),
+            Way::Closed => Ok(()),
         })?;
-        Ok(place)
+        Ok(offset)
     }
 
     fn stream_position(&mut self) -> io::Result<u64> {
@@ -50,13 +50,13 @@ impl Seek for Writer {
 }
 
 impl Writer {
-    /// Where the stream ends now: what is reserved ahead does not count (bytes).
+    /// Where the stream ends now, without what is reserved beyond it (bytes).
     fn end(&self) -> io::Result<u64> {
         match &self.way {
-            _ if !self.opened[0].regular => self.opened[0].size(),
+            _ if !self.files[0].is_regular => self.files[0].size(),
             Way::Deep(deep) => Ok(deep.end()),
             Way::Plain(plain) => Ok(plain.end()),
-            Way::Gone => Ok(0),
+            Way::Closed => Ok(0),
         }
     }
 }

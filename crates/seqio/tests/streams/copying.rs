@@ -1,5 +1,5 @@
-//! Copies: the same bytes, the same holes, whatever the way; errors that name their file; and a
-//! watcher that sees all of it in order.
+//! Copies: the same bytes, the same holes, whatever the way; errors that tell which side failed and
+//! where; and a watcher that sees all of it in order.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use ioengine::Op;
 use ioengine::fault::{Fault, FaultPlan, FaultRule};
 use proptest::prelude::*;
-use seqio::copy::{Copied, NoWatch, Watch};
+use seqio::copy::{Copied, CopyError, NoWatch, Side, Watch};
 use seqio::{Cache, Options};
 
 use crate::bench::{content, folder, harmless, made, same, way};
@@ -20,10 +20,10 @@ fn copied(
     [from, to]: &[PathBuf; 2],
     begin: u64,
     watch: &mut dyn Watch,
-) -> io::Result<Copied> {
-    let (source, target) =
-        (File::open(from)?, File::options().write(true).create(true).truncate(false).open(to)?);
-    options.copy((&source, from), (&target, to), begin, watch)
+) -> Result<Copied, CopyError> {
+    let source = File::open(from).unwrap();
+    let target = File::options().write(true).create(true).truncate(false).open(to).unwrap();
+    options.copy(&source, &target, begin, watch)
 }
 
 fn names(folder: &Path) -> [PathBuf; 2] {
@@ -122,17 +122,70 @@ fn holes_stay_holes_and_are_not_moved() {
 }
 
 #[test]
-fn an_error_ends_the_copy_and_names_the_file_that_it_is_about() {
+fn an_error_ends_the_copy_and_tells_which_side_failed_and_where() {
     let folder = folder();
     let paths = names(folder.path());
     std::fs::write(&paths[0], content(4 << 20, 1)).unwrap();
-    for (op, errno, name) in [(Op::Read, 5, "from"), (Op::Write, 28, "to")] {
+    for (op, errno, side) in [(Op::Read, 5, Side::Source), (Op::Write, 28, Side::Destination)] {
         let rule = FaultRule { fault: Fault::Errno(errno), only: Some(op), first: 5, count: 1 };
         let faults = FaultPlan { rules: vec![rule] };
         let options = Options::new().cache(Cache::Direct).request_bytes(65536).faults(faults);
         let error = copied(&options, &paths, 0, &mut NoWatch).unwrap_err();
-        assert_eq!(seqio::raw_os_error(&error), Some(errno));
-        assert!(error.to_string().contains(&format!("/{name}: ")), "{error}");
+        assert_eq!((error.side, error.offset), (side, Some(5 * 65536)));
+        assert_eq!(io::Error::from(error).raw_os_error(), Some(errno));
+    }
+}
+
+#[test]
+fn a_file_of_nothing_but_holes_takes_no_space() {
+    for cache in [Cache::Auto, Cache::Direct, Cache::Buffered] {
+        for unseen in [false, true] {
+            let folder = folder();
+            let paths = names(folder.path());
+            File::create(&paths[0]).unwrap().set_len(1 << 40).unwrap();
+            let options = Options::new().cache(cache).unseen(unseen);
+            let copied = copied(&options, &paths, 0, &mut NoWatch).unwrap();
+            let there = std::fs::metadata(&paths[1]).unwrap();
+            assert_eq!((copied.bytes, copied.moved_bytes, there.len()), (1 << 40, 0, 1 << 40));
+            assert!(there.blocks() * 512 <= 1 << 20, "{} blocks", there.blocks());
+        }
+    }
+}
+
+#[test]
+fn a_destination_that_others_see_is_never_larger_than_what_is_written() {
+    /// Looks at the destination whenever it may.
+    struct Looks {
+        path: PathBuf,
+        wanted: Vec<u8>,
+    }
+    impl Looks {
+        fn look(&self) {
+            let seen = std::fs::read(&self.path).unwrap();
+            assert!(self.wanted.starts_with(&seen), "{} bytes are seen", seen.len());
+        }
+    }
+    impl Watch for Looks {
+        fn moved(&mut self, _: u64, _: u64) -> io::Result<()> {
+            self.look();
+            Ok(())
+        }
+        fn written(&mut self, _: u64) -> io::Result<()> {
+            self.look();
+            Ok(())
+        }
+    }
+    for size in [2_000_000, 9 << 20, (9 << 20) + 7] {
+        let folder = folder();
+        let paths = names(folder.path());
+        let wanted = content(size, 5);
+        std::fs::write(&paths[0], &wanted).unwrap();
+        for options in [Options::new(), Options::new().request_bytes(65536).depth(8)] {
+            let mut looks = Looks { path: paths[1].clone(), wanted: wanted.clone() };
+            copied(&options.cache(Cache::Direct), &paths, 0, &mut looks).unwrap();
+            let blocks = std::fs::metadata(&paths[1]).unwrap().blocks() * 512;
+            assert!(blocks <= size as u64 + (64 << 10), "{blocks} bytes are kept for {size}");
+        }
     }
 }
 

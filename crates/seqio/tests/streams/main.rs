@@ -8,5 +8,7 @@ mod changing;
 mod copying;
 mod examples;
 mod faults;
+mod as_std;
+mod memory;
 mod properties;
 mod striped;

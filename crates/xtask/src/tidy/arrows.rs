@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// Each crate with the crates of ours that it may import.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("ioengine", &[]),
     ("cpucost", &[]),
     ("analysis", &[]),
@@ -17,6 +17,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("memspeed", &[]),
     ("iotrace", &[]),
     ("seqio", &["ioengine"]),
+    ("filecopy", &["ioengine", "seqio"]),
     ("workload", &["ioengine", "cpucost", "analysis"]),
     ("simulator", &["ioengine", "cpucost"]),
     ("fusefile", &["ioengine"]),
@@ -31,6 +32,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "results",
             "iotrace",
             "seqio",
+            "filecopy",
             "workload",
             "simulator",
             "fusefile",

@@ -1,16 +1,15 @@
-//! Small files of a tree: read whole into one buffer and written from it, without a request more
-//! than it takes; and without leaving pages in the cache, where the kernel has a flag for that.
+//! Small files: read whole into one buffer and written from it, with as few system calls as it
+//! takes; and without leaving pages in the cache, where the kernel has a flag for that.
 
-use std::fs::{File, Metadata};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut};
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
-use seqio::copy::Watch;
+use seqio::copy::{Side, Watch};
 
-use crate::replica::Settings;
-use crate::replica::watch::Eyes;
+use crate::directory::EntryInfo;
+use crate::settings::Settings;
+use crate::watcher::Watcher;
 
 /// Files up to this size are copied so (bytes).
 const SMALL_BYTES: u64 = 1 << 20;
@@ -19,52 +18,53 @@ const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// A thread's buffer.
 #[derive(Debug)]
-pub struct Buffer {
+pub(crate) struct Buffer {
     memory: Vec<u8>,
     /// Flags of requests; fewer where a file system declines them.
     read_flags: ReadWriteFlags,
     write_flags: ReadWriteFlags,
 }
 
+/// Which side failed, where in the file, and why.
+pub(crate) type Failed = (Side, u64, std::io::Error);
+
 impl Buffer {
-    /// A buffer for a tree. What is read leaves the page cache as it was. What is written leaves
+    /// A buffer for a session. What is read leaves the page cache as it was. What is written leaves
     /// it too where all is flushed in the end, which then has less to do; where nobody waits for
     /// the device, writing at once would only be in the way of reading.
     pub fn new(settings: &Settings) -> Buffer {
-        let flags = |stay| if stay { ReadWriteFlags::empty() } else { DONT_CACHE };
-        // A byte more, so that the end is seen by the first read.
+        let flags = |stays| if stays { ReadWriteFlags::empty() } else { DONT_CACHE };
         Buffer {
-            memory: vec![0; SMALL_BYTES as usize + 1],
+            memory: Vec::new(),
             read_flags: flags(settings.cached),
             write_flags: flags(settings.cached || !settings.sync),
         }
     }
 
     /// Whether a file is one for it: small, and without holes.
-    pub fn suits(metadata: &Metadata) -> bool {
-        let has_holes = metadata.blocks() * 512 < metadata.size() && metadata.size() > 4096;
-        metadata.is_file() && metadata.size() <= SMALL_BYTES && !has_holes
+    pub fn suits(info: &EntryInfo) -> bool {
+        info.is_file() && info.size <= SMALL_BYTES && !info.is_sparse()
     }
 
     /// Copies what one file holds to a new one, however long it has become.
     pub fn copy(
         &mut self,
-        (source, from): (&File, &Path),
-        (target, to): (&File, &Path),
-        eyes: &mut Eyes,
-    ) -> io::Result<()> {
-        let named = |doing: &str, path: &Path, error: io::Error| {
-            let cause = ioengine::error::cause(&error);
-            io::Error::new(error.kind(), format!("{doing} {}: {cause}", path.display()))
-        };
+        source: &File,
+        target: &File,
+        watcher: &mut Watcher,
+    ) -> Result<(), Failed> {
+        let by_watcher = |error| (Side::Watcher, 0, error);
+        // A byte more, so that the end is seen by the first read.
+        self.memory.resize(SMALL_BYTES as usize + 1, 0);
         let mut at = 0;
         loop {
-            let read = self.read(source, at).map_err(|error| named("reading", from, error))?;
+            let read = self.read(source, at)?;
             if read > 0 {
-                eyes.data(at, &self.memory[..read])?;
-                self.write(target, read, at).map_err(|error| named("writing", to, error))?;
+                watcher.data(at, &self.memory[..read]).map_err(by_watcher)?;
+                watcher.moved(at, read as u64).map_err(by_watcher)?;
+                self.write(target, read, at)?;
                 at += read as u64;
-                eyes.written(at)?;
+                watcher.written(at).map_err(by_watcher)?;
             }
             if read < self.memory.len() {
                 return Ok(());
@@ -73,14 +73,14 @@ impl Buffer {
     }
 
     /// Fills the buffer; less only at the end of the file.
-    fn read(&mut self, file: &File, at: u64) -> io::Result<usize> {
+    fn read(&mut self, file: &File, at: u64) -> Result<usize, Failed> {
         let mut filled = 0;
         while filled < self.memory.len() {
+            let asked = self.memory.len() - filled;
             let into = &mut [IoSliceMut::new(&mut self.memory[filled..])];
             match preadv2(file, into, at + filled as u64, self.read_flags) {
                 Ok(0) => break,
                 Ok(read) => {
-                    let asked = self.memory.len() - filled;
                     filled += read;
                     // A regular file gives less only where it ends.
                     if read < asked {
@@ -91,24 +91,30 @@ impl Buffer {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) if !self.read_flags.is_empty() => {
                     self.read_flags = ReadWriteFlags::empty();
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err((Side::Source, at + filled as u64, error.into())),
             }
         }
         Ok(filled)
     }
 
-    fn write(&mut self, file: &File, bytes: usize, at: u64) -> io::Result<()> {
+    fn write(&mut self, file: &File, bytes: usize, at: u64) -> Result<(), Failed> {
         let mut done = 0;
         while done < bytes {
-            let from = &[IoSlice::new(&self.memory[done..bytes])];
-            match pwritev2(file, from, at + done as u64, self.write_flags) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            let offset = at + done as u64;
+            let failed = |error: std::io::Error| (Side::Destination, offset, error);
+            match pwritev2(
+                file,
+                &[IoSlice::new(&self.memory[done..bytes])],
+                offset,
+                self.write_flags,
+            ) {
+                Ok(0) => return Err(failed(std::io::ErrorKind::WriteZero.into())),
                 Ok(written) => done += written,
                 Err(Errno::INTR) => {}
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) if !self.write_flags.is_empty() => {
                     self.write_flags = ReadWriteFlags::empty();
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(failed(error.into())),
             }
         }
         Ok(())

@@ -1,0 +1,132 @@
+//! Which entries of a tree are copied: patterns as those of `rsync --include` and `--exclude`.
+//!
+//! A pattern is held against the path of an entry below the source. One with a slash in it (other
+//! than at its end) stands for a whole path, and one that begins with a slash for a path from the
+//! source on; any other for the name of an entry, wherever it is. A slash at the end limits a
+//! pattern to directories. `*` and `?` do not match a slash, `**` does. The first rule that
+//! matches decides; an entry that none matches is copied. A directory that is left out is not
+//! looked into.
+
+use std::path::Path;
+
+use glob::{MatchOptions, Pattern};
+
+/// One rule.
+#[derive(Clone, Debug)]
+pub struct FilterRule {
+    includes: bool,
+    pattern: Pattern,
+    /// The same, anywhere below the source.
+    anywhere: Option<Pattern>,
+    is_path: bool,
+    only_directories: bool,
+}
+
+/// Rules in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    rules: Vec<FilterRule>,
+}
+
+const OPTIONS: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: false,
+};
+
+impl FilterRule {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// Why it is not one.
+    pub fn new(includes: bool, pattern: &str) -> Result<FilterRule, String> {
+        let text = pattern.strip_suffix('/').unwrap_or(pattern);
+        let (is_anchored, text) = match text.strip_prefix('/') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        if text.is_empty() {
+            return Err(format!("the pattern '{pattern}' is empty"));
+        }
+        let parse = |text: &str| {
+            Pattern::new(text).map_err(|error| format!("the pattern '{pattern}': {}", error.msg))
+        };
+        let is_path = is_anchored || text.contains('/');
+        let anywhere = (is_path && !is_anchored).then(|| parse(&format!("**/{text}")));
+        Ok(FilterRule {
+            includes,
+            pattern: parse(text)?,
+            anywhere: anywhere.transpose()?,
+            is_path,
+            only_directories: pattern.ends_with('/'),
+        })
+    }
+
+    fn matches(&self, path: &str, is_directory: bool) -> bool {
+        if self.only_directories && !is_directory {
+            return false;
+        }
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let held = if self.is_path { path } else { name };
+        let holds = |pattern: &Pattern| pattern.matches_with(held, OPTIONS);
+        holds(&self.pattern) || self.anywhere.as_ref().is_some_and(holds)
+    }
+}
+
+impl Filter {
+    /// Rules; the first that matches decides.
+    pub fn new(rules: Vec<FilterRule>) -> Filter {
+        Filter { rules }
+    }
+
+    /// Whether an entry at a path below the source is copied.
+    pub fn accepts(&self, path: &Path, is_directory: bool) -> bool {
+        if self.rules.is_empty() {
+            return true;
+        }
+        let path = path.to_string_lossy();
+        let rule = self.rules.iter().find(|rule| rule.matches(&path, is_directory));
+        rule.is_none_or(|rule| rule.includes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepts(rules: &[(bool, &str)], path: &str, is_directory: bool) -> bool {
+        let rules = rules.iter().map(|(includes, text)| FilterRule::new(*includes, text).unwrap());
+        Filter::new(rules.collect()).accepts(Path::new(path), is_directory)
+    }
+
+    #[test]
+    fn names_match_anywhere_and_paths_where_they_say() {
+        let excluded = |pattern: &str, path: &str| !accepts(&[(false, pattern)], path, false);
+        assert!(excluded("*.o", "main.o") && excluded("*.o", "src/deep/main.o"));
+        assert!(!excluded("*.o", "main.c") && !excluded("*.o", "x.o/main.c"));
+        assert!(excluded("/build", "build") && !excluded("/build", "src/build"));
+        assert!(excluded("a/b", "a/b") && excluded("a/b", "x/a/b") && !excluded("a/b", "a/x/b"));
+        assert!(excluded("a/**", "a/x/y") && !excluded("a/*", "a/x/y"));
+        assert!(excluded("[ab]?", "a1") && !excluded("[ab]?", "c1"));
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let rules = [(true, "keep.o"), (false, "*.o")];
+        assert!(accepts(&rules, "keep.o", false) && !accepts(&rules, "other.o", false));
+        assert!(accepts(&[], "anything", false));
+    }
+
+    #[test]
+    fn a_slash_at_the_end_stands_for_directories_only() {
+        let rules = [(false, "cache/")];
+        assert!(!accepts(&rules, "a/cache", true) && accepts(&rules, "a/cache", false));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_said() {
+        assert!(FilterRule::new(true, "/").unwrap_err().contains("empty"));
+        assert!(FilterRule::new(true, "[a").unwrap_err().contains("'[a'"));
+        assert!(FilterRule::new(true, "a***").is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! Files with several names: the first that is met is copied, the others become names of that copy,
+//! over all sources of a session.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::directory::{Directory, EntryInfo};
+
+/// Where the copy of the first name is.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstCopy {
+    root: Arc<Directory>,
+    relative: PathBuf,
+    identity: (u64, u64),
+}
+
+impl FirstCopy {
+    /// An entry by its way from a root.
+    pub fn new(root: &Arc<Directory>, relative: PathBuf, info: &EntryInfo) -> FirstCopy {
+        FirstCopy { root: Arc::clone(root), relative, identity: info.identity() }
+    }
+
+    /// Opens it, to be linked; None where it is not there any more.
+    pub fn open(&self) -> Option<File> {
+        let name = self.relative.file_name()?;
+        let parent = self.root.descend(self.relative.parent()?).ok()?;
+        let file = parent.open_entry(name).ok()?;
+        EntryInfo::of(&file).is_ok_and(|info| info.identity() == self.identity).then_some(file)
+    }
+
+    /// Which entry it is.
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// A thread is at it.
+    Begun,
+    Done(FirstCopy),
+}
+
+/// The files with several names that were met.
+#[derive(Debug, Default)]
+pub(crate) struct HardLinks {
+    met: Mutex<HashMap<(u64, u64), State>>,
+    changed: Condvar,
+}
+
+/// The right to copy the first name; to be settled, or it is given up.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    links: &'a HardLinks,
+    source: (u64, u64),
+    is_settled: bool,
+}
+
+impl HardLinks {
+    /// The copy of another name of this file; else the right to copy this one. Waits while another
+    /// thread copies it.
+    pub fn claim(&self, source: &EntryInfo) -> Result<Claim<'_>, FirstCopy> {
+        let source = source.identity();
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match met.get(&source) {
+                Some(State::Done(first)) => return Err(first.clone()),
+                Some(State::Begun) => {
+                    met = self.changed.wait(met).unwrap_or_else(PoisonError::into_inner);
+                }
+                None => {
+                    met.insert(source, State::Begun);
+                    return Ok(Claim { links: self, source, is_settled: false });
+                }
+            }
+        }
+    }
+
+    fn set(&self, source: (u64, u64), state: Option<State>) {
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        match state {
+            Some(state) => met.insert(source, state),
+            None => met.remove(&source),
+        };
+        drop(met);
+        self.changed.notify_all();
+    }
+}
+
+impl Claim<'_> {
+    /// The first name was copied.
+    pub fn settle(mut self, first: FirstCopy) {
+        self.is_settled = true;
+        self.links.set(self.source, Some(State::Done(first)));
+    }
+}
+
+impl Drop for Claim<'_> {
+    /// It was not copied: whoever comes next tries.
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.links.set(self.source, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn names_wait_for_the_first_copy_and_a_failed_one_is_tried_by_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "x").unwrap();
+        let root = Arc::new(Directory::open(folder.path()).unwrap());
+        let info = root.look_up("file".as_ref()).unwrap().unwrap();
+        let links = HardLinks::default();
+        drop(links.claim(&info).unwrap());
+        let claim = links.claim(&info).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| links.claim(&info).unwrap_err().open().is_some());
+            claim.settle(FirstCopy::new(&root, "file".into(), &info));
+            assert!(waiting.join().unwrap());
+        });
+        let first = links.claim(&info).unwrap_err();
+        fs::remove_file(folder.path().join("file")).unwrap();
+        fs::write(folder.path().join("file"), "another").unwrap();
+        let now = root.look_up("file".as_ref()).unwrap().unwrap();
+        assert_eq!(first.open().is_some(), now.identity() == first.identity());
+    }
+}

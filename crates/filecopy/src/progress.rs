@@ -1,0 +1,175 @@
+//! How far a session is: counted by all threads, read by whoever shows it; and what happens to
+//! single paths, as it happens.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::problem::Problem;
+
+/// Something that happened to one path.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A file, directory, link or special file was copied.
+    Copied {
+        /// Where from.
+        from: PathBuf,
+        /// Where to.
+        to: PathBuf,
+    },
+    /// In a dry run: it would be copied.
+    WouldCopy {
+        /// Where from.
+        from: PathBuf,
+        /// Where to.
+        to: PathBuf,
+        /// Something that exists would be replaced.
+        replaces: bool,
+    },
+    /// It is there already.
+    UpToDate(PathBuf),
+    /// It exists and was left alone, as asked for.
+    Skipped(PathBuf),
+    /// It was removed, since the source does not have it.
+    Deleted(PathBuf),
+    /// In a dry run: it would be removed.
+    WouldDelete(PathBuf),
+    /// It could not be copied.
+    Problem(Problem),
+    /// Something that the user should know.
+    Note(String),
+}
+
+/// The counts of a session.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub(crate) files: AtomicU64,
+    pub(crate) directories: AtomicU64,
+    pub(crate) links: AtomicU64,
+    pub(crate) special: AtomicU64,
+    pub(crate) up_to_date: AtomicU64,
+    pub(crate) skipped: AtomicU64,
+    pub(crate) deleted: AtomicU64,
+    pub(crate) problems: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) moved_bytes: AtomicU64,
+    pub(crate) resumed_bytes: AtomicU64,
+    pub(crate) reflinks: AtomicU64,
+    pub(crate) by_server: AtomicU64,
+    expected_bytes: AtomicU64,
+    expected_files: AtomicU64,
+    is_counted: AtomicBool,
+    how: Mutex<String>,
+    notes: Mutex<Vec<String>>,
+}
+
+/// The counts at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Counts {
+    /// Files that were copied.
+    pub files: u64,
+    /// Directories that were made, or gone through.
+    pub directories: u64,
+    /// Symbolic and hard links that were made.
+    pub links: u64,
+    /// Named pipes, sockets and devices that were made.
+    pub special: u64,
+    /// Entries that were there already.
+    pub up_to_date: u64,
+    /// Entries that exist and were left alone, as asked for.
+    pub skipped: u64,
+    /// Entries that were removed, since the source does not have them.
+    pub deleted: u64,
+    /// Entries that could not be copied as asked.
+    pub problems: u64,
+    /// Bytes of all files, holes included (bytes).
+    pub bytes: u64,
+    /// Bytes that were read and written: neither holes nor shared blocks (bytes).
+    pub moved_bytes: u64,
+    /// Bytes that an interrupted copy had brought over (bytes).
+    pub resumed_bytes: u64,
+    /// Files that share the blocks of their source.
+    pub reflinks: u64,
+    /// Files that a file server copied.
+    pub by_server: u64,
+    /// How the last large file was copied, in words.
+    pub how: String,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+impl Counts {
+    /// Bytes that this session brought over (bytes).
+    pub fn new_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.resumed_bytes)
+    }
+}
+
+impl Progress {
+    pub(crate) fn add(count: &AtomicU64, number: u64) {
+        count.fetch_add(number, Ordering::Relaxed);
+    }
+
+    /// What was counted of a copy that came to nothing counts no more.
+    pub(crate) fn take_back_bytes(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// How far it is, as a share of all, where that is known.
+    pub fn share(&self) -> Option<f64> {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let done = || of(&self.files) + of(&self.up_to_date) + of(&self.skipped);
+        let (done, all) = match of(&self.expected_files) {
+            0 => (of(&self.bytes), of(&self.expected_bytes)),
+            files => (done() + of(&self.problems), files),
+        };
+        (self.is_counted.load(Ordering::Relaxed) && all > 0).then(|| done as f64 / all as f64)
+    }
+
+    /// So many bytes more are to be copied (bytes).
+    pub fn expect_bytes(&self, bytes: u64) {
+        Progress::add(&self.expected_bytes, bytes);
+    }
+
+    pub(crate) fn expect_file(&self) {
+        Progress::add(&self.expected_files, 1);
+    }
+
+    /// Whether all that there is to copy has been seen.
+    pub fn set_counted(&self, is_counted: bool) {
+        self.is_counted.store(is_counted, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_how(&self, how: &str) {
+        how.clone_into(&mut self.how.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(crate) fn note(&self, what: String) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    /// The counts now.
+    pub fn counts(&self) -> Counts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts {
+            files: of(&self.files),
+            directories: of(&self.directories),
+            links: of(&self.links),
+            special: of(&self.special),
+            up_to_date: of(&self.up_to_date),
+            skipped: of(&self.skipped),
+            deleted: of(&self.deleted),
+            problems: of(&self.problems),
+            bytes: of(&self.bytes),
+            moved_bytes: of(&self.moved_bytes),
+            resumed_bytes: of(&self.resumed_bytes),
+            reflinks: of(&self.reflinks),
+            by_server: of(&self.by_server),
+            how: self.how.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            notes: self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}

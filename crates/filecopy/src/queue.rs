@@ -1,0 +1,208 @@
+//! Files of a tree that wait for a thread, and which of them a thread takes.
+//!
+//! A directory lets one thread at a time add a name to it, and those that wait for their turn burn
+//! CPU (the kernel's lock spins while its owner runs). So a thread keeps to the directory that it
+//! is in; then it takes one in which nobody is; and only where there is none it helps in another's.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::directory::Directory;
+use crate::target::TargetDirectory;
+
+/// Files that wait, at the most.
+const WAITING_MOST: usize = 1024;
+/// A full queue takes more when so few are left, so that who walks is not woken for every file.
+const WAITING_LEAST: usize = WAITING_MOST / 2;
+
+/// A file that is to be copied, under its own name.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The number of the directory it lies in.
+    pub number: usize,
+    pub source: Arc<Directory>,
+    pub target: Arc<TargetDirectory>,
+    pub name: OsString,
+}
+
+/// Files between the one who walks and the threads that copy.
+#[derive(Debug)]
+pub(crate) struct Queue<T = Job> {
+    state: Mutex<State<T>>,
+    has_more: Condvar,
+    has_room: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    jobs: VecDeque<T>,
+    /// The directory that each thread is in.
+    directories: Vec<Option<usize>>,
+    is_closed: bool,
+    /// Who walks waits until nothing is left.
+    drains: bool,
+}
+
+/// Something that lies in a directory.
+pub(crate) trait InDirectory {
+    /// The number of that directory.
+    fn directory(&self) -> usize;
+}
+
+impl InDirectory for Job {
+    fn directory(&self) -> usize {
+        self.number
+    }
+}
+
+impl<T: InDirectory> Queue<T> {
+    /// An empty one for so many threads.
+    pub fn new(threads: usize) -> Queue<T> {
+        let directories = vec![None; threads];
+        let state = State { jobs: VecDeque::new(), directories, is_closed: false, drains: false };
+        Queue { state: Mutex::new(state), has_more: Condvar::new(), has_room: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a file; waits for room.
+    pub fn push(&self, job: T) {
+        let mut state = self.lock();
+        if state.jobs.len() >= WAITING_MOST {
+            while state.jobs.len() > WAITING_LEAST {
+                state = waited(&self.has_room, state);
+            }
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        self.has_more.notify_one();
+    }
+
+    /// Waits until all files have been taken.
+    pub fn drain(&self) {
+        let mut state = self.lock();
+        while !state.jobs.is_empty() {
+            state.drains = true;
+            state = waited(&self.has_room, state);
+        }
+        state.drains = false;
+    }
+
+    /// No more files will come.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.has_more.notify_all();
+    }
+
+    /// A file for a thread; waits for one. None when all are taken.
+    pub fn take(&self, thread: usize) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.take(thread) {
+                let left = state.jobs.len();
+                if left == WAITING_LEAST || (state.drains && left == 0) {
+                    self.has_room.notify_one();
+                }
+                return Some(job);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = waited(&self.has_more, state);
+        }
+    }
+}
+
+fn waited<'a, T>(for_what: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    for_what.wait(state).unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: InDirectory> State<T> {
+    fn take(&mut self, thread: usize) -> Option<T> {
+        let own = self.directories[thread];
+        let first =
+            |suits: &dyn Fn(usize) -> bool| self.jobs.iter().position(|j| suits(j.directory()));
+        let place = first(&|directory| Some(directory) == own)
+            .or_else(|| first(&|directory| !self.directories.contains(&Some(directory))))
+            .unwrap_or(0);
+        let job = self.jobs.remove(place);
+        self.directories[thread] = job.as_ref().map(InDirectory::directory);
+        job
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number in a directory.
+    struct Numbered(usize, usize);
+
+    impl InDirectory for Numbered {
+        fn directory(&self) -> usize {
+            self.0
+        }
+    }
+
+    fn queue(threads: usize, directories: &[usize]) -> Queue<Numbered> {
+        let queue = Queue::new(threads);
+        for (number, &directory) in directories.iter().enumerate() {
+            queue.push(Numbered(directory, number));
+        }
+        queue
+    }
+
+    fn directories(queue: &Queue<Numbered>, threads: &[usize]) -> Vec<usize> {
+        threads.iter().filter_map(|&thread| queue.take(thread)).map(|job| job.0).collect()
+    }
+
+    #[test]
+    fn a_thread_keeps_to_its_directory_then_takes_another_then_helps() {
+        let queue = queue(2, &[1, 1, 2, 1, 3, 2]);
+        assert_eq!(directories(&queue, &[0, 1, 0, 0]), [1, 2, 1, 1]);
+        assert_eq!(directories(&queue, &[0]), [3], "2 is the other's");
+        assert_eq!(directories(&queue, &[0]), [2], "and now there is nothing else");
+    }
+
+    #[test]
+    fn files_of_one_directory_are_taken_in_their_order() {
+        let queue = queue(1, &[1; 5]);
+        let numbers: Vec<_> = (0..5).filter_map(|_| queue.take(0)).map(|job| job.1).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_closed_queue_gives_what_it_has_and_then_ends() {
+        let queue = queue(1, &[1]);
+        queue.close();
+        assert!(queue.take(0).is_some());
+        assert!(queue.take(0).is_none());
+    }
+
+    #[test]
+    fn every_file_reaches_one_thread_however_many_there_are() {
+        let queue = Queue::new(3);
+        let files = 10 * WAITING_MOST;
+        let taken = std::thread::scope(|scope| {
+            let queue = &queue;
+            let take = |thread| move || std::iter::from_fn(|| queue.take(thread)).collect();
+            let threads: Vec<_> = (0..3).map(|thread| scope.spawn(take(thread))).collect();
+            for number in 0..files {
+                queue.push(Numbered(number % 7, number));
+                if number == files / 2 {
+                    queue.drain();
+                }
+            }
+            queue.close();
+            let taken = threads.into_iter().map(|thread| thread.join().unwrap());
+            taken.collect::<Vec<Vec<Numbered>>>()
+        });
+        let mut numbers: Vec<_> = taken.into_iter().flatten().map(|job| job.1).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), files);
+    }
+}

@@ -1,0 +1,195 @@
+//! Large files that can be gone on with after an interruption: where the unfinished file lies, and
+//! how much of it is durable, is noted in the state folder now and then.
+//!
+//! What is found of an earlier session is used only if it is the very file that was noted, belongs
+//! to this user alone, and the source is what it was then.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ioengine::{Clock, Monotonic};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::directory::{Directory, EntryInfo, path_of};
+use crate::problem::{Problem, ProblemKind, on, on_errno};
+use crate::staging::{NewFile, Place};
+use crate::state::{Identity, PRIVATE_PREFIX, PartialRecord, State, inode_and_birth};
+
+/// Smaller files are copied anew (bytes).
+pub(crate) const LEAST_BYTES: u64 = 8 << 20;
+/// Bytes between two notes of how far a copy is, and time (ns).
+const NOTE_BYTES: u64 = 256 << 20;
+const NOTE_NS: u64 = 2_000_000_000;
+/// How long the requests of a killed copy may take to their end (ns), and how often that is looked
+/// for.
+const DYING_NS: u64 = 2_000_000_000;
+const TICK: Duration = Duration::from_millis(10);
+
+/// A file that is copied so that it can be gone on with.
+#[derive(Debug)]
+pub(crate) struct Resumable {
+    state: State,
+    target: PathBuf,
+    record: PartialRecord,
+    noted_ns: u64,
+    clock: Monotonic,
+}
+
+/// An unfinished file, how much of it is there (bytes), and what notes its progress.
+pub(crate) type Begun = (NewFile, u64, Resumable);
+
+/// Opens what an earlier session left of a file, or makes it anew; None where nothing can be
+/// noted, which is said.
+pub(crate) fn begin(
+    place: Place,
+    name: &OsStr,
+    source_path: &Path,
+    source: &EntryInfo,
+) -> Result<Option<Begun>, Problem> {
+    let settings = place.settings;
+    let folder = settings.state_folder.as_deref();
+    let state = folder.map_or_else(|| Err("no state folder".to_owned()), State::open);
+    let identity = Identity::of(source_path).map_err(|e| ioengine::error::cause(&e));
+    let (state, identity) = match (state, identity) {
+        (Ok(state), Ok(identity)) => (state, identity),
+        (Err(why), _) | (_, Err(why)) => {
+            let path = place.destination.join(name);
+            let path = path.display();
+            settings.note(format!("after an interruption {path} begins again: {why}"));
+            return Ok(None);
+        }
+    };
+    let target = full_path(place.destination, name);
+    let clock = Monotonic::uncalibrated();
+    let fresh = |directory: PathBuf, name: String, (inode, born)| PartialRecord {
+        source: identity.clone(),
+        size: source.size,
+        modified: source.modified,
+        changed: source.changed,
+        directory,
+        name,
+        inode,
+        born,
+        done_bytes: 0,
+    };
+    if let Some(record) = state.partial(&target)
+        && (PartialRecord { done_bytes: 0, ..record.clone() })
+            == fresh(record.directory.clone(), record.name.clone(), (record.inode, record.born))
+        && let Some(file) = reopen(place, &record, &target)?
+    {
+        let (done, noted_ns) = (record.done_bytes, clock.now_ns());
+        return Ok(Some((file, done, Resumable { state, target, record, noted_ns, clock })));
+    }
+    let private = Arc::new(place.staging.make(settings, place.anchor)?);
+    let failed = on_errno("creating a file in", &private.inside().path);
+    let file = NewFile::within(&private, None, 0o600).map_err(failed)?;
+    let _ = flock(&file.file, FlockOperation::NonBlockingLockExclusive);
+    let born = inode_and_birth(&file.file).map_err(on("looking at", &private.inside().path))?;
+    let file_name = file.name().unwrap_or_default().to_string_lossy().into_owned();
+    let directory = full_path_of(private.inside());
+    let record = fresh(directory, file_name, born);
+    let noted_ns = clock.now_ns();
+    Ok(Some((file, 0, Resumable { state, target, record, noted_ns, clock })))
+}
+
+fn full_path(directory: &Directory, name: &OsStr) -> PathBuf {
+    full_path_of(directory).join(name)
+}
+
+/// The path of an open directory, as the system knows it.
+fn full_path_of(directory: &Directory) -> PathBuf {
+    std::fs::read_link(path_of(directory)).unwrap_or_else(|_| directory.path.clone())
+}
+
+/// Opens the unfinished file of a record; None where it is not that file any more.
+fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<NewFile>, Problem> {
+    let (Some(parent), Some(name)) = (record.directory.parent(), record.directory.file_name())
+    else {
+        return Ok(None);
+    };
+    let is_ours = name.as_encoded_bytes().starts_with(PRIVATE_PREFIX.as_bytes());
+    if !is_ours || full_path_of(place.anchor) != parent {
+        return Ok(None);
+    }
+    let Ok(private) = place.staging.adopt(place.anchor, name) else { return Ok(None) };
+    let file_name = OsString::from(&record.name);
+    let private = Arc::new(private);
+    let Ok(file) = NewFile::within(&private, Some(&file_name), 0) else { return Ok(None) };
+    let user = rustix::process::geteuid().as_raw();
+    let fits = EntryInfo::of(&file.file).is_ok_and(|info| {
+        info.is_file()
+            && info.uid == user
+            && info.links == 1
+            && info.mode & 0o077 == 0
+            && info.size >= record.done_bytes
+    });
+    let is_it = inode_and_birth(&file.file).is_ok_and(|it| it == (record.inode, record.born));
+    if !fits || !is_it {
+        // Whatever it is stays where it is.
+        file.keep();
+        return Ok(None);
+    }
+    match lock(&file) {
+        true => Ok(Some(file)),
+        false => {
+            file.keep();
+            let shown = target.display();
+            let what = format!(
+                "{shown}: another copy is being written there; wait for it, or name another \
+                 destination"
+            );
+            Err(Problem::new(ProblemKind::Refused, target, what))
+        }
+    }
+}
+
+/// Takes the lock of an unfinished file. What a killed copy had in flight is brought to its end by
+/// the kernel, which holds the lock until then: that is waited for.
+fn lock(file: &NewFile) -> bool {
+    let clock = Monotonic::uncalibrated();
+    let until_ns = clock.now_ns() + DYING_NS;
+    loop {
+        match flock(&file.file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if clock.now_ns() < until_ns => clock.sleep(TICK),
+            Err(Errno::WOULDBLOCK) => return false,
+            // Where there are no locks there is none to be seen.
+            _ => return true,
+        }
+    }
+}
+
+impl Resumable {
+    /// All before an offset has been written; notes it now and then.
+    pub fn written(&mut self, file: &std::fs::File, up_to: u64) {
+        let now_ns = self.clock.now_ns();
+        let is_far = up_to.saturating_sub(self.record.done_bytes) >= NOTE_BYTES;
+        let is_late = now_ns - self.noted_ns >= NOTE_NS;
+        if up_to > self.record.done_bytes && (is_far || is_late) {
+            self.note(file, up_to);
+        }
+    }
+
+    /// Makes the copy durable so far and notes it. What cannot be noted is copied again.
+    pub fn note(&mut self, file: &std::fs::File, up_to: u64) {
+        self.noted_ns = self.clock.now_ns();
+        if file.sync_data().is_ok() {
+            let record = PartialRecord { done_bytes: up_to, ..self.record.clone() };
+            if self.state.keep_partial(&self.target, &record).is_ok() {
+                self.record = record;
+            }
+        }
+    }
+
+    /// Whether anything was noted.
+    pub fn is_noted(&self) -> bool {
+        self.record.done_bytes > 0
+    }
+
+    /// The copy has its name, or is not wanted any more.
+    pub fn forget(&self) {
+        self.state.forget_partial(&self.target);
+    }
+}

@@ -1,0 +1,222 @@
+//! A session: any number of sources, one after the other, and what they share.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::context::{Context, StagedTree, TREE, lock};
+use crate::directory::{Directory, EntryInfo, split};
+use crate::problem::{Problem, ProblemKind, on, on_errno};
+use crate::regular::{self, SourceEntry};
+use crate::settings::{Keep, Links, Settings};
+use crate::small::Buffer;
+use crate::special;
+use crate::state::{Identity, State, TreeRecord};
+use crate::target::TargetDirectory;
+use crate::tree;
+
+/// Where a source goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The path of the copy itself, in a directory that exists.
+    pub path: PathBuf,
+}
+
+/// Copies sources by the same settings.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) context: Context,
+}
+
+impl Session {
+    /// Begins one. Raises the limit on open files of this process as far as it may.
+    pub fn new(settings: Settings) -> Session {
+        let limit = getrlimit(Resource::Nofile);
+        if limit.current < limit.maximum {
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+        }
+        Session { context: Context::new(settings) }
+    }
+
+    /// Many files are to come: they are flushed together.
+    pub fn expect_many(&self) {
+        self.context.expect_many();
+    }
+
+    /// What was asked for.
+    pub fn settings(&self) -> &Settings {
+        &self.context.settings
+    }
+
+    /// Copies a source: a file, directory, link, special file or block device. Problems are
+    /// reported and do not end the session.
+    pub fn copy(&self, from: &Path, to: &Destination) {
+        if let Err(problem) = self.try_copy(from, to) {
+            self.context.report(problem);
+        }
+    }
+
+    fn try_copy(&self, from: &Path, to: &Destination) -> Result<(), Problem> {
+        if self.context.settings.stops() {
+            return Err(Problem::stopped(from));
+        }
+        let (parent, name) = split(&to.path).map_err(on("copying to", &to.path))?;
+        let root = Directory::open(&parent).map_err(on_errno("opening", &parent))?;
+        let root = Arc::new(root);
+        let follows =
+            self.context.settings.links == Links::Follow || self.context.settings.keep < Keep::All;
+        let Ok((source_parent, source_name)) = split(from) else {
+            // `/`, `.` and `..` have no name in a directory of theirs, and are directories.
+            let source = Directory::open(from).map_err(on_errno("opening", from))?;
+            let info = source.info().map_err(on_errno("looking at", from))?;
+            return self.copy_tree(source, info, &root, &name);
+        };
+        let directory = Directory::open(&source_parent);
+        let directory = directory.map_err(on_errno("opening", &source_parent))?;
+        let found = match follows {
+            true => directory.look_up_following(&source_name),
+            false => directory.look_up(&source_name),
+        };
+        let found = found.map_err(on_errno("looking at", from))?;
+        let Some(info) = found else {
+            let why = match directory.look_up(&source_name) {
+                Ok(Some(_)) => "it is a link that leads nowhere; --archive copies it as a link",
+                _ => "no such file or directory",
+            };
+            let what = format!("{}: {why}", from.display());
+            return Err(Problem::new(ProblemKind::Failed, from, what));
+        };
+        if info.is_directory() {
+            let source = match follows {
+                true => directory.enter_following(&source_name),
+                false => directory.enter(&source_name),
+            };
+            let source = source.map_err(on_errno("opening", from))?;
+            return self.copy_tree(source, info, &root, &name);
+        }
+        self.copy_entry(&directory, (&source_name, follows), &info, &root, &name)
+    }
+
+    fn copy_tree(
+        &self,
+        source: Directory,
+        info: EntryInfo,
+        root: &Arc<Directory>,
+        name: &OsStr,
+    ) -> Result<(), Problem> {
+        self.context.expect_many();
+        tree::copy(&self.context, source, info, root, name)
+    }
+
+    /// Copies something that is no directory.
+    fn copy_entry(
+        &self,
+        directory: &Directory,
+        (source_name, follows): (&OsStr, bool),
+        info: &EntryInfo,
+        root: &Arc<Directory>,
+        name: &OsStr,
+    ) -> Result<(), Problem> {
+        let failed = on_errno("opening", &root.path);
+        let again = root.descend(Path::new("")).map_err(&failed)?;
+        let target = TargetDirectory::new(again, Arc::clone(root), PathBuf::new());
+        let target = target.map_err(failed)?;
+        let source = SourceEntry { directory, name: source_name, follows };
+        self.context.flush_later(root, self.context.is_tree());
+        match info.file_type() {
+            FileType::RegularFile | FileType::BlockDevice => {
+                let mut buffer = Buffer::new(&self.context.settings);
+                regular::copy(&self.context, &mut buffer, source, &target, name)
+            }
+            _ => special::copy(&self.context, source, info, &target, name),
+        }
+    }
+
+    /// Gives trees their names that wait for all to be there, makes everything durable, and says
+    /// what was left out. Gives all problems of the session.
+    pub fn finish(self) -> Vec<Problem> {
+        if let Err(problem) = self.name_staged_trees() {
+            self.context.report(problem);
+        }
+        self.context.staging.close();
+        if self.context.settings.sync && !self.context.settings.dry_run {
+            self.flush();
+        }
+        self.close_records();
+        self.context.left_out.note(&self.context.settings);
+        self.context.into_problems()
+    }
+
+    fn name_staged_trees(&self) -> Result<(), Problem> {
+        let staged = std::mem::take(&mut *lock(&self.context.staged));
+        let is_broken = self.context.has_problems() || self.context.settings.stops();
+        for StagedTree { private, parent, name } in staged {
+            let inside = private.inside();
+            let path = parent.join(&name);
+            if is_broken {
+                let removed = inside.remove_all(OsStr::new(TREE));
+                removed.map_err(on_errno("removing what was copied for", &path))?;
+                continue;
+            }
+            if self.context.settings.sync {
+                inside.sync_file_system().map_err(on_errno("flushing", &path))?;
+            }
+            let named = inside.rename_new(OsStr::new(TREE), &parent, &name);
+            named.map_err(|error| match error {
+                rustix::io::Errno::EXIST => crate::staging::appeared(&path),
+                error => on_errno("naming", &path)(error),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) {
+        let mut flushed = Vec::new();
+        for (directory, whole) in lock(&self.context.roots).drain(..) {
+            let Ok(info) = directory.info() else { continue };
+            let key = if whole { (info.device, 0) } else { info.identity() };
+            if flushed.contains(&key) {
+                continue;
+            }
+            let done = if whole { directory.sync_file_system() } else { directory.sync() };
+            match done {
+                // Not every file system can flush a directory.
+                Ok(()) | Err(rustix::io::Errno::INVAL) => flushed.push(key),
+                Err(error) => self.context.report(on_errno("flushing", &directory.path)(error)),
+            }
+        }
+    }
+
+    /// The trees came to an orderly end: their directories have their attributes.
+    fn close_records(&self) {
+        let state = self.context.settings.state_folder.as_deref().and_then(State::existing);
+        for record in lock(&self.context.records).drain(..) {
+            if let Some(state) = &state {
+                let _ = state.keep_tree(&TreeRecord { unfinished: false, ..record });
+            }
+        }
+    }
+}
+
+/// Whether a directory can be copied to a destination, as far as can be told without doing
+/// anything: not into itself, not over something else.
+///
+/// # Errors
+/// Why not.
+pub fn check_tree(from: &Path, to: &Destination, all_or_nothing: bool) -> Result<(), Problem> {
+    let (parent, name) = split(&to.path).map_err(on("copying to", &to.path))?;
+    let root = Directory::open(&parent).map_err(on_errno("opening", &parent))?;
+    let source = Directory::open(from).map_err(on_errno("opening", from))?;
+    tree::check(&source, &root, &name, all_or_nothing)
+}
+
+/// Whether a directory was made by an earlier copy of a source, so that the same command means the
+/// same directory again.
+pub fn is_copy_of(state_folder: &Path, from: &Path, to: &Path) -> bool {
+    let Some(state) = State::existing(state_folder) else { return false };
+    let (Ok(source), Ok(target)) = (Identity::of(from), Identity::of(to)) else { return false };
+    state.tree(&target).is_some_and(|record| record.made && record.source == source)
+}

@@ -1,0 +1,432 @@
+//! Where a file is before it has its name: nowhere, if the file system has files without names
+//! (O_TMPFILE), else in a private directory beside the destination, under a name that nobody can
+//! guess. Either way nobody else can open it, and it becomes the copy in one step or goes.
+//!
+//! The private directory is also where a copy waits that is to replace something. It is made when
+//! it is first needed, noted in the state folder before it is used, and removed at the end.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, linkat, openat, statx};
+use rustix::io::Errno;
+
+use crate::directory::{Directory, path_of};
+use crate::problem::{Problem, ProblemKind, on_errno};
+use crate::settings::Settings;
+use crate::state::{PRIVATE_PREFIX, SessionFile, State};
+
+/// A file system as it is mounted: files can be renamed within it.
+pub(crate) type Mount = (u64, u64);
+
+/// The mount that a directory lies on.
+pub(crate) fn mount_of(directory: &Directory) -> Result<Mount, Errno> {
+    let found = statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::MNT_ID)?;
+    let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+    Ok((device, found.stx_mnt_id))
+}
+
+/// A private directory, removed with its last user.
+#[derive(Debug)]
+pub(crate) struct PrivateDirectory {
+    parent: Directory,
+    name: OsString,
+    inside: Directory,
+    inode: u64,
+    next: AtomicU64,
+    /// Stays where it is: something in it is to be gone on with.
+    pub kept: AtomicBool,
+    session: Arc<Mutex<Option<SessionFile>>>,
+}
+
+impl PrivateDirectory {
+    /// The directory itself.
+    pub fn inside(&self) -> &Directory {
+        &self.inside
+    }
+
+    fn new_name(&self) -> OsString {
+        OsString::from(format!("{}", self.next.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+impl Drop for PrivateDirectory {
+    fn drop(&mut self) {
+        if self.kept.load(Ordering::Relaxed) {
+            return;
+        }
+        // What cannot be removed stays noted, for `clean`.
+        if self.parent.remove_directory(&self.name).is_ok()
+            && let Some(session) = &mut *lock(&self.session)
+        {
+            session.forget(self.inode);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The private directories of a session, and what it knows of the file systems.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    directories: Mutex<HashMap<Mount, Arc<PrivateDirectory>>>,
+    /// Those without files that have no name.
+    without_unnamed: Mutex<HashSet<Mount>>,
+    session: Arc<Mutex<Option<SessionFile>>>,
+}
+
+impl Staging {
+    /// A private directory on the file system of a destination: in `anchor` if that lies on it
+    /// too, else in the destination itself.
+    pub fn directory(&self, place: Place) -> Result<Arc<PrivateDirectory>, Problem> {
+        let Place { settings, anchor, destination, mount, .. } = place;
+        let mut directories = lock(&self.directories);
+        if let Some(found) = directories.get(&mount) {
+            return Ok(Arc::clone(found));
+        }
+        let is_near = mount_of(anchor).is_ok_and(|other| other == mount);
+        let parent = if is_near { anchor } else { destination };
+        let made = Arc::new(self.make(settings, parent)?);
+        directories.insert(mount, Arc::clone(&made));
+        Ok(made)
+    }
+
+    /// A new private directory that belongs to one file only.
+    pub fn make(
+        &self,
+        settings: &Settings,
+        parent: &Directory,
+    ) -> Result<PrivateDirectory, Problem> {
+        let token = uuid::Uuid::new_v4().simple().to_string();
+        let name = OsString::from(format!("{PRIVATE_PREFIX}{token}"));
+        let path = parent.join(&name);
+        parent.make_private(&name).map_err(on_errno("creating the directory", &path))?;
+        let inside = parent.enter(&name).map_err(on_errno("opening", &path))?;
+        let info = inside.info().map_err(on_errno("looking at", &path))?;
+        let user = rustix::process::geteuid().as_raw();
+        if info.uid != user || info.mode & 0o077 != 0 {
+            // File systems without permission bits are somebody else's to protect.
+            if info.uid != user && info.uid != 0 {
+                let what = format!("{} is not what was made there", path.display());
+                return Err(Problem::new(ProblemKind::Failed, &path, what));
+            }
+        }
+        self.note(settings, &token, &path, info.inode);
+        let again = parent.descend(std::path::Path::new("")).map_err(on_errno("opening", &path))?;
+        Ok(PrivateDirectory {
+            parent: again,
+            name,
+            inside,
+            inode: info.inode,
+            next: AtomicU64::new(0),
+            kept: false.into(),
+            session: Arc::clone(&self.session),
+        })
+    }
+
+    /// Opens a private directory that an earlier session left.
+    pub fn adopt(&self, parent: &Directory, name: &OsStr) -> Result<PrivateDirectory, Errno> {
+        let inside = parent.enter(name)?;
+        let info = inside.info()?;
+        let user = rustix::process::geteuid().as_raw();
+        if info.uid != user || info.mode & 0o077 != 0 {
+            return Err(Errno::PERM);
+        }
+        Ok(PrivateDirectory {
+            parent: parent.descend(std::path::Path::new(""))?,
+            name: name.to_owned(),
+            inside,
+            inode: info.inode,
+            // Its file may have any of the first names.
+            next: AtomicU64::new(1 << 32),
+            kept: false.into(),
+            session: Arc::clone(&self.session),
+        })
+    }
+
+    /// Notes a private directory for `clean`, where there is a state folder.
+    fn note(&self, settings: &Settings, token: &str, path: &std::path::Path, inode: u64) {
+        let Some(folder) = &settings.state_folder else { return };
+        let mut session = lock(&self.session);
+        let noted = match &mut *session {
+            Some(session) => Ok(session),
+            None => State::open(folder)
+                .map_err(io::Error::other)
+                .and_then(|state| state.begin_session(token))
+                .map(|begun| session.insert(begun)),
+        };
+        let full = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        if let Err(error) = noted.and_then(|session| session.note(&full, inode)) {
+            let cause = ioengine::error::cause(&error);
+            settings.note(format!(
+                "after a kill remove {} by hand: it could not be noted ({cause})",
+                path.display()
+            ));
+        }
+    }
+
+    /// Removes a private directory that lies in one which gets its final times.
+    pub fn leave(&self, directory: &Directory) {
+        let Ok(info) = directory.info() else { return };
+        let lies_there = |private: &PrivateDirectory| {
+            private.parent.info().is_ok_and(|parent| parent.identity() == info.identity())
+        };
+        lock(&self.directories).retain(|_, private| !lies_there(private));
+    }
+
+    /// Removes all of them that nobody uses.
+    pub fn close(&self) {
+        lock(&self.directories).clear();
+    }
+
+    fn unnamed(&self, place: Place, mode: u32) -> Result<Option<File>, Errno> {
+        let Place { destination, mount, .. } = place;
+        if lock(&self.without_unnamed).contains(&mount) {
+            return Ok(None);
+        }
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match openat(destination, c".", flags, rustix::fs::Mode::from_raw_mode(mode)) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
+                lock(&self.without_unnamed).insert(mount);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A file that has no name yet.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    /// Open for reading and writing.
+    pub file: File,
+    /// The private directory that it lies in, and its name there; None where it has none.
+    place: Option<(Arc<PrivateDirectory>, OsString)>,
+}
+
+/// Where new files go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub settings: &'a Settings,
+    pub staging: &'a Staging,
+    pub anchor: &'a Directory,
+    pub destination: &'a Directory,
+    /// That of the destination.
+    pub mount: Mount,
+}
+
+impl NewFile {
+    /// Makes one with these permission bits, less the umask.
+    pub fn make(place: Place, mode: u32) -> Result<NewFile, Problem> {
+        let path = &place.destination.path;
+        let failed = on_errno("creating a file in", path);
+        if let Some(file) = place.staging.unnamed(place, mode).map_err(&failed)? {
+            return Ok(NewFile { file, place: None });
+        }
+        let private = place.staging.directory(place)?;
+        NewFile::within(&private, None, mode).map_err(failed)
+    }
+
+    /// Makes one in a private directory, or opens the one that is there under a name.
+    pub fn within(
+        private: &Arc<PrivateDirectory>,
+        name: Option<&OsStr>,
+        mode: u32,
+    ) -> Result<NewFile, Errno> {
+        let (name, flags) = match name {
+            Some(name) => (name.to_owned(), OFlags::RDWR),
+            None => (private.new_name(), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL),
+        };
+        let file = private.inside.open_with(&name, flags, mode)?;
+        Ok(NewFile { file, place: Some((Arc::clone(private), name)) })
+    }
+
+    /// Its name in its private directory.
+    pub fn name(&self) -> Option<&OsStr> {
+        self.place.as_ref().map(|(_, name)| name.as_os_str())
+    }
+
+    /// Gives it its name, over what has that name if that was allowed.
+    pub fn publish(mut self, place: Place, name: &OsStr, replaces: bool) -> Result<(), Problem> {
+        let destination = place.destination;
+        let path = destination.join(name);
+        let failed = on_errno("naming", &path);
+        let appeared = |error: Errno| match error {
+            Errno::EXIST => appeared(&path),
+            error => failed(error),
+        };
+        if self.place.is_none() {
+            if !replaces {
+                return link_file(&self.file, destination, name).map_err(appeared);
+            }
+            let private = place.staging.directory(place)?;
+            let waiting = private.new_name();
+            link_file(&self.file, &private.inside, &waiting).map_err(&failed)?;
+            self.place = Some((private, waiting));
+        }
+        if let Some((private, waiting)) = &self.place {
+            match replaces {
+                true => private.inside.rename(waiting, destination, name).map_err(&failed)?,
+                false => {
+                    private.inside.rename_new(waiting, destination, name).map_err(appeared)?;
+                }
+            }
+        }
+        self.place = None;
+        Ok(())
+    }
+
+    /// It stays in its private directory, to be gone on with.
+    pub fn keep(mut self) {
+        if let Some((private, _)) = self.place.take() {
+            private.kept.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some((private, name)) = &self.place {
+            let _ = private.inside.remove(name);
+        }
+    }
+}
+
+/// Gives an open file a name; a file without one is not found by others before.
+fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Errno> {
+    match linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
+        // Only with a right of root, or newer kernels; by its path in /proc anybody may.
+        Err(Errno::NOENT | Errno::PERM) => {
+            linkat(CWD, path_of(file), directory, name, AtFlags::SYMLINK_FOLLOW)
+        }
+        linked => linked,
+    }
+}
+
+/// Makes an entry under a temporary name and renames it over what is there: for links and special
+/// files, which cannot be without a name.
+pub(crate) fn replace_entry(
+    place: Place,
+    name: &OsStr,
+    make: impl FnOnce(&Directory, &OsStr) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let destination = place.destination;
+    let private = place.staging.directory(place)?;
+    let waiting = private.new_name();
+    make(&private.inside, &waiting)?;
+    let renamed = private.inside.rename(&waiting, destination, name);
+    // A rename between two names of one file does nothing, and the temporary one stays.
+    let _ = private.inside.remove(&waiting);
+    renamed.map_err(on_errno("naming", &destination.join(name)))
+}
+
+/// Somebody else made something under the name of a copy meanwhile.
+pub(crate) fn appeared(path: &std::path::Path) -> Problem {
+    let shown = path.display();
+    let what = format!(
+        "{shown} was made by somebody else meanwhile and is left alone; name another destination, \
+         or run the same command again with --overwrite={shown}"
+    );
+    Problem::new(ProblemKind::Refused, path, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    struct Bench {
+        folder: tempfile::TempDir,
+        settings: Settings,
+        staging: Staging,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir(folder.path().join("to")).unwrap();
+            let state_folder = Some(folder.path().join("state"));
+            let settings = Settings { state_folder, ..Settings::default() };
+            Bench { folder, settings, staging: Staging::default() }
+        }
+
+        fn to(&self) -> Directory {
+            Directory::open(&self.folder.path().join("to")).unwrap()
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(self.folder.path().join("to")).unwrap();
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+        }
+
+        fn with<T>(&self, what: impl FnOnce(Place) -> T) -> T {
+            let to = self.to();
+            let (settings, staging) = (&self.settings, &self.staging);
+            let mount = mount_of(&to).unwrap();
+            what(Place { settings, staging, anchor: &to, destination: &to, mount })
+        }
+    }
+
+    fn exercise(bench: &Bench) {
+        let name = OsStr::new("copy");
+        bench.with(|place| drop(NewFile::make(place, 0o600).unwrap()));
+        let publish = |text: &str, replaces| {
+            bench.with(|place| {
+                let new = NewFile::make(place, 0o600).unwrap();
+                (&new.file).write_all(text.as_bytes()).unwrap();
+                new.publish(place, name, replaces)
+            })
+        };
+        publish("first", false).unwrap();
+        let problem = publish("second", false).unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::Refused, "{problem}");
+        let read = || fs::read_to_string(bench.folder.path().join("to/copy")).unwrap();
+        assert_eq!(read(), "first");
+        publish("third", true).unwrap();
+        assert_eq!(read(), "third");
+        bench.staging.close();
+        assert_eq!(bench.names(), ["copy"], "nothing else is left");
+        assert!(crate::state::leftovers(&bench.folder.path().join("state")).is_empty());
+    }
+
+    #[test]
+    fn a_file_without_a_name_becomes_the_copy_or_goes() {
+        exercise(&Bench::new());
+    }
+
+    #[test]
+    fn the_same_where_files_must_have_names() {
+        let bench = Bench::new();
+        let mount = mount_of(&bench.to()).unwrap();
+        lock(&bench.staging.without_unnamed).insert(mount);
+        exercise(&bench);
+    }
+
+    #[test]
+    fn a_private_directory_is_for_its_owner_alone() {
+        let bench = Bench::new();
+        let private = bench.with(|place| place.staging.directory(place));
+        let private = private.unwrap();
+        let metadata = fs::metadata(&private.inside().path).unwrap();
+        assert_eq!(metadata.mode() & 0o777, 0o700);
+        assert!(crate::state::leftovers(&bench.folder.path().join("state"))[0].in_use);
+        let name = Path::new(&private.inside().path).file_name().unwrap().to_owned();
+        assert!(
+            name.to_str().unwrap().len() > PRIVATE_PREFIX.len() + 30,
+            "no name that can be guessed"
+        );
+        drop(private);
+        bench.staging.close();
+        assert_eq!(bench.names(), [""; 0]);
+    }
+}

@@ -1,0 +1,421 @@
+//! What is remembered between sessions, in a folder that only the user who copies may write: which
+//! trees were copied where, how far large files came, and what must be removed after a kill.
+//!
+//! Nothing of it is trusted beyond what the file system confirms. A folder that somebody else owns
+//! or may write is not used at all.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, Statx, StatxFlags, flock, statx};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// How names of private directories begin.
+pub(crate) const PRIVATE_PREFIX: &str = ".halfpower-";
+/// Records of trees that are kept; the oldest go.
+const TREES_MOST: usize = 1000;
+
+/// A file or directory, recognisable after a restart of the machine: numbers of devices change with
+/// every start, inode numbers and birth times do not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    /// Absolute path, links resolved, as bytes in hexadecimal digits where it is no text.
+    path: String,
+    inode: u64,
+    /// Seconds and nanoseconds; None where the file system does not tell.
+    born: Option<(i64, u32)>,
+}
+
+impl Identity {
+    /// An open file or directory that has a path.
+    pub fn of(path: &Path) -> io::Result<Identity> {
+        let path = path.canonicalize()?;
+        let found = statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, WANTED)?;
+        Ok(Identity { path: path_text(&path), inode: found.stx_ino, born: born(&found) })
+    }
+
+    fn key(&self) -> String {
+        key_of(&self.path)
+    }
+}
+
+const WANTED: StatxFlags = StatxFlags::INO.union(StatxFlags::BTIME);
+
+/// When something was made: inode numbers are used again, often at once.
+fn born(found: &Statx) -> Option<(i64, u32)> {
+    let is_told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+    is_told.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
+}
+
+/// Inode number and birth time of an open file.
+pub(crate) fn inode_and_birth(file: &File) -> io::Result<(u64, Option<(i64, u32)>)> {
+    let found = statx(file, c"", AtFlags::EMPTY_PATH, WANTED)?;
+    Ok((found.stx_ino, born(&found)))
+}
+
+fn path_text(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
+
+fn key_of(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+}
+
+/// A tree that was copied, or is being copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TreeRecord {
+    pub source: Identity,
+    pub target: Identity,
+    /// The copy made the directory; else it was there before.
+    pub made: bool,
+    /// The copy has not come to an orderly end: directories in it may still be private.
+    pub unfinished: bool,
+}
+
+/// How far a large file came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PartialRecord {
+    /// The source: path, inode, size (bytes), times of change of content and attributes (s, ns).
+    pub source: Identity,
+    pub size: u64,
+    pub modified: (i64, i64),
+    pub changed: (i64, i64),
+    /// The unfinished file, in a private directory beside the destination.
+    pub directory: PathBuf,
+    pub name: String,
+    pub inode: u64,
+    pub born: Option<(i64, u32)>,
+    /// So much from its beginning is whole and durable (bytes).
+    pub done_bytes: u64,
+}
+
+/// A session that has made private directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionRecord {
+    /// The directories, by their paths and inode numbers.
+    pub directories: Vec<(PathBuf, u64)>,
+}
+
+/// The folder of the records.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    folder: PathBuf,
+}
+
+impl State {
+    /// The folder, where it exists and can be used.
+    pub fn existing(folder: &Path) -> Option<State> {
+        folder.symlink_metadata().ok().and_then(|_| State::open(folder).ok())
+    }
+
+    /// The folder, made where it is missing.
+    ///
+    /// # Errors
+    /// Why it cannot be used, in words.
+    pub fn open(folder: &Path) -> Result<State, String> {
+        let shown = folder.display();
+        let failed = |error: &io::Error| format!("{shown}: {}", ioengine::error::cause(error));
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| failed(&e))?;
+        let found = fs::symlink_metadata(folder).map_err(|e| failed(&e))?;
+        let user = rustix::process::geteuid().as_raw();
+        if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
+            return Err(format!(
+                "{shown} belongs to or can be written by somebody else; set XDG_STATE_HOME to a \
+                 folder of your own"
+            ));
+        }
+        Ok(State { folder: folder.to_path_buf() })
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let open = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+            .open(self.folder.join(name));
+        serde_json::from_reader(io::BufReader::new(open.ok()?)).ok()
+    }
+
+    /// Writes a record beside and renames it, so that nobody ever finds half of one.
+    fn write<T: Serialize>(&self, name: &str, record: &T) -> io::Result<()> {
+        let half = self.folder.join(format!("{}.half", uuid::Uuid::new_v4()));
+        let written = (|| {
+            let mut file =
+                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&half)?;
+            file.write_all(&serde_json::to_vec(record)?)?;
+            file.sync_all()?;
+            fs::rename(&half, self.folder.join(name))
+        })();
+        written.inspect_err(|_| {
+            let _ = fs::remove_file(&half);
+        })
+    }
+
+    fn remove(&self, name: &str) {
+        let _ = fs::remove_file(self.folder.join(name));
+    }
+
+    /// The record of the tree that lies in a directory, whatever it was copied from.
+    pub fn tree(&self, target: &Identity) -> Option<TreeRecord> {
+        let record: TreeRecord = self.read(&format!("tree-{}.json", target.key()))?;
+        (record.target == *target).then_some(record)
+    }
+
+    /// Remembers a tree.
+    pub fn keep_tree(&self, record: &TreeRecord) -> io::Result<()> {
+        let name = format!("tree-{}.json", record.target.key());
+        if !self.folder.join(&name).exists() {
+            self.prune_trees();
+        }
+        self.write(&name, record)
+    }
+
+    fn prune_trees(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let trees = entries.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"tree-"));
+        let mut trees: Vec<_> = trees
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
+        if trees.len() >= TREES_MOST {
+            trees.sort();
+            for (_, path) in &trees[..trees.len() - TREES_MOST / 2] {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+
+    fn partial_name(target: &Path) -> String {
+        format!("partial-{}.json", key_of(&path_text(target)))
+    }
+
+    /// How far an earlier session came with the file of an absolute path.
+    pub fn partial(&self, target: &Path) -> Option<PartialRecord> {
+        self.read(&State::partial_name(target))
+    }
+
+    /// Remembers how far the file of an absolute path came.
+    pub fn keep_partial(&self, target: &Path, record: &PartialRecord) -> io::Result<()> {
+        self.write(&State::partial_name(target), record)
+    }
+
+    /// Forgets it.
+    pub fn forget_partial(&self, target: &Path) {
+        self.remove(&State::partial_name(target));
+    }
+
+    /// Opens the record of a session, which holds a lock on it for as long as it lives.
+    pub fn begin_session(&self, token: &str) -> io::Result<SessionFile> {
+        let path = self.folder.join(format!("session-{token}.json"));
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(SessionFile { path, file, record: SessionRecord::default() })
+    }
+}
+
+/// The record of a session that goes on.
+#[derive(Debug)]
+pub(crate) struct SessionFile {
+    path: PathBuf,
+    file: File,
+    record: SessionRecord,
+}
+
+impl SessionFile {
+    /// Notes a private directory, durably, when its inode is known and before it is used.
+    pub fn note(&mut self, directory: &Path, inode: u64) -> io::Result<()> {
+        self.record.directories.push((directory.to_path_buf(), inode));
+        self.save()
+    }
+
+    /// Forgets one that was removed.
+    pub fn forget(&mut self, inode: u64) {
+        self.record.directories.retain(|(_, other)| *other != inode);
+        // What stays noted is looked for and not found.
+        let _ = self.save();
+    }
+
+    fn save(&self) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        let text = serde_json::to_vec(&self.record)?;
+        self.file.write_all_at(&text, 0)?;
+        self.file.set_len(text.len() as u64)?;
+        self.file.sync_all()
+    }
+}
+
+impl Drop for SessionFile {
+    fn drop(&mut self) {
+        if self.record.directories.is_empty() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Something that a session left behind which did not end orderly, or could be resumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// The private directory with unfinished files.
+    pub path: PathBuf,
+    /// A session that still lives uses it.
+    pub in_use: bool,
+    /// Of a file that could be resumed: how much of it is there (bytes).
+    pub resumable_bytes: Option<u64>,
+    inode: u64,
+    record: PathBuf,
+}
+
+/// What sessions of this user left behind.
+pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
+    let Some(state) = State::existing(state_folder) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(&state.folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("session-") {
+            let in_use = File::open(&path)
+                .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
+            let record: SessionRecord = state.read(&name).unwrap_or_default();
+            // A session that is just beginning has not locked its record yet.
+            if record.directories.is_empty() && !in_use && is_old(&path) {
+                let _ = fs::remove_file(&path);
+            }
+            found.extend(record.directories.into_iter().map(|(directory, inode)| Leftover {
+                path: directory,
+                in_use,
+                resumable_bytes: None,
+                inode,
+                record: path.clone(),
+            }));
+        } else if name.starts_with("partial-")
+            && let Some(record) = state.read::<PartialRecord>(&name)
+        {
+            let metadata = fs::symlink_metadata(&record.directory);
+            let inode = metadata.map_or(0, |metadata| metadata.ino());
+            let file = File::open(record.directory.join(&record.name));
+            let in_use = file
+                .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
+            found.push(Leftover {
+                path: record.directory,
+                in_use,
+                resumable_bytes: Some(record.done_bytes),
+                inode,
+                record: path,
+            });
+        }
+    }
+    // What can be resumed is noted by its session too.
+    let resumable: Vec<u64> =
+        found.iter().filter(|one| one.resumable_bytes.is_some()).map(|one| one.inode).collect();
+    found.retain(|one| one.resumable_bytes.is_some() || !resumable.contains(&one.inode));
+    found.retain(|one| one.path.symlink_metadata().is_ok() || clean(one).is_err());
+    found
+}
+
+/// Whether a file was changed more than a minute ago.
+fn is_old(path: &Path) -> bool {
+    let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
+    age.is_some_and(|age| age.as_secs() > 60)
+}
+
+/// Removes a leftover with its record; whether there was something to remove.
+///
+/// # Errors
+/// What the system says of removing it.
+pub fn clean(leftover: &Leftover) -> io::Result<bool> {
+    let there = fs::symlink_metadata(&leftover.path);
+    let user = rustix::process::geteuid().as_raw();
+    let is_ours = there.is_ok_and(|there| {
+        let name = leftover.path.file_name().unwrap_or_default();
+        there.is_dir()
+            && there.uid() == user
+            && there.ino() == leftover.inode
+            && name.as_encoded_bytes().starts_with(PRIVATE_PREFIX.as_bytes())
+    });
+    if is_ours {
+        fs::remove_dir_all(&leftover.path)?;
+    }
+    let _ = fs::remove_file(&leftover.record);
+    Ok(is_ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn state(folder: &Path) -> State {
+        State::open(&folder.join("copies")).unwrap()
+    }
+
+    #[test]
+    fn a_tree_is_recognised_by_what_it_is_not_by_its_name_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = state(folder.path());
+        let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+        fs::create_dir(&source).unwrap();
+        fs::create_dir(&target).unwrap();
+        let identity = |path: &Path| Identity::of(path).unwrap();
+        let record = TreeRecord {
+            source: identity(&source),
+            target: identity(&target),
+            made: true,
+            unfinished: false,
+        };
+        assert_eq!(state.tree(&identity(&target)), None);
+        state.keep_tree(&record).unwrap();
+        assert_eq!(state.tree(&identity(&target)), Some(record.clone()));
+        fs::rename(&target, folder.path().join("aside")).unwrap();
+        fs::create_dir(&target).unwrap();
+        assert_eq!(state.tree(&identity(&target)), None, "another directory has the name now");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let copies = folder.path().join("copies");
+        fs::create_dir(&copies).unwrap();
+        fs::set_permissions(&copies, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(State::open(&copies).unwrap_err().contains("somebody else"));
+        fs::set_permissions(&copies, fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(State::open(&copies).is_ok());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&copies, &link).unwrap();
+        assert!(State::open(&link).is_err());
+    }
+
+    #[test]
+    fn what_a_dead_session_left_is_found_and_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = state(folder.path());
+        let staging = folder.path().join(format!("{}x", PRIVATE_PREFIX));
+        fs::create_dir(&staging).unwrap();
+        fs::write(staging.join("half"), "x").unwrap();
+        let inode = fs::metadata(&staging).unwrap().ino();
+        let mut session = state.begin_session("x").unwrap();
+        session.note(&staging, inode).unwrap();
+        let found = leftovers(&folder.path().join("copies"));
+        assert_eq!((found.len(), found[0].in_use), (1, true));
+        drop(session);
+        let found = leftovers(&folder.path().join("copies"));
+        assert!(!found[0].in_use);
+        assert!(clean(&found[0]).unwrap());
+        assert!(!staging.exists() && leftovers(&folder.path().join("copies")).is_empty());
+
+        // Somebody else's directory has the name by now.
+        let mut session = state.begin_session("y").unwrap();
+        fs::create_dir(&staging).unwrap();
+        session.note(&staging, inode + 1_000_000).unwrap();
+        drop(session);
+        assert!(!clean(&leftovers(&folder.path().join("copies"))[0]).unwrap());
+        assert!(staging.exists());
+    }
+}

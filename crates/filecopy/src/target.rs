@@ -1,0 +1,128 @@
+//! Directories that copies are made in, and what is left to do when the last of their entries is
+//! there.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::io::Errno;
+
+use crate::attributes::Inherited;
+use crate::directory::{Directory, EntryInfo};
+use crate::settings::Settings;
+use crate::staging::{Mount, Place, Staging, mount_of};
+
+/// A directory of the destination.
+#[derive(Debug)]
+pub(crate) struct TargetDirectory {
+    /// None in a dry run, where it is not made.
+    directory: Option<Directory>,
+    /// For messages.
+    pub path: PathBuf,
+    /// The directory that the destination of this source lies in, and the way from there.
+    pub root: Arc<Directory>,
+    pub relative: PathBuf,
+    /// It was made by this copy, so that nothing is in it that was there before.
+    pub is_new: bool,
+    /// What it is a copy of; None where it is no copy.
+    pub source: Option<(Arc<Directory>, EntryInfo)>,
+    /// It gets the attributes of its source.
+    pub gets_attributes: bool,
+    mount: Mount,
+    inherited: Inherited,
+    /// Entries that are not done, and the walk through the source while that goes on.
+    pending: AtomicUsize,
+    pub parent: Option<Arc<TargetDirectory>>,
+}
+
+impl TargetDirectory {
+    /// An open directory that was there before, and is no copy.
+    pub fn new(
+        directory: Directory,
+        root: Arc<Directory>,
+        relative: PathBuf,
+    ) -> Result<TargetDirectory, Errno> {
+        let (mount, inherited) = (mount_of(&directory)?, Inherited::of(&directory));
+        let path = directory.path.clone();
+        let absent = TargetDirectory::absent(path, root, relative);
+        let directory = Some(directory);
+        Ok(TargetDirectory { directory, mount, inherited, is_new: false, ..absent })
+    }
+
+    /// One that a dry run does not make.
+    pub fn absent(path: PathBuf, root: Arc<Directory>, relative: PathBuf) -> TargetDirectory {
+        TargetDirectory {
+            directory: None,
+            path,
+            root,
+            relative,
+            is_new: true,
+            source: None,
+            gets_attributes: false,
+            mount: (0, 0),
+            inherited: Inherited::default(),
+            pending: AtomicUsize::new(1),
+            parent: None,
+        }
+    }
+
+    /// The open directory; None in a dry run, where it does not exist.
+    pub fn directory(&self) -> Option<&Directory> {
+        self.directory.as_ref()
+    }
+
+    /// Where new files of it are made.
+    pub fn place<'a>(&'a self, settings: &'a Settings, staging: &'a Staging) -> Option<Place<'a>> {
+        let (destination, anchor, mount) = (self.directory.as_ref()?, &*self.root, self.mount);
+        Some(Place { settings, staging, anchor, destination, mount })
+    }
+
+    /// What new entries get from it.
+    pub fn inherited(&self) -> Inherited {
+        self.inherited
+    }
+
+    /// What is there under a name.
+    pub fn look_up(&self, name: &OsStr) -> Result<Option<EntryInfo>, Errno> {
+        match &self.directory {
+            Some(directory) if !self.is_new => directory.look_up(name),
+            _ => Ok(None),
+        }
+    }
+
+    /// The same as a copy of a directory, in a directory of the destination that waits for it.
+    pub fn copy_of(
+        self,
+        source: (Arc<Directory>, EntryInfo),
+        is_new: bool,
+        gets_attributes: bool,
+        parent: Option<&Arc<TargetDirectory>>,
+    ) -> TargetDirectory {
+        if let Some(parent) = parent {
+            parent.hold();
+        }
+        let (source, parent) = (Some(source), parent.cloned());
+        TargetDirectory { source, is_new, gets_attributes, parent, ..self }
+    }
+
+    /// One more entry is to be done before it is finished.
+    pub fn hold(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One entry is done; whether it was the last.
+    pub fn release(&self) -> bool {
+        self.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The path of an entry, for messages.
+    pub fn join(&self, name: &OsStr) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The way to an entry from the root.
+    pub fn relative_of(&self, name: &OsStr) -> PathBuf {
+        self.relative.join(name)
+    }
+}

@@ -1,0 +1,77 @@
+//! Sees the bytes of one file go by: counts them, holds them back, sums them up, notes how far they
+//! are, and ends the copy when the user wants it to.
+
+use std::fs::File;
+use std::io;
+
+use seqio::copy::Watch;
+
+use crate::content::ContentHasher;
+use crate::progress::Progress;
+use crate::resume::Resumable;
+use crate::settings::Settings;
+
+/// How a copy ends that was stopped: the caller looks at `Settings::stop`.
+fn stopped() -> io::Error {
+    io::Error::other("stopped")
+}
+
+/// A watcher of one file.
+#[derive(Debug)]
+pub(crate) struct Watcher<'a> {
+    settings: &'a Settings,
+    /// The checksum of what went by.
+    pub hasher: Option<ContentHasher>,
+    /// Notes how far the file is.
+    pub resumable: Option<(Resumable, &'a File)>,
+    /// How far it is (bytes).
+    pub written: u64,
+}
+
+impl<'a> Watcher<'a> {
+    /// Of a copy that begins at an offset.
+    pub fn new(settings: &'a Settings, begin: u64) -> Watcher<'a> {
+        let hasher = settings.verify.then(ContentHasher::new);
+        Watcher { settings, hasher, resumable: None, written: begin }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.settings.stops() { Err(stopped()) } else { Ok(()) }
+    }
+}
+
+impl Watch for Watcher<'_> {
+    fn wants_data(&self) -> bool {
+        self.hasher.is_some()
+    }
+
+    fn data(&mut self, _offset: u64, data: &[u8]) -> io::Result<()> {
+        if let Some(hasher) = &mut self.hasher {
+            hasher.data(data);
+        }
+        Ok(())
+    }
+
+    fn moved(&mut self, _offset: u64, bytes: u64) -> io::Result<()> {
+        Progress::add(&self.settings.progress.moved_bytes, bytes);
+        self.settings.limiter.take(bytes, || self.settings.stops());
+        self.check()
+    }
+
+    fn hole(&mut self, _offset: u64, bytes: u64) -> io::Result<()> {
+        if let Some(hasher) = &mut self.hasher {
+            hasher.zeros(bytes);
+        }
+        self.check()
+    }
+
+    fn written(&mut self, up_to: u64) -> io::Result<()> {
+        let more = up_to.saturating_sub(self.written);
+        Progress::add(&self.settings.progress.bytes, more);
+        self.written += more;
+        if let Some((resumable, file)) = &mut self.resumable {
+            resumable.written(file, up_to);
+        }
+        self.check()
+    }
+}

@@ -1,0 +1,87 @@
+//! What the tests are made of: places for trees, sessions that copy them, and what is skipped.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use filecopy::{Destination, Keep, Problem, Session, Settings};
+
+/// A folder on the disk of the build, which has attributes and holes.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Says that a test was skipped, where `./test` looks for it too.
+pub fn skip(test: &str, why: &str) {
+    let line = format!("skipped: trees::{test}: {why}\n");
+    eprint!("{line}");
+    if let Some(log) = std::env::var_os("HALFPOWER_SKIP_LOG") {
+        let log = fs::OpenOptions::new().append(true).create(true).open(log);
+        log.unwrap().write_all(line.as_bytes()).unwrap();
+    }
+}
+
+pub fn is_on_path(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+/// Settings whose state lies in a folder of the test.
+pub fn settings(folder: &Path, keep: Keep) -> Settings {
+    let state_folder = Some(folder.join("state"));
+    Settings { keep, state_folder, ..Settings::default() }
+}
+
+/// The same, where everything may be replaced.
+pub fn replacing(folder: &Path, keep: Keep) -> Settings {
+    Settings { may_replace: Arc::new(|_, _, _| Ok(())), ..settings(folder, keep) }
+}
+
+/// Copies one source; gives the problems.
+pub fn copy(settings: Settings, from: &Path, to: &Path) -> Vec<Problem> {
+    let session = Session::new(settings);
+    session.copy(from, &Destination { path: to.to_path_buf() });
+    session.finish()
+}
+
+/// Copies one source, without any problem.
+#[track_caller]
+pub fn copies(settings: Settings, from: &Path, to: &Path) {
+    let problems = copy(settings, from, to);
+    assert!(problems.is_empty(), "{}", listed(&problems));
+}
+
+pub fn listed(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("{problem}\n")).collect()
+}
+
+/// The private directories that are left anywhere below a folder.
+pub fn leftovers(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // The generator makes a file of such a name, never a directory.
+        if is_directory && name.starts_with(".halfpower-") && name.len() == 43 {
+            found.push(path.clone());
+        }
+        if is_directory {
+            found.extend(leftovers(&path));
+        }
+    }
+    found
+}
+
+/// How many cases a property is tried on: few in the short form, as many as a campaign says in the
+/// long one.
+pub fn cases(short: u64) -> u64 {
+    let asked = std::env::var("HALFPOWER_CASES").ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or(short)
+}

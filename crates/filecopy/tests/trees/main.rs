@@ -1,0 +1,14 @@
+//! Whole trees, made at random and copied: beside `cp -a` and `rsync`, with faults, kills, changes
+//! and hostile users in between.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "what is skipped is said, and what a campaign counted")]
+
+mod random;
+mod snapshot;
+mod generator;
+mod bench;
+mod archive;
+mod rules;
+mod trouble;
+mod hostile;
+mod killed;

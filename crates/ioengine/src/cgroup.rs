@@ -1,0 +1,332 @@
+//! Limits of the control groups that this process is in: memory, CPU and I/O (cgroups(7); kernel
+//! documents admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
+//!
+//! A limit counts wherever it stands between the process's own group and the root, in the one
+//! hierarchy of version 2 as in those of version 1. A container sees its own group as the root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The hierarchies that this process is in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// For each hierarchy its controllers (empty: version 2), where it is mounted, and the group.
+    hierarchies: Vec<Hierarchy>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hierarchy {
+    controllers: Vec<String>,
+    mount_point: PathBuf,
+    group: PathBuf,
+}
+
+/// How much CPU time a group may use and how often it was kept waiting for more.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuLimit {
+    /// CPUs' worth of time, such as 0.2; None where there is no limit.
+    pub cpus: Option<f64>,
+    /// Time that its threads were kept waiting since the group was made (ns).
+    pub throttled_ns: u64,
+}
+
+/// A limit on the requests to one block device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IoLimit {
+    /// Bytes per second that may be read.
+    pub read_bytes_per_s: Option<u64>,
+    /// Bytes per second that may be written.
+    pub write_bytes_per_s: Option<u64>,
+    /// Reads per second.
+    pub reads_per_s: Option<u64>,
+    /// Writes per second.
+    pub writes_per_s: Option<u64>,
+}
+
+impl IoLimit {
+    /// Whether nothing is limited.
+    pub fn is_none(&self) -> bool {
+        *self == IoLimit::default()
+    }
+}
+
+/// The least of the memory of this machine and the limits of this process's control groups
+/// (bytes); None where the system does not tell.
+pub fn memory_limit_bytes() -> Option<u64> {
+    let of_groups = Groups::of_this_process().memory_limit_bytes();
+    match (of_groups, machine_memory_bytes()) {
+        (Some(limit), Some(all)) => Some(limit.min(all)),
+        (limit, all) => limit.or(all),
+    }
+}
+
+/// The memory of this machine (bytes), as /proc/meminfo tells.
+pub fn machine_memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+impl Groups {
+    /// Those of this process.
+    pub fn of_this_process() -> Groups {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Groups::parse(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+    }
+
+    /// Reads the two files of proc(5).
+    pub fn parse(cgroup: &str, mountinfo: &str) -> Groups {
+        let mounts: Vec<MountLine> = mountinfo.lines().filter_map(mount_line).collect();
+        let hierarchies = cgroup.lines().filter_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            let (controllers, group) = rest.split_once(':')?;
+            let controllers: Vec<String> =
+                controllers.split(',').filter(|c| !c.is_empty()).map(String::from).collect();
+            let mount = mounts.iter().find(|mount| mount.serves(&controllers))?;
+            // Below the group that the mount shows as its root.
+            let group = Path::new(group);
+            let below = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
+            let group = mount.mount_point.join(below);
+            let mount_point = mount.mount_point.clone();
+            Some(Hierarchy { controllers, mount_point, group })
+        });
+        Groups { hierarchies: hierarchies.collect() }
+    }
+
+    /// The folders of the groups that a controller of version 1, or version 2, has for this
+    /// process: its own first, then those around it.
+    fn folders(&self, controller: Option<&str>) -> Vec<PathBuf> {
+        let its = |hierarchy: &&Hierarchy| match controller {
+            Some(name) => hierarchy.controllers.iter().any(|c| c == name),
+            None => hierarchy.controllers.is_empty(),
+        };
+        let Some(hierarchy) = self.hierarchies.iter().find(its) else { return Vec::new() };
+        let within = |folder: &&Path| folder.starts_with(&hierarchy.mount_point);
+        hierarchy.group.ancestors().take_while(within).map(Path::to_path_buf).collect()
+    }
+
+    /// The least memory limit (bytes); None where there is none.
+    pub fn memory_limit_bytes(&self) -> Option<u64> {
+        let number = |folder: &PathBuf, name| read_number(&folder.join(name));
+        let second = self.folders(None);
+        let first = self.folders(Some("memory"));
+        let high = second.iter().flat_map(|f| [number(f, "memory.max"), number(f, "memory.high")]);
+        let old = first.iter().map(|f| number(f, "memory.limit_in_bytes"));
+        // Version 1 writes "no limit" as the largest multiple of a page.
+        high.chain(old).flatten().filter(|bytes| *bytes < 1 << 62).min()
+    }
+
+    /// The least CPU quota, and how long the threads of this process's group have been kept
+    /// waiting because of one.
+    pub fn cpu_limit(&self) -> CpuLimit {
+        let mut limit = CpuLimit::default();
+        let mut note = |cpus: Option<f64>, throttled_ns: Option<u64>| {
+            limit.cpus = match (limit.cpus, cpus) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            limit.throttled_ns = limit.throttled_ns.max(throttled_ns.unwrap_or(0));
+        };
+        for folder in self.folders(None) {
+            let cpus = fs::read_to_string(folder.join("cpu.max")).ok().and_then(|t| cpu_max(&t));
+            let stat = fs::read_to_string(folder.join("cpu.stat")).unwrap_or_default();
+            let throttled = field(&stat, "throttled_usec").map(|us| us.saturating_mul(1000));
+            note(cpus, throttled);
+        }
+        for folder in self.folders(Some("cpu")) {
+            let quota = read_signed(&folder.join("cpu.cfs_quota_us"));
+            let period = read_number(&folder.join("cpu.cfs_period_us"));
+            let cpus = match (quota, period) {
+                (Some(quota), Some(period)) if quota > 0 && period > 0 => {
+                    Some(quota as f64 / period as f64)
+                }
+                _ => None,
+            };
+            let stat = fs::read_to_string(folder.join("cpu.stat")).unwrap_or_default();
+            note(cpus, field(&stat, "throttled_time"));
+        }
+        limit
+    }
+
+    /// The limits on requests to the block device of a number (major, minor).
+    pub fn io_limit(&self, device: (u32, u32)) -> IoLimit {
+        let mut limit = IoLimit::default();
+        for folder in self.folders(None) {
+            let text = fs::read_to_string(folder.join("io.max")).unwrap_or_default();
+            io_max(&text, device, &mut limit);
+        }
+        for folder in self.folders(Some("blkio")) {
+            let read = |name: &str| {
+                let name = format!("blkio.throttle.{name}_device");
+                let text = fs::read_to_string(folder.join(name)).unwrap_or_default();
+                throttle_of(&text, device)
+            };
+            least(&mut limit.read_bytes_per_s, read("read_bps"));
+            least(&mut limit.write_bytes_per_s, read("write_bps"));
+            least(&mut limit.reads_per_s, read("read_iops"));
+            least(&mut limit.writes_per_s, read("write_iops"));
+        }
+        limit
+    }
+}
+
+/// A mounted hierarchy.
+#[derive(Debug)]
+struct MountLine {
+    root: PathBuf,
+    mount_point: PathBuf,
+    is_second: bool,
+    options: Vec<String>,
+}
+
+impl MountLine {
+    fn serves(&self, controllers: &[String]) -> bool {
+        match controllers.is_empty() {
+            true => self.is_second,
+            false => !self.is_second && controllers.iter().all(|c| self.options.contains(c)),
+        }
+    }
+}
+
+fn mount_line(line: &str) -> Option<MountLine> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut after = after.split_whitespace();
+    let kind = after.next().filter(|kind| kind.starts_with("cgroup"))?;
+    let options = after.nth(1).unwrap_or_default().split(',').map(String::from).collect();
+    let mut before = before.split_whitespace().skip(3);
+    let (root, mount_point) = (before.next()?.into(), before.next()?.into());
+    Some(MountLine { root, mount_point, is_second: kind == "cgroup2", options })
+}
+
+/// A number; None for "max" and what is no number.
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn read_signed(path: &Path) -> Option<i64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// `QUOTA PERIOD` in us, or `max PERIOD`.
+fn cpu_max(text: &str) -> Option<f64> {
+    let mut words = text.split_whitespace();
+    let quota: f64 = words.next()?.parse().ok()?;
+    let period: f64 = words.next()?.parse().ok()?;
+    (period > 0.0).then_some(quota / period)
+}
+
+/// The value of a field of a flat file.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+    text.lines().find_map(value)
+}
+
+fn least(limit: &mut Option<u64>, found: Option<u64>) {
+    *limit = match (*limit, found) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+}
+
+/// Lines such as `8:16 rbps=2097152 wbps=max riops=max wiops=120`.
+fn io_max(text: &str, (major, minor): (u32, u32), limit: &mut IoLimit) {
+    let number = format!("{major}:{minor}");
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if words.next() != Some(number.as_str()) {
+            continue;
+        }
+        for word in words {
+            let Some((name, value)) = word.split_once('=') else { continue };
+            let value = value.parse().ok();
+            match name {
+                "rbps" => least(&mut limit.read_bytes_per_s, value),
+                "wbps" => least(&mut limit.write_bytes_per_s, value),
+                "riops" => least(&mut limit.reads_per_s, value),
+                "wiops" => least(&mut limit.writes_per_s, value),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Lines such as `8:16 2097152`.
+fn throttle_of(text: &str, (major, minor): (u32, u32)) -> Option<u64> {
+    let number = format!("{major}:{minor} ");
+    text.lines().find_map(|line| line.strip_prefix(&number)?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(folder: &Path, options: &str, kind: &str) -> String {
+        let folder = folder.display();
+        format!("30 23 0:26 / {folder} rw,nosuid shared:9 - {kind} {kind} {options}\n")
+    }
+
+    #[test]
+    fn the_least_limit_between_a_group_and_the_root_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let group = root.path().join("outer/inner");
+        fs::create_dir_all(&group).unwrap();
+        fs::write(group.join("memory.max"), "max\n").unwrap();
+        fs::write(root.path().join("outer/memory.max"), "134217728\n").unwrap();
+        fs::write(group.join("cpu.max"), "max 100000\n").unwrap();
+        fs::write(root.path().join("outer/cpu.max"), "20000 100000\n").unwrap();
+        fs::write(group.join("cpu.stat"), "usage_usec 5\nthrottled_usec 7\n").unwrap();
+        fs::write(group.join("io.max"), "8:16 rbps=2097152 wbps=max riops=max wiops=120\n")
+            .unwrap();
+        let mounts = mount(root.path(), "rw", "cgroup2");
+        let groups = Groups::parse("0::/outer/inner\n", &mounts);
+        assert_eq!(groups.memory_limit_bytes(), Some(128 << 20));
+        let cpu = groups.cpu_limit();
+        assert_eq!((cpu.cpus, cpu.throttled_ns), (Some(0.2), 7000));
+        let io = groups.io_limit((8, 16));
+        assert_eq!((io.read_bytes_per_s, io.writes_per_s), (Some(2 << 20), Some(120)));
+        assert!(groups.io_limit((8, 0)).is_none());
+    }
+
+    #[test]
+    fn version_one_has_a_hierarchy_for_each_controller() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for folder in ["memory/g", "cpu/g", "blkio/g"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        fs::write(at("memory/g/memory.limit_in_bytes"), "67108864\n").unwrap();
+        fs::write(at("memory/memory.limit_in_bytes"), "9223372036854771712\n").unwrap();
+        fs::write(at("cpu/g/cpu.cfs_quota_us"), "50000\n").unwrap();
+        fs::write(at("cpu/g/cpu.cfs_period_us"), "100000\n").unwrap();
+        fs::write(at("cpu/g/cpu.stat"), "nr_periods 9\nthrottled_time 12\n").unwrap();
+        fs::write(at("blkio/g/blkio.throttle.read_bps_device"), "8:0 1000\n").unwrap();
+        let mounts = mount(&at("memory"), "rw,memory", "cgroup")
+            + &mount(&at("cpu"), "rw,cpu,cpuacct", "cgroup")
+            + &mount(&at("blkio"), "rw,blkio", "cgroup");
+        let groups = Groups::parse("4:cpu,cpuacct:/g\n3:memory:/g\n2:blkio:/g\n", &mounts);
+        assert_eq!(groups.memory_limit_bytes(), Some(64 << 20));
+        let cpu = groups.cpu_limit();
+        assert_eq!((cpu.cpus, cpu.throttled_ns), (Some(0.5), 12));
+        assert_eq!(groups.io_limit((8, 0)).read_bytes_per_s, Some(1000));
+    }
+
+    #[test]
+    fn without_groups_there_is_no_limit_but_that_of_the_machine() {
+        let none = Groups::parse("", "");
+        assert_eq!(none.memory_limit_bytes(), None);
+        assert_eq!(none.cpu_limit(), CpuLimit::default());
+        assert!(machine_memory_bytes().is_none_or(|bytes| bytes > 1 << 20));
+        assert!(memory_limit_bytes() <= machine_memory_bytes());
+    }
+
+    #[test]
+    fn a_container_whose_root_is_a_group_is_read_from_there() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("memory.max"), "1048576\n").unwrap();
+        let folder = root.path().display();
+        let mounts = format!("30 23 0:26 /docker/x {folder} rw - cgroup2 cgroup2 rw\n");
+        let groups = Groups::parse("0::/docker/x\n", &mounts);
+        assert_eq!(groups.memory_limit_bytes(), Some(1 << 20));
+    }
+}

@@ -1,0 +1,130 @@
+//! How much memory all readers, writers and copies of a process together take for direct requests:
+//! never more than a limit, however many files are open at once.
+//!
+//! The first ones get what their storage wants, later ones smaller and fewer requests, and when
+//! nothing is left a file is read and written through the page cache with a small buffer.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use ioengine::cgroup;
+
+/// The limit by default (bytes), and the share of the memory of a small machine or control group.
+const LIMIT_BYTES: u64 = 256 << 20;
+const SHARE_OF_MEMORY: u64 = 8;
+/// With fewer slots than this nothing can be in flight while the program works on a block.
+const SLOTS_LEAST: u32 = 3;
+/// Requests are not made smaller than this to fit (bytes).
+const REQUEST_BYTES_LEAST: u32 = 256 << 10;
+
+#[derive(Debug)]
+struct Budget {
+    /// None: not yet set by the program.
+    limit: Option<u64>,
+    used: u64,
+}
+
+static BUDGET: Mutex<Budget> = Mutex::new(Budget { limit: None, used: 0 });
+
+fn budget() -> std::sync::MutexGuard<'static, Budget> {
+    BUDGET.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sets how much memory all readers, writers and copies of this process together take for direct
+/// requests (bytes). By default 256 MiB, and no more than an eighth of the memory that this process
+/// may use. What an [`Options`](crate::Options) asks for by name is given all the same.
+pub fn set_memory_limit(bytes: u64) {
+    budget().limit = Some(bytes);
+}
+
+fn default_limit() -> u64 {
+    static DEFAULT: OnceLock<u64> = OnceLock::new();
+    *DEFAULT.get_or_init(|| {
+        cgroup::memory_limit_bytes()
+            .map_or(LIMIT_BYTES, |all| LIMIT_BYTES.min(all / SHARE_OF_MEMORY))
+    })
+}
+
+/// Memory for so many slots of so many bytes, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    /// Bytes of each slot.
+    pub request_bytes: u32,
+    /// How many slots.
+    pub slots: u32,
+    bytes: u64,
+}
+
+impl Grant {
+    /// As much as was asked for.
+    pub fn whole(request_bytes: u32, slots: u32) -> Grant {
+        let bytes = u64::from(request_bytes) * u64::from(slots);
+        budget().used += bytes;
+        Grant { request_bytes, slots, bytes }
+    }
+
+    /// As much as there is, at the most as was asked for; None where too little is left.
+    pub fn up_to(request_bytes: u32, slots: u32) -> Option<Grant> {
+        let mut budget = budget();
+        let limit = budget.limit.unwrap_or_else(default_limit);
+        let (request_bytes, slots) = fit(limit.saturating_sub(budget.used), request_bytes, slots)?;
+        let bytes = u64::from(request_bytes) * u64::from(slots);
+        budget.used += bytes;
+        Some(Grant { request_bytes, slots, bytes })
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        budget().used -= self.bytes;
+    }
+}
+
+/// The request size and number of slots that fit into half of what is left, so that something
+/// stays for whoever comes next.
+fn fit(left_bytes: u64, request_bytes: u32, slots: u32) -> Option<(u32, u32)> {
+    let most = left_bytes / 2;
+    let mut request_bytes = request_bytes;
+    loop {
+        let fitting = most / u64::from(request_bytes);
+        if fitting >= u64::from(slots.min(SLOTS_LEAST)) {
+            return Some((request_bytes, slots.min(u32::try_from(fitting).unwrap_or(u32::MAX))));
+        }
+        if request_bytes <= REQUEST_BYTES_LEAST {
+            return None;
+        }
+        request_bytes = (request_bytes / 2).next_multiple_of(4096).max(REQUEST_BYTES_LEAST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn requests_get_fewer_then_smaller_and_then_there_are_none() {
+        let fit = |left| fit(left, 1 << 20, 9);
+        assert_eq!(fit(256 * MIB), Some((1 << 20, 9)));
+        assert_eq!(fit(10 * MIB), Some((1 << 20, 5)));
+        assert_eq!(fit(6 * MIB), Some((1 << 20, 3)));
+        assert_eq!(fit(5 * MIB), Some((512 << 10, 5)));
+        assert_eq!(fit(2 * MIB), Some((256 << 10, 4)));
+        assert_eq!(fit(MIB), None);
+    }
+
+    #[test]
+    fn many_at_once_never_take_more_than_the_limit_and_give_it_back() {
+        let before = budget().used;
+        let grants: Vec<Grant> = (0..2000).filter_map(|_| Grant::up_to(1 << 20, 9)).collect();
+        let limit = default_limit();
+        assert!(grants.len() > 20, "{}", grants.len());
+        assert!(budget().used <= limit, "{} of {limit}", budget().used);
+        drop(grants);
+        let explicit = Grant::whole(64 << 20, 16);
+        assert_eq!(explicit.bytes, 1 << 30);
+        drop(explicit);
+        // Other tests of this process take and give back meanwhile.
+        assert!(budget().used <= before + limit);
+    }
+}

@@ -1,0 +1,283 @@
+//! Requests in flight over a set of files, each brought to its end: a short transfer is continued,
+//! an interrupted one repeated, and what a file system refuses to do direct is done through the
+//! page cache. The caller sees the bytes moved, or one error.
+
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use ioengine::engine::{Engine, EngineSpec, HostEngine};
+use ioengine::fault::FaultPlan;
+use ioengine::{BufferPages, Completion, EngineOptions, Hint, Monotonic, Op, Personality, Request};
+use rustix::io::Errno;
+
+use crate::error;
+use crate::memory::Grant;
+
+/// How often a request is repeated that the kernel did not carry out for reasons of its own.
+const TRIES_MOST: u32 = 1000;
+/// No device asks for a larger alignment (bytes).
+pub(crate) const ALIGNMENT_MOST: u64 = 4096;
+
+/// One file, opened in both ways.
+#[derive(Clone, Debug)]
+pub(crate) struct FilePaths {
+    /// Past the page cache, with the alignment of offsets and lengths (bytes).
+    pub direct: Option<(Arc<File>, u32)>,
+    /// Through the page cache.
+    pub buffered: Arc<File>,
+}
+
+/// How requests are issued.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub personality: Option<Personality>,
+    pub faults: FaultPlan,
+}
+
+/// What a slot is to transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transfer {
+    pub op: Op,
+    /// Which of the files.
+    pub file: u16,
+    /// Where in the file (bytes).
+    pub offset: u64,
+    /// Where in the slot (bytes); 0 for reads.
+    pub within: u32,
+    /// How much (bytes).
+    pub length: u32,
+}
+
+/// Why a transfer ended early.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// Where in the file (bytes).
+    pub offset: u64,
+    /// What was moved before (bytes).
+    pub moved: u32,
+    pub error: io::Error,
+}
+
+/// A slot that is in use.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    transfer: Transfer,
+    /// Where in the transfer the present request begins, and how much is done (bytes).
+    from: u32,
+    moved: u32,
+    direct: bool,
+    tries: u32,
+    /// Bytes moved, or an error number.
+    outcome: Option<Result<u32, i32>>,
+}
+
+/// An engine and the requests that it has.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    engine: HostEngine,
+    personality: Personality,
+    /// Alignment of direct requests to each file (bytes); None where they are not possible, or no
+    /// longer.
+    alignments: Vec<Option<u32>>,
+    slots: Vec<Option<InFlight>>,
+    batch: Vec<Request>,
+    done: Vec<Completion>,
+    /// Given back when the engine is gone.
+    _memory: Grant,
+}
+
+/// The best engine of this host, looked up once.
+pub(crate) fn best_personality(direct: bool) -> Personality {
+    static BEST: [OnceLock<Personality>; 2] = [OnceLock::new(), OnceLock::new()];
+    *BEST[usize::from(direct)].get_or_init(|| Personality::best(direct))
+}
+
+impl Requests {
+    /// An engine on files, with the slots that were granted.
+    ///
+    /// # Errors
+    /// An engine that was asked for is not available, or there is no memory.
+    pub fn new(files: &[FilePaths], setup: &Setup, memory: Grant) -> io::Result<Requests> {
+        // Nobody waits for the calibration of a clock here.
+        Monotonic::uncalibrated();
+        let direct = files.iter().any(|file| file.direct.is_some());
+        let mut personality = setup.personality.unwrap_or_else(|| best_personality(direct));
+        if !personality.does_io() || personality == Personality::Mmap {
+            let what =
+                format!("{personality} cannot stream; use io_uring, libaio, threads or sync");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let both = |paths: &FilePaths| {
+            let direct = paths.direct.as_ref().map_or(&paths.buffered, |(file, _)| file);
+            [Arc::clone(direct), Arc::clone(&paths.buffered)]
+        };
+        let descriptors: Vec<Arc<File>> = files.iter().flat_map(both).collect();
+        let make = |personality| {
+            let spec = EngineSpec {
+                personality,
+                depth: memory.slots,
+                slot_bytes: memory.request_bytes,
+                pages: BufferPages::Huge,
+                options: EngineOptions { any_thread: true, ..EngineOptions::default() },
+            };
+            HostEngine::on_files(descriptors.clone(), &spec, Hint::Normal)
+        };
+        let engine = match make(personality) {
+            // This user may have no more rings: threads do as well.
+            Err(_) if setup.personality.is_none() && personality != Personality::Threads => {
+                personality = Personality::Threads;
+                make(personality)
+            }
+            made => made,
+        };
+        let slots = memory.slots as usize;
+        Ok(Requests {
+            engine: engine.map_err(error::of_engine)?.suffering(&setup.faults),
+            personality,
+            alignments: files.iter().map(|paths| Some(paths.direct.as_ref()?.1)).collect(),
+            slots: vec![None; slots],
+            batch: Vec::with_capacity(slots),
+            done: Vec::with_capacity(slots),
+            _memory: memory,
+        })
+    }
+
+    /// How requests are issued.
+    pub fn personality(&self) -> Personality {
+        self.personality
+    }
+
+    /// Whether requests to a file still go past the page cache.
+    pub fn is_direct(&self, file: u16) -> bool {
+        self.alignments[usize::from(file)].is_some()
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The memory of a slot that is not in use.
+    pub fn memory(&mut self, slot: u32) -> &mut [u8] {
+        self.engine.buffer(slot)
+    }
+
+    /// Puts a transfer into the next batch; nothing is submitted before [`Requests::submit`] or a
+    /// wait.
+    pub fn enqueue(&mut self, slot: u32, transfer: Transfer) {
+        let fresh =
+            InFlight { transfer, from: 0, moved: 0, direct: false, tries: 0, outcome: None };
+        self.slots[slot as usize] = Some(fresh);
+        self.request(slot);
+    }
+
+    /// Submits the batch and looks what has completed, without waiting.
+    pub fn submit(&mut self) -> io::Result<()> {
+        if self.batch.is_empty() { Ok(()) } else { self.enter(0) }
+    }
+
+    /// Whether a slot's transfer has ended.
+    pub fn is_done(&self, slot: u32) -> bool {
+        self.slots[slot as usize].is_some_and(|slot| slot.outcome.is_some())
+    }
+
+    /// Waits until one more request completes, if any is in flight.
+    pub fn wait(&mut self) -> io::Result<()> {
+        self.enter(1)
+    }
+
+    /// Waits for the end of a slot's transfer and frees the slot; gives the bytes moved.
+    pub fn finish(&mut self, slot: u32) -> Result<u32, Failed> {
+        loop {
+            let Some(in_flight) = self.slots[slot as usize] else { return Ok(0) };
+            let (offset, moved) = (in_flight.transfer.offset, in_flight.moved);
+            let failed = |error| Failed { offset: offset + u64::from(moved), moved, error };
+            if let Some(outcome) = in_flight.outcome {
+                self.slots[slot as usize] = None;
+                return outcome.map_err(|number| failed(io::Error::from_raw_os_error(number)));
+            }
+            self.enter(1).map_err(failed)?;
+        }
+    }
+
+    /// Waits until nothing is in flight, whatever the outcomes are.
+    pub fn drain(&mut self) {
+        for slot in 0..self.slots() {
+            drop(self.finish(slot));
+        }
+    }
+
+    /// One call of the engine, and the consequences of what completed.
+    fn enter(&mut self, at_least: u32) -> io::Result<()> {
+        let entered = self.engine.submit_and_wait(&self.batch, at_least, None, &mut self.done);
+        self.batch.clear();
+        entered.map_err(error::of_engine)?;
+        let mut done = std::mem::take(&mut self.done);
+        for completion in done.drain(..) {
+            self.complete(completion);
+        }
+        self.done = done;
+        Ok(())
+    }
+
+    /// Puts a request for what is left of a slot's transfer into the batch.
+    fn request(&mut self, slot: u32) {
+        let Some(in_flight) = &mut self.slots[slot as usize] else { return };
+        let Transfer { op, file, offset, within, length } = in_flight.transfer;
+        let alignment = self.alignments[usize::from(file)];
+        let (mut from, mut left) = (in_flight.moved, length - in_flight.moved);
+        in_flight.direct = false;
+        if let Some(alignment) = alignment {
+            // The rest of a read may be read again from the last aligned offset.
+            let back = from % alignment;
+            let fits = |bytes: u64| bytes.is_multiple_of(u64::from(alignment));
+            if op == Op::Read && fits(offset) {
+                (from, left) = (from - back, (left + back).next_multiple_of(alignment));
+                in_flight.direct = true;
+            } else {
+                let aligned = fits(offset) && fits(within.into()) && fits(left.into());
+                in_flight.direct = aligned && back == 0;
+            }
+        }
+        in_flight.from = from;
+        self.batch.push(Request {
+            offset: offset + u64::from(from),
+            length: left,
+            within: within + from,
+            slot,
+            file: 2 * file + u16::from(!in_flight.direct),
+            op,
+        });
+    }
+
+    /// A request completed: its transfer has ended, or another request goes on with the rest.
+    fn complete(&mut self, Completion { slot, result }: Completion) {
+        let Some(in_flight) = &mut self.slots[slot as usize] else { return };
+        let Transfer { op, file, length, .. } = in_flight.transfer;
+        let refused = [Errno::INVAL, Errno::OPNOTSUPP].map(Errno::raw_os_error);
+        let again = [Errno::INTR, Errno::AGAIN, Errno::CANCELED].map(Errno::raw_os_error);
+        if result < 0 {
+            let number = -result;
+            in_flight.tries += 1;
+            if in_flight.direct && refused.contains(&number) {
+                self.alignments[usize::from(file)] = None;
+            } else if !again.contains(&number) || in_flight.tries > TRIES_MOST {
+                in_flight.outcome = Some(Err(number));
+                return;
+            }
+            return self.request(slot);
+        }
+        let reached = (in_flight.from + result as u32).min(length);
+        let progressed = reached > in_flight.moved;
+        in_flight.moved = in_flight.moved.max(reached);
+        let at_end = op == Op::Read && !progressed;
+        if in_flight.moved == length || at_end {
+            in_flight.outcome = Some(Ok(in_flight.moved));
+        } else if !progressed {
+            in_flight.outcome = Some(Err(Errno::IO.raw_os_error()));
+        } else {
+            self.request(slot);
+        }
+    }
+}
