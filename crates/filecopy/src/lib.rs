@@ -37,7 +37,9 @@ mod delete;
 mod tree;
 mod session;
 pub mod stream;
+mod checksum;
 
+pub use checksum::checksum;
 pub use directory::EntryInfo;
 pub use filter::{Filter, FilterRule};
 pub use limiter::Limiter;

@@ -75,7 +75,15 @@ impl Input {
         self.reader.next_block().map_err(|error| Problem::io("reading", &self.name, &error))
     }
 
-    fn failed(&self, error: &io::Error) -> Problem {
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    pub(crate) fn reader_mut(&mut self) -> &mut Reader {
+        &mut self.reader
+    }
+
+    pub(crate) fn failed(&self, error: &io::Error) -> Problem {
         let is_file = self.reader.size().is_ok();
         problem_at("reading", &self.name, is_file.then(|| self.reader.position()), error)
     }

@@ -23,10 +23,6 @@ use crate::units;
 /// Progress is looked at each time so much was read (bytes).
 const LOOK_EVERY_BYTES: u64 = 16 << 20;
 
-/// Blocks of this size and more are hashed on all CPUs (bytes), as the documentation of the hash
-/// advises.
-const PARALLEL_FROM_BYTES: usize = 128 << 10;
-
 /// What `checksum --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ChecksumDocument {
@@ -188,17 +184,12 @@ impl Hashing {
     /// The checksum of a file, and how much was read for it (bytes).
     fn file(&mut self, wanted: &Wanted) -> Result<(blake3::Hash, u64), filecopy::Problem> {
         let mut source = inputs::open(&wanted.path, &Options::new().leave_cache(true))?;
-        let (mut hasher, before) = (blake3::Hasher::new(), self.read);
-        while let Some(block) = source.next_block()? {
-            // On all CPUs, where the block is large enough for that to pay.
-            match block.len() >= PARALLEL_FROM_BYTES {
-                true => hasher.update_rayon(&block),
-                false => hasher.update(&block),
-            };
-            self.read += block.len() as u64;
+        let before = self.read;
+        let looked = |read: u64| {
+            self.read = before + read;
             self.look(&wanted.path);
-        }
-        Ok((hasher.finalize(), self.read - before))
+        };
+        filecopy::checksum(&mut source, looked)
     }
 
     fn look(&mut self, path: &Path) {

@@ -1,0 +1,217 @@
+//! BLAKE3 of inputs, on all CPUs.
+//!
+//! The hash is a tree over the content, whose parts can be hashed in any order. What is in the page
+//! cache is read and hashed part by part by all threads at once; blocks that come from a device are
+//! hashed by all threads while the next ones are on their way.
+
+use std::io::{self, Seek};
+use std::os::fd::AsFd;
+
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
+use blake3::{Hash, Hasher};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSlice;
+use rustix::io::{ReadWriteFlags, preadv2};
+
+use crate::problem::Problem;
+use crate::stream::Input;
+
+/// A part (bytes): a power of two, as the tree has it, that stays in a CPU's own cache between
+/// reading and hashing.
+const PART_BYTES: usize = 128 << 10;
+/// What is read and hashed of the page cache before the caller hears of it (parts).
+const PARTS_AT_ONCE: u64 = 256;
+
+/// The BLAKE3 of all that an input still has, and how much that was (bytes). `watch` hears how much
+/// was read, now and then.
+///
+/// # Errors
+/// What the system says of reading, with the name and the place.
+pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, u64), Problem> {
+    let mut tree = Tree::default();
+    let begin = input.reader().position();
+    let is_from_its_start = begin == 0 && !input.plan().direct;
+    if is_from_its_start && let Ok(size) = input.reader().size() {
+        while let Some(parts) = cached_parts(input, tree.parts, size) {
+            let is_all = parts.len() as u64 == PARTS_AT_ONCE;
+            parts.into_iter().for_each(|part| tree.push(part));
+            watch(tree.bytes());
+            if !is_all {
+                break;
+            }
+        }
+        if tree.parts > 0 {
+            let seek = input.reader_mut().seek(io::SeekFrom::Start(tree.bytes()));
+            seek.map_err(|error| input.failed(&error))?;
+        }
+    }
+    while let Some(block) = input.next_block()? {
+        tree.update(&block);
+        watch(tree.bytes());
+    }
+    let bytes = tree.bytes();
+    Ok((tree.finish(), bytes))
+}
+
+/// The next parts that are in the page cache, up to the first that is not; None if there are none.
+fn cached_parts(input: &Input, first: u64, size: u64) -> Option<Vec<Part>> {
+    let last = (size / PART_BYTES as u64).min(first + PARTS_AT_ONCE);
+    let file = input.reader().get_ref().as_fd();
+    let hash = |memory: &mut Vec<u8>, index: u64| {
+        let at = index * PART_BYTES as u64;
+        let into = &mut [io::IoSliceMut::new(memory)];
+        let read = preadv2(file, into, at, ReadWriteFlags::NOWAIT);
+        read.is_ok_and(|bytes| bytes == PART_BYTES).then(|| Part::of(memory, index))
+    };
+    let numbers: Vec<u64> = (first..last).collect();
+    let parts: Vec<Option<Part>> = numbers
+        .into_par_iter()
+        .with_max_len(8)
+        .map_init(|| vec![0; PART_BYTES], hash)
+        .collect();
+    let parts: Vec<Part> = parts.into_iter().map_while(|part| part).collect();
+    (!parts.is_empty()).then_some(parts)
+}
+
+/// A part that was hashed.
+struct Part {
+    value: ChainingValue,
+    /// Of the first: the hash, if nothing follows.
+    alone: Option<Hash>,
+}
+
+impl Part {
+    fn of(data: &[u8], index: u64) -> Part {
+        let mut hasher = Hasher::new();
+        hasher.set_input_offset(index * PART_BYTES as u64).update(data);
+        let alone = (index == 0).then(|| Hasher::new().update(data).finalize());
+        Part { value: hasher.finalize_non_root(), alone }
+    }
+}
+
+/// The tree over all parts so far, as the subtrees from left to right that are complete.
+#[derive(Default)]
+struct Tree {
+    subtrees: Vec<ChainingValue>,
+    parts: u64,
+    alone: Option<Hash>,
+    /// The beginning of a part.
+    partial: Vec<u8>,
+}
+
+impl Tree {
+    fn bytes(&self) -> u64 {
+        self.parts * PART_BYTES as u64 + self.partial.len() as u64
+    }
+
+    /// The bytes that come next.
+    fn update(&mut self, data: &[u8]) {
+        let mut data = data;
+        if !self.partial.is_empty() {
+            let missing = (PART_BYTES - self.partial.len()).min(data.len());
+            self.partial.extend_from_slice(&data[..missing]);
+            data = &data[missing..];
+            if self.partial.len() < PART_BYTES {
+                return;
+            }
+            self.push(Part::of(&self.partial, self.parts));
+            self.partial.clear();
+        }
+        let parts = data.par_chunks_exact(PART_BYTES);
+        self.partial.extend_from_slice(parts.remainder());
+        let first = self.parts;
+        let parts: Vec<Part> = match data.len() / PART_BYTES {
+            // Not worth another thread.
+            0 | 1 => data.chunks_exact(PART_BYTES).map(|part| Part::of(part, first)).collect(),
+            _ => {
+                let hash = |(index, part)| Part::of(part, first + index as u64);
+                parts.enumerate().map(hash).collect()
+            }
+        };
+        parts.into_iter().for_each(|part| self.push(part));
+    }
+
+    /// The part that comes next.
+    fn push(&mut self, part: Part) {
+        self.join_complete();
+        self.subtrees.push(part.value);
+        self.alone = part.alone.filter(|_| self.parts == 0).or(self.alone);
+        self.parts += 1;
+    }
+
+    /// Joins subtrees of equal size. Not before more is known to follow: the last join of all is
+    /// another one.
+    fn join_complete(&mut self) {
+        while self.subtrees.len() > self.parts.count_ones() as usize {
+            let right = self.subtrees.pop();
+            if let (Some(left), Some(right)) = (self.subtrees.pop(), right) {
+                self.subtrees.push(merge_subtrees_non_root(&left, &right, Mode::Hash));
+            }
+        }
+    }
+
+    /// The hash of all that was given.
+    fn finish(mut self) -> Hash {
+        match (self.parts, self.partial.is_empty(), self.alone) {
+            (0, ..) => return blake3::hash(&self.partial),
+            (1, true, Some(hash)) => return hash,
+            _ => {}
+        }
+        if !self.partial.is_empty() {
+            self.join_complete();
+            self.subtrees.push(Part::of(&self.partial, self.parts).value);
+        }
+        let mut right = self.subtrees.pop().unwrap_or_default();
+        while self.subtrees.len() > 1 {
+            let left = self.subtrees.pop().unwrap_or_default();
+            right = merge_subtrees_non_root(&left, &right, Mode::Hash);
+        }
+        merge_subtrees_root(&self.subtrees[0], &right, Mode::Hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use seqio::{Cache, Options};
+
+    fn content(bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|index| (index / 1000 + index) as u8).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn the_tree_has_the_hash_of_the_library_however_the_bytes_come(
+            parts in 0..20_usize, more in prop_oneof![Just(0), Just(1), 0..PART_BYTES],
+            cut in prop_oneof![1000..5000_usize, Just(PART_BYTES), 1..4_000_000_usize],
+        ) {
+            let data = content(parts * PART_BYTES + more);
+            let mut tree = Tree::default();
+            data.chunks(cut).for_each(|piece| tree.update(piece));
+            prop_assert_eq!(tree.bytes(), data.len() as u64);
+            prop_assert_eq!(tree.finish(), blake3::hash(&data));
+        }
+    }
+
+    #[test]
+    fn files_in_the_cache_and_past_it_have_the_hash_of_the_library() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        for bytes in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 70 * PART_BYTES + 77] {
+            let data = content(bytes);
+            std::fs::write(&path, &data).unwrap();
+            for cache in [Cache::Buffered, Cache::Direct] {
+                let mut input = Input::open(&path, &Options::new().cache(cache)).unwrap();
+                let mut seen = 0;
+                let (hash, read) = checksum(&mut input, |bytes| seen = bytes).unwrap();
+                assert_eq!((hash, read), (blake3::hash(&data), bytes as u64), "{cache:?}");
+                assert_eq!(seen, read);
+            }
+        }
+    }
+}
