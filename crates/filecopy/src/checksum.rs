@@ -66,11 +66,8 @@ fn cached_parts(input: &Input, first: u64, size: u64) -> Option<Vec<Part>> {
         read.is_ok_and(|bytes| bytes == PART_BYTES).then(|| Part::of(memory, index))
     };
     let numbers: Vec<u64> = (first..last).collect();
-    let parts: Vec<Option<Part>> = numbers
-        .into_par_iter()
-        .with_max_len(8)
-        .map_init(|| vec![0; PART_BYTES], hash)
-        .collect();
+    let parts: Vec<Option<Part>> =
+        numbers.into_par_iter().with_max_len(8).map_init(|| vec![0; PART_BYTES], hash).collect();
     let parts: Vec<Part> = parts.into_iter().map_while(|part| part).collect();
     (!parts.is_empty()).then_some(parts)
 }

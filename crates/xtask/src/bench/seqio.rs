@@ -4,9 +4,12 @@
 //! Contestants are whole processes (`streams` says how they are timed) that take turns, with caches
 //! dropped before each run; a rival with settings is chosen in rounds of its own before. The cases:
 //! `read`, `hot` (from the page cache), `write` (a new durable file), `copy`, `tree` (many small
-//! files), `memory`, and `adaptors` (what the traits cost over the blocks). Builds the release
+//! files), `random`, `small`, `pipe`, `tmpfs` and `checksum` (`replaced`: beside what a user has today),
+//! `memory`, and `adaptors` (what the traits cost over the blocks). Builds the release
 //! examples of the crate, and the program where it is judged. Cold cases need root, who can drop
 //! caches; what cannot run is named with the reason. It keeps no results.
+
+mod replaced;
 
 use super::hugepages::HugePages;
 use super::rivals;
@@ -51,6 +54,16 @@ pub enum Case {
     Copy,
     /// `halfpower copy` of 20,000 small files
     Tree,
+    /// Random reads of a cold file, beside `BufReader`
+    Random,
+    /// Small files in the page cache, beside `BufReader`
+    Small,
+    /// `halfpower cat` into a pipe, beside cat and pv
+    Pipe,
+    /// `halfpower copy` of a file in memory, beside cp
+    Tmpfs,
+    /// `halfpower checksum`, beside b3sum
+    Checksum,
     /// How much memory streams take
     Memory,
     /// What the traits of std and tokio cost over the blocks
@@ -58,8 +71,20 @@ pub enum Case {
 }
 
 impl Case {
-    const ALL: [Case; 7] =
-        [Case::Read, Case::Hot, Case::Write, Case::Copy, Case::Tree, Case::Memory, Case::Adaptors];
+    const ALL: [Case; 12] = [
+        Case::Read,
+        Case::Hot,
+        Case::Write,
+        Case::Copy,
+        Case::Tree,
+        Case::Random,
+        Case::Small,
+        Case::Pipe,
+        Case::Tmpfs,
+        Case::Checksum,
+        Case::Memory,
+        Case::Adaptors,
+    ];
 }
 
 /// What all cases need, and what they found.
@@ -96,6 +121,11 @@ impl Lab {
                     Case::Write => self.write()?,
                     Case::Copy => self.copy()?,
                     Case::Tree => self.tree()?,
+                    Case::Random => self.random()?,
+                    Case::Small => self.small_files()?,
+                    Case::Pipe => self.pipe()?,
+                    Case::Tmpfs => self.in_memory()?,
+                    Case::Checksum => self.checksum()?,
                     Case::Memory => self.memory()?,
                     Case::Adaptors => self.adaptors()?,
                 }

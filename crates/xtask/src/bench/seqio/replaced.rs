@@ -1,0 +1,133 @@
+//! Beside what a user has today, where depth brings nothing: random reads, small hot files, pipes,
+//! files in memory, checksums. Never slower than what it replaces by more than 5%.
+
+use super::{Lab, Side, Tool};
+use crate::bench::host;
+use crate::bench::streams::{Before, Places, cannot_drop_caches};
+use crate::bench::table::Bar;
+use anyhow::Result;
+use std::path::Path;
+
+/// As long as what is replaced, and 5% more.
+const BAR: Bar = Bar::AtMost(1.05);
+/// Random reads of 4 KiB in a run.
+const VISITS: u32 = 1000;
+/// The folder of small files: how many, how large (KiB), and how often all are read in a run.
+const FILES: u32 = 2000;
+const FILE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
+const TIMES: u32 = 5;
+/// Where files lie in memory, on every Linux.
+const IN_MEMORY: &str = "/dev/shm";
+
+impl Lab {
+    /// Random reads of a cold file, beside `BufReader`.
+    pub(super) fn random(&mut self) -> Result<()> {
+        if self.is_skipped("random", cannot_drop_caches()) {
+            return Ok(());
+        }
+        let data = self.data()?;
+        let tools = ["std", "seqio"].map(|how| self.visits("random", how, VISITS));
+        self.held_against("random", "cold, 4 KiB", &tools, &data, Before::Cold)
+    }
+
+    /// Small files in the page cache, beside `BufReader`.
+    pub(super) fn small_files(&mut self) -> Result<()> {
+        let folder = self.places("files", 0);
+        host::make_tree(&folder.from, FILES, 1, FILE_KIB, &self.stage.stop)?;
+        let files = Places { from: folder.from.join("folder-000"), ..folder.clone() };
+        let tools = ["std", "seqio"].map(|how| self.visits("files", how, TIMES));
+        self.held_against("small", "hot files of 1 to 64 KiB", &tools, &files, Before::AsItIs)?;
+        host::remove(&folder.from)
+    }
+
+    /// Into a pipe, beside cat and pv.
+    pub(super) fn pipe(&mut self) -> Result<()> {
+        let Some(halfpower) = self.program("pipe", cannot_drop_caches())? else { return Ok(()) };
+        let data = self.data()?;
+        let into_pipe = |name: &str, program: &str| {
+            Tool::shell(name, &format!(r#"{program} "$0" | cat >/dev/null"#))
+        };
+        let ours = into_pipe("halfpower cat | cat", &format!("'{}' cat", halfpower.display()));
+        let mut rivals = vec![into_pipe("cat | cat", "cat")];
+        match host::on_path("pv") {
+            Some(_) => rivals.push(into_pipe("pv -q | cat", "pv -q")),
+            None => self.skipped.push("pipe, pv: install the package `pv`".to_string()),
+        }
+        for rival in rivals {
+            let tools = [rival, ours.clone()];
+            self.held_against("pipe", "hot", &tools, &data, Before::AsItIs)?;
+            self.held_against("pipe", "cold", &tools, &data, Before::Cold)?;
+        }
+        Ok(())
+    }
+
+    /// A copy in memory, beside cp.
+    pub(super) fn in_memory(&mut self) -> Result<()> {
+        let Some(halfpower) = self.program("tmpfs", no_memory(self.bytes))? else { return Ok(()) };
+        let folder = tempfile::tempdir_in(IN_MEMORY)?;
+        let (from, to) = (folder.path().join("data"), folder.path().join("new"));
+        self.lay_out(&from, self.bytes)?;
+        let places = Places { from, to, spent: None, bytes: self.bytes };
+        let tools = [
+            Tool::new("cp", "cp {from} {to}"),
+            Tool::of_program("halfpower copy", &halfpower, "copy --quiet {from} {to}"),
+        ];
+        self.held_against("tmpfs", "copy", &tools, &places, Before::AsItIs)
+    }
+
+    /// A checksum, beside b3sum, which has the same hash and all CPUs.
+    pub(super) fn checksum(&mut self) -> Result<()> {
+        let missing = host::on_path("b3sum").is_none();
+        let missing = missing.then(|| "b3sum is missing: install the package `b3sum`".to_string());
+        let cannot = cannot_drop_caches().or(missing);
+        let Some(halfpower) = self.program("checksum", cannot)? else { return Ok(()) };
+        let data = self.data()?;
+        let tools = [
+            Tool::new("b3sum", "b3sum {from}"),
+            Tool::of_program("halfpower checksum", &halfpower, "checksum --quiet {from}"),
+        ];
+        self.held_against("checksum", "cold", &tools, &data, Before::Cold)?;
+        let mut file = std::fs::File::open(&data.from)?;
+        std::io::copy(&mut file, &mut std::io::sink())?;
+        self.held_against("checksum", "hot", &tools, &data, Before::AsItIs)
+    }
+
+    /// A row: the time of ours over that of what is replaced; those come second and first.
+    fn held_against(
+        &mut self,
+        case: &'static str,
+        what: &str,
+        tools: &[Tool; 2],
+        places: &Places,
+        before: Before,
+    ) -> Result<()> {
+        let rounds = self.turns(&format!("{case}, {what}"), tools, places, before)?;
+        let side = |tool: usize| Side {
+            name: &tools[tool].name,
+            values: rounds.of(tool, |run| run.seconds),
+        };
+        self.compare(case, &format!("s, {what}"), [side(1), side(0)], false, BAR);
+        Ok(())
+    }
+
+    fn visits(&self, what: &str, how: &str, count: u32) -> Tool {
+        let line = format!("{what} {how} {{from}} {count}");
+        Tool::example(how, &self.examples.join("visits"), &line)
+    }
+}
+
+/// Why two files of so many bytes cannot lie in memory, if they cannot.
+fn no_memory(bytes: u64) -> Option<String> {
+    if !Path::new(IN_MEMORY).is_dir() {
+        return Some(format!("{IN_MEMORY} is missing"));
+    }
+    let free = available_memory().unwrap_or(0);
+    (free < 3 * bytes).then(|| format!("{free} bytes of memory are free; give a smaller --size"))
+}
+
+/// The memory that programs could have (bytes; proc_meminfo(5)).
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
+}
