@@ -188,7 +188,7 @@ impl Job {
         check_mapping(&axes, allocation)?;
         let engine = engine(args, &axes)?;
         let stripe = stripe(args.chunk.filter(|_| simulated.is_none()), targets.len())?;
-        check_verify(args, &axes)?;
+        check_verify(args, &axes, &targets)?;
         check_skew(args, &axes)?;
         Ok(Job {
             targets,
@@ -296,7 +296,7 @@ fn check_mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
 }
 
 /// Sealed blocks can be written, or read, not both at once; and all alike, to be read back.
-fn check_verify(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
+fn check_verify(args: &RunArgs, axes: &[Axes], targets: &[PathBuf]) -> Outcome<()> {
     let mixed = axes.iter().any(|a| !matches!(a.read_percent, 0 | 100))
         || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
     if args.verify && mixed {
@@ -304,6 +304,16 @@ fn check_verify(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
             "--verify checks what was written before, so it goes with reads or with writes, not \
              with a mix; run --rw write --verify first, then --rw read --verify",
         ));
+    }
+    let reads = axes.iter().any(|axes| axes.read_percent == 100);
+    let makes_a_file = targets.iter().find(|target| target.is_dir());
+    if let Some(folder) = makes_a_file.filter(|_| args.verify && reads) {
+        return Err(Failure::usage(format!(
+            "--verify with --rw read checks what an earlier run wrote, and the test file in {} is \
+             new; use --rw write, which reads back what it wrote, or name the file that was \
+             written with --verify",
+            folder.display()
+        )));
     }
     let shape = |a: &Axes| (a.request_bytes, a.threads);
     if args.verify && axes.iter().any(|a| shape(a) != shape(&axes[0])) {

@@ -346,6 +346,8 @@ impl Lab {
             return Ok(());
         }
         target.truncate(0)?;
+        // What earlier trials wrote is gone.
+        setting.workload.written.iter().for_each(|written| written.clear());
         let Workload { region_offset, region_bytes, request_bytes, .. } = setting.workload;
         match setting.blocks {
             Blocks::AsTheyAre | Blocks::None => {}

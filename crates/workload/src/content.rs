@@ -7,6 +7,7 @@
 //! went astray, or changed is found and located.
 
 use crate::random::Stream;
+use crate::written::Expected;
 
 /// Length of the blocks that are stamped and verified, where the request size allows (bytes).
 pub const BLOCK_BYTES: usize = 4096;
@@ -96,23 +97,42 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-/// Checks every block of a request's memory; how many are damaged, and the first of them. With a
-/// seed, blocks sealed with another one are stale.
+/// What came of checking blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Blocks of which something was expected.
+    pub blocks: u64,
+    /// Those that are damaged.
+    pub damaged: u64,
+    /// The first of them.
+    pub first: Option<Mismatch>,
+}
+
+/// Checks the blocks of a request's memory. Blocks sealed with another seed than is expected of
+/// their offset are stale.
 pub fn check(
     memory: &mut [u8],
     block_bytes: usize,
     offset: u64,
-    seed: Option<u64>,
-) -> (u64, Option<Mismatch>) {
-    let (mut count, mut first, mut at) = (0, None, offset);
+    expected: impl Fn(u64) -> Expected,
+) -> Checked {
+    let (mut checked, mut at) = (Checked::default(), offset);
     for block in memory.chunks_exact_mut(block_bytes) {
-        if let Some(damage) = damage(block, at, seed) {
-            count += 1;
-            first = first.or(Some(Mismatch { offset: at, damage }));
+        let seed = match expected(at) {
+            Expected::Nothing => None,
+            Expected::Sealed => Some(None),
+            Expected::SealedWith(seed) => Some(Some(seed)),
+        };
+        if let Some(seed) = seed {
+            checked.blocks += 1;
+            if let Some(damage) = damage(block, at, seed) {
+                checked.damaged += 1;
+                checked.first = checked.first.or(Some(Mismatch { offset: at, damage }));
+            }
         }
         at += block_bytes as u64;
     }
-    (count, first)
+    checked
 }
 
 fn damage(block: &mut [u8], offset: u64, seed: Option<u64>) -> Option<Damage> {
@@ -153,18 +173,21 @@ mod tests {
     #[test]
     fn a_sealed_request_is_whole_at_its_place_and_astray_elsewhere() {
         let mut memory = sealed(8192);
-        assert_eq!(check(&mut memory, BLOCK_BYTES, 8192, Some(9)), (0, None));
-        let (_, stale) = check(&mut memory, BLOCK_BYTES, 8192, Some(8));
-        assert_eq!(stale.unwrap().damage, Damage::Stale);
-        let (count, first) = check(&mut memory, BLOCK_BYTES, 0, None);
-        assert_eq!(count, 4);
-        assert_eq!(first.unwrap().damage, Damage::Astray { belongs_at: 8192 });
+        let mut check = |offset, expected| {
+            let checked = check(&mut memory, BLOCK_BYTES, offset, |_| expected);
+            (checked.blocks, checked.damaged, checked.first.map(|first| first.damage))
+        };
+        assert_eq!(check(8192, Expected::SealedWith(9)), (4, 0, None));
+        assert_eq!(check(8192, Expected::SealedWith(8)), (4, 4, Some(Damage::Stale)));
+        let astray = Damage::Astray { belongs_at: 8192 };
+        assert_eq!(check(0, Expected::Sealed), (4, 4, Some(astray)));
+        assert_eq!(check(0, Expected::Nothing), (0, 0, None));
     }
 
     #[test]
     fn blocks_that_were_never_written_are_said_to_be_so() {
-        let (count, first) = check(&mut vec![0; 8192], BLOCK_BYTES, 0, None);
-        assert_eq!((count, first.unwrap().damage), (2, Damage::NotSealed));
+        let checked = check(&mut vec![0; 8192], BLOCK_BYTES, 0, |_| Expected::Sealed);
+        assert_eq!((checked.damaged, checked.first.unwrap().damage), (2, Damage::NotSealed));
     }
 
     proptest! {
@@ -172,10 +195,10 @@ mod tests {
         fn any_flipped_bit_is_found_in_its_block(bit in 0_usize..16384 * 8) {
             let mut memory = sealed(0);
             memory[bit / 8] ^= 1 << (bit % 8);
-            let (count, first) = check(&mut memory, BLOCK_BYTES, 0, None);
-            prop_assert_eq!(count, 1);
+            let checked = check(&mut memory, BLOCK_BYTES, 0, |_| Expected::Sealed);
+            prop_assert_eq!(checked.damaged, 1);
             let block = bit / 8 / BLOCK_BYTES * BLOCK_BYTES;
-            prop_assert_eq!(first.unwrap().offset, block as u64);
+            prop_assert_eq!(checked.first.unwrap().offset, block as u64);
         }
     }
 

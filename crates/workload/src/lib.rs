@@ -6,6 +6,7 @@
 //! whether the target is a disk or a simulation, prints, or keeps results.
 
 pub mod error;
+pub mod written;
 pub mod spec;
 pub mod random;
 pub mod skew;
@@ -28,3 +29,4 @@ pub use sample::{LoggedRequest, OperationSample, Sample};
 pub use spec::{
     Arrival, Distribution, FlushEvery, Pattern, Placement, SizeShare, Steady, Think, Workload, Zone,
 };
+pub use written::Written;

@@ -108,6 +108,7 @@ mod tests {
             cpu: None,
             limit_bytes: None,
             rate: None,
+            target: 0,
             number: 0,
             cursor: None,
         }

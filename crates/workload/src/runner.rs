@@ -233,7 +233,7 @@ pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPla
             let cpu = (!cpus.is_empty()).then(|| cpus[all.len() % cpus.len()]);
             let rate = worker.rate.map(|rate| rate_of(rate, target, targets));
             let (number, cursor) = (all.len() as u32, cursor.clone());
-            all.push((target, WorkerPlan { cpu, rate, number, cursor, ..worker.clone() }));
+            all.push((target, WorkerPlan { cpu, rate, target, number, cursor, ..worker.clone() }));
         }
     }
     all

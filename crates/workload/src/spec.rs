@@ -3,8 +3,11 @@
 //! Names follow fio where fio has one (docs/vocabulary.md). Sizes are bytes, times nanoseconds.
 
 use std::fmt;
+use std::sync::Arc;
 
 use ioengine::{BufferPages, EngineOptions, EngineSpec, Personality};
+
+use crate::written::Written;
 
 /// In which order the blocks of the region are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,8 +215,9 @@ pub struct Workload {
     pub warm_up_ns: u64,
     /// What is written.
     pub content: Content,
-    /// The seed with which the blocks to be read were sealed, where it is known.
-    pub sealed_with: Option<u64>,
+    /// Verified writes note there what they have written. Verified reads judge only what is noted
+    /// there, and read nothing else; without it they judge all that they read.
+    pub written: Option<Arc<Written>>,
     /// Flush (fsync) when the last write has been accepted; the flush is part of the time.
     pub flush_at_end: bool,
     /// Flush in the midst of writing too.
@@ -256,7 +260,7 @@ impl Default for Workload {
             steady: None,
             warm_up_ns: 0,
             content: Content::Random,
-            sealed_with: None,
+            written: None,
             flush_at_end: false,
             flush_every: None,
             options: EngineOptions::default(),

@@ -27,6 +27,7 @@ use crate::sample::{Failure, Sample};
 use crate::skew::Sizes;
 use crate::spec::{Content, Pattern, Workload};
 use crate::think::Thinking;
+use crate::written::{Expectations, Expected, Marker};
 
 /// The longest wait in one step, so that an order to stop is seen (ns).
 const TICK_NS: u64 = 50_000_000;
@@ -156,7 +157,10 @@ pub struct Worker<E, C> {
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
-    sealed_with: Option<u64>,
+    /// Where verified writes are noted.
+    marker: Option<Marker>,
+    /// What is expected of verified reads; None: sealed blocks everywhere.
+    expectations: Option<Expectations>,
     end_ns: u64,
     phase: Phase,
     /// Told to stop, or failed: nothing more is issued, whatever was due.
@@ -187,6 +191,11 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
         let (stamp_ns, offset, length, moved, retries) = (0, 0, 0, 0, 0);
         let (op, busy) = (Op::Read, false);
+        let written = workload.written.as_ref();
+        let marker = written.filter(|_| workload.writes());
+        let marker = marker.map(|written| written.marker(plan.target, workload.seed));
+        let expectations = written.filter(|_| !workload.writes());
+        let expectations = expectations.map(|written| written.expectations(plan.target));
         let idle = Outstanding { stamp_ns, offset, length, moved, retries, op, busy };
         Worker {
             offsets: Offsets::new(workload, plan),
@@ -197,7 +206,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             log: workload.log.map(|most| Log::new(plan.number, slots, most)),
             plain: workload.request_sizes.is_empty()
                 && workload.think.is_none()
-                && workload.log.is_none(),
+                && workload.log.is_none()
+                && expectations.is_none(),
             choice: Stream::new(plan.seed ^ 0x5EED),
             read_percent: workload.read_percent,
             request_bytes: workload.request_bytes,
@@ -212,7 +222,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             measure_from_ns: 0,
             limit_ns: u64::MAX,
             stopped_ns: 0,
-            sealed_with: workload.sealed_with,
+            marker,
+            expectations,
             end_ns: u64::MAX,
             phase: Phase::Measure,
             cut_short: false,
@@ -428,6 +439,10 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             };
             let length = if PLAIN { self.request_bytes } else { self.draw_length() };
             let offset = self.offsets.next_offset(length);
+            if !PLAIN && self.passes_over(offset, length) {
+                self.free.push(slot);
+                continue;
+            }
             if op == Op::Write {
                 self.prepare::<PLAIN>(slot, offset, length);
                 self.writes_to_flush -= 1;
@@ -439,6 +454,14 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             self.issued_bytes += u64::from(length);
             self.issued += 1;
         }
+    }
+
+    /// Whether nothing was written where a request would read back; then it counts as issued.
+    fn passes_over(&mut self, offset: u64, length: u32) -> bool {
+        let expectations = self.expectations.as_ref();
+        let passes = expectations.is_some_and(|these| !these.any(offset, length.into()));
+        self.issued_bytes += if passes { u64::from(length) } else { 0 };
+        passes
     }
 
     /// The length of the next request, no longer than what is left of a limit where sizes vary, so
@@ -519,8 +542,14 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                 self.settle(completion);
                 continue;
             }
-            if self.content == Content::Verified && outstanding.op == Op::Read {
-                self.verify(completion.slot, outstanding.offset);
+            if self.content == Content::Verified {
+                match (outstanding.op, &self.marker) {
+                    (Op::Read, _) => self.verify(completion.slot, outstanding.offset),
+                    (Op::Write, Some(marker)) => {
+                        marker.mark(outstanding.offset, u64::from(length));
+                    }
+                    (Op::Write, None) => {}
+                }
             }
             self.outstanding[completion.slot as usize].busy = false;
             if PLAIN {
@@ -604,10 +633,12 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// Checks the blocks that a read brought.
     fn verify(&mut self, slot: u32, offset: u64) {
         let memory = self.engine.buffer(slot);
-        let (damaged, first) = content::check(memory, self.block_bytes, offset, self.sealed_with);
-        self.sample.verified_blocks += u64::from(self.request_bytes) / self.block_bytes as u64;
-        self.sample.damaged_blocks += damaged;
-        self.sample.first_damage = self.sample.first_damage.or(first);
+        let expectations = self.expectations.as_ref();
+        let expected = |at| expectations.map_or(Expected::Sealed, |these| these.of(at));
+        let checked = content::check(memory, self.block_bytes, offset, expected);
+        self.sample.verified_blocks += checked.blocks;
+        self.sample.damaged_blocks += checked.damaged;
+        self.sample.first_damage = self.sample.first_damage.or(checked.first);
     }
 
     /// When the last completion was reaped [ns of the clock].
@@ -763,6 +794,7 @@ mod tests {
             cpu: None,
             limit_bytes: workload.limit_bytes,
             rate,
+            target: 0,
             number: 0,
             cursor: None,
         }

@@ -1,8 +1,11 @@
 //! `halfpower run` and `halfpower sweep`: one workload, or the product of lists of them.
 
+use std::sync::Arc;
+
 use ioengine::Caching;
 use results::{RunKind, RunState};
 use workload::spec::Content;
+use workload::{Workload, Written, content};
 
 use crate::balance::{self, SimulateDocument, SimulatedPoint};
 use crate::bench::{self, Bench};
@@ -18,7 +21,7 @@ use crate::lab::{Lab, Setting};
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, State, Verdict};
 use crate::request_log::RequestLog;
-use crate::rounds::{self, Rounds, bytes_of, fail_on_errors, seed_of, share_of};
+use crate::rounds::{self, Rounds, bytes_of, fail_on_errors, share_of};
 use crate::settings::{self, Changed};
 use crate::units;
 
@@ -92,7 +95,9 @@ fn measure_and_print(
     keeper.log_to(job.log.as_deref())?;
     let host = Host::read();
     let facts = bench.facts();
-    let settings: Vec<Setting<'_>> = job.axes.iter().map(|axes| bench.setting(job, axes)).collect();
+    let mut settings: Vec<Setting<'_>> =
+        job.axes.iter().map(|axes| bench.setting(job, axes)).collect();
+    let written = job.verify.then(|| note_writes(&mut settings)).flatten();
     // A workload that does not fit is an error before anything is kept or measured.
     for setting in &settings {
         setting.place.check_fit(&setting.workload)?;
@@ -112,7 +117,7 @@ fn measure_and_print(
         }
         return Err(failure);
     }
-    let checked = read_back(lab, job, &bench, &points);
+    let checked = written.as_ref().map_or(Ok(()), |written| read_back(lab, job, &bench, written));
     if let Err(failure) = &checked {
         distrust(&mut points, &failure.message);
     }
@@ -131,6 +136,18 @@ fn measure_and_print(
     kept?;
     shown.transpose()?;
     exit_of(lab, &points)
+}
+
+/// Lets verified writes note what they have written; None where nothing is written.
+fn note_writes(settings: &mut [Setting<'_>]) -> Option<Arc<Written>> {
+    let workload = &settings.iter().find(|setting| setting.workload.writes())?.workload;
+    let block_bytes = content::block_bytes(workload.request_bytes)? as u64;
+    let region = workload.region_offset..workload.region_offset + workload.region_bytes;
+    let written = Arc::new(Written::new(block_bytes, region));
+    for setting in settings.iter_mut() {
+        setting.workload.written = Some(Arc::clone(&written));
+    }
+    Some(written)
 }
 
 /// A log that lacks requests is not taken for a whole one.
@@ -264,32 +281,32 @@ fn documents(made: &[Change]) -> Vec<HostSettingDocument> {
     made.iter().map(HostSettingDocument::of).collect()
 }
 
-/// After verified writes: every block that the region should hold is read back and checked.
-fn read_back(lab: &Lab, job: &Job, bench: &Bench, points: &[Point]) -> Outcome<()> {
-    let wrote = points.iter().any(|point| point.key.read_percent < 100);
-    let whole = job.verify && wrote && !job.touches_nothing() && !lab.interrupt.is_set();
+/// After verified writes: every block that was written, and no other, is read back and checked.
+fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) -> Outcome<()> {
+    let end = written.end_of_last_block();
+    let whole = end > 0 && !job.touches_nothing() && !lab.interrupt.is_set();
     let Some(axes) = job.axes.first().filter(|_| whole) else { return Ok(()) };
-    let mut workload = job.workload(axes, bench.region_bytes, bench.place().caching().is_direct());
-    if workload.limit_bytes.is_none() {
-        lab.console.warn(
-            "--verify reads back only what --size bounds; with --time-based nothing was read back",
-        );
-        return Ok(());
-    }
-    let rounds = job.trials.saturating_mul(if job.soaker { 2 } else { 1 });
-    // Only a trial that was not cut by time has sealed every block anew.
-    let whole_round = workload.limit_ns.is_none() && job.axes.len() == 1;
-    workload.sealed_with = whole_round.then(|| seed_of(job.base.seed, rounds - 1));
-    workload.read_percent = 100;
-    workload.content = Content::Verified;
-    workload.log = None;
-    workload.flush_at_end = false;
-    workload.limit_ns = None;
-    workload.steady = None;
-    workload.warm_up_ns = 0;
-    let buffered = !bench.place().caching().is_direct();
+    let direct = bench.place().caching().is_direct();
+    let of_writes = job.workload(axes, bench.region_bytes, direct);
+    let (offset, request) = (of_writes.region_offset, u64::from(of_writes.request_bytes));
+    let region = end.saturating_sub(offset).next_multiple_of(request);
+    let region = region.min(bench.region_bytes / request * request);
+    let workload = Workload {
+        read_percent: 100,
+        content: Content::Verified,
+        written: Some(Arc::clone(written)),
+        personality: of_writes.personality,
+        options: of_writes.options,
+        request_bytes: of_writes.request_bytes,
+        depth: of_writes.depth,
+        region_offset: offset,
+        region_bytes: region,
+        limit_bytes: Some(region),
+        pages: of_writes.pages,
+        ..Workload::default()
+    };
     let setting = Setting {
-        scrub: buffered && bench.can_scrub(),
+        scrub: !direct && bench.can_scrub(),
         allow_holes: true,
         ..Setting::at(bench.place(), workload)
     };

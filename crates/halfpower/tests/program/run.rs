@@ -360,6 +360,47 @@ fn verified_writes_are_read_back() {
 }
 
 #[test]
+fn verified_writes_that_leave_blocks_unwritten_are_judged_by_those_that_they_wrote() {
+    let place = Place::new();
+    for flags in [
+        "--rw write --size 256m --runtime 0.05 --bs 4k",
+        "--rw write --size 256m --runtime 0.05 --bs 4k --direct=0",
+        "--rw randwrite --size 256m --runtime 0.05 --iodepth 8 --numjobs 2",
+        "--rw randwrite --size 256m --runtime 0.05 --trials 3 --placement shared --numjobs 2",
+        "--rw write --stride 64k --size 8m --runtime 0.1",
+        "--rw randwrite --random-distribution zipf:1.2 --size 8m --runtime 0.1",
+        "--rw write --size 1m --time-based --runtime 0.1",
+        "--rw write --size 256m --allocation extend --runtime 0.05",
+        "--rw write --offset 4k --size 5m --bs 64k --runtime 0.05 --ramp-time 0.02",
+    ] {
+        let line = format!("run . {flags} --verify --no-store");
+        let ended = place.does(&line);
+        assert!(ended.stderr.contains("every block is whole"), "{ended}");
+    }
+}
+
+#[test]
+fn a_write_lost_where_time_ends_the_run_is_found() {
+    let place = Place::new();
+    for flags in ["--rw write", "--rw randwrite --iodepth 4", "--rw write --time-based"] {
+        let line = format!("run . {flags} --size 64m --runtime 0.1 --verify --no-store");
+        let ended = place.halfpower(&format!("{line} --trials 1 --inject write-lose@7"));
+        // Written again by a later round of the same trial, it is whole after all.
+        if !flags.contains("time-based") || ended.stderr.contains("verification failed") {
+            ended.with_code(4).says("verification failed", "offset");
+        }
+    }
+}
+
+#[test]
+fn a_new_test_file_cannot_be_read_with_verify() {
+    let place = Place::new();
+    let ended = place.cannot("run . --verify --size 16m").with_code(2);
+    ended.says("the test file in . is new", "--rw write");
+    assert_eq!(place.listing(), [""; 0]);
+}
+
+#[test]
 fn a_flipped_bit_is_found_with_its_offset() {
     let place = Place::new();
     let path = place.file("data", 2 * MIB);

@@ -195,8 +195,6 @@ fn what_does_not_go_together_is_refused_with_the_remedy() {
         let ended = place.cannot(&format!("run data {flags} --quiet --no-store"));
         assert!(ended.stderr.contains(remedy), "{remedy:?} is not said: {ended}");
     }
-    let write = "run data --overwrite=data --rw randwrite --verify --random-distribution zipf:1.2";
-    place.cannot(&format!("{write} --no-store")).with_code(2).says("--verify", "write without it");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! Contestants are whole processes (`streams` says how they are timed) that take turns, with caches
 //! dropped before each run; a rival with settings is chosen in rounds of its own before. The cases:
 //! `read`, `hot` (from the page cache), `write` (a new durable file), `copy`, `tree` (many small
-//! files), `random`, `small`, `pipe`, `tmpfs` and `checksum` (`replaced`: beside what a user has today),
-//! `memory`, and `adaptors` (what the traits cost over the blocks). Builds the release
+//! files), `random`, `small`, `pipe`, `tmpfs` and `checksum` (`replaced`: beside what a user has
+//! today), `memory`, and `adaptors` (what the traits cost over the blocks). Builds the release
 //! examples of the crate, and the program where it is judged. Cold cases need root, who can drop
 //! caches; what cannot run is named with the reason. It keeps no results.
 

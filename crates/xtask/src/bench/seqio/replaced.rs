@@ -5,8 +5,9 @@ use super::{Lab, Side, Tool};
 use crate::bench::host;
 use crate::bench::streams::{Before, Places, cannot_drop_caches};
 use crate::bench::table::Bar;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::path::Path;
+use std::process::Command;
 
 /// As long as what is replaced, and 5% more.
 const BAR: Bar = Bar::AtMost(1.05);
@@ -16,8 +17,6 @@ const VISITS: u32 = 1000;
 const FILES: u32 = 2000;
 const FILE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
 const TIMES: u32 = 5;
-/// Where files lie in memory, on every Linux.
-const IN_MEMORY: &str = "/dev/shm";
 
 impl Lab {
     /// Random reads of a cold file, beside `BufReader`.
@@ -64,8 +63,13 @@ impl Lab {
     /// A copy in memory, beside cp.
     pub(super) fn in_memory(&mut self) -> Result<()> {
         let Some(halfpower) = self.program("tmpfs", no_memory(self.bytes))? else { return Ok(()) };
-        let folder = tempfile::tempdir_in(IN_MEMORY)?;
-        let (from, to) = (folder.path().join("data"), folder.path().join("new"));
+        let folder = self.stage.folder.join("memory");
+        let mounted = Tmpfs::mount(&folder);
+        let why = mounted.as_ref().err().map(|error| format!("{error:#}; run as root"));
+        if self.is_skipped("tmpfs", why) {
+            return Ok(());
+        }
+        let (from, to) = (folder.join("data"), folder.join("new"));
         self.lay_out(&from, self.bytes)?;
         let places = Places { from, to, spent: None, bytes: self.bytes };
         let tools = [
@@ -118,11 +122,30 @@ impl Lab {
 
 /// Why two files of so many bytes cannot lie in memory, if they cannot.
 fn no_memory(bytes: u64) -> Option<String> {
-    if !Path::new(IN_MEMORY).is_dir() {
-        return Some(format!("{IN_MEMORY} is missing"));
-    }
     let free = available_memory().unwrap_or(0);
     (free < 3 * bytes).then(|| format!("{free} bytes of memory are free; give a smaller --size"))
+}
+
+/// A file system in memory, until it is dropped.
+struct Tmpfs<'a>(&'a Path);
+
+impl Tmpfs<'_> {
+    fn mount(folder: &Path) -> Result<Tmpfs<'_>> {
+        std::fs::create_dir_all(folder)?;
+        let mut mount = Command::new("mount");
+        let mounted =
+            mount.args(["-t", "tmpfs", "-o", "size=75%", "bench"]).arg(folder).output()?;
+        if !mounted.status.success() {
+            bail!("{}", String::from_utf8_lossy(&mounted.stderr).trim());
+        }
+        Ok(Tmpfs(folder))
+    }
+}
+
+impl Drop for Tmpfs<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
 }
 
 /// The memory that programs could have (bytes; proc_meminfo(5)).
