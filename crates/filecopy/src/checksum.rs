@@ -1,28 +1,30 @@
 //! BLAKE3 of inputs, on all CPUs.
 //!
 //! The hash is a tree over the content, whose parts can be hashed in any order. What is in the page
-//! cache is read and hashed part by part by all threads at once; blocks that come from a device are
-//! hashed by all threads while the next ones are on their way.
+//! cache is hashed there, uncopied, by all threads at once; blocks that come from a device are hashed by
+//! all threads while the next ones are on their way.
 
-use std::io::{self, Seek};
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::io;
 
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
 use blake3::{Hash, Hasher};
+use ioengine::mapped::MappedFile;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSlice;
-use rustix::io::{ReadWriteFlags, preadv2};
 
 use crate::problem::Problem;
 use crate::stream::Input;
 
-/// A part (bytes): a power of two, as the tree has it, that stays in a CPU's own cache between
-/// reading and hashing.
-const PART_BYTES: usize = 128 << 10;
+/// A part (bytes): a power of two, as the tree has it.
+const PART_BYTES: usize = 512 << 10;
 /// What is read and hashed of the page cache before the caller hears of it (parts).
 const PARTS_AT_ONCE: u64 = 256;
+/// What is missing of this share of the page cache is read page by page: that is still faster than
+/// reading everything.
+const RESIDENT_SHARE: (u64, u64) = (7, 8);
 
 /// The BLAKE3 of all that an input still has, and how much that was (bytes). `watch` hears how much
 /// was read, now and then.
@@ -33,19 +35,20 @@ pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, 
     let mut tree = Tree::default();
     let begin = input.reader().position();
     let is_from_its_start = begin == 0 && !input.plan().direct;
-    if is_from_its_start && let Ok(size) = input.reader().size() {
-        while let Some(parts) = cached_parts(input, tree.parts, size) {
-            let is_all = parts.len() as u64 == PARTS_AT_ONCE;
+    if is_from_its_start
+        && let Ok(size) = input.reader().size()
+        && size >= PART_BYTES as u64
+    {
+        let file = input.reader().get_ref();
+        let mapped = MappedFile::new(file, size, false).ok();
+        while let Some(parts) =
+            mapped.as_ref().and_then(|mapped| cached_parts(file, mapped, tree.parts))
+        {
             parts.into_iter().for_each(|part| tree.push(part));
             watch(tree.bytes());
-            if !is_all {
-                break;
-            }
         }
-        if tree.parts > 0 {
-            let seek = input.reader_mut().seek(io::SeekFrom::Start(tree.bytes()));
-            seek.map_err(|error| input.failed(&error))?;
-        }
+        let seek = io::Seek::seek(input.reader_mut(), io::SeekFrom::Start(tree.bytes()));
+        seek.map_err(|error| input.failed(&error))?;
     }
     while let Some(block) = input.next_block()? {
         tree.update(&block);
@@ -55,21 +58,21 @@ pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, 
     Ok((tree.finish(), bytes))
 }
 
-/// The next parts that are in the page cache, up to the first that is not; None if there are none.
-fn cached_parts(input: &Input, first: u64, size: u64) -> Option<Vec<Part>> {
-    let last = (size / PART_BYTES as u64).min(first + PARTS_AT_ONCE);
-    let file = input.reader().get_ref().as_fd();
-    let hash = |memory: &mut Vec<u8>, index: u64| {
+/// The next parts, if nearly all of them is in the page cache and all of it can be had.
+fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part>> {
+    let last = (mapped.length() / PART_BYTES as u64).min(first + PARTS_AT_ONCE);
+    let (at, length) = (first * PART_BYTES as u64, (last - first) * PART_BYTES as u64);
+    let resident = ioengine::open_file::resident_bytes_of_part(file, at, length).ok()?;
+    if length == 0 || resident < length / RESIDENT_SHARE.1 * RESIDENT_SHARE.0 {
+        return None;
+    }
+    let hash = |index: u64| {
         let at = index * PART_BYTES as u64;
-        let into = &mut [io::IoSliceMut::new(memory)];
-        let read = preadv2(file, into, at, ReadWriteFlags::NOWAIT);
-        read.is_ok_and(|bytes| bytes == PART_BYTES).then(|| Part::of(memory, index))
+        mapped.lend(at, PART_BYTES, |data| Part::of(data, index)).ok()
     };
     let numbers: Vec<u64> = (first..last).collect();
-    let parts: Vec<Option<Part>> =
-        numbers.into_par_iter().with_max_len(8).map_init(|| vec![0; PART_BYTES], hash).collect();
-    let parts: Vec<Part> = parts.into_iter().map_while(|part| part).collect();
-    (!parts.is_empty()).then_some(parts)
+    // One by one: threads that end at different times leave CPUs idle.
+    numbers.into_par_iter().with_max_len(1).map(hash).collect()
 }
 
 /// A part that was hashed.

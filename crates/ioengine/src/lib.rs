@@ -19,7 +19,7 @@ compile_error!("ioengine drives Linux storage; other systems are not ported yet"
 pub mod error;
 mod sys;
 mod mapping;
-mod mapped;
+pub mod mapped;
 pub mod clock;
 pub mod request;
 pub mod mode;

@@ -31,6 +31,9 @@ pub struct MappedFile {
 
 // SAFETY: the mapping is memory owned by this value; nothing in it is tied to a thread.
 unsafe impl Send for MappedFile {}
+// SAFETY: shared references read the memory, or write it as another process could; what each thread
+// is copying is its own.
+unsafe impl Sync for MappedFile {}
 
 /// What a thread is copying, for its own signal handler.
 #[derive(Clone, Copy)]
@@ -106,6 +109,31 @@ impl MappedFile {
             // have no invalid values.
             unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         })
+    }
+
+    /// Lends bytes of the mapping, uncopied, to `look`, which may see them change while it looks
+    /// if somebody writes to the file, and zeros from the page on that could not be had.
+    ///
+    /// # Errors
+    /// A page could not be had: what `look` gave is dropped.
+    ///
+    /// # Panics
+    /// If the range is not mapped.
+    pub fn lend<T>(
+        &self,
+        offset: u64,
+        length: usize,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, Fault> {
+        let from = self.at(offset, length);
+        let mut seen = None;
+        guarded(from, length, || {
+            // SAFETY: the range is mapped as long as this value lives, and a fault in it is
+            // answered by the handler. Others may change the file meanwhile: bytes have no invalid
+            // values, and `look` is told not to trust them to stay.
+            seen = Some(look(unsafe { std::slice::from_raw_parts(from, length) }));
+        })?;
+        seen.ok_or(Fault)
     }
 
     /// Copies into the mapping.
@@ -273,6 +301,19 @@ mod tests {
         assert_eq!(mapped.write(39 * PAGE as u64, &memory), Err(Fault));
         mapped.repair(&file).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 40 * PAGE as u64, "nothing has grown");
+    }
+
+    #[test]
+    fn bytes_are_lent_uncopied_and_not_where_the_file_was_cut() {
+        let file = file_of(16);
+        let mapped = MappedFile::new(&file, 16 * PAGE as u64, false).unwrap();
+        let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        assert_eq!(mapped.lend(5, 8 * PAGE, sum), Ok(8 * PAGE as u64 * 0xA5));
+        assert_eq!(mapped.lend(0, 0, sum), Ok(0));
+        file.set_len(4 * PAGE as u64).unwrap();
+        assert_eq!(mapped.lend(0, 8 * PAGE, sum), Err(Fault));
+        mapped.repair(&file).unwrap();
+        assert_eq!(mapped.lend(0, 4 * PAGE, sum), Ok(4 * PAGE as u64 * 0xA5));
     }
 
     #[test]

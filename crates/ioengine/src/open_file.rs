@@ -21,6 +21,14 @@ pub fn resident_bytes(file: &File) -> io::Result<u64> {
     sys::resident_bytes(file, sys::size_bytes(file)?)
 }
 
+/// How much of a part of an open file is in the page cache (bytes).
+///
+/// # Errors
+/// What the system says; before Linux 6.5 it cannot say it (cachestat(2)).
+pub fn resident_bytes_of_part(file: &File, offset: u64, length: u64) -> io::Result<u64> {
+    sys::resident_bytes_of_part(file, offset, length)
+}
+
 /// At how many places a large file is looked at, and how much of it at each (bytes): counting the
 /// pages of a whole one takes milliseconds for each GiB.
 const LOOKS: u64 = 64;
