@@ -1,8 +1,8 @@
 //! BLAKE3 of inputs, on all CPUs.
 //!
 //! The hash is a tree over the content, whose parts can be hashed in any order. What is in the page
-//! cache is hashed there, uncopied, by all threads at once; blocks that come from a device are hashed by
-//! all threads while the next ones are on their way.
+//! cache is hashed there, uncopied, by all threads at once. Blocks that come from a device are
+//! hashed by all threads while the next ones are on their way.
 
 use std::fs::File;
 use std::io;
@@ -44,7 +44,7 @@ pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, 
         while let Some(parts) =
             mapped.as_ref().and_then(|mapped| cached_parts(file, mapped, tree.parts))
         {
-            parts.into_iter().for_each(|part| tree.push(part));
+            parts.into_iter().for_each(|part| tree.push(&part));
             watch(tree.bytes());
         }
         let seek = io::Seek::seek(input.reader_mut(), io::SeekFrom::Start(tree.bytes()));
@@ -116,7 +116,7 @@ impl Tree {
             if self.partial.len() < PART_BYTES {
                 return;
             }
-            self.push(Part::of(&self.partial, self.parts));
+            self.push(&Part::of(&self.partial, self.parts));
             self.partial.clear();
         }
         let parts = data.par_chunks_exact(PART_BYTES);
@@ -130,11 +130,11 @@ impl Tree {
                 parts.enumerate().map(hash).collect()
             }
         };
-        parts.into_iter().for_each(|part| self.push(part));
+        parts.into_iter().for_each(|part| self.push(&part));
     }
 
     /// The part that comes next.
-    fn push(&mut self, part: Part) {
+    fn push(&mut self, part: &Part) {
         self.join_complete();
         self.subtrees.push(part.value);
         self.alone = part.alone.filter(|_| self.parts == 0).or(self.alone);
