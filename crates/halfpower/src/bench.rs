@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ioengine::engine::pieces_bits;
-use ioengine::host::{address_space_left, free_bytes_at, offers_direct};
+use ioengine::host::{free_bytes_at, offers_direct};
 use ioengine::stripe::Layout;
 use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target, TargetKind};
@@ -14,6 +14,7 @@ use crate::guard::{self, Consent, Permit};
 use crate::job::{self, Allocation, Axes, Job, PageCache};
 use crate::lab::{Lab, Place, Setting};
 use crate::machine::TargetFacts;
+use crate::memory_limit;
 use crate::scratch::{self, Scratch};
 use crate::sim_target::SimPlace;
 use crate::truth_target::{self, KnownDevice};
@@ -25,7 +26,6 @@ pub const TEST_FILE_BYTES: u64 = 1 << 30;
 /// What a thread maps besides its buffers, and the program besides its threads (bytes): stack,
 /// histograms and rounding to huge pages; the allocator's own mappings.
 const THREAD_BYTES: u64 = 6 << 20;
-const SPARE_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Open targets, and the test files among them, which go with this value.
 #[derive(Debug)]
@@ -222,22 +222,22 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses buffers beyond the limit on memory: an allocation that fails in the midst of it all
-/// would end the program without a word of its own.
+/// Refuses buffers beyond a limit on memory: it would end the program without a word of its own.
 fn check_memory(workload: &Workload, targets: usize) -> Outcome<()> {
-    let Some(left) = address_space_left() else { return Ok(()) };
+    let Some(limit) = memory_limit::narrowest() else { return Ok(()) };
     let slots = u64::from(workload.depth) * u64::from(workload.request_bytes);
     let threads = u64::from(workload.threads) * targets.max(1) as u64;
-    let wanted = threads.saturating_mul(slots + THREAD_BYTES).saturating_add(SPARE_MEMORY_BYTES);
-    if wanted <= left {
+    let wanted = threads.saturating_mul(slots.saturating_add(THREAD_BYTES));
+    if wanted <= limit.bytes {
         return Ok(());
     }
+    let threads = units::counted(threads, "thread");
     Err(Failure::usage(format!(
-        "{} threads with {} of buffers each do not fit into the {} of memory that the limit \
-         (ulimit -v) leaves; raise it, or use a smaller --bs, --iodepth or --numjobs",
-        threads,
+        "{threads} with {} of buffers each: {} leaves {} for buffers; raise it, or use a smaller \
+         --bs, --iodepth or --numjobs",
         units::size(slots),
-        units::size(left)
+        limit.what,
+        units::size(limit.bytes)
     )))
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
+use ioengine::cgroup::Groups;
 use ioengine::clock::{Disagreement, unix_ns};
 use ioengine::stripe::Layout;
 use ioengine::target::{Coverage, Hint, Scrub};
@@ -18,7 +19,7 @@ use crate::point::{PointKey, SIMULATED, State, Trial};
 use crate::record::{self, Before};
 use crate::sim_target::SimPlace;
 use crate::simulated::{self, Simulated};
-use crate::verdict::{self, Circumstances, Tail};
+use crate::verdict::{self, Circumstances, Tail, Throttled};
 
 /// How long the background is watched before soaked trials ...
 const BACKGROUND: Duration = Duration::from_millis(300);
@@ -40,7 +41,35 @@ pub struct Lab {
     pub clock: Monotonic,
     meter: HostMeter,
     cpus: u32,
+    /// The control groups of this process, where they limit its CPU time.
+    quota: Option<Quota>,
     soaker: RefCell<Option<ReadySoaker>>,
+}
+
+/// A quota of CPU time.
+#[derive(Debug)]
+struct Quota {
+    groups: Groups,
+    cpus: f64,
+    /// How long threads had been kept waiting when the program began (ns).
+    waited_before_ns: u64,
+}
+
+impl Quota {
+    fn of_this_process() -> Option<Quota> {
+        let groups = Groups::of_this_process();
+        let limit = groups.cpu_limit();
+        Some(Quota { cpus: limit.cpus?, waited_before_ns: limit.throttled_ns, groups })
+    }
+
+    fn waited_ns(&self) -> u64 {
+        self.groups.cpu_limit().throttled_ns
+    }
+
+    fn since(&self, before_ns: u64) -> Throttled {
+        let waited_ns = self.waited_ns().saturating_sub(before_ns);
+        Throttled { cpus: self.cpus, waited_ns }
+    }
 }
 
 /// A calibrated soaker and what it loses when nothing is measured.
@@ -248,7 +277,13 @@ impl Lab {
     pub fn new(console: Console, interrupt: Interrupt) -> Lab {
         let (clock, meter) = (Monotonic::new(), HostMeter::new());
         let cpus = cpucost::affinity::allowed_cpus().len() as u32;
-        Lab { console, interrupt, clock, meter, cpus, soaker: RefCell::new(None) }
+        let (quota, soaker) = (Quota::of_this_process(), RefCell::new(None));
+        Lab { console, interrupt, clock, meter, cpus, quota, soaker }
+    }
+
+    /// What a CPU quota of the control group has held back since the program began.
+    pub fn throttled(&self) -> Option<Throttled> {
+        self.quota.as_ref().map(|quota| quota.since(quota.waited_before_ns))
     }
 
     /// What the meters of this host cannot tell, each with its remedy.
@@ -312,6 +347,7 @@ impl Lab {
             }
         }
         let planned = plan::resolve(&setting.workload, targets[0])?;
+        let waited_ns = self.quota.as_ref().map(Quota::waited_ns);
         let (started_unix_ns, clocks) = (unix_ns(), self.clock.clocks());
         let mut control = Control { stop: self.interrupt.flag(), on_progress };
         let (sample, soaked) = if setting.soaked {
@@ -328,6 +364,7 @@ impl Lab {
         let around = Circumstances {
             became_steady,
             clocks: self.clock.clocks().since(&clocks),
+            throttled: self.quota.as_ref().zip(waited_ns).map(|(quota, ns)| quota.since(ns)),
             ..self.circumstances(setting, scrubbed.is_some(), interrupted, &trial)
         };
         trial.verdict = verdict::judge(&setting.key(), &trial, &around);
@@ -448,6 +485,7 @@ impl Lab {
             cold: verdict::is_cold(setting.place.caching(), scrubbed),
             counted: trial.device.is_some(),
             cpus: self.cpus,
+            throttled: None,
             became_steady: None,
             clocks: Disagreement::default(),
             tail: setting.tail,

@@ -17,6 +17,7 @@ mod machine;
 mod journal;
 mod settings;
 mod signature;
+mod memory_limit;
 mod guard;
 mod page;
 mod point;

@@ -23,6 +23,7 @@ use crate::bench;
 use crate::failure::{Failure, Outcome};
 use crate::guard::{self, Consent, Permit};
 use crate::lab::Lab;
+use crate::memory_limit;
 use crate::scratch::{self, LEAST_BYTES, Scratch};
 use crate::units;
 
@@ -262,7 +263,15 @@ pub struct Tuning {
 /// setting.
 pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
     let region_bytes = place.region_bytes(op);
-    let grid = choice::grid(region_bytes);
+    let memory_most = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
+    let grid = choice::grid(region_bytes, memory_most);
+    if grid.is_empty() {
+        let what = memory_limit::narrowest().map_or("", |limit| limit.what);
+        return Err(Failure::failed(format!(
+            "{} is too little memory for the buffers of tune: {what} is that low; raise it",
+            units::size(memory_most)
+        )));
+    }
     let write_most = place.prospect.write_most();
     let mut probe = Probe::new(&place.file, region_bytes, write_most, seed);
     let mut progress = lab.console.progress(EACH_NS);

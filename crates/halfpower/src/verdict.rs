@@ -28,6 +28,8 @@ pub struct Circumstances {
     pub counted: bool,
     /// CPUs that the process may use.
     pub cpus: u32,
+    /// What a CPU quota held back while it ran.
+    pub throttled: Option<Throttled>,
     /// Whether the rate became steady, where that was waited for.
     pub became_steady: Option<bool>,
     /// How the clocks went apart while it ran.
@@ -38,6 +40,23 @@ pub struct Circumstances {
     pub interrupted: bool,
     /// Trials are long enough for drift and sample counts to mean something.
     pub long_trial: bool,
+}
+
+/// A CPU quota, and what it held back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttled {
+    /// CPUs' worth of time that the control group may use, such as 0.2.
+    pub cpus: f64,
+    /// How long its threads were kept waiting for more (ns).
+    pub waited_ns: u64,
+}
+
+impl Throttled {
+    /// The share of a time (ns) in which threads were kept waiting, if it is enough to be felt.
+    pub fn felt_share(&self, elapsed_ns: u64) -> Option<f64> {
+        let share = (self.waited_ns as f64 / elapsed_ns.max(1) as f64).min(1.0);
+        (share > THROTTLED_SHARE_MAX).then_some(share)
+    }
 }
 
 /// The highest percentile that is looked at, and over how many trials.
@@ -98,6 +117,8 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 const OTHERS_SHARE_MAX: f64 = 0.2;
 /// Time that a hypervisor took, as a share of all CPUs.
 const STOLEN_SHARE_MAX: f64 = 0.02;
+/// Time for which a CPU quota may hold threads back, as a share of the trial.
+const THROTTLED_SHARE_MAX: f64 = 0.02;
 /// Shorter trials hold too few ticks of the accounting of CPU time (ns).
 const LOAD_TRIAL_NS: u64 = 200_000_000;
 /// A pause from this length on is one however long the trial is (ns).
@@ -157,6 +178,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     }
     check_rate(key, trial, &mut verdict);
     check_host_load(trial, &mut verdict);
+    check_throttling(trial, around, &mut verdict);
     check_stall(key, trial, &mut verdict);
     if around.long_trial {
         check_series(key, trial, &mut verdict);
@@ -276,6 +298,20 @@ fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     }
     if stolen > STOLEN_SHARE_MAX {
         let text = format!("the hypervisor took {:.1}% of the CPU time (steal)", stolen * 100.0);
+        verdict.add(State::Suspect, text);
+    }
+}
+
+/// A CPU quota of the control group: what was measured is the quota.
+fn check_throttling(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
+    let Some(throttled) = around.throttled else { return };
+    if let Some(share) = throttled.felt_share(trial.elapsed_ns) {
+        let text = format!(
+            "the CPU quota of the control group ({:.2} CPUs) held the program back for {:.0}% of \
+             the trial; raise cpu.max",
+            throttled.cpus,
+            share * 100.0
+        );
         verdict.add(State::Suspect, text);
     }
 }

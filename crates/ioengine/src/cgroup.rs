@@ -117,6 +117,26 @@ impl Groups {
         high.chain(old).flatten().filter(|bytes| *bytes < 1 << 62).min()
     }
 
+    /// What the limits leave beside the memory that the groups hold and cannot give back (bytes);
+    /// None where there is no limit. Pages of files do not count: the kernel drops them first.
+    pub fn memory_left_bytes(&self) -> Option<u64> {
+        let left = |folder: &PathBuf, limit: Option<u64>, held: &str| {
+            let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+            Some(limit?.saturating_sub(field(&stat, held).unwrap_or(0)))
+        };
+        let number = |folder: &PathBuf, name| read_number(&folder.join(name));
+        let second = self.folders(None);
+        let new = second.iter().flat_map(|folder| {
+            ["memory.max", "memory.high"].map(|name| left(folder, number(folder, name), "anon"))
+        });
+        let first = self.folders(Some("memory"));
+        let old = first.iter().map(|folder| {
+            let limit = number(folder, "memory.limit_in_bytes");
+            left(folder, limit.filter(|bytes| *bytes < 1 << 62), "total_rss")
+        });
+        new.chain(old).flatten().min()
+    }
+
     /// The least CPU quota, and how long the threads of this process's group have been kept
     /// waiting because of one.
     pub fn cpu_limit(&self) -> CpuLimit {
@@ -281,6 +301,10 @@ mod tests {
         let mounts = mount(root.path(), "rw", "cgroup2");
         let groups = Groups::parse("0::/outer/inner\n", &mounts);
         assert_eq!(groups.memory_limit_bytes(), Some(128 << 20));
+        assert_eq!(groups.memory_left_bytes(), Some(128 << 20));
+        let stat = "anon 4096\nfile 1000000\n";
+        fs::write(root.path().join("outer/memory.stat"), stat).unwrap();
+        assert_eq!(groups.memory_left_bytes(), Some((128 << 20) - 4096));
         let cpu = groups.cpu_limit();
         assert_eq!((cpu.cpus, cpu.throttled_ns), (Some(0.2), 7000));
         let io = groups.io_limit((8, 16));
@@ -306,6 +330,8 @@ mod tests {
             + &mount(&at("blkio"), "rw,blkio", "cgroup");
         let groups = Groups::parse("4:cpu,cpuacct:/g\n3:memory:/g\n2:blkio:/g\n", &mounts);
         assert_eq!(groups.memory_limit_bytes(), Some(64 << 20));
+        fs::write(at("memory/g/memory.stat"), "rss 1\ntotal_rss 67108865\n").unwrap();
+        assert_eq!(groups.memory_left_bytes(), Some(0));
         let cpu = groups.cpu_limit();
         assert_eq!((cpu.cpus, cpu.throttled_ns), (Some(0.5), 12));
         assert_eq!(groups.io_limit((8, 0)).read_bytes_per_s, Some(1000));
@@ -314,7 +340,7 @@ mod tests {
     #[test]
     fn without_groups_there_is_no_limit_but_that_of_the_machine() {
         let none = Groups::parse("", "");
-        assert_eq!(none.memory_limit_bytes(), None);
+        assert_eq!((none.memory_limit_bytes(), none.memory_left_bytes()), (None, None));
         assert_eq!(none.cpu_limit(), CpuLimit::default());
         assert!(machine_memory_bytes().is_none_or(|bytes| bytes > 1 << 20));
         assert!(memory_limit_bytes() <= machine_memory_bytes());

@@ -18,6 +18,7 @@ use crate::json;
 use crate::keeper::{Keeper, RunFacts};
 use crate::lab::Lab;
 use crate::machine::{Host, TargetFacts};
+use crate::memory_limit;
 use crate::page;
 use crate::point::State;
 use crate::scratch::{self, LaidOut, Scratch};
@@ -33,6 +34,8 @@ use crate::survey::memory;
 use crate::survey::view;
 use crate::units;
 
+/// What a survey takes for buffers and results at the least (bytes).
+const MEMORY_LEAST_BYTES: u64 = 32 << 20;
 /// The rate of writes where nothing has been written yet, for bounding the first ones
 /// [bytes per second].
 const SLOW_DISK: f64 = 100e6;
@@ -71,8 +74,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let interrupt = Interrupt::install();
     let db = check_outputs(args)?;
     let lab = Lab::new(console, interrupt);
-    let start_ns = lab.clock.now_ns();
-    let started_unix_ns = unix_ns();
+    let (start_ns, started_unix_ns) = (lab.clock.now_ns(), unix_ns());
     if let Some(what) = permit.as_ref().and_then(|permit| permit.destroys.as_ref()) {
         console.warn(format!("destroying {what}"));
     }
@@ -109,15 +111,36 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
             return Err(failure);
         }
     };
-    if !subject.is_simulated() {
+    let is_simulated = subject.is_simulated();
+    if !is_simulated {
         facts.written_bytes = written + bounds.write_left - write_left;
     }
     drop(subject);
     drop(scratch);
     facts.elapsed_ns = lab.clock.now_ns() - start_ns;
     facts.interrupted = lab.interrupt.is_set();
+    facts.cpu_quota = quota_felt(&lab, facts.elapsed_ns).filter(|_| !is_simulated);
     let evidence = Evidence { host, target, points, facts, started_unix_ns };
     conclude(args, &console, keeper, &evidence)
+}
+
+/// The CPU quota of the control group (CPUs), if it held the program back.
+fn quota_felt(lab: &Lab, elapsed_ns: u64) -> Option<f64> {
+    let throttled = lab.throttled()?;
+    throttled.felt_share(elapsed_ns).map(|_| throttled.cpus)
+}
+
+/// Refuses to begin what a limit on memory would end without a word.
+fn check_memory() -> Outcome<()> {
+    match memory_limit::narrowest() {
+        Some(limit) if limit.bytes < MEMORY_LEAST_BYTES => Err(Failure::failed(format!(
+            "{} leaves {} for buffers and results, and a survey takes {}; raise it",
+            limit.what,
+            units::size(limit.bytes),
+            units::size(MEMORY_LEAST_BYTES)
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// What the target is.
@@ -140,9 +163,10 @@ fn subject_of(place: &Place, path: &Path, write: bool, size: Option<u64>) -> Out
     }
 }
 
-/// Refuses a page or a database that could not be written, or would be each other; where the
-/// database goes.
+/// Refuses too little memory, and a page or a database that could not be written, or would be each
+/// other; where the database goes.
 fn check_outputs(args: &SurveyArgs) -> Outcome<Option<&Path>> {
+    check_memory()?;
     page::check(&args.html)?;
     if !args.common.no_store && page::is_beside(&args.html, &args.common.db) {
         return Err(Failure::usage(format!(
@@ -254,6 +278,10 @@ fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) ->
     let limits = grid::Limits {
         request_bytes_min: 512,
         region_bytes: size.unwrap_or(u64::MAX),
+        in_flight_bytes_max: match place {
+            Place::Simulated(_) => grid::IN_FLIGHT_BYTES_MAX,
+            _ => measure::in_flight_bytes_max(),
+        },
         direct: true,
         write: true,
     };

@@ -46,6 +46,9 @@ pub struct Facts {
     pub elapsed_ns: u64,
     /// Whether it was cut short.
     pub interrupted: bool,
+    /// The CPU quota of the control group (CPUs), where it held the survey back.
+    #[serde(default)]
+    pub cpu_quota: Option<f64>,
     /// Rate at which the test file was laid out [bytes per second].
     pub layout_bytes_per_s: Option<f64>,
 }

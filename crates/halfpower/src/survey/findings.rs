@@ -173,6 +173,13 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
             format!("at {} it is {}", setting(fastest), units::rate(fastest.rate())),
         ),
     };
+    let (headline, detail) = match insight.cpu_quota {
+        Some(cpus) => (
+            "The limit of all rates here is the CPU quota of the control group".to_owned(),
+            format!("it allows {cpus:.2} CPUs and held the survey back; raise cpu.max"),
+        ),
+        None => (headline, detail),
+    };
     let out = out_of_box_limit(insight);
     let detail = [Some(detail), out].into_iter().flatten().collect::<Vec<_>>().join("; ");
     Some(finding("bottleneck", Tone::Note, headline, detail))

@@ -51,7 +51,7 @@ const VIRTUAL_LONGER: u64 = 8;
 /// The largest request of a survey (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
 /// Buffers in flight at the most (bytes): deeper or larger would measure memory pressure.
-const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Request size of the random curve (bytes): the papers' KAPS.
 const RANDOM_BYTES: u32 = 8 << 10;
 /// Request sizes and depth at which the CPU cost is bounded from above by soaked trials.
@@ -97,6 +97,8 @@ pub struct Limits {
     pub request_bytes_min: u32,
     /// Region (bytes).
     pub region_bytes: u64,
+    /// All buffers in flight together (bytes).
+    pub in_flight_bytes_max: u64,
     /// Whether direct I/O is offered.
     pub direct: bool,
     /// Whether writing is allowed.
@@ -147,7 +149,7 @@ pub fn spot(write: bool, caching: Caching, request_bytes: u32) -> Spot {
 pub fn allowed(spot: &Spot, limits: &Limits) -> bool {
     let in_flight = u64::from(spot.request_bytes) * u64::from(spot.depth);
     let too_small = spot.caching.is_direct() && spot.request_bytes < limits.request_bytes_min;
-    !too_small && in_flight <= IN_FLIGHT_BYTES_MAX && in_flight <= limits.region_bytes
+    !too_small && in_flight <= limits.in_flight_bytes_max.min(limits.region_bytes)
 }
 
 /// The request sizes of the first grid: powers of two.
@@ -175,7 +177,13 @@ mod tests {
     use super::*;
 
     fn limits() -> Limits {
-        Limits { request_bytes_min: 512, region_bytes: 1 << 30, direct: true, write: true }
+        Limits {
+            request_bytes_min: 512,
+            region_bytes: 1 << 30,
+            in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
+            direct: true,
+            write: true,
+        }
     }
 
     #[test]
@@ -198,6 +206,9 @@ mod tests {
 
     #[test]
     fn a_small_region_bounds_the_requests() {
+        let lean = Limits { in_flight_bytes_max: 2 << 20, ..limits() };
+        let spots = first(&Effort::of(false, false, None), &lean);
+        assert!(spots.iter().all(|s| u64::from(s.request_bytes) * u64::from(s.depth) <= 2 << 20));
         let small = Limits { region_bytes: 1 << 20, ..limits() };
         let spots = first(&Effort::of(false, false, None), &small);
         assert!(spots.iter().all(|s| u64::from(s.request_bytes) * u64::from(s.depth) <= 1 << 20));

@@ -113,6 +113,8 @@ pub struct Insight<'a> {
     pub rungs: Vec<Rung>,
     /// Which rung binds the best read rate.
     pub binding: Option<Binding>,
+    /// The CPU quota of the control group (CPUs), where it held the survey back.
+    pub cpu_quota: Option<f64>,
     /// Whether to trust the whole.
     pub verdict: Verdict,
 }
@@ -131,6 +133,7 @@ impl<'a> Insight<'a> {
             costs: Vec::new(),
             rungs: Vec::new(),
             binding: None,
+            cpu_quota: evidence.facts.cpu_quota,
             verdict: Verdict::default(),
         };
         insight.pap =

@@ -12,6 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::keeper::Keeper;
 use crate::lab::{Lab, Place, Setting};
 use crate::machine::TargetFacts;
+use crate::memory_limit;
 use crate::point::{Point, State, Trial};
 use crate::sim_target::SimPlace;
 use crate::simulated;
@@ -379,6 +380,7 @@ impl Subject {
         let limits = Limits {
             request_bytes_min: granule.max(512),
             region_bytes,
+            in_flight_bytes_max: in_flight_bytes_max(),
             direct: direct.is_some(),
             write,
         };
@@ -395,7 +397,13 @@ impl Subject {
             buffered: in_mode(Caching::Buffered),
             direct: in_mode(Caching::Direct),
         };
-        let limits = Limits { request_bytes_min: 512, region_bytes, direct: true, write: true };
+        let limits = Limits {
+            request_bytes_min: 512,
+            region_bytes,
+            in_flight_bytes_max: grid::IN_FLIGHT_BYTES_MAX,
+            direct: true,
+            write: true,
+        };
         Subject { modes, region_bytes, limits, coverage: None }
     }
 
@@ -452,11 +460,29 @@ pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
     Ok(point.cpu_lower_ns().filter(|_| point.summary().verdict.state == State::Valid))
 }
 
+/// What all buffers in flight may take on this host (bytes): less where memory is limited.
+pub fn in_flight_bytes_max() -> u64 {
+    let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
+    grid::IN_FLIGHT_BYTES_MAX.min(limit)
+}
+
+/// Says that memory was limited, if it was.
+fn narrowed(limits: &Limits) -> Option<String> {
+    let limit = memory_limit::narrowest()?;
+    let is_less = limits.in_flight_bytes_max < grid::IN_FLIGHT_BYTES_MAX;
+    is_less.then(|| {
+        let most = units::size(limits.in_flight_bytes_max);
+        format!("more than {most} in flight: {} allows no more; raise it", limit.what)
+    })
+}
+
 /// What a survey notes about how it was done.
 pub fn notes(lab: &Lab, subject: &Subject, pap: Option<f64>) -> Facts {
+    let mut missing = if subject.is_simulated() { Vec::new() } else { lab.missing() };
+    missing.extend(narrowed(&subject.limits));
     Facts {
         pap_bytes_per_s: pap,
-        missing: if subject.is_simulated() { Vec::new() } else { lab.missing() },
+        missing,
         direct: subject.limits.direct,
         region_bytes: subject.region_bytes,
         ..Facts::default()

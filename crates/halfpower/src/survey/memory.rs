@@ -8,13 +8,22 @@
 use ioengine::{Clock, Monotonic};
 use memspeed::{Case, Isa, Kernel, Pages, Plan, World};
 
+use crate::memory_limit;
+
 /// Size of both buffers together (bytes).
 const SET_BYTES: usize = 128 << 20;
 const PASSES: usize = 5;
+/// Where memory is limited they are smaller, but not so small that caches hold them.
+const SET_BYTES_LEAST: usize = 48 << 20;
 
 /// Bytes copied per second; None where the memory cannot be had.
 pub fn copy_bytes_per_s(clock: Monotonic) -> Option<f64> {
-    let cases = [Case { kernel: Kernel::Copy, set_bytes: SET_BYTES }];
+    let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.bytes / 2);
+    let set_bytes = SET_BYTES.min(usize::try_from(limit).unwrap_or(usize::MAX)) >> 20 << 20;
+    if set_bytes < SET_BYTES_LEAST {
+        return None;
+    }
+    let cases = [Case { kernel: Kernel::Copy, set_bytes }];
     let plan = Plan {
         cases: &cases,
         threads: 1,

@@ -116,7 +116,13 @@ mod tests {
     use ioengine::Caching;
 
     fn limits() -> Limits {
-        Limits { request_bytes_min: 512, region_bytes: 1 << 30, direct: true, write: true }
+        Limits {
+            request_bytes_min: 512,
+            region_bytes: 1 << 30,
+            in_flight_bytes_max: 64 << 20,
+            direct: true,
+            write: true,
+        }
     }
 
     /// A device of 100 us and 1 GB/s, measured at the given sizes with three equal trials.

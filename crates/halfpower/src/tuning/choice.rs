@@ -70,9 +70,10 @@ pub fn choose(measured: &[Measured]) -> Option<Choice> {
     Some(Choice { cheapest: cheapest?.clone(), best: best.clone() })
 }
 
-/// All settings that fit a file of so many bytes: an eighth of it is the most that is outstanding.
-pub fn grid(region_bytes: u64) -> Vec<Setting> {
-    let most = MEMORY_MOST.min(region_bytes / 8);
+/// All settings that fit a file of so many bytes, of which an eighth at the most is outstanding,
+/// and the memory that buffers may take (bytes).
+pub fn grid(region_bytes: u64, memory_bytes: u64) -> Vec<Setting> {
+    let most = MEMORY_MOST.min(region_bytes / 8).min(memory_bytes);
     let with = |kib: &u32| DEPTHS.map(|depth| Setting { request_bytes: kib << 10, depth });
     REQUEST_KIB.iter().flat_map(with).filter(|setting| memory(*setting) <= most).collect()
 }
@@ -172,22 +173,24 @@ mod tests {
         let all = [known.clone(), measured(256, 1, 1100.0, 0.1), measured(256, 4, 990.0, 0.1)];
         let choice = choose(&all).unwrap();
         assert_eq!((&choice.cheapest, &choice.best), (&known, &known));
-        let again = round(&grid(1 << 30), &all, false);
+        let again = round(&grid(1 << 30, u64::MAX), &all, false);
         assert_eq!(again.len(), 3, "{again:?}");
-        assert!(round(&grid(1 << 30), &all, true).len() > 3);
+        assert!(round(&grid(1 << 30, u64::MAX), &all, true).len() > 3);
     }
 
     #[test]
     fn the_grid_takes_no_more_than_64_mib_and_an_eighth_of_the_file() {
-        let large = grid(1 << 40);
+        let large = grid(1 << 40, u64::MAX);
         assert_eq!(large.len(), 29, "8 MiB x 16 is too much");
         assert!(large.iter().all(|setting| memory(*setting) <= 64 << 20));
-        assert!(grid(64 << 20).iter().all(|setting| memory(*setting) <= 8 << 20));
+        assert!(grid(1 << 30, 5 << 20).iter().all(|setting| memory(*setting) <= 5 << 20));
+        assert!(grid(1 << 30, 1 << 10).is_empty());
+        assert!(grid(64 << 20, u64::MAX).iter().all(|setting| memory(*setting) <= 8 << 20));
     }
 
     /// Goes on in rounds on a storage without noise; gives the choice, and the settings it took.
     fn tuned(rate: impl Fn(Setting) -> f64) -> (Choice, usize) {
-        let (grid, mut all) = (grid(1 << 30), Vec::<Measured>::new());
+        let (grid, mut all) = (grid(1 << 30, u64::MAX), Vec::<Measured>::new());
         for _ in 0..6 {
             for setting in round(&grid, &all, true) {
                 match all.iter_mut().find(|one| one.setting == setting) {
@@ -213,7 +216,7 @@ mod tests {
         let rates: [(&str, &dyn Fn(Setting) -> f64); 3] =
             [("plateau", &plateau), ("disk", &disk), ("wide", &wide)];
         for (name, rate) in rates {
-            let exhaustive: Vec<Measured> = grid(1 << 30)
+            let exhaustive: Vec<Measured> = grid(1 << 30, u64::MAX)
                 .into_iter()
                 .map(|s| measured(s.request_bytes >> 10, s.depth, rate(s), 0.1))
                 .collect();

@@ -238,8 +238,75 @@ fn a_limit_on_memory_is_found_out_before_anything_is_made() {
     let place = Place::new();
     let line = "run . --bs 8m --numjobs 64 --size 512m --quiet";
     let ended = limited(&place, "ulimit -v 400000", line).with_code(2);
-    ended.says("the limit (ulimit -v) leaves", "; raise it");
+    ended.says("(ulimit -v) leaves", "; raise it");
     assert!(!place.has_made_a_test_file());
+}
+
+/// A control group of version 1 or 2 with one limit, removed on drop.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    /// With a controller of version 1: the files that set its limit, and what goes into them.
+    fn new(controller: &str, limits: &[(&str, &str)]) -> Result<Group, String> {
+        let name = format!("halfpower-test-{}-{controller}", std::process::id());
+        let folder = std::path::Path::new("/sys/fs/cgroup").join(controller).join(name);
+        let cannot = |error: std::io::Error| format!("no control groups: {error}; run as root");
+        fs::create_dir(&folder).map_err(cannot)?;
+        let group = Group(folder);
+        for (file, value) in limits {
+            fs::write(group.0.join(file), value).map_err(cannot)?;
+        }
+        Ok(group)
+    }
+
+    fn entered(&self) -> String {
+        format!("echo $$ > {}/cgroup.procs", self.0.display())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The kernel takes a moment to let go of a process that has ended.
+        for _ in 0..50 {
+            if fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+            pause(20);
+        }
+    }
+}
+
+#[test]
+fn the_memory_limit_of_a_control_group_is_kept_or_named() {
+    let limit = [("memory.limit_in_bytes", "67108864")];
+    let group = or_skip!(Group::new("memory", &limit));
+    let place = Place::new();
+    let line = "run . --bs 16m --iodepth 8 --size 256m --quiet --no-store";
+    let ended = limited(&place, &group.entered(), line).with_code(2);
+    ended.says("the memory limit of its control group", "use a smaller --bs");
+    for line in [
+        "run . --bs 1m --iodepth 8 --size 64m --runtime 0.2 --trials 1 --quiet --no-store",
+        "survey . --budget 5s --size 64m --quiet --no-store",
+        "tune . --size 64m --quiet --no-store",
+    ] {
+        let ended = limited(&place, &group.entered(), line);
+        // A short survey may find that it measured too little; it was not killed.
+        assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
+    }
+    place.is_tidy();
+}
+
+#[test]
+fn a_cpu_quota_of_a_control_group_is_named_in_the_verdict() {
+    let limits = [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "5000")];
+    let group = or_skip!(Group::new("cpu", &limits));
+    let place = Place::new();
+    let line = "run . --rw randread --iodepth 32 --size 16m --time-based --runtime 1 --trials 1 \
+                --no-store --json --quiet";
+    let document = limited(&place, &group.entered(), line).with_code(0).json();
+    let verdict = &document["verdict"];
+    assert_eq!(verdict["state"], "suspect", "{verdict}");
+    assert!(verdict["reasons"].to_string().contains("CPU quota of the control group (0.05 CPUs)"));
 }
 
 #[test]
