@@ -2,7 +2,7 @@
 //! the destination changes, and what they put in the way is not taken for the copy.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +14,8 @@ use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
 const NOBODY: u32 = 65_534;
+/// Grows by a byte with each move of somebody hostile.
+const MOVES: &str = "moves-made";
 /// Stands in every file that only its owner may read.
 const SECRET: &[u8] = b"for the eyes of its owner alone";
 
@@ -181,6 +183,8 @@ fn does_its_worst() {
     let seed = std::env::var("HALFPOWER_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let mut random = Random::new(seed.unwrap_or(1));
     let to = folder.join("to");
+    let moves = to.join(MOVES);
+    let mut count = fs::OpenOptions::new().append(true).create(true).open(&moves).unwrap();
     loop {
         let mut seen = Vec::new();
         look_around(&to, &mut seen, &folder);
@@ -190,6 +194,10 @@ fn does_its_worst() {
             };
             let name = ["copy", "copy/secret-0", "copy/open-1", "copy/sub", "copy/sub/secret-2"];
             let name = to.join(*random.pick(&name));
+            if *path == moves {
+                continue;
+            }
+            count.write_all(b".").unwrap();
             // Whatever of it is not allowed fails.
             let _ = match random.below(9) {
                 0 => fs::rename(path, to.join(format!("aside-{}", random.below(50)))),
@@ -246,8 +254,9 @@ fn secret_tree(folder: &Path, random: &mut Random) -> PathBuf {
     source
 }
 
-/// Copies beside somebody hostile, many times.
-fn beside_a_hostile_user(rounds: u64, first_seed: u64, sticky: bool) {
+/// Copies beside somebody hostile, many times; how many moves that one made.
+pub fn beside_a_hostile_user(rounds: u64, first_seed: u64, sticky: bool) -> u64 {
+    let mut moves = 0;
     let bench = tempfile::tempdir().unwrap();
     chmod(bench.path(), 0o755);
     let bin = bench.path().join("trees-of-nobody");
@@ -291,11 +300,13 @@ fn beside_a_hostile_user(rounds: u64, first_seed: u64, sticky: bool) {
             }
         }
         drop(hostile);
+        moves += fs::metadata(to.join(MOVES)).map_or(0, |metadata| metadata.len());
         assert!(!to.join("LEAKED").exists(), "seed {seed}: {:?}", fs::read(to.join("LEAKED")));
         assert!(Snapshot::of(&victim) == before, "seed {seed}: something outside was changed");
         let secret = Snapshot::of(&source);
         assert!(secret.0.values().all(|entry| entry.owner == (0, 0)), "seed {seed}");
     }
+    moves
 }
 
 #[test]

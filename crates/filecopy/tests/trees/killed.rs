@@ -48,7 +48,7 @@ fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&PathBuf, (&String, u64))
 }
 
 /// Kills copies of one tree at random moments; how many were not finished by then.
-fn kill_at_random(kills: u64, seed: u64) -> u64 {
+pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let folder = folder();
     let (source, target) = (folder.path().join("source"), folder.path().join("copy"));

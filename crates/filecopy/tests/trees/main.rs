@@ -12,3 +12,4 @@ mod rules;
 mod trouble;
 mod hostile;
 mod killed;
+mod campaign;
