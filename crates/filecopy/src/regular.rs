@@ -25,7 +25,7 @@ use crate::progress::{Event, Progress};
 use crate::resume::{self, Resumable};
 use crate::settings::{Existing, Keep, Settings};
 use crate::small::Buffer;
-use crate::staging::{NewFile, Place, replace_entry};
+use crate::staging::{NewFile, Place, make_entry};
 use crate::target::TargetDirectory;
 use crate::watcher::Watcher;
 
@@ -117,7 +117,7 @@ pub(crate) fn link(
         made.map_err(on_errno("linking", &to))
     };
     let made = match replaces {
-        true => replace_entry(place, name, make),
+        true => make_entry(place, name, true, make),
         false => make(place.destination, name),
     };
     match made {

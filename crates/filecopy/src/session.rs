@@ -138,10 +138,13 @@ impl Session {
     /// Gives trees their names that wait for all to be there, makes everything durable, and says
     /// what was left out. Gives all problems of the session.
     pub fn finish(self) -> Vec<Problem> {
-        if let Err(problem) = self.name_staged_trees() {
+        let staged = std::mem::take(&mut *lock(&self.context.staged));
+        if let Err(problem) = self.name_staged_trees(&staged) {
             self.context.report(problem);
         }
+        // The directories in which trees were made hold those of single entries: they go last.
         self.context.staging.close();
+        drop(staged);
         if self.context.settings.sync && !self.context.settings.dry_run {
             self.flush();
         }
@@ -150,12 +153,11 @@ impl Session {
         self.context.into_problems()
     }
 
-    fn name_staged_trees(&self) -> Result<(), Problem> {
-        let staged = std::mem::take(&mut *lock(&self.context.staged));
+    fn name_staged_trees(&self, staged: &[StagedTree]) -> Result<(), Problem> {
         let is_broken = self.context.has_problems() || self.context.settings.stops();
         for StagedTree { private, parent, name } in staged {
             let inside = private.inside();
-            let path = parent.join(&name);
+            let path = parent.join(name);
             if is_broken {
                 let removed = inside.remove_all(OsStr::new(TREE));
                 removed.map_err(on_errno("removing what was copied for", &path))?;
@@ -164,7 +166,7 @@ impl Session {
             if self.context.settings.sync {
                 inside.sync_file_system().map_err(on_errno("flushing", &path))?;
             }
-            let named = inside.rename_new(OsStr::new(TREE), &parent, &name);
+            let named = inside.rename_new(OsStr::new(TREE), parent, name);
             named.map_err(|error| match error {
                 rustix::io::Errno::EXIST => crate::staging::appeared(&path),
                 error => on_errno("naming", &path)(error),

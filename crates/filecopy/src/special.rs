@@ -15,7 +15,7 @@ use crate::problem::{Problem, on_errno};
 use crate::progress::{Event, Progress};
 use crate::regular::{SourceEntry, link};
 use crate::settings::Keep;
-use crate::staging::replace_entry;
+use crate::staging::make_entry;
 use crate::target::TargetDirectory;
 
 /// Makes the same under a name.
@@ -103,9 +103,10 @@ fn make(
         }
         Ok(())
     };
-    match replaces {
-        true => replace_entry(place, name, make)?,
-        false => make(place.destination, name)?,
+    // A symbolic link that keeps nothing has nothing to wait for.
+    match leads_to.is_some() && settings.keep == Keep::Mode && !replaces {
+        true => make(place.destination, name)?,
+        false => make_entry(place, name, replaces, make)?,
     }
     match leads_to.is_some() {
         true => Progress::add(&settings.progress.links, 1),

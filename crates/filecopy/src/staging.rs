@@ -310,21 +310,28 @@ fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Err
     }
 }
 
-/// Makes an entry under a temporary name and renames it over what is there: for links and special
-/// files, which cannot be without a name.
-pub(crate) fn replace_entry(
+/// Makes an entry under a temporary name and gives it its name when it has all its attributes: for
+/// links and special files, which cannot be without a name. With `replaces` over what is there.
+pub(crate) fn make_entry(
     place: Place,
     name: &OsStr,
+    replaces: bool,
     make: impl FnOnce(&Directory, &OsStr) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     let destination = place.destination;
     let private = place.staging.directory(place)?;
     let waiting = private.new_name();
     make(&private.inside, &waiting)?;
-    let renamed = private.inside.rename(&waiting, destination, name);
+    let renamed = match replaces {
+        true => private.inside.rename(&waiting, destination, name),
+        false => private.inside.rename_new(&waiting, destination, name),
+    };
     // A rename between two names of one file does nothing, and the temporary one stays.
     let _ = private.inside.remove(&waiting);
-    renamed.map_err(on_errno("naming", &destination.join(name)))
+    match renamed {
+        Err(Errno::EXIST) if !replaces => Err(appeared(&destination.join(name))),
+        renamed => renamed.map_err(on_errno("naming", &destination.join(name))),
+    }
 }
 
 /// Somebody else made something under the name of a copy meanwhile.
