@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::directory::{Directory, path_of};
 use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::Settings;
-use crate::state::{PRIVATE_PREFIX, SessionFile, State};
+use crate::state::{PRIVATE_PREFIX, SessionNotes, State};
 
 /// A file system as it is mounted: files can be renamed within it.
 pub(crate) type Mount = (u64, u64);
@@ -40,7 +40,7 @@ pub(crate) struct PrivateDirectory {
     next: AtomicU64,
     /// Stays where it is: something in it is to be gone on with.
     pub kept: AtomicBool,
-    session: Arc<Mutex<Option<SessionFile>>>,
+    session: Arc<Mutex<Option<SessionNotes>>>,
 }
 
 impl PrivateDirectory {
@@ -78,7 +78,7 @@ pub(crate) struct Staging {
     directories: Mutex<HashMap<Mount, Arc<PrivateDirectory>>>,
     /// Those without files that have no name.
     without_unnamed: Mutex<HashSet<Mount>>,
-    session: Arc<Mutex<Option<SessionFile>>>,
+    session: Arc<Mutex<Option<SessionNotes>>>,
 }
 
 impl Staging {
@@ -154,15 +154,14 @@ impl Staging {
     fn note(&self, settings: &Settings, token: &str, path: &std::path::Path, inode: u64) {
         let Some(folder) = &settings.state_folder else { return };
         let mut session = lock(&self.session);
-        let noted = match &mut *session {
-            Some(session) => Ok(session),
+        let notes = match &mut *session {
+            Some(notes) => Ok(notes),
             None => State::open(folder)
                 .map_err(io::Error::other)
-                .and_then(|state| state.begin_session(token))
-                .map(|begun| session.insert(begun)),
+                .map(|state| session.insert(state.begin_session())),
         };
         let full = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        if let Err(error) = noted.and_then(|session| session.note(&full, inode)) {
+        if let Err(error) = notes.and_then(|notes| notes.note(token, &full, inode)) {
             let cause = ioengine::error::cause(&error);
             settings.note(format!(
                 "after a kill remove {} by hand: it could not be noted ({cause})",

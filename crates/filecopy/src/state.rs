@@ -97,11 +97,13 @@ pub(crate) struct PartialRecord {
     pub done_bytes: u64,
 }
 
-/// A session that has made private directories.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A private directory that a session has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
-    /// The directories, by their paths and inode numbers.
-    pub directories: Vec<(PathBuf, u64)>,
+    /// Where it is.
+    pub directory: PathBuf,
+    /// Its inode number.
+    pub inode: u64,
 }
 
 /// The folder of the records.
@@ -210,51 +212,50 @@ impl State {
         self.remove(&State::partial_name(target));
     }
 
-    /// Opens the record of a session, which holds a lock on it for as long as it lives.
-    pub fn begin_session(&self, token: &str) -> io::Result<SessionFile> {
-        let path = self.folder.join(format!("session-{token}.json"));
-        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(SessionFile { path, file, record: SessionRecord::default() })
+    /// The notes of a session.
+    pub fn begin_session(&self) -> SessionNotes {
+        SessionNotes { folder: self.folder.clone(), noted: Vec::new() }
     }
 }
 
-/// The record of a session that goes on.
+/// The notes of a session that goes on: a record for each private directory that it has made. A
+/// record is written once and locked for as long as the session lives.
 #[derive(Debug)]
-pub(crate) struct SessionFile {
-    path: PathBuf,
-    file: File,
-    record: SessionRecord,
+pub(crate) struct SessionNotes {
+    folder: PathBuf,
+    noted: Vec<Noted>,
 }
 
-impl SessionFile {
-    /// Notes a private directory, durably, when its inode is known and before it is used.
-    pub fn note(&mut self, directory: &Path, inode: u64) -> io::Result<()> {
-        self.record.directories.push((directory.to_path_buf(), inode));
-        self.save()
+/// One of them: the inode of the directory, and the record with its lock.
+#[derive(Debug)]
+struct Noted {
+    inode: u64,
+    path: PathBuf,
+    _locked: File,
+}
+
+impl SessionNotes {
+    /// Notes a private directory, durably, when its inode is known and before it is used. The token
+    /// is its own.
+    pub fn note(&mut self, token: &str, directory: &Path, inode: u64) -> io::Result<()> {
+        use std::io::Write;
+        let path = self.folder.join(format!("session-{token}.json"));
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let record = SessionRecord { directory: directory.to_path_buf(), inode };
+        file.write_all(&serde_json::to_vec(&record)?)?;
+        file.sync_all()?;
+        self.noted.push(Noted { inode, path, _locked: file });
+        Ok(())
     }
 
     /// Forgets one that was removed.
     pub fn forget(&mut self, inode: u64) {
-        self.record.directories.retain(|(_, other)| *other != inode);
-        // What stays noted is looked for and not found.
-        let _ = self.save();
-    }
-
-    fn save(&self) -> io::Result<()> {
-        use std::os::unix::fs::FileExt;
-        let text = serde_json::to_vec(&self.record)?;
-        self.file.write_all_at(&text, 0)?;
-        self.file.set_len(text.len() as u64)?;
-        self.file.sync_all()
-    }
-}
-
-impl Drop for SessionFile {
-    fn drop(&mut self) {
-        if self.record.directories.is_empty() {
-            let _ = fs::remove_file(&self.path);
-        }
+        self.noted.retain(|noted| {
+            // What stays noted is looked for and not found.
+            noted.inode != inode || fs::remove_file(&noted.path).is_err()
+        });
     }
 }
 
@@ -283,18 +284,19 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
         if name.starts_with("session-") {
             let in_use = File::open(&path)
                 .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
-            let record: SessionRecord = state.read(&name).unwrap_or_default();
-            // A session that is just beginning has not locked its record yet.
-            if record.directories.is_empty() && !in_use && is_old(&path) {
-                let _ = fs::remove_file(&path);
+            match state.read::<SessionRecord>(&name) {
+                Some(SessionRecord { directory, inode }) => found.push(Leftover {
+                    path: directory,
+                    in_use,
+                    resumable_bytes: None,
+                    inode,
+                    record: path,
+                }),
+                // One that is just being written; if it was never finished, nothing was put into
+                // its directory.
+                None if !in_use && is_old(&path) => drop(fs::remove_file(&path)),
+                None => {}
             }
-            found.extend(record.directories.into_iter().map(|(directory, inode)| Leftover {
-                path: directory,
-                in_use,
-                resumable_bytes: None,
-                inode,
-                record: path.clone(),
-            }));
         } else if name.starts_with("partial-")
             && let Some(record) = state.read::<PartialRecord>(&name)
         {
@@ -379,6 +381,24 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_is_gone_takes_no_other_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = state(folder.path());
+        let mut session = state.begin_session();
+        let made = ["one", "two"].map(|name| folder.path().join(format!("{PRIVATE_PREFIX}{name}")));
+        for (name, path) in ["one", "two"].iter().zip(&made) {
+            fs::create_dir(path).unwrap();
+            session.note(name, path, fs::metadata(path).unwrap().ino()).unwrap();
+        }
+        drop(session);
+        fs::remove_dir(&made[0]).unwrap();
+        for _ in 0..2 {
+            let found = leftovers(&folder.path().join("copies"));
+            assert_eq!(found.iter().map(|one| &one.path).collect::<Vec<_>>(), [&made[1]]);
+        }
+    }
+
+    #[test]
     fn a_folder_that_others_may_write_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let copies = folder.path().join("copies");
@@ -400,8 +420,8 @@ mod tests {
         fs::create_dir(&staging).unwrap();
         fs::write(staging.join("half"), "x").unwrap();
         let inode = fs::metadata(&staging).unwrap().ino();
-        let mut session = state.begin_session("x").unwrap();
-        session.note(&staging, inode).unwrap();
+        let mut session = state.begin_session();
+        session.note("x", &staging, inode).unwrap();
         let found = leftovers(&folder.path().join("copies"));
         assert_eq!((found.len(), found[0].in_use), (1, true));
         drop(session);
@@ -411,9 +431,9 @@ mod tests {
         assert!(!staging.exists() && leftovers(&folder.path().join("copies")).is_empty());
 
         // Somebody else's directory has the name by now.
-        let mut session = state.begin_session("y").unwrap();
+        let mut session = state.begin_session();
         fs::create_dir(&staging).unwrap();
-        session.note(&staging, inode + 1_000_000).unwrap();
+        session.note("y", &staging, inode + 1_000_000).unwrap();
         drop(session);
         assert!(!clean(&leftovers(&folder.path().join("copies"))[0]).unwrap());
         assert!(staging.exists());
