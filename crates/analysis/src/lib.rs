@@ -29,6 +29,7 @@ pub mod lsq;
 
 pub mod costmodel;
 pub mod halfpower;
+pub mod ties;
 
 pub mod cachesteps;
 pub mod ladder;

@@ -91,11 +91,9 @@ fn make(
             None => mknodat(directory, name, info.file_type(), Mode::empty(), info.rdev),
         }
         .map_err(on_errno("creating", &to))?;
+        let link = (source.directory, source.name);
         let given = match leads_to.is_some() {
-            true => {
-                let source = (source.directory, source.name);
-                give_link(settings, &context.left_out, source, info, (directory, name))
-            }
+            true => give_link(settings, &context.left_out, link, info, (directory, name)),
             false => give(context, source, info, directory, name),
         };
         if let Err(problem) = given {

@@ -24,6 +24,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ioengine::fault::FaultPlan;
 use ioengine::truth::Truth;
 
+use crate::app::{self, App};
 use crate::{truth, units};
 
 const STYLES: Styles = Styles::styled()
@@ -385,6 +386,7 @@ pub struct HostArgs {
   halfpower survey                  the current directory, 90 s
   halfpower survey /data --quick    about 20 s
   halfpower survey /dev/sdb         a device; only reads unless --destroy-data-on names it
+  halfpower survey --app 8k,direct  what to change in a program that issues direct 8 KiB requests
   halfpower survey sim:nt4-ultrawide,disks=4,volume=stripe    a simulated system
 
 A survey of a directory lays a test file out in it and removes it afterwards. It writes
@@ -406,6 +408,10 @@ pub struct SurveyArgs {
     /// tenth of the free space, half of --max-write and what a tenth of the budget can write)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
+    /// What your program issues today, to price advice against: SIZE[,direct][,DEPTH], such as
+    /// 8k,direct,4 (default: buffered 64 KiB one at a time)
+    #[arg(long, value_name = "REQUESTS", value_parser = app::parse, help_heading = "Workload")]
+    pub app: Option<App>,
     /// Bytes to write at the most, test file included
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "16g",
           help_heading = "Safety")]

@@ -11,6 +11,7 @@ mod date;
 mod failure;
 mod interrupt;
 mod console;
+mod app;
 mod cli;
 mod plan_file;
 mod machine;

@@ -371,6 +371,9 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
 /// A rate whose interval is wider than this share, to either side, is noisy.
 const NOISY: f64 = 0.15;
 
+/// What is said of a figure that was measured once.
+pub const ONE_TRIAL: &str = "one trial: how far the figure scatters is not known; use --trials 3";
+
 /// One workload with its trials.
 #[derive(Clone, Debug)]
 pub struct Point {
@@ -409,6 +412,11 @@ impl Point {
     fn interval(&self, of: impl Fn(&Trial) -> f64) -> Interval {
         let values: Vec<f64> = self.unsoaked().into_iter().map(of).collect();
         median_interval(&values, CONFIDENCE, self.key.seed).unwrap_or(Interval::exact(0.0))
+    }
+
+    /// Whether chance was in it: not where time is virtual or nothing is done.
+    fn is_real(&self) -> bool {
+        !self.key.is_simulated() && self.key.ioengine != "null"
     }
 
     /// Bytes per second: median with its interval.
@@ -474,6 +482,10 @@ impl Point {
         if self.unsoaked().len() >= 3 && width > NOISY {
             let text = format!("noisy: the rate is known to +-{:.0}% only", width * 100.0);
             verdict.add(State::Suspect, text);
+        }
+        // A figure without a second one says nothing of how far it scatters.
+        if self.unsoaked().len() == 1 && self.is_real() {
+            verdict.add(State::Suspect, ONE_TRIAL);
         }
         Summary {
             bytes_per_s,

@@ -48,6 +48,11 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
 
 /// Reads a rate such as `600M`, `3.5GB/s`, `250MiB/s` [bytes per second].
 pub fn parse_rate(text: &str) -> Result<f64, String> {
+    if let Some(number) = text.chars().all(|c| c.is_ascii_digit() || c == '.').then_some(text)
+        && number != "0"
+    {
+        return Err(format!("'{number}' has no unit; give one, such as {number}MB/s"));
+    }
     let size = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps")).unwrap_or(text);
     match parse_size(size)? {
         0 => Err(format!("'{text}' is no rate to compare with")),
@@ -182,6 +187,21 @@ pub fn time(ns: f64) -> String {
     match units.iter().find(|(factor, _)| ns.abs() >= *factor * 0.9995) {
         Some((factor, unit)) => format!("{} {unit}", three_digits(ns / factor)),
         None => format!("{} ns", three_digits(ns)),
+    }
+}
+
+/// A factor with no more digits than are known, given by how much it may be wrong (share): `2.6
+/// times`, `13 times`, `about 3 times`.
+pub fn times(factor: f64, half_width: f64) -> String {
+    let digits = if half_width > 0.25 { 1 } else { 2 };
+    let decimals = digits - 1 - (factor.abs().max(1e-9).log10().floor() as i32);
+    let about = if half_width > 0.25 { "about " } else { "" };
+    match usize::try_from(decimals) {
+        Ok(decimals) => format!("{about}{factor:.decimals$} times"),
+        Err(_) => {
+            let unit = 10_f64.powi(-decimals);
+            format!("{about}{:.0} times", (factor / unit).round() * unit)
+        }
     }
 }
 

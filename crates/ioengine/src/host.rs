@@ -33,6 +33,10 @@ use stripe::Stripe;
 /// Linux/fs.h and fiemap.h: extents that hold no written data.
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
 const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
+/// How long a page that is being read ahead is waited for before it is dropped (ns), and how often
+/// while none arrives.
+const READ_AHEAD_WAIT_NS: u64 = 10_000_000;
+const READ_AHEAD_TRIES: u32 = 10;
 /// Pages that may stay in the cache after a scrub without a second, stronger try (bytes).
 const PINNED_BYTES: u64 = 1 << 20;
 /// A file with more extents than this is not looked at further: the answer would be "no holes
@@ -568,6 +572,15 @@ impl Target for HostTarget {
         file.sync_all().map_err(fail)?;
         sys::fadvise(file, libc::POSIX_FADV_DONTNEED).map_err(fail)?;
         let mut resident_after_bytes = sys::resident_bytes(file, size).ok();
+        // Pages that are just being read ahead cannot be dropped before they have arrived.
+        let mut tries = 0;
+        while resident_after_bytes.is_some_and(|left| left > 0) && tries < READ_AHEAD_TRIES {
+            sys::sleep_ns(READ_AHEAD_WAIT_NS);
+            sys::fadvise(file, libc::POSIX_FADV_DONTNEED).map_err(fail)?;
+            let left = sys::resident_bytes(file, size).ok();
+            tries = if left < resident_after_bytes { 0 } else { tries + 1 };
+            resident_after_bytes = left;
+        }
         let mut dropped_all_caches = false;
         // A few pages may be pinned (the superblock of a mounted device): no reason to drop the
         // caches of the whole machine.

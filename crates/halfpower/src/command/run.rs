@@ -399,7 +399,10 @@ fn line(point: &Point, pap: Option<f64>, percentiles: &[f64]) -> String {
     };
     let percentiles: Vec<String> = percentiles.iter().map(percentile).collect();
     let rate = summary.bytes_per_s;
-    let spread = 100.0 * rate.half_width_relative();
+    let spread = match point.unsoaked().len() {
+        1 => String::new(),
+        _ => format!(" +-{:.1}%", 100.0 * rate.half_width_relative()),
+    };
     let cpu = match (summary.cpu_lower_ns, summary.cpu_upper_ns) {
         (Some(low), Some(high)) => format!("{} to {}", units::time(low), units::time(high)),
         (Some(low), None) => units::time(low),
@@ -411,7 +414,7 @@ fn line(point: &Point, pap: Option<f64>, percentiles: &[f64]) -> String {
         reasons => format!(" ({})", reasons.join("; ")),
     };
     format!(
-        "{}: {} +-{spread:.1}%{}, {} requests/s, {}, CPU {cpu}/request, {}{reasons}",
+        "{}: {}{spread}{}, {} requests/s, {}, CPU {cpu}/request, {}{reasons}",
         point.key.describe(),
         units::rate(rate.value),
         share.unwrap_or_default(),

@@ -55,7 +55,7 @@ enum Place {
 /// Measures, analyses, writes and prints.
 pub fn execute(args: &SurveyArgs) -> Outcome {
     let console = Console::new(args.common.quiet);
-    let mut effort = Effort::of(args.quick, args.thorough, args.budget);
+    let mut effort = Effort::of(args.quick, args.thorough, args.budget).for_app(args.app);
     if effort.budget_ns < 5_000_000_000 {
         return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
     }
@@ -88,7 +88,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     let target = TargetFacts { name: name_of(&args.target), ..subject.facts() };
     let mut keeper = Keeper::open(db)?;
     begin(&mut keeper, args, &host, &target)?;
-    let mut facts = measure::notes(&lab, &subject, args.common.pap);
+    let mut facts = measure::notes(&lab, &subject, &effort, args.common.pap);
     facts.not_written = not_written;
     facts.layout_bytes_per_s = laid_out.map(|laid_out| laid_out.bytes_per_s);
     let written = laid_out.map_or(0, |laid_out| laid_out.bytes);

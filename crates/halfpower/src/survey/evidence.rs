@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::app::App;
 use crate::machine::{Host, TargetFacts};
 use crate::point::Point;
 
@@ -40,6 +41,9 @@ pub struct Facts {
     pub direct: bool,
     /// Size of the test file or region (bytes).
     pub region_bytes: u64,
+    /// What the user's program issues today; None: not said.
+    #[serde(default)]
+    pub app: Option<App>,
     /// Bytes written, test file included; none where the target is simulated.
     pub written_bytes: u64,
     /// Time it took (ns).

@@ -2,6 +2,8 @@
 //!
 //! The same sentences go to the terminal, into the JSON and onto the page.
 
+use analysis::interval::Interval;
+
 use crate::point::State;
 use crate::survey::advice::{self, Advice};
 use crate::survey::evidence::Evidence;
@@ -69,56 +71,123 @@ fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     ))
 }
 
-fn setting(seen: &Seen<'_>) -> String {
-    let key = &seen.point.key;
-    format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes), key.depth)
-}
-
 fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     let best = insight.best(operation)?;
-    let gain = insight.out_of_box(operation).map(|plain| best.rate() / plain.rate().max(1.0));
+    let gain = insight.out_of_box(operation).map(|plain| {
+        let (from, to) = (&plain.summary.bytes_per_s, &best.summary.bytes_per_s);
+        let half_width = from.half_width_relative() + to.half_width_relative();
+        (best.rate() / plain.rate().max(1.0), half_width)
+    });
     let times = match gain {
-        Some(gain) if gain >= 1.05 => format!(", {gain:.1} times out of the box"),
+        Some((gain, half_width)) if gain >= 1.05 => {
+            format!(", {} out of the box", units::times(gain, half_width))
+        }
         _ => String::new(),
     };
     let interval = best.summary.bytes_per_s;
     let source = insight.pap.iter().find(|pap| pap.operation == operation)?;
+    let equal = equals(insight, operation, best).map(|words| format!("{words}; "));
     Some(finding(
         "best",
         Tone::Note,
-        format!("Best {operation}s ({}): {}{times}", setting(best), units::rate(best.rate())),
+        format!("Best {operation}s ({}): {}{times}", best.setting(), units::rate(best.rate())),
         format!(
-            "between {} and {}; PAP is {}",
-            units::rate_mib(interval.low),
-            units::rate_mib(interval.high),
+            "{}{}; PAP is {}",
+            equal.unwrap_or_default(),
+            range(&interval, best),
             source.source
         ),
     ))
 }
 
+/// An interval in words; a single trial has none.
+fn range(interval: &Interval, seen: &Seen<'_>) -> String {
+    match seen.point.unsoaked().len() {
+        0 | 1 => "one trial: how far it scatters is not known".to_owned(),
+        _ => {
+            let (low, high) = (units::rate_mib(interval.low), units::rate_mib(interval.high));
+            format!("between {low} and {high}")
+        }
+    }
+}
+
+/// Which settings are as good as the best, and what the fastest of all reaches.
+fn equals(insight: &Insight<'_>, operation: &str, best: &Seen<'_>) -> Option<String> {
+    let good = insight.as_good(operation);
+    let alike: Vec<u64> = good
+        .iter()
+        .map(|seen| &seen.point.key)
+        .filter(|key| key.caching == best.point.key.caching && key.depth == best.point.key.depth)
+        .map(|key| key.request_bytes)
+        .collect();
+    let (least, most) = (alike.iter().min()?, alike.iter().max()?);
+    let fastest = insight.fastest(operation)?;
+    let rates = match fastest.rate() > best.rate() {
+        true => {
+            format!(", the fastest {} ({})", units::rate_mib(fastest.rate()), fastest.setting())
+        }
+        false => String::new(),
+    };
+    match (good.len(), least == most) {
+        (0 | 1, _) => None,
+        (several, true) => Some(format!("{several} settings are equal here{rates}")),
+        (several, false) => Some(format!(
+            "{} to {} at depth {} are equal here, of {several} settings that are{rates}",
+            units::size(*least),
+            units::size(*most),
+            best.point.key.depth
+        )),
+    }
+}
+
+/// How far measured and fitted half-power sizes may be apart without a word: the measured one is
+/// the next larger size of the grid.
+const APART: f64 = 4.5;
+
 fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     let curves =
         || insight.half_power.iter().filter(|h| h.operation == operation && h.caching == "direct");
-    let mut parts: Vec<String> = Vec::new();
-    for curve in curves() {
-        match curve.measured {
-            Some(size) => parts.push(format!("{} at depth {}", units::size(size), curve.depth)),
-            None => parts.push(format!("never at depth {}", curve.depth)),
+    let sizes: Vec<String> = curves()
+        .filter_map(|curve| {
+            Some(format!("{} at depth {}", units::size(curve.measured?), curve.depth))
+        })
+        .collect();
+    let never: Vec<String> =
+        curves().filter(|c| c.measured.is_none()).map(|c| c.depth.to_string()).collect();
+    let headline = match (sizes.is_empty(), never.is_empty()) {
+        (true, true) => return None,
+        (true, false) => format!("No direct {operation}s that were tried reach half power"),
+        (false, true) => {
+            format!("Half power of direct {operation}s takes requests of {}", sizes.join(", "))
         }
-    }
-    if parts.is_empty() {
-        return None;
-    }
-    let fitted = curves().find(|curve| curve.depth == 1).and_then(|curve| curve.fitted);
-    let fit = fitted.map(|bytes| {
-        format!("the fit T = f + s S puts it at {} at depth 1", units::size(bytes.round() as u64))
+        (false, false) => format!(
+            "Half power of direct {operation}s takes requests of {}; at depth {} no size tried \
+             reaches it",
+            sizes.join(", "),
+            never.join(" and ")
+        ),
+    };
+    let one = curves().find(|curve| curve.depth == 1);
+    let fit = one.and_then(|curve| {
+        let fitted = curve.fitted?;
+        let size = units::size(fitted.round() as u64);
+        let told = format!("the fit T = f + s S puts it at {size} at depth 1");
+        let apart = match curve.measured {
+            Some(measured) => {
+                let ratio = measured as f64 / fitted.max(1.0);
+                !(1.0 / APART..=APART).contains(&ratio)
+            }
+            None => true,
+        };
+        Some(match apart {
+            true => format!(
+                "{told}, which is not what was measured: requests do not take a fixed time and a \
+                 time for each byte here"
+            ),
+            false => told,
+        })
     });
-    Some(finding(
-        "half-power",
-        Tone::Note,
-        format!("Half power of direct {operation}s takes requests of {}", parts.join(", ")),
-        fit.unwrap_or_default(),
-    ))
+    Some(finding("half-power", Tone::Note, headline, fit.unwrap_or_default()))
 }
 
 fn cpu(insight: &Insight<'_>) -> Option<Finding> {
@@ -127,9 +196,22 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
     };
     let words = |caching: &str| {
         let model = &cost(caching)?.model;
-        let fixed = units::time(model.fixed_ns.value.max(0.0));
-        let per_mib = units::time(model.marginal_ns_per_kib.value.max(0.0) * 1024.0);
-        Some(format!("{caching} {fixed} for each request + {per_mib} for each MiB"))
+        let (fixed, per_kib) = (model.fixed_ns.value, model.marginal_ns_per_kib.value);
+        let mib = insight.at("read", caching, 1 << 20, 1).and_then(|s| s.summary.cpu_lower_ns);
+        let told = fixed + per_kib * 1024.0;
+        // A line that misses what it should tell is not told.
+        let fits = mib.is_none_or(|mib| (0.67..=1.5).contains(&(told / mib.max(1.0))));
+        match fixed > 0.0 && per_kib > 0.0 && fits {
+            true => {
+                let (fixed, per_mib) = (units::time(fixed), units::time(per_kib * 1024.0));
+                Some(format!("{caching} {fixed} for each request + {per_mib} for each MiB"))
+            }
+            false => {
+                let small = insight.at("read", caching, 4096, 1)?.summary.cpu_lower_ns?;
+                let (small, large) = (units::time(small), units::time(mib?));
+                Some(format!("{caching} {small} for 4 KiB, {large} for 1 MiB"))
+            }
+        }
     };
     let both: Vec<String> =
         ["buffered", "direct"].iter().filter_map(|caching| words(caching)).collect();
@@ -161,16 +243,18 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
                 other => format!("the {other}"),
             };
             let why = match rung.component.as_str() {
-                "device, reads" => "several settings reach the same rate and none exceeds it; \
-                                    nothing above it is near its own limit"
-                    .to_owned(),
+                "device, reads" => format!(
+                    "{} settings reach the same rate and none exceeds it; nothing above it is \
+                     near its own limit",
+                    insight.as_good("read").len()
+                ),
                 _ => binding.reason.to_string(),
             };
             (format!("The limit of sequential reads is {component}"), why)
         }
         None => (
             "The limit of sequential reads was not reached: the rate still rises".to_owned(),
-            format!("at {} it is {}", setting(fastest), units::rate(fastest.rate())),
+            format!("at {} it is {}", fastest.setting(), units::rate(fastest.rate())),
         ),
     };
     let (headline, detail) = match insight.cpu_quota {
@@ -278,8 +362,8 @@ pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
 pub fn gain(advice: &Advice) -> String {
     match (advice.id.as_str(), advice.gain_in) {
         ("keep-defaults", _) => "no measured change gains more than 10%".to_owned(),
-        (_, "CPU") => format!("{:.1} times less CPU", advice.gain),
-        (_, what) => format!("{:.1} times the {what}", advice.gain),
+        (_, "CPU") => format!("{} less CPU", units::times(advice.gain, advice.half_width)),
+        (_, what) => format!("{} the {what}", units::times(advice.gain, advice.half_width)),
     }
 }
 

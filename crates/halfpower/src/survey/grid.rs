@@ -8,6 +8,8 @@
 use ioengine::{BufferPages, Caching};
 use workload::Pattern;
 
+use crate::app::App;
+
 /// One workload of the survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
@@ -40,6 +42,8 @@ pub struct Effort {
     pub random_depths: &'static [u32],
     /// Trials of each spot of the first grid.
     pub rounds: u32,
+    /// What the user's program issues today, to be measured too.
+    pub app: Option<App>,
 }
 
 /// The time of the default survey (ns).
@@ -75,6 +79,12 @@ impl Effort {
         Effort { trial_ns: self.trial_ns * VIRTUAL_LONGER, ..self }
     }
 
+    /// The same for a program that issues these requests.
+    #[must_use]
+    pub fn for_app(self, app: Option<App>) -> Effort {
+        Effort { app, ..self }
+    }
+
     /// What fits into a budget.
     fn within(budget_ns: u64) -> Effort {
         let small = budget_ns < 60_000_000_000;
@@ -86,6 +96,7 @@ impl Effort {
             depths: if small { &[1, 8] } else { &[1, 8, 32] },
             random_depths: if small { &[1, 32] } else { &[1, 4, 16, 64] },
             rounds: if small { 2 } else { 3 },
+            app: None,
         }
     }
 }
@@ -135,8 +146,22 @@ pub fn first(effort: &Effort, limits: &Limits) -> Vec<Spot> {
             });
         }
     }
-    spots.retain(|spot| allowed(spot, limits));
+    spots.extend(effort.app.iter().flat_map(|app| of_app(app, limits)));
+    let mut seen = Vec::new();
+    spots.retain(|spot| {
+        let is_new = !seen.contains(spot);
+        seen.push(*spot);
+        is_new && allowed(spot, limits)
+    });
     spots
+}
+
+/// What a program issues, as spots.
+fn of_app(app: &App, limits: &Limits) -> Vec<Spot> {
+    let caching = if app.direct { Caching::Direct } else { Caching::Buffered };
+    let spots = [false, true]
+        .map(|write| Spot { depth: app.depth, ..spot(write, caching, app.request_bytes) });
+    spots.into_iter().filter(|spot| limits.write || !spot.write).collect()
 }
 
 /// A sequential spot of depth 1.

@@ -6,16 +6,19 @@ use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
 use analysis::interval::Interval;
 use analysis::ladder::{self, Binding, Rung};
+use analysis::ties;
 
+use crate::app::App;
 use crate::point::{Point, State, Summary, Verdict};
 use crate::survey::evidence::Evidence;
+use crate::units;
 
 /// The request size that stands for "out of the box": buffered, one at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u64 = 64 << 10;
-/// A setting this close to the best is as good (share).
-pub const NEAR_BEST: f64 = 0.95;
-/// A rate further above the plateau than this is not on it (share).
-const PLATEAU_REACH: f64 = 1.1;
+/// From somewhere in this window on a setting is as good as the fastest (share of its rate).
+const AS_GOOD: (f64, f64) = (0.88, 0.97);
+/// A setting that costs less CPU by this factor costs less (lower bounds scatter).
+const CHEAPER: f64 = 1.3;
 /// Cost models are fitted up to this size: beyond it the block layer splits requests (bytes).
 const COST_BYTES_MAX: u64 = 1 << 20;
 
@@ -32,6 +35,12 @@ impl Seen<'_> {
     /// Bytes per second.
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
+    }
+
+    /// Caching mode, request size and depth, in words.
+    pub fn setting(&self) -> String {
+        let key = &self.point.key;
+        format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes), key.depth)
     }
 
     /// Whether it is what a program gets that sets nothing.
@@ -115,6 +124,8 @@ pub struct Insight<'a> {
     pub binding: Option<Binding>,
     /// The CPU quota of the control group (CPUs), where it held the survey back.
     pub cpu_quota: Option<f64>,
+    /// What the user's program issues today, where that was said.
+    pub app: Option<App>,
     /// Whether to trust the whole.
     pub verdict: Verdict,
 }
@@ -134,6 +145,7 @@ impl<'a> Insight<'a> {
             rungs: Vec::new(),
             binding: None,
             cpu_quota: evidence.facts.cpu_quota,
+            app: evidence.facts.app,
             verdict: Verdict::default(),
         };
         insight.pap =
@@ -189,34 +201,57 @@ impl<'a> Insight<'a> {
         self.sequential(operation).max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
-    /// The best setting: among those within 5% of the fastest the one with the least data in
-    /// flight, and of equals the one that costs the least CPU.
+    /// Sequential settings as good as the fastest, the one with the least data in flight first.
+    pub fn as_good(&self, operation: &str) -> Vec<&Seen<'a>> {
+        let mut good = as_good(self.sequential(operation).collect());
+        let in_flight = |s: &Seen<'_>| {
+            let key = &s.point.key;
+            key.request_bytes.saturating_mul(u64::from(key.depth))
+        };
+        good.sort_by_key(|s| (in_flight(s), s.point.key.depth, s.point.key.caching.clone()));
+        good
+    }
+
+    /// The best setting: of those as good as the fastest the one with the least data in flight,
+    /// and of these the one that costs clearly less CPU.
     pub fn best(&self, operation: &str) -> Option<&Seen<'a>> {
-        let top = self.fastest(operation)?.rate();
-        let near = self.sequential(operation).filter(|seen| seen.rate() >= top * NEAR_BEST);
-        near.min_by(|a, b| {
-            let in_flight = |s: &Seen<'_>| {
-                let key = &s.point.key;
-                key.request_bytes.saturating_mul(u64::from(key.depth))
-            };
-            let cost = |s: &Seen<'_>| s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
-            in_flight(a).cmp(&in_flight(b)).then(cost(a).total_cmp(&cost(b)))
-        })
+        let good = self.as_good(operation);
+        let in_flight =
+            |s: &Seen<'_>| s.point.key.request_bytes.saturating_mul(u64::from(s.point.key.depth));
+        let first = *good.first()?;
+        let cost = |s: &Seen<'_>| s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
+        let equal = good.iter().filter(|s| in_flight(s) == in_flight(first));
+        let cheapest = equal.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+        Some(if cost(cheapest) * CHEAPER < cost(first) { cheapest } else { first })
+    }
+
+    /// Usable sequential points of an operation with one caching mode.
+    pub fn curve(&self, operation: &str, direct: bool) -> Vec<&Seen<'a>> {
+        self.sequential(operation).filter(|seen| seen.point.key.is_direct() == direct).collect()
+    }
+
+    /// What the user's program does today: what was said with --app, else out of the box.
+    pub fn today(&self, operation: &str) -> Option<&Seen<'a>> {
+        let Some(app) = &self.app else { return self.out_of_box(operation) };
+        let caching = if app.direct { "direct" } else { "buffered" };
+        self.at(operation, caching, app.request_bytes.into(), app.depth)
     }
 
     fn find_pap(&self, evidence: &Evidence, operation: &&'static str) -> Option<Pap> {
-        let rates: Vec<f64> = self.sequential(operation).map(Seen::rate).collect();
-        let highest = rates.iter().copied().reduce(f64::max)?;
+        let highest = self.fastest(operation)?.rate();
+        let measured = match self.as_good(operation).len() {
+            0 | 1 => "the highest rate measured (no other setting comes near it)".to_owned(),
+            several => format!("the highest rate measured ({several} settings come near it)"),
+        };
         let (bytes_per_s, source) = if let Some(stated) = evidence.facts.pap_bytes_per_s {
             (stated, "stated with --pap".to_owned())
-        } else if let Some(link) = slowest_link(evidence) {
-            (link.1, format!("advertised by the {}", link.0))
-        } else if let Some(plateau) =
-            halfpower::plateau(&rates).filter(|plateau| highest <= plateau * PLATEAU_REACH)
-        {
-            (plateau, "the highest plateau measured".to_owned())
+        } else if let Some((name, link)) = slowest_link(evidence) {
+            match link >= highest {
+                true => (link, format!("advertised by the {name}")),
+                false => (highest, format!("{measured}; the {name} advertises less")),
+            }
         } else {
-            (highest, "the highest rate measured (no other setting comes near it)".to_owned())
+            (highest, measured)
         };
         Some(Pap { operation, bytes_per_s, source })
     }
@@ -358,66 +393,93 @@ impl<'a> Insight<'a> {
         if let Some(binding) = ladder::binding(&others, delivered) {
             return Some(binding);
         }
-        let rates: Vec<f64> = self.sequential("read").map(Seen::rate).collect();
-        halfpower::plateau(&rates)?;
+        // One setting alone at the top: the rate may rise further.
+        if self.as_good("read").len() < 2 {
+            return None;
+        }
         let index = self.rungs.iter().position(|rung| rung.component == "device, reads")?;
         let own = self.rungs[index].rap_bytes_per_s?;
         Some(Binding { index, reason: ladder::Reason::NearMeasured { share: delivered / own } })
     }
 
-    /// Which of the numbers that everybody will quote measured the wrong thing: out of the box, or
-    /// all that the best and PAP could come from.
-    fn invalid_headline(&self) -> Option<String> {
+    /// The figures that everybody will quote, each with its name: out of the box and the best. The
+    /// out-of-box point may be invalid.
+    fn headline(&self) -> Vec<(String, &Seen<'a>)> {
+        let mut found: Vec<(String, &Seen<'a>)> = Vec::new();
         for operation in ["read", "write"] {
-            let is_one = |seen: &&Seen<'_>| {
-                let key = &seen.point.key;
-                key.operation() == operation && !key.is_random() && !key.has_small_pages()
-            };
-            let sequential: Vec<&Seen<'_>> = self.seen.iter().filter(is_one).collect();
-            if !sequential.is_empty() && self.fastest(operation).is_none() {
-                return Some(format!("no sequential {operation} measured what was meant"));
-            }
-            let plain = sequential.iter().find(|seen| seen.is_out_of_box());
-            if plain.is_some_and(|seen| seen.summary.verdict.state == State::Invalid) {
-                return Some(format!("the out-of-box {operation} measured the wrong thing"));
-            }
+            let plain = self.seen.iter().find(|seen| {
+                seen.point.key.operation() == operation
+                    && seen.is_out_of_box()
+                    && !seen.point.key.has_small_pages()
+            });
+            found.extend(plain.map(|seen| (format!("out-of-box {operation}s"), seen)));
+            let best = self
+                .best(operation)
+                .filter(|best| plain.is_none_or(|plain| !std::ptr::eq(plain.point, best.point)));
+            found.extend(best.map(|seen| (format!("best {operation}s"), seen)));
         }
-        self.fastest("read").is_none().then(|| "no read was measured".to_owned())
+        found
     }
 
+    /// Points by what they are worth: suspect, invalid, all.
+    pub fn doubtful(&self) -> (usize, usize, usize) {
+        let of = |state| self.seen.iter().filter(|s| s.summary.verdict.state == state).count();
+        (of(State::Suspect), of(State::Invalid), self.seen.len())
+    }
+
+    /// How much the figures that are shown are worth: the word is about them, not about each of a
+    /// hundred points.
     fn judge(&self, evidence: &Evidence) -> Verdict {
         let mut verdict = Verdict::default();
         if self.seen.is_empty() {
             verdict.add(State::Invalid, "nothing was measured");
             return verdict;
         }
-        let bad = |state| self.seen.iter().filter(move |s| s.summary.verdict.state == state);
-        let invalid = bad(State::Invalid).count();
-        if let Some(headline) = self.invalid_headline() {
-            verdict.add(State::Invalid, format!("the headline is invalid: {headline}"));
-        } else if invalid * 2 > self.seen.len() {
-            let all = self.seen.len();
+        for operation in ["read", "write"] {
+            let mut all = self.seen.iter().map(|seen| &seen.point.key);
+            let was_measured = all.any(|key| key.operation() == operation && !key.is_random());
+            if was_measured && self.fastest(operation).is_none() {
+                let text = format!("no sequential {operation} measured what was meant");
+                verdict.add(State::Invalid, text);
+            } else if !was_measured && operation == "read" {
+                verdict.add(State::Invalid, "no read was measured");
+            }
+        }
+        for (name, seen) in self.headline() {
+            let found = &seen.summary.verdict;
+            for reason in &found.reasons {
+                verdict.add(found.state, format!("{name} ({}): {reason}", seen.setting()));
+            }
+        }
+        let (_, invalid, all) = self.doubtful();
+        if invalid * 2 > all {
             let text = format!("{invalid} of {all} points measured the wrong thing");
             verdict.add(State::Invalid, text);
-        }
-        for seen in bad(State::Invalid) {
-            seen.summary.verdict.reasons.iter().for_each(|r| verdict.add(State::Suspect, r));
         }
         if evidence.facts.interrupted {
             verdict.add(State::Suspect, "interrupted: these are partial results");
         }
-        let wide: Vec<f64> = ["read", "write"]
-            .iter()
-            .filter_map(|op| self.best(op))
-            .map(|seen| seen.summary.bytes_per_s.half_width_relative())
-            .filter(|width| *width > 0.15)
-            .collect();
-        if let Some(width) = wide.into_iter().reduce(f64::max) {
-            let text = format!("noisy: the best rate is known to +-{:.0}% only", width * 100.0);
+        if let Some(cpus) = self.cpu_quota {
+            let text = format!("the CPU quota of the control group ({cpus:.2} CPUs) held it back");
             verdict.add(State::Suspect, text);
         }
         verdict
     }
+}
+
+/// Of some points those that are as good as the fastest of them.
+pub fn as_good<'s, 'a>(points: Vec<&'s Seen<'a>>) -> Vec<&'s Seen<'a>> {
+    let Some(top) = points.iter().map(|seen| seen.rate()).reduce(f64::max) else {
+        return Vec::new();
+    };
+    let shares: Vec<f64> = points.iter().map(|seen| seen.rate() / top.max(1.0)).collect();
+    let bar = ties::bar(&shares, AS_GOOD);
+    points
+        .into_iter()
+        .zip(shares)
+        .filter(|(_, share)| *share >= bar)
+        .map(|(seen, _)| seen)
+        .collect()
 }
 
 /// The slowest of the links that the system tells of.
@@ -578,8 +640,8 @@ pub(crate) mod tests {
     #[test]
     fn an_invalid_headline_makes_the_survey_invalid_and_is_said_first() {
         for (operation, caching, why) in [
-            ("read", "buffered", "the out-of-box read measured the wrong thing"),
-            ("write", "buffered", "the out-of-box write measured the wrong thing"),
+            ("read", "buffered", "out-of-box reads (buffered, 64 KiB x depth 1)"),
+            ("write", "buffered", "out-of-box writes (buffered, 64 KiB x depth 1)"),
         ] {
             let mut evidence = evidence();
             let mut all = evidence.points.iter_mut();
@@ -592,15 +654,41 @@ pub(crate) mod tests {
             let verdict = Insight::of(&evidence).verdict;
             assert_eq!(verdict.state, State::Invalid, "{verdict:?}");
             assert!(verdict.reasons[0].contains(why), "{verdict:?}");
-            assert!(verdict.reasons[1].contains("stayed in the cache"), "{verdict:?}");
+            assert!(verdict.reasons[0].contains("stayed in the cache"), "{verdict:?}");
         }
     }
 
     #[test]
-    fn an_invalid_point_elsewhere_makes_the_survey_suspect() {
+    fn a_doubtful_point_elsewhere_is_counted_and_does_not_spoil_the_figures() {
         let mut evidence = evidence();
         evidence.points[0].trials[0].verdict.add(State::Invalid, "a hit");
-        assert_eq!(Insight::of(&evidence).verdict.state, State::Suspect);
+        evidence.points[1].trials[0].verdict.add(State::Suspect, "drift");
+        let insight = Insight::of(&evidence);
+        assert_eq!(insight.verdict, Verdict::default());
+        assert_eq!(insight.doubtful(), (1, 1, evidence.points.len()));
+    }
+
+    #[test]
+    fn a_doubt_about_a_figure_that_is_shown_names_its_point() {
+        let mut evidence = evidence();
+        let best = evidence.points.iter_mut().find(|point| {
+            (point.key.operation(), point.key.request_bytes, point.key.depth)
+                == ("read", 16 << 10, 8)
+        });
+        best.unwrap().trials[0].verdict.add(State::Suspect, "drift");
+        let verdict = Insight::of(&evidence).verdict;
+        let wanted = "best reads (direct, 16 KiB x depth 8): drift";
+        assert_eq!((verdict.state, verdict.reasons), (State::Suspect, vec![wanted.to_owned()]));
+    }
+
+    #[test]
+    fn nothing_that_was_measured_exceeds_the_measured_peak() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        for operation in ["read", "write"] {
+            let pap = insight.pap_of(operation).unwrap();
+            assert!(insight.sequential(operation).all(|seen| seen.rate() <= pap));
+        }
     }
 
     #[test]

@@ -477,7 +477,7 @@ fn narrowed(limits: &Limits) -> Option<String> {
 }
 
 /// What a survey notes about how it was done.
-pub fn notes(lab: &Lab, subject: &Subject, pap: Option<f64>) -> Facts {
+pub fn notes(lab: &Lab, subject: &Subject, effort: &Effort, pap: Option<f64>) -> Facts {
     let mut missing = if subject.is_simulated() { Vec::new() } else { lab.missing() };
     missing.extend(narrowed(&subject.limits));
     Facts {
@@ -485,6 +485,7 @@ pub fn notes(lab: &Lab, subject: &Subject, pap: Option<f64>) -> Facts {
         missing,
         direct: subject.limits.direct,
         region_bytes: subject.region_bytes,
+        app: effort.app,
         ..Facts::default()
     }
 }

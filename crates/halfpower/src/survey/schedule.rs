@@ -14,6 +14,8 @@ use crate::survey::grid::{Limits, Spot, allowed};
 const TARGET_HALF_WIDTH: f64 = 0.03;
 /// A rate this far from the line through its neighbours (both axes logarithmic) is a bend.
 const BEND: f64 = 0.15;
+/// Rates from this share of the highest on are near the top.
+const TOP_SHARE: f64 = 0.7;
 /// More trials of one spot say little more.
 const TRIALS_MAX: usize = 15;
 
@@ -54,7 +56,9 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<S
             let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
             let half = pap[usize::from(low.write)] / 2.0;
             let crosses = low_rate <= half && high_rate > half;
-            let bends = bends_at(&sequence, index) || bends_at(&sequence, index + 1);
+            // Near the top a size that not every survey has would be the best by chance.
+            let is_low = high_rate <= TOP_SHARE * 2.0 * half;
+            let bends = is_low && (bends_at(&sequence, index) || bends_at(&sequence, index + 1));
             let gap = high.request_bytes / low.request_bytes;
             if gap > 2 && (crosses || bends) {
                 let exponent = (low.request_bytes.ilog2() + high.request_bytes.ilog2()) / 2;
