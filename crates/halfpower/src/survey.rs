@@ -2,8 +2,9 @@
 //!
 //! `grid` says what to measure first, `schedule` what to measure next, `measure` does it,
 //! `evidence` is what came of it, `insight` what it means, `advice` and `findings` say it in
-//! words, `document` in JSON and `view` on the page. Everything from `insight` on is a pure
-//! function of the evidence, so that a stored survey gives the same page again.
+//! words, `consistency` holds them against each other, `document` says it in JSON and `view` on the
+//! page. Everything from `insight` on is a pure function of the evidence, so that a stored survey
+//! gives the same page again.
 
 pub mod grid;
 pub mod schedule;
@@ -13,5 +14,6 @@ pub mod measure;
 pub mod insight;
 pub mod advice;
 pub mod findings;
+pub mod consistency;
 pub mod document;
 pub mod view;

@@ -24,6 +24,7 @@ use crate::point::State;
 use crate::scratch::{self, LaidOut, Scratch};
 use crate::settings;
 use crate::sim_target::SimPlace;
+use crate::survey::consistency;
 use crate::survey::document::{self, WroteDocument};
 use crate::survey::evidence::{Evidence, Facts};
 use crate::survey::findings;
@@ -218,6 +219,9 @@ fn conclude(args: &SurveyArgs, console: &Console, keeper: Keeper, evidence: &Evi
         if !places.is_empty() {
             console.say(format!("\nWrote {}.", places.join(" and ")));
         }
+    }
+    for what in consistency::contradictions(evidence, &insight) {
+        console.warn(format!("this survey contradicts itself ({what}); please report it"));
     }
     kept?;
     page?;

@@ -13,7 +13,7 @@ use crate::units;
 /// The least gain worth a change of code.
 pub const GAIN_MIN: f64 = 1.1;
 /// What the system charges to a process scatters by so much (share).
-const CPU_SCATTER: f64 = 0.2;
+const CPU_SCATTER: f64 = 0.3;
 /// Gains from this share of the greatest on are about the same.
 const SAME_GAIN: f64 = 0.7;
 /// The request size at which caching modes are compared (bytes).
@@ -103,9 +103,14 @@ pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
     ranked(found)
 }
 
-/// Greatest gain first; gains that are about the same in the order in which they came, so that
-/// measuring again ranks them alike.
-fn ranked(mut left: Vec<Advice>) -> Vec<Advice> {
+/// Gains in rate first, then those in CPU, the greatest of each first; gains that are about the same
+/// in the order in which they came, so that measuring again ranks them alike.
+fn ranked(found: Vec<Advice>) -> Vec<Advice> {
+    let (of_rate, of_cpu) = found.into_iter().partition(|advice| advice.gain_in != "CPU");
+    [of_rate, of_cpu].into_iter().flat_map(by_gain).collect()
+}
+
+fn by_gain(mut left: Vec<Advice>) -> Vec<Advice> {
     let mut found = Vec::new();
     while let Some(most) = left.iter().map(|advice| advice.gain).reduce(f64::max) {
         // One of them is there: the one with the greatest gain.
@@ -369,7 +374,12 @@ mod tests {
         assert!(deeper.text.contains("instead of buffered 64 KiB one at a time (1.7 times)"));
         assert!(by_id("larger-requests").is_none(), "the cache reads ahead at every size");
         assert!(by_id("bypass-cache-cpu").unwrap().gain > 10.0);
-        assert!(found.windows(2).all(|pair| pair[0].gain >= SAME_GAIN * pair[1].gain));
+        let (of_rate, of_cpu): (Vec<&Advice>, Vec<&Advice>) =
+            found.iter().partition(|advice| advice.gain_in != "CPU");
+        for same in [&of_rate, &of_cpu] {
+            assert!(same.windows(2).all(|pair| pair[0].gain >= SAME_GAIN * pair[1].gain));
+        }
+        assert!(found[..of_rate.len()].iter().all(|advice| advice.gain_in != "CPU"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use analysis::interval::Interval;
 use crate::point::State;
 use crate::survey::advice::{self, Advice};
 use crate::survey::evidence::Evidence;
-use crate::survey::insight::{Insight, OUT_OF_BOX_BYTES, Seen};
+use crate::survey::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Seen};
 use crate::units;
 
 /// How a finding should be taken.
@@ -45,6 +45,7 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<Finding> {
     found.extend(cpu(insight));
     found.extend(bottleneck(insight));
     found.extend(random(insight));
+    found.extend(doubtful(insight));
     found.extend(not_measured(evidence));
     found
 }
@@ -128,11 +129,16 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &Seen<'_>) -> Option<Str
         }
         false => String::new(),
     };
+    let others = match good.len() - alike.len() {
+        0 => String::new(),
+        others => format!(" and {}", units::counted(others as u64, "other setting")),
+    };
     match (good.len(), least == most) {
         (0 | 1, _) => None,
         (several, true) => Some(format!("{several} settings are equal here{rates}")),
-        (several, false) => Some(format!(
-            "{} to {} at depth {} are equal here, of {several} settings that are{rates}",
+        (_, false) => Some(format!(
+            "{} {} to {} at depth {}{others} are equal here{rates}",
+            best.point.key.caching,
             units::size(*least),
             units::size(*most),
             best.point.key.depth
@@ -190,25 +196,33 @@ fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     Some(finding("half-power", Tone::Note, headline, fit.unwrap_or_default()))
 }
 
+/// Whether a cost model is told: both of its parts are there, and it tells what 1 MiB was measured
+/// to cost.
+pub fn tells_model(insight: &Insight<'_>, cost: &Cost) -> bool {
+    let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
+    let seen = insight.at(cost.operation, &cost.caching, 1 << 20, 1);
+    let measured = seen.and_then(|seen| seen.summary.cpu_lower_ns);
+    let told = fixed + per_kib * 1024.0;
+    let fits = measured.is_none_or(|ns| (0.67..=1.5).contains(&(told / ns.max(1.0))));
+    fixed > 0.0 && per_kib > 0.0 && fits
+}
+
 fn cpu(insight: &Insight<'_>) -> Option<Finding> {
     let cost = |caching: &str| {
         insight.costs.iter().find(|cost| cost.operation == "read" && cost.caching == caching)
     };
     let words = |caching: &str| {
-        let model = &cost(caching)?.model;
-        let (fixed, per_kib) = (model.fixed_ns.value, model.marginal_ns_per_kib.value);
-        let mib = insight.at("read", caching, 1 << 20, 1).and_then(|s| s.summary.cpu_lower_ns);
-        let told = fixed + per_kib * 1024.0;
-        // A line that misses what it should tell is not told.
-        let fits = mib.is_none_or(|mib| (0.67..=1.5).contains(&(told / mib.max(1.0))));
-        match fixed > 0.0 && per_kib > 0.0 && fits {
+        let cost = cost(caching)?;
+        let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
+        match tells_model(insight, cost) {
             true => {
                 let (fixed, per_mib) = (units::time(fixed), units::time(per_kib * 1024.0));
                 Some(format!("{caching} {fixed} for each request + {per_mib} for each MiB"))
             }
             false => {
                 let small = insight.at("read", caching, 4096, 1)?.summary.cpu_lower_ns?;
-                let (small, large) = (units::time(small), units::time(mib?));
+                let mib = insight.at("read", caching, 1 << 20, 1)?.summary.cpu_lower_ns?;
+                let (small, large) = (units::time(small), units::time(mib));
                 Some(format!("{caching} {small} for 4 KiB, {large} for 1 MiB"))
             }
         }
@@ -309,6 +323,21 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
         let headline = format!("Random 8 KiB: {}", both.join("; "));
         finding("random", Tone::Note, headline, String::new())
     })
+}
+
+/// How many points are in doubt: the verdict is about the figures above, not about each point.
+fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
+    let (suspect, invalid, all) = insight.doubtful();
+    let headline = match (suspect, invalid) {
+        (0, 0) => return None,
+        (suspect, 0) => format!("{suspect} of {all} points are suspect"),
+        (0, invalid) => format!("{invalid} of {all} points measured the wrong thing"),
+        (suspect, invalid) => {
+            format!("{suspect} of {all} points are suspect, {invalid} measured the wrong thing")
+        }
+    };
+    let detail = "each has its reasons in the table of points and in the JSON".to_owned();
+    Some(finding("doubtful-points", Tone::Note, headline, detail))
 }
 
 fn not_measured(evidence: &Evidence) -> Vec<Finding> {

@@ -2,6 +2,8 @@
 //!
 //! A pure function of the evidence; the numbers behind every sentence of the findings.
 
+use std::cmp::Reverse;
+
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
 use analysis::interval::Interval;
@@ -18,7 +20,10 @@ pub const OUT_OF_BOX_BYTES: u64 = 64 << 10;
 /// From somewhere in this window on a setting is as good as the fastest (share of its rate).
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
 /// A setting that costs less CPU by this factor costs less (lower bounds scatter).
-const CHEAPER: f64 = 1.3;
+const CHEAPER: f64 = 2.0;
+/// What the kernel reads ahead of a sequential reader, as it comes (bytes; read_ahead_kb of a block
+/// device).
+const READ_AHEAD_BYTES: u64 = 128 << 10;
 /// Cost models are fitted up to this size: beyond it the block layer splits requests (bytes).
 const COST_BYTES_MAX: u64 = 1 << 20;
 
@@ -35,6 +40,14 @@ impl Seen<'_> {
     /// Bytes per second.
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
+    }
+
+    /// What is in flight (bytes): through the page cache that is what the kernel reads ahead or
+    /// writes behind, however small the requests are.
+    fn in_flight_bytes(&self) -> u64 {
+        let key = &self.point.key;
+        let asked = key.request_bytes.saturating_mul(u64::from(key.depth));
+        if key.is_direct() { asked } else { asked.max(READ_AHEAD_BYTES) }
     }
 
     /// Caching mode, request size and depth, in words.
@@ -204,11 +217,10 @@ impl<'a> Insight<'a> {
     /// Sequential settings as good as the fastest, the one with the least data in flight first.
     pub fn as_good(&self, operation: &str) -> Vec<&Seen<'a>> {
         let mut good = as_good(self.sequential(operation).collect());
-        let in_flight = |s: &Seen<'_>| {
+        good.sort_by_key(|s| {
             let key = &s.point.key;
-            key.request_bytes.saturating_mul(u64::from(key.depth))
-        };
-        good.sort_by_key(|s| (in_flight(s), s.point.key.depth, s.point.key.caching.clone()));
+            (s.in_flight_bytes(), Reverse(key.request_bytes), key.depth, key.caching.clone())
+        });
         good
     }
 
@@ -216,11 +228,12 @@ impl<'a> Insight<'a> {
     /// and of these the one that costs clearly less CPU.
     pub fn best(&self, operation: &str) -> Option<&Seen<'a>> {
         let good = self.as_good(operation);
-        let in_flight =
-            |s: &Seen<'_>| s.point.key.request_bytes.saturating_mul(u64::from(s.point.key.depth));
         let first = *good.first()?;
-        let cost = |s: &Seen<'_>| s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
-        let equal = good.iter().filter(|s| in_flight(s) == in_flight(first));
+        let cost = |s: &Seen<'_>| {
+            let of_request = s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
+            of_request / s.point.key.request_bytes as f64
+        };
+        let equal = good.iter().filter(|s| s.in_flight_bytes() == first.in_flight_bytes());
         let cheapest = equal.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
         Some(if cost(cheapest) * CHEAPER < cost(first) { cheapest } else { first })
     }
