@@ -214,6 +214,14 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
         kind if kind.is_storage() => target.caching().is_direct(),
         _ => job.direct.unwrap_or(true),
     };
+    if let Some(wanted) = job.page_cache.filter(|_| direct && target.kind().is_storage()) {
+        return Err(Failure::usage(format!(
+            "--page-cache {} is about buffered requests, and those to {} are direct; add \
+             --direct=0",
+            wanted.word(),
+            target.name()
+        )));
+    }
     for axes in &job.axes {
         let workload = job.workload(axes, region_bytes, direct);
         plan::resolve(&workload, target)?;

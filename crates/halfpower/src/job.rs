@@ -1,5 +1,7 @@
 //! What the flags of `run` and `sweep` mean: resolved once, without side effects.
 
+mod check;
+
 use std::path::{Path, PathBuf};
 
 use ioengine::fault::FaultPlan;
@@ -22,6 +24,8 @@ use crate::units;
 /// Length of a trial where neither size nor time is given (ns).
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
 
+/// The share of reads in a mix, as the command line has it (percent).
+const MIX_DEFAULT: &str = "50";
 /// Request size where none is given.
 const BS_DEFAULT: &str = "4k";
 /// Requests of a trial that are logged at the most: 80 MiB of memory.
@@ -80,6 +84,14 @@ impl PageCache {
     /// One of the two words that clap lets through.
     fn of(word: &str) -> PageCache {
         if word == "warm" { PageCache::Warm } else { PageCache::Cold }
+    }
+
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            PageCache::Cold => "cold",
+            PageCache::Warm => "warm",
+        }
     }
 }
 
@@ -185,11 +197,11 @@ impl Job {
                 if allocation == Allocation::Extend { "extend" } else { &args.allocation }
             )));
         }
-        check_mapping(&axes, allocation)?;
+        check::mapping(&axes, allocation)?;
         let engine = engine(args, &axes)?;
         let stripe = stripe(args.chunk.filter(|_| simulated.is_none()), targets.len())?;
-        check_verify(args, &axes, &targets)?;
-        check_skew(args, &axes)?;
+        check::verify(args, &axes, &targets)?;
+        check::skew(args, &axes)?;
         Ok(Job {
             targets,
             axes,
@@ -281,72 +293,6 @@ fn engine(args: &RunArgs, axes: &[Axes]) -> Outcome<EngineFlags> {
     let personalities: Vec<_> = axes.iter().map(|axes| axes.personality).collect();
     let writes = axes.iter().any(|axes| axes.read_percent < 100);
     EngineFlags::resolve(args, &personalities, writes)
-}
-
-/// A mapping is as long as the file was.
-fn check_mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
-    let maps = axes.iter().any(|axes| axes.personality == Some(Personality::Mmap));
-    if maps && allocation.grows() {
-        return Err(Failure::usage(
-            "--ioengine mmap cannot make a file grow; use --allocation preallocated, or another \
-             --ioengine",
-        ));
-    }
-    Ok(())
-}
-
-/// Sealed blocks can be written, or read, not both at once; and all alike, to be read back.
-fn check_verify(args: &RunArgs, axes: &[Axes], targets: &[PathBuf]) -> Outcome<()> {
-    let mixed = axes.iter().any(|a| !matches!(a.read_percent, 0 | 100))
-        || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
-    if args.verify && mixed {
-        return Err(Failure::usage(
-            "--verify checks what was written before, so it goes with reads or with writes, not \
-             with a mix; run --rw write --verify first, then --rw read --verify",
-        ));
-    }
-    let reads = axes.iter().any(|axes| axes.read_percent == 100);
-    let makes_a_file = targets.iter().find(|target| target.is_dir());
-    if let Some(folder) = makes_a_file.filter(|_| args.verify && reads) {
-        return Err(Failure::usage(format!(
-            "--verify with --rw read checks what an earlier run wrote, and the test file in {} is \
-             new; use --rw write, which reads back what it wrote, or name the file that was \
-             written with --verify",
-            folder.display()
-        )));
-    }
-    let shape = |a: &Axes| (a.request_bytes, a.threads);
-    if args.verify && axes.iter().any(|a| shape(a) != shape(&axes[0])) {
-        return Err(Failure::usage(
-            "--verify reads back one layout of blocks; give one --bs and one --numjobs",
-        ));
-    }
-    if args.verify && args.zero_buffers {
-        return Err(Failure::usage("--verify and --zero-buffers exclude each other; drop one"));
-    }
-    Ok(())
-}
-
-/// Each flag of a skewed load goes with what it is about.
-fn check_skew(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
-    let skew = &args.skew;
-    if args.bs.is_some() && skew.bssplit.is_some() {
-        return Err(Failure::usage("--bs and --bssplit exclude each other; drop one"));
-    }
-    let random = axes.iter().any(|axes| axes.pattern == Pattern::Random);
-    if skew.random_distribution != Distribution::Even && !random {
-        return Err(Failure::usage(format!(
-            "--random-distribution {} is for random requests; use --rw randread, randwrite or \
-             randrw",
-            skew.random_distribution
-        )));
-    }
-    if skew.thinktime_blocks.is_some() && skew.thinktime.is_none() {
-        return Err(Failure::usage(
-            "--thinktime-blocks says how often to pause; say how long, as in --thinktime 100us",
-        ));
-    }
-    Ok(())
 }
 
 /// The pauses of a closed loop; one of no length is none.
@@ -563,6 +509,13 @@ fn axes(args: &RunArgs, sweep: bool) -> Outcome<Vec<Axes>> {
         for mix in &mixes {
             directions.push(direction(&rw, *mix, args.stride)?);
         }
+    }
+    let is_mixed = directions.iter().any(|(_, share)| !matches!(share, 0 | 100));
+    if !is_mixed && args.rwmixread != MIX_DEFAULT {
+        return Err(Failure::usage(format!(
+            "--rwmixread {} is for mixes, and --rw {} is none; use --rw rw or randrw",
+            args.rwmixread, args.rw
+        )));
     }
     let engines = list("--ioengine", &args.ioengine, sweep, words)?;
     let engines: Vec<_> = engines.iter().map(|name| personality(name)).collect::<Outcome<_>>()?;
@@ -800,7 +753,7 @@ mod tests {
         assert!(job(&line).unwrap_err().message.contains("10201 combinations"));
         let line = format!("sweep . --bs {}", "512,".repeat(20_000) + "512");
         assert!(job(&line).unwrap_err().message.contains("20001 combinations"));
-        let doubled = job("sweep . --rw read,read --rwmixread 1,2 --iodepth 4,4").unwrap();
+        let doubled = job("sweep . --rw read,read --iodepth 4,4").unwrap();
         assert_eq!(doubled.axes.len(), 1);
     }
 

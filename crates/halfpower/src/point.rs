@@ -371,6 +371,9 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
 /// A rate whose interval is wider than this share, to either side, is noisy.
 const NOISY: f64 = 0.15;
 
+/// Requests of all trials together for a rate to be one.
+const REQUESTS_MIN: u64 = 5;
+
 /// What is said of a figure that was measured once.
 pub const ONE_TRIAL: &str = "one trial: how far the figure scatters is not known; use --trials 3";
 
@@ -483,6 +486,13 @@ impl Point {
             let text = format!("noisy: the rate is known to +-{:.0}% only", width * 100.0);
             verdict.add(State::Suspect, text);
         }
+        let trials = self.unsoaked().into_iter();
+        let requests = trials.fold(0, |sum: u64, trial| sum.saturating_add(trial.requests()));
+        if (1..REQUESTS_MIN).contains(&requests) && self.is_real() {
+            let requests = units::counted(requests, "request");
+            let text = format!("only {requests} in all trials; give a longer --runtime or --size");
+            verdict.add(State::Suspect, text);
+        }
         // A figure without a second one says nothing of how far it scatters.
         if self.unsoaked().len() == 1 && self.is_real() {
             verdict.add(State::Suspect, ONE_TRIAL);
@@ -548,7 +558,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_doubt_of_several_trials_is_said_once() {
-        let mut point = point(&[4096, 4096, 4096]);
+        let mut point = point(&[40960, 40960, 40960]);
         for (trial, percent) in point.trials.iter_mut().zip([93.5, 91.0, 8.0]) {
             trial.verdict.add(State::Suspect, format!("others used {percent}%"));
         }

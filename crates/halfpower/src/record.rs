@@ -141,7 +141,9 @@ fn failure_text(failure: Failure) -> String {
     }
     let cause = ioengine::error::cause(&std::io::Error::from_raw_os_error(failure.errno));
     let remedy = match failure.errno {
-        libc::ENOSPC | libc::EDQUOT => "; free space, or use a smaller --size",
+        libc::ENOSPC => "; free space, or use a smaller --size",
+        libc::EDQUOT => "; raise the quota of this user, project or subvolume, or free space in it",
+        libc::EROFS => "; the file system is or became read-only",
         libc::EFBIG => "; raise the file-size limit (ulimit -f), or use a smaller --size",
         libc::EIO => "; the device reports an I/O error: look at the kernel log (dmesg)",
         libc::EAGAIN | libc::EINTR => {

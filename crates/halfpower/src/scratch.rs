@@ -162,10 +162,8 @@ impl Scratch {
             return Err(Failure::interrupted());
         }
         if trial.errors > 0 {
-            return Err(Failure::failed(format!(
-                "laying out {}: writing failed; free space and look at the kernel log (dmesg)",
-                self.path.display()
-            )));
+            let why = trial.failure.unwrap_or_else(|| "writing failed".to_owned());
+            return Err(Failure::failed(format!("laying out {}: {why}", self.path.display())));
         }
         Ok(trial)
     }

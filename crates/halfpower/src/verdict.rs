@@ -123,6 +123,8 @@ const THROTTLED_SHARE_MAX: f64 = 0.02;
 const LOAD_TRIAL_NS: u64 = 200_000_000;
 /// A pause from this length on is one however long the trial is (ns).
 const LONG_STALL_NS: u64 = 10_000_000_000;
+/// Requests of an open loop that must be due in a trial for its rate to be one.
+const REQUESTS_MIN: f64 = 3.0;
 /// Requests of an open loop that must have been due in a pause.
 const DUE_IN_STALL: f64 = 20.0;
 /// Share of requests that may come back within the call that submits them.
@@ -378,6 +380,12 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
         let text = format!(
             "{delivered} requests/s were delivered of the {} asked for: the rest waited; raise \
              --iodepth or --numjobs, or lower --rate-iops",
+            units::count(asked)
+        );
+        verdict.add(State::Suspect, text);
+    } else if due < REQUESTS_MIN {
+        let text = format!(
+            "at {} requests/s only {due:.2} are due in a trial; give a longer --runtime",
             units::count(asked)
         );
         verdict.add(State::Suspect, text);

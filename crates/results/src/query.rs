@@ -11,6 +11,9 @@ use crate::row::{
 };
 use crate::store::Store;
 
+/// Digits alone are the beginning of a run's identifier from this length on.
+const IDENTIFIER_DIGITS_MIN: usize = 8;
+
 impl Store {
     /// All runs, newest first.
     ///
@@ -39,6 +42,11 @@ impl Store {
             && let Some(run) = self.select("run WHERE id = ?", [id], RunRow::read)?.pop()
         {
             return Ok(run);
+        }
+        // A short number is a run's number; that an identifier begins with it is chance.
+        let is_number = selector.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number && selector.len() < IDENTIFIER_DIGITS_MIN {
+            return Err(self.no_run(selector));
         }
         let prefix = selector.to_ascii_lowercase();
         let by_uuid = "run WHERE substr(lower(uuid), 1, length(?1)) = ?1";

@@ -103,8 +103,8 @@ pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
     ranked(found)
 }
 
-/// Gains in rate first, then those in CPU, the greatest of each first; gains that are about the same
-/// in the order in which they came, so that measuring again ranks them alike.
+/// Gains in rate first, then those in CPU, the greatest of each first; gains that are about the
+/// same in the order in which they came, so that measuring again ranks them alike.
 fn ranked(found: Vec<Advice>) -> Vec<Advice> {
     let (of_rate, of_cpu) = found.into_iter().partition(|advice| advice.gain_in != "CPU");
     [of_rate, of_cpu].into_iter().flat_map(by_gain).collect()
@@ -321,7 +321,7 @@ fn keep_defaults(insight: &Insight<'_>) -> Advice {
     let rule = rule("keep-defaults");
     let evidence = match (insight.out_of_box("read"), insight.fastest("read")) {
         (Some(plain), Some(best)) => compared(plain, best),
-        _ => "no measured change gains more than 10%".to_owned(),
+        _ => "too little was measured as it was meant to price a change".to_owned(),
     };
     Advice {
         id: rule.id,

@@ -40,7 +40,7 @@ pub struct SurveyDocument {
     pub best: SettingsDocument,
     /// What was found, in words.
     pub findings: Vec<FindingDocument>,
-    /// What to change, greatest gain first; never empty.
+    /// What to change, the greatest gain in rate first, then those in CPU; never empty.
     pub advice: Vec<AdviceDocument>,
     /// Rules of the papers that a study prices, not a survey.
     pub advice_without_experiment: Vec<SilentDocument>,

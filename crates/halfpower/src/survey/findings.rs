@@ -374,7 +374,7 @@ pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
         lines.extend(wrapped("    ", &found.detail));
     }
     lines.push(String::new());
-    lines.push("Advice, greatest gain first".to_owned());
+    lines.push("Advice, greatest gain in rate first, then in CPU".to_owned());
     for (number, advice) in advice::of(insight).iter().enumerate() {
         lines.extend(wrapped(&format!("{:>3}. ", number + 1), &advice.text));
         lines.extend(wrapped("     ", &format!("{}; {}", advice.evidence, advice.how)));

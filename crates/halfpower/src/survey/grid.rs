@@ -56,6 +56,8 @@ const VIRTUAL_LONGER: u64 = 8;
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
 /// Buffers in flight at the most (bytes): deeper or larger would measure memory pressure.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// The request size that stands for "out of the box": buffered, one at a time (bytes).
+pub const OUT_OF_BOX_BYTES: u32 = 64 << 10;
 /// Request size of the random curve (bytes): the papers' KAPS.
 const RANDOM_BYTES: u32 = 8 << 10;
 /// Request sizes and depth at which the CPU cost is bounded from above by soaked trials.
@@ -98,6 +100,14 @@ impl Effort {
             rounds: if small { 2 } else { 3 },
             app: None,
         }
+    }
+}
+
+impl Spot {
+    /// Whether it is what a program gets that sets nothing.
+    pub fn is_out_of_box(&self) -> bool {
+        let plain = self.pattern == Pattern::Sequential && self.depth == 1;
+        plain && !self.caching.is_direct() && self.request_bytes == OUT_OF_BOX_BYTES
     }
 }
 

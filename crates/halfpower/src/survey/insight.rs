@@ -13,10 +13,11 @@ use analysis::ties;
 use crate::app::App;
 use crate::point::{Point, State, Summary, Verdict};
 use crate::survey::evidence::Evidence;
+use crate::survey::grid;
 use crate::units;
 
 /// The request size that stands for "out of the box": buffered, one at a time (bytes).
-pub const OUT_OF_BOX_BYTES: u64 = 64 << 10;
+pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
 /// From somewhere in this window on a setting is as good as the fastest (share of its rate).
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
 /// A setting that costs less CPU by this factor costs less (lower bounds scatter).

@@ -14,6 +14,8 @@ use crate::survey::grid::{Limits, Spot, allowed};
 const TARGET_HALF_WIDTH: f64 = 0.03;
 /// A rate this far from the line through its neighbours (both axes logarithmic) is a bend.
 const BEND: f64 = 0.15;
+/// A trial of a spot that is quoted is worth so many of another.
+const QUOTED: f64 = 3.0;
 /// Rates from this share of the highest on are near the top.
 const TOP_SHARE: f64 = 0.7;
 /// More trials of one spot say little more.
@@ -42,7 +44,9 @@ impl Measured {
         let width = interval.map_or(1.0, |interval| interval.half_width_relative());
         // Fewer than five trials say little of the interval itself.
         let few = if self.rates.len() < 5 { 1.5 } else { 1.0 };
-        if width > TARGET_HALF_WIDTH || self.rates.len() < 3 { width * few } else { 0.0 }
+        // Everybody will quote what a program gets out of the box.
+        let quoted = if self.spot.is_out_of_box() { QUOTED } else { 1.0 };
+        if width > TARGET_HALF_WIDTH || self.rates.len() < 3 { width * few * quoted } else { 0.0 }
     }
 }
 

@@ -1,0 +1,76 @@
+//! What of the flags of a run does not go together. Looks at flags alone, not at targets' contents.
+
+use std::path::PathBuf;
+
+use ioengine::Personality;
+use workload::{Distribution, Pattern};
+
+use super::{Allocation, Axes};
+use crate::cli::RunArgs;
+use crate::failure::{Failure, Outcome};
+
+/// A mapping is as long as the file was.
+pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
+    let maps = axes.iter().any(|axes| axes.personality == Some(Personality::Mmap));
+    if maps && allocation.grows() {
+        return Err(Failure::usage(
+            "--ioengine mmap cannot make a file grow; use --allocation preallocated, or another \
+             --ioengine",
+        ));
+    }
+    Ok(())
+}
+
+/// Sealed blocks can be written, or read, not both at once; and all alike, to be read back.
+pub fn verify(args: &RunArgs, axes: &[Axes], targets: &[PathBuf]) -> Outcome<()> {
+    let mixed = axes.iter().any(|a| !matches!(a.read_percent, 0 | 100))
+        || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
+    if args.verify && mixed {
+        return Err(Failure::usage(
+            "--verify checks what was written before, so it goes with reads or with writes, not \
+             with a mix; run --rw write --verify first, then --rw read --verify",
+        ));
+    }
+    let shape = |a: &Axes| (a.request_bytes, a.threads);
+    if args.verify && axes.iter().any(|a| shape(a) != shape(&axes[0])) {
+        return Err(Failure::usage(
+            "--verify reads back one layout of blocks; give one --bs and one --numjobs",
+        ));
+    }
+    if args.verify && args.zero_buffers {
+        return Err(Failure::usage("--verify and --zero-buffers exclude each other; drop one"));
+    }
+    let reads = axes.iter().any(|axes| axes.read_percent == 100);
+    let makes_a_file = targets.iter().find(|target| target.is_dir());
+    if let Some(folder) = makes_a_file.filter(|_| args.verify && reads) {
+        return Err(Failure::usage(format!(
+            "--verify with --rw read checks what an earlier run wrote, and the test file in {} is \
+             new; use --rw write, which reads back what it wrote, or name the file that was \
+             written with --verify",
+            folder.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Each flag of a skewed load goes with what it is about.
+pub fn skew(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
+    let skew = &args.skew;
+    if args.bs.is_some() && skew.bssplit.is_some() {
+        return Err(Failure::usage("--bs and --bssplit exclude each other; drop one"));
+    }
+    let random = axes.iter().any(|axes| axes.pattern == Pattern::Random);
+    if skew.random_distribution != Distribution::Even && !random {
+        return Err(Failure::usage(format!(
+            "--random-distribution {} is for random requests; use --rw randread, randwrite or \
+             randrw",
+            skew.random_distribution
+        )));
+    }
+    if skew.thinktime_blocks.is_some() && skew.thinktime.is_none() {
+        return Err(Failure::usage(
+            "--thinktime-blocks says how often to pause; say how long, as in --thinktime 100us",
+        ));
+    }
+    Ok(())
+}
