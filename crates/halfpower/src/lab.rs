@@ -7,6 +7,8 @@ use std::time::Duration;
 use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
 use ioengine::cgroup::Groups;
 use ioengine::clock::{Disagreement, unix_ns};
+use ioengine::device::{Device, DeviceCounters};
+use ioengine::host::dirtied_bytes;
 use ioengine::stripe::Layout;
 use ioengine::target::{Coverage, Hint, Scrub};
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Target};
@@ -44,6 +46,37 @@ pub struct Lab {
     /// The control groups of this process, where they limit its CPU time.
     quota: Option<Quota>,
     soaker: RefCell<Option<ReadySoaker>>,
+}
+
+/// What could have served direct requests instead of the storage, as it stood before a trial.
+struct Memory {
+    /// The devices on which images of loop devices lie, with their counters.
+    images: Vec<(Device, DeviceCounters)>,
+    dirtied_bytes: Option<u64>,
+}
+
+impl Memory {
+    fn before(targets: &[&HostTarget]) -> Memory {
+        let direct = targets.iter().filter(|t| t.kind().is_storage() && t.caching().is_direct());
+        let mut devices: Vec<Device> =
+            direct.clone().filter_map(|target| target.devices_of_images()).flatten().collect();
+        devices.dedup();
+        let counted = |device: Device| device.counters().map(|counters| (device, counters));
+        Memory {
+            images: devices.into_iter().filter_map(counted).collect(),
+            dirtied_bytes: direct.clone().next().and_then(|_| dirtied_bytes()),
+        }
+    }
+
+    fn beneath_images(&self) -> Option<DeviceCounters> {
+        let since =
+            |(device, before): &(Device, DeviceCounters)| Some(device.counters()?.since(before));
+        self.images.iter().filter_map(since).reduce(|one, other| one + other)
+    }
+
+    fn dirtied_bytes(&self) -> Option<u64> {
+        dirtied_bytes()?.checked_sub(self.dirtied_bytes?)
+    }
 }
 
 /// A quota of CPU time.
@@ -348,6 +381,7 @@ impl Lab {
         }
         let planned = plan::resolve(&setting.workload, targets[0])?;
         let waited_ns = self.quota.as_ref().map(Quota::waited_ns);
+        let memory = Memory::before(targets);
         let (started_unix_ns, clocks) = (unix_ns(), self.clock.clocks());
         let mut control = Control { stop: self.interrupt.flag(), on_progress };
         let (sample, soaked) = if setting.soaked {
@@ -364,6 +398,9 @@ impl Lab {
         let around = Circumstances {
             became_steady,
             clocks: self.clock.clocks().since(&clocks),
+            beneath_images: memory.beneath_images(),
+            dirtied_bytes: memory.dirtied_bytes(),
+            in_memory: targets.iter().any(|target| target.is_in_memory()),
             throttled: self.quota.as_ref().zip(waited_ns).map(|(quota, ns)| quota.since(ns)),
             ..self.circumstances(setting, scrubbed.is_some(), interrupted, &trial)
         };
@@ -485,6 +522,9 @@ impl Lab {
             cold: verdict::is_cold(setting.place.caching(), scrubbed),
             counted: trial.device.is_some(),
             cpus: self.cpus,
+            beneath_images: None,
+            dirtied_bytes: None,
+            in_memory: false,
             throttled: None,
             became_steady: None,
             clocks: Disagreement::default(),

@@ -8,6 +8,7 @@ use analysis::drift::drift;
 use analysis::littles_law;
 use ioengine::Caching;
 use ioengine::clock::Disagreement;
+use ioengine::device::DeviceCounters;
 use ioengine::target::Coverage;
 
 use crate::point::{PointKey, State, Trial, Verdict};
@@ -20,6 +21,13 @@ pub struct Circumstances {
     pub coverage: Option<Coverage>,
     /// Size of the target (bytes).
     pub target_bytes: u64,
+    /// What the devices moved on which the images of loop devices lie, where the target lies on
+    /// such.
+    pub beneath_images: Option<DeviceCounters>,
+    /// How much of the page cache was made dirty while it ran, by anybody (bytes).
+    pub dirtied_bytes: Option<u64>,
+    /// The target lies in memory.
+    pub in_memory: bool,
     /// The user means to measure holes.
     pub allow_holes: bool,
     /// Whether reads were meant to come from the device: the cache was scrubbed, or bypassed.
@@ -117,6 +125,11 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 const OTHERS_SHARE_MAX: f64 = 0.2;
 /// Time that a hypervisor took, as a share of all CPUs.
 const STOLEN_SHARE_MAX: f64 = 0.02;
+/// Requests are judged by where they were served from so many bytes on ...
+const MEMORY_LEAST_BYTES: u64 = 4 << 20;
+/// ... and are served by memory where the storage beneath saw less than this share of them, or the
+/// page cache more.
+const MEMORY_SHARE_MAX: f64 = 0.5;
 /// Time for which a CPU quota may hold threads back, as a share of the trial.
 const THROTTLED_SHARE_MAX: f64 = 0.02;
 /// Shorter trials hold too few ticks of the accounting of CPU time (ns).
@@ -171,6 +184,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     if real {
         check_holes(key, around, &mut verdict);
         check_device(key, trial, around, &mut verdict);
+        check_memory(key, trial, around, &mut verdict);
         check_pages(key, trial, &mut verdict);
         check_device_load(key, trial, around, &mut verdict);
     }
@@ -393,6 +407,42 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
         let text = format!(
             "{} requests were due and never issued: the backlog at the end was too long",
             units::count(trial.never_issued as f64)
+        );
+        verdict.add(State::Suspect, text);
+    }
+}
+
+/// Requests that were to reach storage and were served by memory: a file system in memory, a file
+/// system that falls back to its page cache (btrfs for checksummed data), the cached image of a
+/// loop device.
+fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
+    if around.in_memory {
+        verdict.add(State::Suspect, "the target lies in memory (tmpfs): no storage was measured");
+        return;
+    }
+    let [read, written] = [0, 1].map(|direction| trial.directions[direction].bytes);
+    if !key.is_direct() || read + written < MEMORY_LEAST_BYTES {
+        return;
+    }
+    if let Some(beneath) = around.beneath_images {
+        let moved = (beneath.read_sectors + beneath.write_sectors) * 512;
+        if (moved as f64) < (read + written) as f64 * MEMORY_SHARE_MAX {
+            let (moved, asked) = (units::size(moved), units::size(read + written));
+            let text = format!(
+                "the image of the loop device is in the page cache of its host: the device beneath \
+                 it moved {moved} of {asked}; attach it with losetup --direct-io=on"
+            );
+            verdict.add(State::Suspect, text);
+            return;
+        }
+    }
+    let dirtied = around.dirtied_bytes.unwrap_or(0);
+    if written > MEMORY_LEAST_BYTES && dirtied as f64 > written as f64 * MEMORY_SHARE_MAX {
+        let (dirtied, written) = (units::size(dirtied), units::size(written));
+        let text = format!(
+            "direct writes went through the page cache: {dirtied} of it became dirty for {written} \
+             written; the file system cannot bypass it here (btrfs cannot for checksummed data), \
+             or others wrote"
         );
         verdict.add(State::Suspect, text);
     }

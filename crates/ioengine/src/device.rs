@@ -131,6 +131,11 @@ impl Device {
         Some(Device { folder, disk })
     }
 
+    /// The image behind a loop device (loop(4)).
+    pub fn image(&self) -> Option<PathBuf> {
+        read(&self.disk.join("loop/backing_file")).map(PathBuf::from)
+    }
+
     /// All that sysfs tells about it.
     pub fn info(&self) -> DeviceInfo {
         let text = |path: &str| read(&self.disk.join(path));

@@ -195,6 +195,19 @@ impl HostTarget {
         self.device.as_ref().map(Device::info)
     }
 
+    /// The devices on which the images of loop devices beneath it lie; None where it lies on no
+    /// loop device, or not all of them can be told.
+    pub fn devices_of_images(&self) -> Option<Vec<Device>> {
+        let images: Vec<PathBuf> = self.devices().into_iter().filter_map(Device::image).collect();
+        let devices: Vec<Device> = images.iter().filter_map(|image| device_of(image)).collect();
+        (!images.is_empty() && images.len() == devices.len()).then_some(devices)
+    }
+
+    /// Whether its content lies in memory alone.
+    pub fn is_in_memory(&self) -> bool {
+        self.mount().is_some_and(|mount| ["tmpfs", "ramfs"].contains(&mount.file_system.as_str()))
+    }
+
     /// The mount that a file lies on.
     pub fn mount(&self) -> Option<&Mount> {
         self.mount.as_ref()
@@ -329,6 +342,14 @@ pub fn address_space_left() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
     let mapped_kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(limit.saturating_sub(mapped_kib << 10))
+}
+
+/// How much of the page cache programs have made dirty since boot (bytes; nr_dirtied in
+/// /proc/vmstat); None where the system does not tell.
+pub fn dirtied_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
+    let pages = text.lines().find_map(|line| line.strip_prefix("nr_dirtied "))?;
+    Some(pages.trim().parse::<u64>().ok()? * sys::page_bytes())
 }
 
 /// The block device beneath a path's file system, where the system tells.

@@ -292,10 +292,12 @@ mod tests {
     }
 
     #[test]
-    fn a_number_means_the_run_of_that_number_before_a_uuid_that_starts_with_it() {
+    fn a_short_number_means_the_run_of_that_number_whatever_uuids_start_with() {
         let store = a_store_with_runs(&[("2aaa", 1), ("1bbb", 2), ("3ccc", 3), ("9ddd", 4)]);
         assert_eq!(store.run("2").unwrap().uuid, "1bbb");
-        assert_eq!(store.run("9").unwrap().uuid, "9ddd");
+        assert!(matches!(store.run("9").unwrap_err(), Error::RunNotFound { .. }));
+        let store = a_store_with_runs(&[("12345678-a", 1)]);
+        assert_eq!(store.run("12345678").unwrap().uuid, "12345678-a");
     }
 
     #[test]

@@ -159,7 +159,32 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
     }
     drop(session);
     show(form, &console, (&host, started_unix_ns), &all)?;
-    Ok(exit_of(lab.interrupt.is_set(), &all))
+    let exit = exit_of(lab.interrupt.is_set(), &all);
+    say_why(exit, &all);
+    Ok(exit)
+}
+
+/// The last line names what made the exit code, which may stand far above by now.
+fn say_why(exit: Exit, all: &[Made]) {
+    let names = |is: fn(&Made) -> bool| -> String {
+        let named: Vec<&str> =
+            all.iter().filter(|made| is(made)).map(|made| made.name.as_str()).collect();
+        named.join(", ")
+    };
+    match exit {
+        Exit::Failed => {
+            for made in all {
+                if let Some(failure) = &made.failure {
+                    console::error(&format!("study {}: {failure}", made.name));
+                }
+            }
+        }
+        Exit::Invalid => {
+            let names = names(Made::is_invalid);
+            console::error(&format!("measured the wrong thing: {names}; see the reasons there"));
+        }
+        _ => {}
+    }
 }
 
 fn exit_of(interrupted: bool, all: &[Made]) -> Exit {

@@ -271,6 +271,15 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
             format!("at {} it is {}", fastest.setting(), units::rate(fastest.rate())),
         ),
     };
+    let reasons = &fastest.summary.verdict.reasons;
+    let memory = ["page cache of its host", "lies in memory", "through the page cache"];
+    let is_memory = |reason: &&String| memory.iter().any(|words| reason.contains(words));
+    let (headline, detail) = match reasons.iter().find(is_memory) {
+        Some(reason) => {
+            ("The limit of sequential reads is memory, not storage".to_owned(), reason.clone())
+        }
+        None => (headline, detail),
+    };
     let (headline, detail) = match insight.cpu_quota {
         Some(cpus) => (
             "The limit of all rates here is the CPU quota of the control group".to_owned(),

@@ -212,14 +212,15 @@ impl<'a> Survey<'a> {
     /// What to measure next; None when all is settled.
     fn next_batch(&mut self) -> Outcome<Option<Vec<(usize, bool)>>> {
         let measured = self.measured();
-        let fresh = schedule::new_spots(&measured, self.peaks(&measured), &self.subject.limits);
+        let peaks = self.peaks(&measured);
+        let fresh = schedule::new_spots(&measured, peaks, &self.subject.limits);
         let mut order = Vec::new();
         for spot in fresh.into_iter().filter(|spot| self.may_go_on(spot)).collect::<Vec<_>>() {
             let index = self.add(spot)?;
             order.extend([(index, false); NEW_SPOT_TRIALS]);
         }
         if order.len() < BATCH {
-            let needy = schedule::neediest(&measured, measured.len()).into_iter();
+            let needy = schedule::neediest(&measured, peaks, measured.len()).into_iter();
             let able = needy.filter(|index| self.may_go_on(&self.spots[*index]));
             order.extend(able.take(BATCH - order.len()).map(|index| (index, false)));
         }

@@ -16,6 +16,10 @@ const TARGET_HALF_WIDTH: f64 = 0.03;
 const BEND: f64 = 0.15;
 /// A trial of a spot that is quoted is worth so many of another.
 const QUOTED: f64 = 3.0;
+/// A trial of a spot that could be the best is worth so many of another, which are those from this
+/// share of the highest rate on.
+const NEAR: f64 = 2.0;
+const NEAR_SHARE: f64 = 0.85;
 /// Rates from this share of the highest on are near the top.
 const TOP_SHARE: f64 = 0.7;
 /// More trials of one spot say little more.
@@ -108,10 +112,15 @@ fn bends_at(sequence: &[(&Spot, f64)], index: usize) -> bool {
     (y1 - expected).abs() > BEND
 }
 
-/// The spots that need a trial most, most needed first, at most `count`.
-pub fn neediest(measured: &[Measured], count: usize) -> Vec<usize> {
+/// The spots that need a trial most, most needed first, at most `count`. Those near the highest
+/// rates (by direction: reads, writes) decide what is best.
+pub fn neediest(measured: &[Measured], pap: [f64; 2], count: usize) -> Vec<usize> {
+    let need = |m: &Measured| {
+        let is_near = m.rate() >= NEAR_SHARE * pap[usize::from(m.spot.write)];
+        m.need() * if is_near { NEAR } else { 1.0 }
+    };
     let mut needs: Vec<(usize, f64)> =
-        measured.iter().enumerate().map(|(index, m)| (index, m.need())).collect();
+        measured.iter().enumerate().map(|(index, m)| (index, need(m))).collect();
     needs.retain(|(_, need)| *need > 0.0);
     needs.sort_by(|a, b| b.1.total_cmp(&a.1));
     needs.into_iter().take(count).map(|(index, _)| index).collect()
@@ -165,14 +174,14 @@ mod tests {
         measured[0].rates = vec![1.0; 6];
         measured[1].rates = vec![1.0, 1.1, 1.2];
         measured[2].rates = vec![1.0, 2.0, 3.0];
-        assert_eq!(neediest(&measured, 10), [2, 1]);
-        assert_eq!(neediest(&measured, 1), [2]);
+        assert_eq!(neediest(&measured, [f64::MAX; 2], 10), [2, 1]);
+        assert_eq!(neediest(&measured, [f64::MAX; 2], 1), [2]);
     }
 
     #[test]
     fn a_spot_that_never_settles_does_not_eat_the_budget() {
         let mut measured = device(&[4 << 10]);
         measured[0].rates = (0..TRIALS_MAX).map(|i| i as f64 + 1.0).collect();
-        assert!(neediest(&measured, 10).is_empty());
+        assert!(neediest(&measured, [f64::MAX; 2], 10).is_empty());
     }
 }

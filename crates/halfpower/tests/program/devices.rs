@@ -18,6 +18,39 @@ fn a_device_is_read_without_permission() {
 }
 
 #[test]
+fn a_loop_device_whose_image_is_cached_is_said_to_be_memory() {
+    let device = or_skip!(LoopDevice::new(32 * MIB));
+    let place = Place::new();
+    let line = format!("run {} --bs 1m --size 32m --trials 2 --no-store", device.path());
+    let document = place.document(&line);
+    let reasons = document["verdict"]["reasons"].to_string();
+    assert!(reasons.contains("is in the page cache of its host"), "{reasons}");
+    assert_eq!(document["verdict"]["state"], "suspect");
+    let survey = format!("survey {} --budget 5s --no-store --json", device.path());
+    let document = place.halfpower(&survey).json();
+    let findings = document["findings"].to_string();
+    assert!(findings.contains("is memory, not storage"), "{findings}");
+}
+
+#[test]
+fn files_in_memory_are_said_to_be_there() {
+    or_skip!(crate::fixture::root());
+    let place = Place::new();
+    let memory = place.path("memory");
+    std::fs::create_dir(&memory).unwrap();
+    let tmpfs = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64m", "test"])
+        .arg(&memory)
+        .status();
+    or_skip!(tmpfs.is_ok_and(|status| status.success()).then_some(()).ok_or("no tmpfs here"));
+    let document = place.document("run memory --size 16m --trials 2 --no-store");
+    let unmounted = std::process::Command::new("umount").arg(&memory).status();
+    assert!(unmounted.unwrap().success());
+    let reasons = document["verdict"]["reasons"].to_string();
+    assert!(reasons.contains("lies in memory (tmpfs)"), "{reasons}");
+}
+
+#[test]
 fn somebody_else_who_reads_the_device_is_noticed() {
     let device = or_skip!(LoopDevice::new(32 * MIB));
     let place = Place::new();
