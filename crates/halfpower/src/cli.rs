@@ -408,8 +408,8 @@ pub struct SurveyArgs {
     /// tenth of the free space, half of --max-write and what a tenth of the budget can write)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
-    /// What your program issues today, to price advice against: SIZE[,direct][,DEPTH], such as
-    /// 8k,direct,4 (default: buffered 64 KiB one at a time)
+    /// What your program issues today, to price advice against: its request size, whether direct,
+    /// its depth; such as 8k or 8k,direct,4 (default: buffered 64 KiB one at a time)
     #[arg(long, value_name = "REQUESTS", value_parser = app::parse, help_heading = "Workload")]
     pub app: Option<App>,
     /// Bytes to write at the most, test file included
