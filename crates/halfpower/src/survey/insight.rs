@@ -20,6 +20,8 @@ use crate::units;
 pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
 /// From somewhere in this window on a setting is as good as the fastest (share of its rate).
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
+/// A setting whose median is below this share of the fastest is not as good, whatever its interval.
+const FAR: f64 = 0.85;
 /// A setting that costs less CPU by this factor costs less (lower bounds scatter).
 const CHEAPER: f64 = 2.0;
 /// What the kernel reads ahead of a sequential reader, as it comes (bytes; read_ahead_kb of a block
@@ -486,7 +488,12 @@ pub fn as_good<'s, 'a>(points: Vec<&'s Seen<'a>>) -> Vec<&'s Seen<'a>> {
     let Some(top) = points.iter().map(|seen| seen.rate()).reduce(f64::max) else {
         return Vec::new();
     };
-    let shares: Vec<f64> = points.iter().map(|seen| seen.rate() / top.max(1.0)).collect();
+    // By interval: a setting whose trials reached the top is not worse for one that did not.
+    let share = |seen: &&Seen<'_>| {
+        let (median, high) = (seen.rate() / top.max(1.0), seen.summary.bytes_per_s.high);
+        if median < FAR { median } else { (high / top.max(1.0)).min(1.0) }
+    };
+    let shares: Vec<f64> = points.iter().map(share).collect();
     let bar = ties::bar(&shares, AS_GOOD);
     points
         .into_iter()
