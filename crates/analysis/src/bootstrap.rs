@@ -61,6 +61,33 @@ pub fn paired_ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -
     median_interval(&ratios, confidence, seed)
 }
 
+/// A value and when it was measured, on any clock.
+pub type Timed = (i64, f64);
+
+/// The median of the ratios of `a` to `b`, which were measured by turns, and its interval, as
+/// [`median_interval`] gives it: each of the fewer with the nearest in time of the others.
+///
+/// As [`paired_ratio_interval`] this removes what the members of a pair share. `None` when either
+/// is empty, or as there.
+pub fn nearest_ratio_interval(
+    a: &[Timed],
+    b: &[Timed],
+    confidence: f64,
+    seed: u64,
+) -> Option<Interval> {
+    let nearest = |to: i64, of: &[Timed]| {
+        of.iter().min_by_key(|(at, _)| at.abs_diff(to)).map(|(_, value)| *value)
+    };
+    let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    let pairs: Vec<(f64, f64)> =
+        few.iter().filter_map(|(at, value)| Some((*value, nearest(*at, many)?))).collect();
+    let (mut a_values, mut b_values): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+    if a.len() > b.len() {
+        std::mem::swap(&mut a_values, &mut b_values);
+    }
+    paired_ratio_interval(&a_values, &b_values, confidence, seed)
+}
+
 /// The k-th smallest and k-th largest sample, with the greatest k whose coverage of the median
 /// suffices, or 1. An end lies beyond the median with the probability that at most k - 1 of n fair
 /// coins show heads.
@@ -123,6 +150,20 @@ mod tests {
             })
             .count();
         covered as f64 / 400.0
+    }
+
+    #[test]
+    fn what_slows_both_by_turns_leaves_their_ratio_as_it_is() {
+        // The machine halves its speed after the fourth pair; one is measured twice as often.
+        let speed = |at: i64| if at < 40 { 1.0 } else { 0.5 };
+        let a: Vec<Timed> = (0..8).map(|i| (10 * i, 3.0 * speed(10 * i))).collect();
+        let b: Vec<Timed> = (0..16).map(|i| (5 * i + 1, 2.0 * speed(5 * i + 1))).collect();
+        let times = nearest_ratio_interval(&a, &b, 0.95, 1).unwrap();
+        assert_eq!((times.low, times.value, times.high), (1.5, 1.5, 1.5));
+        let inverse = nearest_ratio_interval(&b, &a, 0.95, 1).unwrap();
+        assert!((inverse.value * 1.5 - 1.0).abs() < 1e-12);
+        assert_eq!(nearest_ratio_interval(&a, &[], 0.95, 1), None);
+        assert_eq!(nearest_ratio_interval(&a, &[(0, 0.0)], 0.95, 1), None);
     }
 
     #[test]

@@ -81,11 +81,32 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
             path.display()
         )));
     }
+    if is_fio_job(&real) {
+        return Err(Failure::usage(format!(
+            "{} is a fio job file, where a target is wanted; name the file, directory or device to \
+             measure, and give the job's options as flags, which have fio's names (--rw read \
+             --bs 4k --iodepth 32)",
+            path.display()
+        )));
+    }
     if !path.exists() {
         // Opening says it best.
         HostTarget::open(path, false, Caching::Buffered)?;
     }
     Ok(())
+}
+
+/// Whether a file is one of fio's jobs: small, and text that begins with a section.
+fn is_fio_job(path: &Path) -> bool {
+    const BYTES_MAX: u64 = 64 << 10;
+    if !std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= BYTES_MAX) {
+        return false;
+    }
+    let Ok(text) = std::fs::read_to_string(path) else { return false };
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+    let is_section = first.is_some_and(|line| line.starts_with('[') && line.ends_with(']'));
+    is_section && lines.any(|line| line.contains('='))
 }
 
 /// What would be done to make the job's targets ready.
@@ -214,12 +235,10 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
         kind if kind.is_storage() => target.caching().is_direct(),
         _ => job.direct.unwrap_or(true),
     };
-    if let Some(wanted) = job.page_cache.filter(|_| direct && target.kind().is_storage()) {
+    if let Some(wanted) = job.page_cache.filter(|_| direct && !job.touches_nothing()) {
         return Err(Failure::usage(format!(
-            "--page-cache {} is about buffered requests, and those to {} are direct; add \
-             --direct=0",
+            "--page-cache {} is about buffered requests, and these are direct; add --direct=0",
             wanted.word(),
-            target.name()
         )));
     }
     for axes in &job.axes {

@@ -15,9 +15,11 @@ use std::path::Path;
 
 use analysis::histogram::{BUCKETS, Exact, Histogram, bucket_bounds};
 use clap::Parser;
+use filecopy::{Filter, FilterRule};
 use ioengine::fault::FaultCounter;
 use ioengine::truth::{Schedule, Truth};
 use ioengine::{HostTarget, Op};
+use seqio::tune::Tunings;
 use workload::plan::{self, WorkerPlan};
 
 use crate::checksum_file::{self, Sum};
@@ -48,6 +50,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("trace_page", iotrace::fuzz::page),
     ("sqlio", classic::sqlio),
     ("sums", lines_of_sums),
+    ("filters", filters),
+    ("tunings", tunings),
 ];
 
 /// Runs one of [`TARGETS`].
@@ -57,6 +61,39 @@ pub const TARGETS: &[(&str, Target)] = &[
 pub fn run(name: &str, data: &[u8]) {
     let found = TARGETS.iter().find(|(known, _)| *known == name);
     found.expect("the name is one of the table").1(data);
+}
+
+/// Rules of `copy --include` and `--exclude`, one a line, and paths to hold against them, which
+/// begin with a colon. A rule decides alike for a path however often it is asked, and one that
+/// includes everything comes before all others.
+fn filters(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (paths, patterns): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with(':'));
+    let rules = patterns.iter().enumerate();
+    let rules: Vec<FilterRule> =
+        rules.filter_map(|(i, text)| FilterRule::new(i % 2 == 0, text).ok()).collect();
+    let all = FilterRule::new(true, "**").expect("everything is a pattern");
+    let open = Filter::new([vec![all], rules.clone()].concat());
+    let filter = Filter::new(rules);
+    for path in paths.iter().map(|line| Path::new(&line[1..])) {
+        for is_directory in [false, true] {
+            let accepted = filter.accepts(path, is_directory);
+            assert_eq!(filter.accepts(path, is_directory), accepted);
+            assert!(open.accepts(path, is_directory), "{path:?}");
+        }
+    }
+}
+
+/// The file in which `tune` keeps what it found: what is read is written as it was.
+fn tunings(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(tunings) = Tunings::read(&text) {
+        let written = tunings.text();
+        let again = Tunings::read(&written).expect("what was written is read");
+        assert_eq!(again.text(), written);
+        assert_eq!(again.storage.len(), tunings.storage.len());
+    }
 }
 
 /// Sizes, times, rates, lists and dates.

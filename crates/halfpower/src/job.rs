@@ -1,6 +1,6 @@
 //! What the flags of `run` and `sweep` mean: resolved once, without side effects.
 
-mod check;
+pub mod check;
 
 use std::path::{Path, PathBuf};
 
@@ -202,6 +202,7 @@ impl Job {
         let stripe = stripe(args.chunk.filter(|_| simulated.is_none()), targets.len())?;
         check::verify(args, &axes, &targets)?;
         check::skew(args, &axes)?;
+        check::without_effect(args, &axes)?;
         Ok(Job {
             targets,
             axes,

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ioengine::clock::unix_ns;
-use results::{NewRun, PointId, RunEnd, RunId, RunKind, RunState, Seed, Store};
+use results::{NewRun, PointEnd, PointId, RunEnd, RunId, RunKind, RunState, Seed, Store};
 
 use crate::failure::{Failure, Outcome, check_not_under_dev};
 use crate::machine::{self, Host};
@@ -22,7 +22,7 @@ pub const JSON_SCHEMA: u32 = 1;
 pub struct Keeper {
     store: Option<Store>,
     run: Option<RunId>,
-    points: Vec<PointId>,
+    points: Vec<(PointId, PointEnd)>,
     log: Option<RequestLog>,
 }
 
@@ -154,7 +154,7 @@ impl Keeper {
         let number = self.points.len();
         if let Some((store, run)) = self.kept() {
             let point = store.add_point(run, &record::point_row(key, number as u32))?;
-            self.points.push(point);
+            self.points.push((point, record::point_end(None)));
         }
         Ok(number)
     }
@@ -164,12 +164,21 @@ impl Keeper {
         if let Some(log) = &mut self.log {
             log.add(point, trial)?;
         }
-        let id = self.points.get(point).copied();
+        let id = self.points.get(point).map(|(id, _)| *id);
         if let Some(((store, _), id)) = self.kept().zip(id) {
             let (row, latency, series) = record::trial_rows(trial);
             store.add_trial(id, &row, &latency, &series)?;
         }
         Ok(())
+    }
+
+    /// Notes what points came to, the first of which has the number `first`; it is written when
+    /// the run ends. A point without a trial came to nothing.
+    pub fn judge(&mut self, first: usize, points: &[Point]) {
+        let ends = self.points.iter_mut().skip(first);
+        for ((_, end), point) in ends.zip(points).filter(|(_, point)| !point.trials.is_empty()) {
+            *end = record::point_end(Some(&point.summary().verdict));
+        }
     }
 
     /// Ends the run and leaves the database as one plain file.
@@ -179,6 +188,7 @@ impl Keeper {
         findings_json: Option<String>,
         verdict: Option<&Verdict>,
     ) -> Outcome<()> {
+        let points = std::mem::take(&mut self.points);
         let Some((store, run)) = self.kept() else { return Ok(()) };
         let (word, reasons) = match verdict {
             Some(verdict) => {
@@ -196,6 +206,7 @@ impl Keeper {
                 verdict: word,
                 verdict_reasons_json: reasons,
             },
+            &points,
         )?;
         self.store.map_or(Ok(()), Store::close)?;
         Ok(())

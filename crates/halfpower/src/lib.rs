@@ -83,9 +83,19 @@ pub fn main() -> ExitCode {
         }
         Ok(exit) => exit.into(),
         Err(Failure { exit, message }) => {
-            console::error(&message);
+            console::error(&format!("{message}{}", deleted_folder()));
             exit.into()
         }
+    }
+}
+
+/// What else to say of an error where the current directory is gone, which no other message names.
+fn deleted_folder() -> &'static str {
+    match std::env::current_dir() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            "; the current directory has been deleted, so change to another one"
+        }
+        _ => "",
     }
 }
 

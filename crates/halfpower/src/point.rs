@@ -476,13 +476,13 @@ impl Point {
         Some((of(true, &rate)? / of(false, &rate)?, of(true, &cpu)? / of(false, &cpu)?))
     }
 
-    /// Everything at once.
-    pub fn summary(&self) -> Summary {
+    /// What its trials are worth together, where a rate is noisy if its interval is wider than the
+    /// share `noisy`, to either side.
+    pub fn verdict(&self, noisy: f64) -> Verdict {
         let mut verdict = Verdict::default();
         self.trials.iter().for_each(|trial| verdict.merge(&trial.verdict));
-        let bytes_per_s = self.bytes_per_s();
-        let width = bytes_per_s.half_width_relative();
-        if self.unsoaked().len() >= 3 && width > NOISY {
+        let width = self.bytes_per_s().half_width_relative();
+        if self.unsoaked().len() >= 3 && width > noisy {
             let text = format!("noisy: the rate is known to +-{:.0}% only", width * 100.0);
             verdict.add(State::Suspect, text);
         }
@@ -497,13 +497,18 @@ impl Point {
         if self.unsoaked().len() == 1 && self.is_real() {
             verdict.add(State::Suspect, ONE_TRIAL);
         }
+        verdict
+    }
+
+    /// Everything at once.
+    pub fn summary(&self) -> Summary {
         Summary {
-            bytes_per_s,
+            bytes_per_s: self.bytes_per_s(),
             requests_per_s: self.interval(Trial::requests_per_s),
             latency: self.latency(None),
             cpu_lower_ns: self.cpu_lower_ns(),
             cpu_upper_ns: self.cpu_upper_ns(),
-            verdict,
+            verdict: self.verdict(NOISY),
         }
     }
 }

@@ -7,7 +7,7 @@ use cpucost::CpuUsage;
 use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Hint, Scrub};
 use ioengine::{BufferPages, Caching, Op};
-use results::{LatencyRow, Operation, PointRow, Seed, SeriesRow, TrialRow};
+use results::{LatencyRow, Operation, PointEnd, PointRow, Seed, SeriesRow, TrialRow};
 use workload::sample::Failure;
 use workload::{Distribution, Pattern, Sample, SizeShare, Workload};
 
@@ -176,6 +176,12 @@ fn state_row(state: State) -> results::Verdict {
 /// A verdict as its column and its JSON list of reasons.
 pub fn verdict_row(verdict: &Verdict) -> (results::Verdict, String) {
     (state_row(verdict.state), serde_json::json!(verdict.reasons).to_string())
+}
+
+/// What a point came to as its columns.
+pub fn point_end(verdict: Option<&Verdict>) -> PointEnd {
+    let (word, reasons) = verdict.map(verdict_row).unzip();
+    PointEnd { verdict: word, verdict_reasons_json: reasons.unwrap_or_else(|| "[]".to_owned()) }
 }
 
 fn verdict_of(verdict: results::Verdict, reasons_json: &str) -> Verdict {

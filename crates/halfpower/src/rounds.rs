@@ -45,7 +45,7 @@ pub fn measure(
 fn fill(
     lab: &Lab,
     rounds: &Rounds,
-    mut settings: Vec<Setting<'_>>,
+    settings: Vec<Setting<'_>>,
     keeper: &mut Keeper,
     points: &mut [Point],
 ) -> Outcome<()> {
@@ -53,8 +53,19 @@ fn fill(
     let numbers = points.iter().map(|point| keeper.add_point(&point.key));
     let first = numbers.collect::<Outcome<Vec<usize>>>()?.first().copied().unwrap_or(0);
     let mut book = Book { points, first, keeper };
+    let measured = all_rounds(lab, rounds, settings, &mut book);
+    book.keeper.judge(first, book.points);
+    measured
+}
+
+fn all_rounds(
+    lab: &Lab,
+    rounds: &Rounds,
+    mut settings: Vec<Setting<'_>>,
+    book: &mut Book<'_>,
+) -> Outcome<()> {
     if settings.iter().any(|setting| matches!(setting.place, Place::Simulated(_))) {
-        return measure_simulated(lab, rounds, &settings, &mut book);
+        return measure_simulated(lab, rounds, &settings, book);
     }
     let Rounds { soaker, seed, .. } = *rounds;
     let rounds = rounds.trials.saturating_mul(if soaker { 2 } else { 1 });

@@ -4,6 +4,7 @@
 //! so that what was checked is what is used. Nothing here creates a file: laying out test files
 //! is the program's business.
 
+mod beneath;
 mod stripe;
 
 use std::ffi::CString;
@@ -28,6 +29,8 @@ use crate::sys;
 use crate::target::{
     AdvertisedRate, Alignment, Caching, Coverage, DeviceCounters, Hint, Scrub, Target, TargetKind,
 };
+pub use beneath::device_of;
+use beneath::{device_beneath, is_in_memory};
 use stripe::Stripe;
 
 /// Linux/fs.h and fiemap.h: extents that hold no written data.
@@ -58,6 +61,7 @@ pub struct HostTarget {
     alignment: Alignment,
     device: Option<Device>,
     mount: Option<Mount>,
+    in_memory: bool,
     /// What was last announced, for mappings, which are told anew.
     hint: Mutex<Hint>,
     /// What it is made of, if it is a stripe; it has no file of its own then.
@@ -89,6 +93,7 @@ impl HostTarget {
             alignment: Alignment { memory_bytes: 1, offset_bytes: 1 },
             device: None,
             mount: None,
+            in_memory: false,
             hint: Mutex::default(),
             stripe: None,
         }
@@ -115,9 +120,11 @@ impl HostTarget {
         let number = (libc::major(number), libc::minor(number));
         let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let mount = if on_disk { None } else { mount::of(&full, number) };
-        let device = Device::of(number).or_else(|| source_device(mount.as_ref()?));
+        let holding = if on_disk { None } else { mount::holding(&full, number) };
+        let device = Device::of(number).or_else(|| device_beneath(holding.as_ref()?));
+        let in_memory = is_in_memory(holding.as_ref());
         let refused = sys::direct_alignment(&file).is_some_and(|(_, offset)| offset == 0);
-        if caching.is_direct() && refused && kind == TargetKind::File && !is_in_memory(&mount) {
+        if caching.is_direct() && refused && kind == TargetKind::File && !in_memory {
             let einval = io::Error::from_raw_os_error(libc::EINVAL);
             return Err(open_error(path, writable, caching, einval));
         }
@@ -136,6 +143,7 @@ impl HostTarget {
             alignment,
             device,
             mount,
+            in_memory,
             hint: Mutex::default(),
             stripe: None,
         })
@@ -205,7 +213,7 @@ impl HostTarget {
 
     /// Whether its content lies in memory alone.
     pub fn is_in_memory(&self) -> bool {
-        self.mount().is_some_and(|mount| ["tmpfs", "ramfs"].contains(&mount.file_system.as_str()))
+        self.in_memory
     }
 
     /// The mount that a file lies on.
@@ -352,14 +360,6 @@ pub fn dirtied_bytes() -> Option<u64> {
     Some(pages.trim().parse::<u64>().ok()? * sys::page_bytes())
 }
 
-/// The block device beneath a path's file system, where the system tells.
-pub fn device_of(path: &Path) -> Option<Device> {
-    let number = std::fs::metadata(path).ok()?.st_dev();
-    let number = (libc::major(number), libc::minor(number));
-    let full = path.canonicalize().ok()?;
-    Device::of(number).or_else(|| source_device(&mount::of(&full, number)?))
-}
-
 /// Opens an existing file or device with the flags of a caching mode.
 fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Error> {
     let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
@@ -424,38 +424,10 @@ pub fn is_under_dev(path: &Path) -> bool {
     path.starts_with("/dev") || parent.is_some_and(|parent| parent.starts_with("/dev"))
 }
 
-/// tmpfs and ramfs: direct I/O is accepted there and means nothing.
-fn is_in_memory(mount: &Option<Mount>) -> bool {
-    mount.as_ref().is_some_and(|m| matches!(m.file_system.as_str(), "tmpfs" | "ramfs"))
-}
-
 fn not_a_target(path: &Path, directory: bool) -> Error {
     let what = if directory { "a directory" } else { "neither a file nor a block device" };
     Error::new(ErrorKind::Usage, format!("{} is {what}", path.display()))
         .with_remedy("name a regular file or a block device")
-}
-
-/// For file systems with anonymous device numbers (btrfs): the device they were mounted from,
-/// unless there are several, whose counters would tell only a part.
-fn source_device(mount: &Mount) -> Option<Device> {
-    if mount.file_system == "btrfs" && btrfs_devices(&mount.source) > 1 {
-        return None;
-    }
-    let metadata = std::fs::metadata(&mount.source).ok()?;
-    let number = metadata.st_rdev();
-    metadata
-        .file_type()
-        .is_block_device()
-        .then(|| Device::of((libc::major(number), libc::minor(number))))?
-}
-
-/// How many devices the btrfs that was mounted from `source` has.
-fn btrfs_devices(source: &str) -> usize {
-    let name = Path::new(source).file_name().unwrap_or_default();
-    let systems = std::fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();
-    let devices = |folder: PathBuf| std::fs::read_dir(folder.join("devices")).ok();
-    let mine = systems.map(|system| system.path()).find(|f| f.join("devices").join(name).exists());
-    mine.and_then(devices).map_or(1, Iterator::count)
 }
 
 fn alignment(file: &File, caching: Caching, device: Option<&Device>) -> Alignment {
@@ -590,7 +562,7 @@ impl Target for HostTarget {
         let fail = |e| Error::io(format!("taking {} out of the page cache", self.name), e);
         let size = self.size_bytes();
         let resident_before_bytes = sys::resident_bytes(file, size).ok();
-        file.sync_all().map_err(fail)?;
+        write_back(file).map_err(fail)?;
         sys::fadvise(file, libc::POSIX_FADV_DONTNEED).map_err(fail)?;
         let mut resident_after_bytes = sys::resident_bytes(file, size).ok();
         // Pages that are just being read ahead cannot be dropped before they have arrived.
@@ -683,6 +655,15 @@ fn coverage(file: &File, start: u64, size: u64) -> io::Result<Coverage> {
 pub fn offers_direct(path: &Path) -> bool {
     open_file(path, false, Caching::Direct)
         .is_ok_and(|file| sys::direct_alignment(&file).is_none_or(|(_, offset)| offset > 0))
+}
+
+/// Writes back what is dirty. Read-only images (squashfs, erofs) answer EINVAL: they have nothing
+/// to write back.
+fn write_back(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
+        other => other,
+    }
 }
 
 #[cfg(test)]

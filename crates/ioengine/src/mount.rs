@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -22,6 +23,52 @@ pub struct Mount {
     pub source: String,
     /// Options of the mount and of the file system, comma-separated.
     pub options: String,
+}
+
+/// More file systems over each other than any real stack has.
+const STACK_MAX: usize = 8;
+
+impl Mount {
+    /// Where a stacked file system keeps the file that it shows at `path`: in the topmost folder
+    /// of an overlay that has it, or in the folder that a FUSE mirror (bindfs) names as its source.
+    pub(crate) fn beneath(&self, path: &Path, exists: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        let inside = path.strip_prefix(&self.mount_point).ok()?;
+        let at = |folder: PathBuf| {
+            if inside.as_os_str().is_empty() { folder } else { folder.join(inside) }
+        };
+        self.folders_beneath().into_iter().map(at).find(|path| exists(path))
+    }
+
+    /// The folders that it stacks on, topmost first.
+    fn folders_beneath(&self) -> Vec<PathBuf> {
+        if self.file_system == "overlay" {
+            let options = || self.options.split(',');
+            let upper = options().filter_map(|option| option.strip_prefix("upperdir="));
+            let lower = options().filter_map(|option| option.strip_prefix("lowerdir="));
+            let lower = lower.flat_map(|list| list.split(':'));
+            let folders = upper.chain(lower).map(unescape).map(PathBuf::from);
+            return folders.filter(|folder| folder.is_absolute()).collect();
+        }
+        let source = PathBuf::from(&self.source);
+        let mirrors = self.file_system.split('.').next() == Some("fuse");
+        let is_folder = source.is_absolute() && !source.starts_with("/dev");
+        if mirrors && is_folder { vec![source] } else { Vec::new() }
+    }
+}
+
+/// The mount that holds the data of a file: the one beneath, where file systems are stacked.
+pub(crate) fn holding(path: &Path, device: (u32, u32)) -> Option<Mount> {
+    let mounts = all();
+    let mut mount = among(&mounts, path, device)?;
+    let mut path = path.to_path_buf();
+    for _ in 0..STACK_MAX {
+        let Some(below) = mount.beneath(&path, Path::exists) else { break };
+        let Ok(metadata) = std::fs::metadata(&below) else { break };
+        let number = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+        let Some(lower) = among(&mounts, &below, number) else { break };
+        (mount, path) = (lower, below);
+    }
+    Some(mount)
 }
 
 /// All mounts of this process's namespace, in the order of mounting.
@@ -123,6 +170,36 @@ mod tests {
         assert_eq!(mounts[0].mount_point, PathBuf::from("/mnt/my disk"));
         assert_eq!(mounts[0].file_system, "ext4");
         assert_eq!(mounts[0].options, "rw,noatime,errors=x");
+    }
+
+    #[test]
+    fn a_file_of_an_overlay_lies_in_the_topmost_folder_that_has_it() {
+        let line = "36 35 0:40 / /merged rw - overlay overlay \
+                    rw,lowerdir=/a\\040b:/c,upperdir=/up,workdir=/work";
+        let mount = parse(line).remove(0);
+        let path = Path::new("/merged/x/y");
+        let in_folder = |folder: &str| {
+            let there = Path::new(folder).join("x/y");
+            mount.beneath(path, |path| path == there)
+        };
+        for folder in ["/up", "/a b", "/c"] {
+            assert_eq!(in_folder(folder), Some(Path::new(folder).join("x/y")));
+        }
+        assert_eq!(in_folder("/work"), None);
+        assert_eq!(mount.beneath(path, |_| true), Some(PathBuf::from("/up/x/y")));
+    }
+
+    #[test]
+    fn a_mirror_by_fuse_lies_on_its_source_and_no_other_fuse_does() {
+        let beneath = |kind: &str, source: &str| {
+            let line = format!("36 35 0:40 / /shown rw - {kind} {source} rw,user_id=0");
+            parse(&line).remove(0).beneath(Path::new("/shown/f"), |_| true)
+        };
+        assert_eq!(beneath("fuse", "/data"), Some(PathBuf::from("/data/f")));
+        assert_eq!(beneath("fuse.mirror", "/data"), Some(PathBuf::from("/data/f")));
+        assert_eq!(beneath("fuse.sshfs", "user@host:/data"), None);
+        assert_eq!(beneath("fuse", "/dev/fuse"), None);
+        assert_eq!(beneath("ext4", "/data"), None);
     }
 
     #[test]

@@ -124,6 +124,9 @@ impl Walk<'_> {
         let number = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
         if let Some(mount) = mount::among(&self.mounts, path, number) {
             self.file_system(&mount, depth);
+            let exists = |path: &Path| fs::exists(self.kernel.path(path)).unwrap_or(false);
+            let below = mount.beneath(path, exists).filter(|_| depth < DEPTH_MAX);
+            below.iter().for_each(|below| self.path(below, depth + 1));
         }
     }
 

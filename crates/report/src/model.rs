@@ -35,7 +35,13 @@ pub struct Verdict {
     pub state: State,
     /// One sentence for each doubt; empty for a clean result.
     pub reasons: Vec<String>,
+    /// How many points are in doubt, where the verdict is about less than all of them; shown as a
+    /// link to the section [`POINTS_SECTION`].
+    pub in_doubt: Option<String>,
 }
+
+/// The section that lists every point.
+pub const POINTS_SECTION: &str = "all-points";
 
 /// The three verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,9 @@
 use maud::{Markup, PreEscaped, html};
 
 use crate::chart::chart;
-use crate::model::{Advice, Block, Finding, KeyFigure, Page, Section, State, Tone, Verdict};
+use crate::model::{
+    Advice, Block, Finding, KeyFigure, POINTS_SECTION, Page, Section, State, Tone, Verdict,
+};
 use crate::table::table;
 
 const STYLE: &str = include_str!("style.css");
@@ -67,6 +69,9 @@ fn header(page: &Page) -> Markup {
             div.title {
                 h1 { (page.title) }
                 (badge(&page.verdict))
+                @if let Some(in_doubt) = &page.verdict.in_doubt {
+                    p.in-doubt { a href={ "#" (POINTS_SECTION) } { (in_doubt) } }
+                }
             }
             @if !page.subtitle.is_empty() { p.subtitle { (page.subtitle) } }
             @if !page.verdict.reasons.is_empty() {
@@ -80,6 +85,7 @@ fn header(page: &Page) -> Markup {
 
 fn badge(verdict: &Verdict) -> Markup {
     let meaning = match verdict.state {
+        State::Valid if verdict.in_doubt.is_some() => "the figures shown passed every check",
         State::Valid => "every check passed",
         State::Suspect => "read with care",
         State::Invalid => "do not use",
@@ -241,7 +247,11 @@ mod tests {
         Page {
             title: text(),
             subtitle: text(),
-            verdict: Verdict { state: State::Invalid, reasons: vec![text()] },
+            verdict: Verdict {
+                state: State::Invalid,
+                reasons: vec![text()],
+                in_doubt: Some(text()),
+            },
             key_figures: vec![KeyFigure { label: text(), value: text(), note: text() }],
             findings: vec![Finding { headline: text(), detail: text(), tone: Tone::Good }],
             advice: vec![Advice {
@@ -310,6 +320,22 @@ mod tests {
         let inside: Vec<_> = links.filter_map(|link| link.strip_prefix('#')).collect();
         assert!(inside.len() > 5);
         assert!(inside.iter().all(|id| has(id)), "{inside:?}");
+    }
+
+    #[test]
+    fn points_in_doubt_are_counted_beside_the_badge_with_a_link_to_all_points() {
+        let mut view = crate::view::tests::full("read");
+        let doubt = "40 of 61 points are suspect";
+        view.verdict =
+            Verdict { state: State::Valid, reasons: Vec::new(), in_doubt: Some(doubt.to_owned()) };
+        let html = render(&crate::survey::survey_page(&view));
+        let document = parsed(&html);
+        let link = document.descendants().find(|node| node.text() == Some(doubt)).unwrap();
+        let link = link.ancestors().find(|node| node.has_attribute("href")).unwrap();
+        assert_eq!(link.attribute("href"), Some("#all-points"));
+        assert!(!html.contains("every check passed"));
+        view.verdict.in_doubt = None;
+        assert!(render(&crate::survey::survey_page(&view)).contains("every check passed"));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::curves::{
     throughput_against_size,
 };
 use crate::model::{
-    Block, Cell, Chart, Column, Direction, Guide, Kind, Page, Point, Scale, Section, Series, Table,
+    Block, Cell, Chart, Column, Direction, Guide, Kind, POINTS_SECTION, Page, Point, Scale,
+    Section, Series, Table,
 };
 use crate::units::Unit;
 use crate::view::{
@@ -337,7 +338,7 @@ fn all_points(view: &SurveyView) -> Option<Section> {
         rows: view.points.iter().map(|point| point_row(point, threaded)).collect(),
     };
     let blocks = if view.points.is_empty() { Vec::new() } else { vec![Block::Table(table)] };
-    section("all-points", "Every point", "A click on a heading sorts.", blocks)
+    section(POINTS_SECTION, "Every point", "A click on a heading sorts.", blocks)
 }
 
 /// One row for each point. The number of threads is left out where it is always one, so that the

@@ -241,7 +241,7 @@ pub(crate) mod tests {
             target: "/mnt/data".to_string(),
             host: "host".to_string(),
             date: "today".to_string(),
-            verdict: Verdict { state: State::Valid, reasons: Vec::new() },
+            verdict: Verdict { state: State::Valid, reasons: Vec::new(), in_doubt: None },
             key_figures: Vec::new(),
             findings: Vec::new(),
             advice: Vec::new(),
@@ -275,7 +275,11 @@ pub(crate) mod tests {
         SurveyView {
             target: text(),
             host: text(),
-            verdict: Verdict { state: State::Suspect, reasons: vec![text()] },
+            verdict: Verdict {
+                state: State::Suspect,
+                reasons: vec![text()],
+                in_doubt: Some(text()),
+            },
             key_figures: vec![KeyFigure { label: text(), value: text(), note: text() }],
             findings: vec![Finding { headline: text(), detail: text(), tone: Tone::Warn }],
             advice: vec![Advice {

@@ -158,6 +158,17 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// Files of this process may not grow as far as the database needs.
+    #[error(
+        "the database {} reached the limit on the size of files; raise it (ulimit -f); the \
+         results stored so far are safe",
+        path.display()
+    )]
+    FileTooLarge {
+        /// The database.
+        path: PathBuf,
+    },
+
     /// Another program kept the database locked for longer than the store waits.
     #[error(
         "the database {} is locked by another program: wait until it is done, or choose another \
@@ -258,6 +269,9 @@ impl Error {
         if code == Some(ErrorCode::CannotOpen) && !can_open_more_files() {
             return Self::TooManyOpenFiles { path };
         }
+        if code == Some(ErrorCode::SystemIoFailure) && file_sizes_are_limited() {
+            return Self::FileTooLarge { path };
+        }
         match code {
             Some(ErrorCode::DiskFull) => Self::DiskFull { path },
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
@@ -269,6 +283,11 @@ impl Error {
             _ => Self::Sqlite { path, source },
         }
     }
+}
+
+/// Whether this process has a limit on the size of files. SQLite does not tell why a write failed.
+fn file_sizes_are_limited() -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }
 
 /// Whether this process may open as many files as a database needs. SQLite does not tell why it

@@ -88,7 +88,7 @@ fn write_field<W: Write>(csv: &mut csv::Writer<W>, value: ValueRef<'_>) -> csv::
 mod tests {
     use super::*;
     use crate::fixture::{a_histogram, a_point, a_run, a_series, a_trial};
-    use crate::row::{Columns, PointRow, SeriesRow, TrialRow};
+    use crate::row::{Columns, PointEnd, PointRow, SeriesRow, TrialRow};
     use crate::store::tests::a_store_with_a_point;
 
     fn csv_of(store: &Store, run: RunId, what: Table) -> String {
@@ -109,11 +109,12 @@ mod tests {
     fn points_are_exported_under_the_names_of_the_schema_with_their_json_quoted() {
         let (store, run, _) = a_store_with_a_point();
         let csv = csv_of(&store, run, Table::Points);
-        assert_eq!(csv.lines().next().unwrap(), header("id,run_id", PointRow::COLUMNS));
+        let columns = [PointRow::COLUMNS, PointEnd::COLUMNS].concat();
+        assert_eq!(csv.lines().next().unwrap(), header("id,run_id", &columns));
         assert_eq!(
             csv.lines().nth(1).unwrap(),
             "1,1,0,randrw,mix,random,4096,32,2,io_uring,direct,1073741824,70,1234.5,\
-             9223372036854775808,\"{\"\"rw\"\":\"\"randrw\"\"}\""
+             9223372036854775808,\"{\"\"rw\"\":\"\"randrw\"\"}\",,[]"
         );
     }
 

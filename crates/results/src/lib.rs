@@ -31,8 +31,8 @@ mod export;
 pub use error::Error;
 pub use export::Table;
 pub use row::{
-    LatencyRow, NewRun, Operation, PointId, PointRow, RunEnd, RunId, RunKind, RunRow, RunState,
-    Seed, SeriesRow, TrialId, TrialRow, Verdict,
+    LatencyRow, NewRun, Operation, PointEnd, PointId, PointRow, RunEnd, RunId, RunKind, RunRow,
+    RunState, Seed, SeriesRow, TrialId, TrialRow, Verdict,
 };
 pub use schema::SCHEMA_VERSION;
 pub use store::Store;

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Params};
 
 use crate::error::Error;
 use crate::row::{
-    Columns, LatencyRow, PointId, PointRow, RunId, RunRow, SeriesRow, TrialId, TrialRow,
+    Columns, LatencyRow, PointEnd, PointId, PointRow, RunId, RunRow, SeriesRow, TrialId, TrialRow,
 };
 use crate::store::Store;
 
@@ -70,6 +70,16 @@ impl Store {
         self.select("point WHERE run_id = ? ORDER BY ordinal", [run], |row| {
             Ok((row.get("id")?, PointRow::read(row)?))
         })
+    }
+
+    /// What a point came to; nothing while its run goes on.
+    ///
+    /// # Errors
+    /// Lock, damage, no such point.
+    pub fn point_end(&self, point: PointId) -> Result<PointEnd, Error> {
+        let sql = "SELECT * FROM point WHERE id = ?";
+        let end = self.connection().query_row(sql, [point], PointEnd::read);
+        end.map_err(|error| self.error(error))
     }
 
     /// The trials of a point in order, with their numbers.
@@ -196,7 +206,7 @@ mod tests {
         assert_eq!(store.runs().unwrap(), [expected.clone()]);
 
         let end = an_end();
-        store.finish_run(id, &end).unwrap();
+        store.finish_run(id, &end, &[]).unwrap();
         expected.state = end.state;
         expected.finished_unix_ns = Some(end.finished_unix_ns);
         expected.findings_json = end.findings_json;
@@ -220,7 +230,7 @@ mod tests {
             for verdict in [Verdict::Valid, Verdict::Suspect, Verdict::Invalid] {
                 let mut end = an_end();
                 (end.state, end.verdict) = (state, Some(verdict));
-                store.finish_run(id, &end).unwrap();
+                store.finish_run(id, &end, &[]).unwrap();
                 let run = store.run("latest").unwrap();
                 assert_eq!((run.state, run.verdict), (state, Some(verdict)));
             }

@@ -237,6 +237,16 @@ row! {
 }
 
 row! {
+    /// What the trials of a point say together, once its run is over.
+    PointEnd {
+        /// Whether it can be trusted; `None` if nothing was measured, and until the run is over.
+        verdict: Option<Verdict>,
+        /// Why, as a JSON list of strings.
+        verdict_reasons_json: String,
+    }
+}
+
+row! {
     /// What is known of a run once it is over.
     RunEnd {
         /// How it ended: any state but [`RunState::Running`].

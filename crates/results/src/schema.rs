@@ -16,7 +16,10 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::error::Error;
 
 /// Migration number n is at index n - 1.
-pub(crate) const MIGRATIONS: &[&str] = &[include_str!("migration/0001_tables_and_views.sql")];
+pub(crate) const MIGRATIONS: &[&str] = &[
+    include_str!("migration/0001_tables_and_views.sql"),
+    include_str!("migration/0002_verdict_of_a_point.sql"),
+];
 
 /// The schema that this crate writes, as `PRAGMA user_version` shows it.
 pub const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
@@ -180,7 +183,7 @@ pub(crate) fn migrate(
 mod tests {
     use super::*;
     use crate::fixture::a_place;
-    use crate::row::{Columns, LatencyRow, PointRow, RunRow, SeriesRow, TrialRow};
+    use crate::row::{Columns, LatencyRow, PointEnd, PointRow, RunRow, SeriesRow, TrialRow};
 
     fn migrated(migrations: &[&str]) -> Connection {
         let mut connection = Connection::open_in_memory().unwrap();
@@ -221,7 +224,8 @@ mod tests {
         let with = |keys: &[&str], columns: &[&str]| -> Vec<String> {
             [keys, columns].concat().into_iter().map(String::from).collect()
         };
-        assert_eq!(columns(&connection, "point"), with(&["id", "run_id"], PointRow::COLUMNS));
+        let point = [PointRow::COLUMNS, PointEnd::COLUMNS].concat();
+        assert_eq!(columns(&connection, "point"), with(&["id", "run_id"], &point));
         assert_eq!(columns(&connection, "trial"), with(&["id", "point_id"], TrialRow::COLUMNS));
         assert_eq!(columns(&connection, "latency"), with(&["trial_id"], LatencyRow::COLUMNS));
         assert_eq!(columns(&connection, "series"), with(&["trial_id"], SeriesRow::COLUMNS));

@@ -19,8 +19,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 
 use crate::error::Error;
 use crate::row::{
-    Columns, LatencyRow, NewRun, PointId, PointRow, RunEnd, RunId, RunState, SeriesRow, TrialId,
-    TrialRow,
+    Columns, LatencyRow, NewRun, PointEnd, PointId, PointRow, RunEnd, RunId, RunState, SeriesRow,
+    TrialId, TrialRow,
 };
 use crate::schema::{self, Found, MIGRATIONS};
 
@@ -177,18 +177,21 @@ impl Store {
         })
     }
 
-    /// Records how a run ended.
+    /// Records how a run ended, and what its points came to.
     ///
     /// # Errors
     /// [`Error::RunNotFound`] if there is no such run; full disk, lock, damage.
-    pub fn finish_run(&mut self, run: RunId, end: &RunEnd) -> Result<(), Error> {
-        let assignments: Vec<_> =
-            RunEnd::COLUMNS.iter().map(|column| format!("{column} = ?")).collect();
-        let sql = format!("UPDATE run SET {} WHERE id = ?", assignments.join(", "));
+    pub fn finish_run(
+        &mut self,
+        run: RunId,
+        end: &RunEnd,
+        points: &[(PointId, PointEnd)],
+    ) -> Result<(), Error> {
         let changed = self.write(|transaction| {
-            let mut values = end.values();
-            values.push(&run);
-            transaction.execute(&sql, values.as_slice())
+            for (point, end) in points {
+                update(transaction, "point", point, end)?;
+            }
+            update(transaction, "run", &run, end)
         })?;
         if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
     }
@@ -337,6 +340,20 @@ fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<()>
 }
 
 /// Inserts rows; `shared` is a column that is not part of them and its value, the same for all.
+/// Sets the columns of `row` where `id` is; how many rows changed.
+fn update<R: Columns>(
+    transaction: &Transaction<'_>,
+    table: &str,
+    id: &dyn ToSql,
+    row: &R,
+) -> rusqlite::Result<usize> {
+    let assignments: Vec<_> = R::COLUMNS.iter().map(|column| format!("{column} = ?")).collect();
+    let sql = format!("UPDATE {table} SET {} WHERE id = ?", assignments.join(", "));
+    let mut values = row.values();
+    values.push(id);
+    transaction.execute(&sql, values.as_slice())
+}
+
 fn insert<'r, R: Columns + 'r>(
     transaction: &Transaction<'_>,
     table: &str,
@@ -366,7 +383,7 @@ pub(crate) mod tests {
     use crate::fixture::{
         a_histogram, a_place, a_point, a_run, a_series, a_trial, an_end, files_in,
     };
-    use crate::row::Operation;
+    use crate::row::{Operation, Verdict};
 
     /// A store in memory with one run that has one point.
     pub(crate) fn a_store_with_a_point() -> (Store, RunId, PointId) {
@@ -491,7 +508,7 @@ pub(crate) mod tests {
         let (_folder, path) = a_place();
         let (mut store, run, point) = with_a_point(Store::open(&path).unwrap());
         add_trials(&mut store, point, 0..3);
-        store.finish_run(run, &an_end()).unwrap();
+        store.finish_run(run, &an_end(), &[]).unwrap();
         let runs = store.runs().unwrap();
         store.close().unwrap();
         let store = Store::open(&path).unwrap();
@@ -811,7 +828,7 @@ pub(crate) mod tests {
         assert!(matches!(error, Error::DiskFull { .. }), "{error}");
         assert!(error.to_string().contains("make room"), "{error}");
         assert_eq!(whole_trials(&store, point), 2);
-        store.finish_run(run, &an_end()).unwrap();
+        store.finish_run(run, &an_end(), &[]).unwrap();
 
         limit(&store, u32::MAX - 1);
         add_trials(&mut store, point, 2..3);
@@ -873,11 +890,30 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_a_point_came_to_is_known_once_its_run_is_over() {
+        let (mut store, run, judged) = a_store_with_a_point();
+        let other = store.add_point(run, &a_point(1)).unwrap();
+        let nothing = PointEnd { verdict: None, verdict_reasons_json: "[]".into() };
+        assert_eq!(store.point_end(judged).unwrap(), nothing);
+        let suspect = PointEnd {
+            verdict: Some(Verdict::Suspect),
+            verdict_reasons_json: r#"["noisy"]"#.into(),
+        };
+        store.finish_run(run, &an_end(), &[(judged, suspect.clone())]).unwrap();
+        assert_eq!(store.point_end(judged).unwrap(), suspect);
+        add_trials(&mut store, judged, 0..1);
+        let sql = "SELECT verdict FROM point_summary";
+        let shown: String = store.connection.query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(shown, "suspect");
+        assert_eq!(store.point_end(other).unwrap(), nothing);
+    }
+
+    #[test]
     fn finishing_a_run_that_does_not_exist_is_an_error() {
         let (mut store, run, _) = a_store_with_a_point();
-        let error = store.finish_run(RunId(99), &an_end()).unwrap_err();
+        let error = store.finish_run(RunId(99), &an_end(), &[]).unwrap_err();
         assert!(matches!(error, Error::RunNotFound { .. }), "{error}");
-        store.finish_run(run, &an_end()).unwrap();
+        store.finish_run(run, &an_end(), &[]).unwrap();
     }
 
     #[test]
@@ -891,7 +927,7 @@ pub(crate) mod tests {
         let dead = begin("b", 2, "now");
         let from_an_earlier_boot = begin("c", 1, "before");
         let finished = begin("d", 2, "now");
-        store.finish_run(finished, &an_end()).unwrap();
+        store.finish_run(finished, &an_end(), &[]).unwrap();
 
         let is_alive = |pid, boot_id: &str| pid == 1 && boot_id == "now";
         let marked = store.mark_interrupted_runs(is_alive).unwrap();

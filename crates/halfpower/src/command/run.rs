@@ -13,7 +13,7 @@ use crate::cli::RunArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::job::Job;
+use crate::job::{Job, check};
 use crate::journal::settings::Change;
 use crate::json::{self, HostSettingDocument, PointDocument, Program, RunDocument, SweepDocument};
 use crate::keeper::{Keeper, RunFacts};
@@ -60,6 +60,7 @@ pub fn execute_shown_by(args: &RunArgs, show: Show<'_>) -> Outcome {
 
 fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     let console = Console::new(args.common.quiet);
+    check::without_plan(args)?;
     let job = Job::resolve(args, form != Form::Run)?;
     if args.common.plan {
         return print_plan(&job, args.common.endurance);
@@ -120,6 +121,7 @@ fn measure_and_print(
     let checked = written.as_ref().map_or(Ok(()), |written| read_back(lab, job, &bench, written));
     if let Err(failure) = &checked {
         distrust(&mut points, &failure.message);
+        keeper.judge(0, &points);
     }
     let state = match checked {
         Err(_) => RunState::Failed,

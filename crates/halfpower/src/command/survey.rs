@@ -195,11 +195,17 @@ fn check_again(
 }
 
 /// Analysis, database, page and words.
-fn conclude(args: &SurveyArgs, console: &Console, keeper: Keeper, evidence: &Evidence) -> Outcome {
+fn conclude(
+    args: &SurveyArgs,
+    console: &Console,
+    mut keeper: Keeper,
+    evidence: &Evidence,
+) -> Outcome {
     let insight = Insight::of(evidence);
     let interrupted = evidence.facts.interrupted;
     let state = if interrupted { RunState::Interrupted } else { RunState::Finished };
     let findings_json = serde_json::to_string(&evidence.facts).ok();
+    keeper.judge(0, &evidence.points);
     // The page is worth having even if the database is full, and the words even without the page.
     let kept = keeper.finish(state, findings_json, Some(&insight.verdict));
     let page = if insight.seen.is_empty() {

@@ -53,6 +53,36 @@ pub fn verify(args: &RunArgs, axes: &[Axes], targets: &[PathBuf]) -> Outcome<()>
     Ok(())
 }
 
+/// Flags that would change nothing are mistakes.
+pub fn without_effect(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
+    let only_reads = axes.iter().all(|axes| axes.read_percent == 100);
+    let only_random = axes.iter().all(|axes| axes.pattern == Pattern::Random);
+    let found = [
+        (
+            args.zero_buffers && only_reads,
+            "--zero-buffers is about what is written, and --rw reads",
+        ),
+        (args.stride.is_some() && only_random, "--stride is for sequential requests"),
+    ];
+    refuse_vain(&found)
+}
+
+/// Flags that only a plan file gives a meaning.
+pub fn without_plan(args: &RunArgs) -> Outcome<()> {
+    let has_plan = args.study_plan.is_some() || !args.planned.is_empty();
+    refuse_vain(&[
+        (args.quick && !has_plan, "--quick takes the quick form of a plan file, and there is none"),
+        (args.html.is_some() && !has_plan, "--html is for plan files with figures, and for survey"),
+    ])
+}
+
+fn refuse_vain(found: &[(bool, &str)]) -> Outcome<()> {
+    match found.iter().find(|(is_vain, _)| *is_vain) {
+        Some((_, why)) => Err(Failure::usage(format!("{why}; drop it"))),
+        None => Ok(()),
+    }
+}
+
 /// Each flag of a skewed load goes with what it is about.
 pub fn skew(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
     let skew = &args.skew;

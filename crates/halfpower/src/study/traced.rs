@@ -203,6 +203,7 @@ impl<'a> Pair<'a> {
     }
 
     fn add(self, rig: &mut Rig<'_>, tell: &dyn Fn(&mut Evidence, &[Seen])) {
+        rig.keeper.judge(self.numbers[0], &self.points);
         let [untraced, traced] = self.points;
         rig.add(self.owner, &[("traced", "no")], untraced);
         if !traced.trials.is_empty() {

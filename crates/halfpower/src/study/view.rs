@@ -13,6 +13,7 @@ use crate::study::session::Made;
 use crate::survey::advice::Advice;
 use crate::survey::findings;
 use crate::survey::view;
+use crate::units;
 
 /// Findings of a study on the first screen.
 const HEADLINES: usize = 2;
@@ -275,26 +276,54 @@ pub fn text(made: &Made) -> String {
         let text = format!("{}: {}; {}", findings::gain(&advice), advice.text, advice.how);
         lines.extend(findings::wrapped("  > ", &text));
     }
-    for (verdict, words) in [
-        (Verdict::Holds, "claims that hold here: "),
-        (Verdict::DoesNotHold, "claims that do not: "),
-        (Verdict::CannotBeTried, "claims that cannot be tried: "),
-    ] {
-        let ids = made.conclusion.claims.iter().filter(|claim| claim.verdict == verdict);
-        let ids: Vec<&str> = ids.map(|claim| claim.id).collect();
-        if !ids.is_empty() {
-            lines.extend(findings::wrapped(&format!("  {words}"), &ids.join(" ")));
-        }
-    }
+    let tried = claims_in_words(&made.conclusion.claims);
+    lines.extend(tried.iter().flat_map(|claim| findings::wrapped("  = ", claim)));
     let left_out = left_out(made);
     lines.extend(left_out.iter().flat_map(|words| findings::wrapped("  left out: ", words)));
     lines.join("\n")
+}
+
+/// What became of the papers' claims: those that were tried with what each says, the others by
+/// name.
+fn claims_in_words(tried: &[Tried]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (verdict, word) in [(Verdict::Holds, "holds"), (Verdict::DoesNotHold, "does not hold")] {
+        for one in tried.iter().filter(|one| one.verdict == verdict) {
+            let of_paper = claim_of(one.id).map(|c| format!("{} ({})", c.text, c.published()));
+            let of_paper = of_paper.unwrap_or_default();
+            lines.push(format!("claim {} {word}: {of_paper}; here {}", one.id, one.here));
+        }
+    }
+    let untried = tried.iter().filter(|one| one.verdict == Verdict::CannotBeTried);
+    let untried: Vec<&str> = untried.map(|one| one.id).collect();
+    if !untried.is_empty() {
+        let (count, ids) = (units::counted(untried.len() as u64, "claim"), untried.join(" "));
+        lines
+            .push(format!("{count} cannot be tried here, each with its reason on the page: {ids}"));
+    }
+    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::study::conclusion::Conclusion;
+
+    #[test]
+    fn a_claim_is_told_with_what_it_says_and_what_was_seen() {
+        let tried = |id, verdict| Tried { id, verdict, here: "reads reach 36%".to_owned() };
+        let lines = claims_in_words(&[
+            tried("R042", Verdict::Holds),
+            tried("R050", Verdict::CannotBeTried),
+            tried("R051", Verdict::DoesNotHold),
+        ]);
+        assert_eq!(lines.len(), 3);
+        let told = "claim R042 holds: Share of the advertised speed the devices reach (Figure 3) \
+                    (30 percent); here reads reach 36%";
+        assert_eq!(lines[0], told);
+        assert!(lines[1].starts_with("claim R051 does not hold: "), "{lines:?}");
+        assert!(lines[2].starts_with("1 claim cannot be tried here"), "{lines:?}");
+    }
 
     #[test]
     fn a_rule_that_holds_for_many_settings_is_given_once_with_those_that_gain_most() {

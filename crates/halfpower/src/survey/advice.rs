@@ -7,6 +7,7 @@
 use serde::Deserialize;
 
 use crate::point::State;
+use crate::survey::grid;
 use crate::survey::insight::{Insight, Seen, as_good};
 use crate::units;
 
@@ -14,10 +15,10 @@ use crate::units;
 pub const GAIN_MIN: f64 = 1.1;
 /// What the system charges to a process scatters by so much (share).
 const CPU_SCATTER: f64 = 0.3;
-/// Gains from this share of the greatest on are about the same.
-const SAME_GAIN: f64 = 0.7;
+/// Gains from this share of the greatest on are about the same: they differ by a factor of 1.5.
+const SAME_GAIN: f64 = 1.0 / 1.5;
 /// The request size at which caching modes are compared (bytes).
-const LARGE: u64 = 1 << 20;
+const LARGE: u64 = grid::LARGE_BYTES as u64;
 /// Request sizes that count as small (bytes).
 const SMALL: u64 = 8 << 10;
 
@@ -155,12 +156,10 @@ fn rate_gain(from: &Seen<'_>, to: &Seen<'_>) -> Option<Gain> {
         seen.summary.verdict.state != State::Invalid
             && (seen.point.unsoaked().len() > 1 || seen.point.key.is_simulated())
     };
-    let times = to.rate() / from.rate().max(1.0);
-    let (low, high) = (&from.summary.bytes_per_s, &to.summary.bytes_per_s);
-    let apart = high.low > low.high;
-    let half_width = low.half_width_relative() + high.half_width_relative();
-    (apart && times >= GAIN_MIN && is_worth(from) && is_worth(to))
-        .then_some(Gain { times, half_width })
+    let times = to.times(from);
+    let is_gain = times.low > 1.0 && times.value >= GAIN_MIN;
+    (is_gain && is_worth(from) && is_worth(to))
+        .then_some(Gain { times: times.value, half_width: times.half_width_relative() })
 }
 
 fn compared(from: &Seen<'_>, to: &Seen<'_>) -> String {
@@ -241,14 +240,12 @@ fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("deeper-random", &text, from, to)
 }
 
-/// Large requests past the page cache instead of what a program does through it.
+/// Large requests past the page cache instead of the same through it: the change of one thing.
 fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
-    let from = insight.today(operation).filter(|from| !from.point.key.is_direct())?;
-    let mut curve = insight.curve(operation, true);
-    curve.retain(|s| s.point.key.request_bytes == LARGE);
-    let to = least(curve, |s| s.point.key.depth)?;
-    let text =
-        format!("{operation}s of 1 MiB x depth {} instead of {}", to.point.key.depth, today(from));
+    insight.today(operation).filter(|from| !from.point.key.is_direct())?;
+    let from = insight.at(operation, "buffered", LARGE, 1)?;
+    let to = insight.at(operation, "direct", LARGE, 1)?;
+    let text = format!("direct {operation}s of 1 MiB instead of buffered ones");
     by_rate("bypass-cache-large", &text, from, to)
 }
 

@@ -40,7 +40,8 @@ pub struct SurveyDocument {
     pub best: SettingsDocument,
     /// What was found, in words.
     pub findings: Vec<FindingDocument>,
-    /// What to change, the greatest gain in rate first, then those in CPU; never empty.
+    /// What to change: gains in rate first, then those in CPU, the greatest of each first (gains
+    /// within a factor of 1.5 count as equal); never empty.
     pub advice: Vec<AdviceDocument>,
     /// Rules of the papers that a study prices, not a survey.
     pub advice_without_experiment: Vec<SilentDocument>,

@@ -68,7 +68,12 @@ fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
             "Out of the box ({cold}buffered {operation}s, {size}, one at a time): {}",
             units::rate(plain.rate())
         ),
-        format!("{:.0}% of PAP ({})", 100.0 * share, units::rate(pap)),
+        format!(
+            "{:.0}% of PAP ({}); {}",
+            100.0 * share,
+            units::rate(pap),
+            range(&plain.summary.bytes_per_s, plain)
+        ),
     ))
 }
 
@@ -335,16 +340,20 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
 }
 
 /// How many points are in doubt: the verdict is about the figures above, not about each point.
-fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
+pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
     let (suspect, invalid, all) = insight.doubtful();
-    let headline = match (suspect, invalid) {
-        (0, 0) => return None,
-        (suspect, 0) => format!("{suspect} of {all} points are suspect"),
-        (0, invalid) => format!("{invalid} of {all} points measured the wrong thing"),
-        (suspect, invalid) => {
-            format!("{suspect} of {all} points are suspect, {invalid} measured the wrong thing")
-        }
-    };
+    match (suspect, invalid) {
+        (0, 0) => None,
+        (suspect, 0) => Some(format!("{suspect} of {all} points are suspect")),
+        (0, invalid) => Some(format!("{invalid} of {all} points measured the wrong thing")),
+        (suspect, invalid) => Some(format!(
+            "{suspect} of {all} points are suspect, {invalid} measured the wrong thing"
+        )),
+    }
+}
+
+fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
+    let headline = in_doubt(insight)?;
     let detail = "each has its reasons in the table of points and in the JSON".to_owned();
     Some(finding("doubtful-points", Tone::Note, headline, detail))
 }
@@ -383,7 +392,10 @@ pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
         lines.extend(wrapped("    ", &found.detail));
     }
     lines.push(String::new());
-    lines.push("Advice, greatest gain in rate first, then in CPU".to_owned());
+    lines.push(
+        "Advice by gain in rate, then in CPU (within a factor of 1.5 gains count as equal)"
+            .to_owned(),
+    );
     for (number, advice) in advice::of(insight).iter().enumerate() {
         lines.extend(wrapped(&format!("{:>3}. ", number + 1), &advice.text));
         lines.extend(wrapped("     ", &format!("{}; {}", advice.evidence, advice.how)));

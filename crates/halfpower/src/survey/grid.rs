@@ -58,6 +58,8 @@ const REQUEST_BYTES_MAX: u32 = 16 << 20;
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// The request size that stands for "out of the box": buffered, one at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u32 = 64 << 10;
+/// The request size at which caching modes and buffer pages are compared (bytes).
+pub const LARGE_BYTES: u32 = 1 << 20;
 /// Request size of the random curve (bytes): the papers' KAPS.
 const RANDOM_BYTES: u32 = 8 << 10;
 /// Request sizes and depth at which the CPU cost is bounded from above by soaked trials.
@@ -152,7 +154,7 @@ pub fn first(effort: &Effort, limits: &Limits) -> Vec<Spot> {
             spots.push(Spot {
                 pages: BufferPages::Small,
                 depth: 8,
-                ..spot(write, Caching::Direct, 1 << 20)
+                ..spot(write, Caching::Direct, LARGE_BYTES)
             });
         }
     }

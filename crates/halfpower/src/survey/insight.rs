@@ -4,9 +4,10 @@
 
 use std::cmp::Reverse;
 
+use analysis::bootstrap::{Timed, nearest_ratio_interval};
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
-use analysis::interval::Interval;
+use analysis::interval::{CONFIDENCE, Interval};
 use analysis::ladder::{self, Binding, Rung};
 use analysis::ties;
 
@@ -20,8 +21,11 @@ use crate::units;
 pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
 /// From somewhere in this window on a setting is as good as the fastest (share of its rate).
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
-/// A setting whose median is below this share of the fastest is not as good, whatever its interval.
-const FAR: f64 = 0.85;
+/// A setting whose median is below this share of the fastest is not as good, whatever the trials
+/// beside each other say.
+const FAR: f64 = 0.8;
+/// A figure that is shown with its interval is in doubt only if it is known no better than this.
+const SHOWN_NOISE: f64 = 0.3;
 /// A setting that costs less CPU by this factor costs less (lower bounds scatter).
 const CHEAPER: f64 = 2.0;
 /// What the kernel reads ahead of a sequential reader, as it comes (bytes; read_ahead_kb of a block
@@ -43,6 +47,18 @@ impl Seen<'_> {
     /// Bytes per second.
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
+    }
+
+    /// Its rate as times that of another: trials made at about the same time are compared, so that
+    /// a slow or fast episode of the machine changes little.
+    pub fn times(&self, other: &Seen<'_>) -> Interval {
+        let rates = |seen: &Seen<'_>| -> Vec<Timed> {
+            let trials = seen.point.unsoaked().into_iter();
+            trials.map(|trial| (trial.started_unix_ns, trial.bytes_per_s())).collect()
+        };
+        let seed = self.point.key.seed;
+        let ratio = nearest_ratio_interval(&rates(self), &rates(other), CONFIDENCE, seed);
+        ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
     }
 
     /// What is in flight (bytes): through the page cache that is what the kernel reads ahead or
@@ -462,7 +478,7 @@ impl<'a> Insight<'a> {
             }
         }
         for (name, seen) in self.headline() {
-            let found = &seen.summary.verdict;
+            let found = seen.point.verdict(SHOWN_NOISE);
             for reason in &found.reasons {
                 verdict.add(found.state, format!("{name} ({}): {reason}", seen.setting()));
             }
@@ -485,13 +501,11 @@ impl<'a> Insight<'a> {
 
 /// Of some points those that are as good as the fastest of them.
 pub fn as_good<'s, 'a>(points: Vec<&'s Seen<'a>>) -> Vec<&'s Seen<'a>> {
-    let Some(top) = points.iter().map(|seen| seen.rate()).reduce(f64::max) else {
-        return Vec::new();
-    };
-    // By interval: a setting whose trials reached the top is not worse for one that did not.
+    let fastest = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
+    let Some(top) = fastest.copied() else { return Vec::new() };
     let share = |seen: &&Seen<'_>| {
-        let (median, high) = (seen.rate() / top.max(1.0), seen.summary.bytes_per_s.high);
-        if median < FAR { median } else { (high / top.max(1.0)).min(1.0) }
+        let median = seen.rate() / top.rate().max(1.0);
+        if median < FAR { median } else { seen.times(top).value.min(1.0) }
     };
     let shares: Vec<f64> = points.iter().map(share).collect();
     let bar = ties::bar(&shares, AS_GOOD);
@@ -677,6 +691,58 @@ pub(crate) mod tests {
             assert!(verdict.reasons[0].contains(why), "{verdict:?}");
             assert!(verdict.reasons[0].contains("stayed in the cache"), "{verdict:?}");
         }
+    }
+
+    #[test]
+    fn a_noisy_figure_is_in_doubt_as_a_point_and_not_as_a_figure_with_its_interval() {
+        let rates = |evidence: &mut Evidence, noise: [f64; 3]| {
+            let mut all = evidence.points.iter_mut();
+            let best = all.find(|point| {
+                (point.key.operation(), point.key.request_bytes, point.key.depth)
+                    == ("read", 16 << 10, 8)
+            });
+            for (trial, noise) in best.unwrap().trials.iter_mut().zip(noise) {
+                trial.directions[0].bytes = (1e11 * noise) as u64;
+            }
+        };
+        let mut evidence = evidence();
+        rates(&mut evidence, [0.8, 1.01, 1.2]);
+        let insight = Insight::of(&evidence);
+        assert_eq!(insight.doubtful().0, 1);
+        assert_eq!(insight.verdict, Verdict::default());
+        rates(&mut evidence, [0.6, 1.01, 1.4]);
+        let verdict = Insight::of(&evidence).verdict;
+        assert!(verdict.reasons[0].contains("noisy"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_slow_episode_of_the_machine_does_not_change_what_is_the_best() {
+        let mut evidence = evidence();
+        let ns = 1_000_000_000;
+        for point in &mut evidence.points {
+            let key = point.key.clone();
+            if (key.operation(), key.depth) != ("read", 8) {
+                continue;
+            }
+            // Most trials of the smallest setting fall into an episode of half the speed, and
+            // all of 64 KiB do; most of the others were before it.
+            let starts = match key.request_bytes >> 10 {
+                16 => [0, 100, 101],
+                64 => [100, 101, 102],
+                _ => [0, 1, 100],
+            };
+            for (trial, start) in point.trials.iter_mut().zip(starts) {
+                trial.started_unix_ns = start * ns;
+                if start >= 100 {
+                    trial.directions[0].bytes /= 2;
+                }
+            }
+        }
+        let insight = Insight::of(&evidence);
+        let find = |kib: u64| insight.at("read", "direct", kib << 10, 8).unwrap();
+        let times = find(16).times(find(1024)).value;
+        assert!((times - 1.0).abs() < 0.02, "{times}");
+        assert!(find(16).rate() < 0.6 * find(1024).rate());
     }
 
     #[test]

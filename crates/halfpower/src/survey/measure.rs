@@ -24,6 +24,10 @@ use crate::verdict::Tail;
 
 /// Trials chosen at a time, in random order, once the first grid is done.
 const BATCH: usize = 12;
+/// In the end so many trials are made of each spot on which conclusions rest, by turns ...
+const LAST_ROUNDS: u64 = 8;
+/// ... which may take this share of the time.
+const LAST_ROUNDS_SHARE: f64 = 0.45;
 /// A spot between measured ones gets so many trials at once.
 const NEW_SPOT_TRIALS: usize = 3;
 /// A single trial writes at least this much where the budget allows it (bytes).
@@ -177,6 +181,8 @@ impl<'a> Survey<'a> {
                 return Ok((self.points, self.write_left));
             }
         }
+        let end_ns = self.deadline_ns;
+        self.deadline_ns = end_ns.saturating_sub(self.last_rounds_ns(total_ns));
         while let Some(order) = self.next_batch()? {
             let made = self.trials();
             // A batch without a trial would be offered again for ever.
@@ -184,8 +190,39 @@ impl<'a> Survey<'a> {
                 break;
             }
         }
+        self.deadline_ns = end_ns;
+        self.last_rounds(&mut progress)?;
         progress.finish();
         Ok((self.points, self.write_left))
+    }
+
+    /// How long the last rounds will take (ns), of `total_ns` for the whole survey.
+    fn last_rounds_ns(&self, total_ns: u64) -> u64 {
+        let left_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
+        let trial_ns = total_ns.saturating_sub(left_ns) / (self.trials() as u64).max(1);
+        let measured = self.measured();
+        let spots = schedule::quoted(&measured, self.peaks(&measured)).len() as u64;
+        (spots * LAST_ROUNDS * trial_ns).min((total_ns as f64 * LAST_ROUNDS_SHARE) as u64)
+    }
+
+    /// What the conclusions rest on, by turns. Virtual time has no noise to be rid of.
+    fn last_rounds(&mut self, progress: &mut crate::console::Progress) -> Outcome<()> {
+        if self.subject.is_simulated() {
+            return Ok(());
+        }
+        for _ in 0..LAST_ROUNDS {
+            let measured = self.measured();
+            let quoted = schedule::quoted(&measured, self.peaks(&measured)).into_iter();
+            let able = quoted.filter(|index| self.may_go_on(&self.spots[*index]));
+            let mut order: Vec<(usize, bool)> = able.map(|index| (index, false)).collect();
+            let writes = order.iter().filter(|(index, _)| self.spots[*index].write).count() as u64;
+            self.planned_writes = writes * LAST_ROUNDS;
+            self.shuffle(&mut order);
+            if !self.batch(&order, progress)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Trials made so far.

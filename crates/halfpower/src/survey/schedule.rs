@@ -8,20 +8,22 @@ use analysis::quantile::median;
 use ioengine::BufferPages;
 use workload::Pattern;
 
-use crate::survey::grid::{Limits, Spot, allowed};
+use crate::survey::grid::{LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, Spot, allowed};
 
 /// The papers' repeatability: the interval of the median is to be within 3%.
 const TARGET_HALF_WIDTH: f64 = 0.03;
 /// A rate this far from the line through its neighbours (both axes logarithmic) is a bend.
 const BEND: f64 = 0.15;
-/// A trial of a spot that is quoted is worth so many of another.
-const QUOTED: f64 = 3.0;
-/// A trial of a spot that could be the best is worth so many of another, which are those from this
-/// share of the highest rate on.
-const NEAR: f64 = 2.0;
+/// The interval of fewer trials than a spot should have says little: it counts as this wide.
+const FEW_HALF_WIDTH: f64 = 0.2;
+/// A spot that could be the best has a rate from this share of the highest on.
 const NEAR_SHARE: f64 = 0.85;
 /// Rates from this share of the highest on are near the top.
 const TOP_SHARE: f64 = 0.7;
+/// So many settings with the least in flight are held against the fastest in the last rounds.
+const CONTENDERS: usize = 3;
+/// They have at least this share of its rate.
+const CONTENDER_SHARE: f64 = 0.75;
 /// More trials of one spot say little more.
 const TRIALS_MAX: usize = 15;
 
@@ -39,18 +41,27 @@ impl Measured {
         median(&self.rates).unwrap_or(0.0)
     }
 
-    /// How much a further trial is worth: 0 when it is settled.
-    fn need(&self) -> f64 {
+    /// How much a further trial is worth, where `peak` is the highest rate of its direction: 0 when
+    /// it is settled. What a program gets out of the box is quoted by everybody, and the rates near
+    /// the highest decide what is best.
+    fn need(&self, peak: f64) -> f64 {
+        let is_near = self.rate() >= NEAR_SHARE * peak;
+        let (weight, trials_min) = match (self.spot.is_out_of_box(), is_near) {
+            (true, _) => (4.0, 7),
+            (false, true) => (2.0, 5),
+            (false, false) => (1.0, 3),
+        };
         if self.rates.len() >= TRIALS_MAX {
             return 0.0;
         }
         let interval = median_interval(&self.rates, CONFIDENCE, 1);
         let width = interval.map_or(1.0, |interval| interval.half_width_relative());
-        // Fewer than five trials say little of the interval itself.
-        let few = if self.rates.len() < 5 { 1.5 } else { 1.0 };
-        // Everybody will quote what a program gets out of the box.
-        let quoted = if self.spot.is_out_of_box() { QUOTED } else { 1.0 };
-        if width > TARGET_HALF_WIDTH || self.rates.len() < 3 { width * few * quoted } else { 0.0 }
+        let is_few = self.rates.len() < trials_min;
+        match (is_few, width > TARGET_HALF_WIDTH) {
+            (true, _) => weight * width.max(FEW_HALF_WIDTH),
+            (false, true) => weight * width,
+            (false, false) => 0.0,
+        }
     }
 }
 
@@ -112,13 +123,41 @@ fn bends_at(sequence: &[(&Spot, f64)], index: usize) -> bool {
     (y1 - expected).abs() > BEND
 }
 
+/// The spots on which the conclusions rest, measured by turns in the last rounds, so that each is
+/// compared with the others under the same conditions: out of the box, what advice compares with
+/// it, and the settings that may be the best (of each direction: reads, writes).
+pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
+    let mut found: Vec<usize> =
+        (0..measured.len()).filter(|index| is_compared(&measured[*index].spot)).collect();
+    for write in [false, true] {
+        let sequential =
+            |m: &Measured| m.spot.write == write && m.spot.pattern == Pattern::Sequential;
+        let least = CONTENDER_SHARE * pap[usize::from(write)];
+        let mut contenders: Vec<usize> = (0..measured.len())
+            .filter(|index| sequential(&measured[*index]) && measured[*index].rate() >= least)
+            .collect();
+        let rate = |index: &usize| measured[*index].rate();
+        let fastest = contenders.iter().copied().max_by(|a, b| rate(a).total_cmp(&rate(b)));
+        let spot = |index: &usize| &measured[*index].spot;
+        contenders.sort_by_key(|i| u64::from(spot(i).request_bytes) * u64::from(spot(i).depth));
+        contenders.truncate(CONTENDERS);
+        found.extend(contenders.into_iter().chain(fastest));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Whether advice compares a spot with others that are not far from it.
+fn is_compared(spot: &Spot) -> bool {
+    let size = spot.request_bytes;
+    spot.pattern == Pattern::Sequential && (size == OUT_OF_BOX_BYTES || size == LARGE_BYTES)
+}
+
 /// The spots that need a trial most, most needed first, at most `count`. Those near the highest
 /// rates (by direction: reads, writes) decide what is best.
 pub fn neediest(measured: &[Measured], pap: [f64; 2], count: usize) -> Vec<usize> {
-    let need = |m: &Measured| {
-        let is_near = m.rate() >= NEAR_SHARE * pap[usize::from(m.spot.write)];
-        m.need() * if is_near { NEAR } else { 1.0 }
-    };
+    let need = |m: &Measured| m.need(pap[usize::from(m.spot.write)]);
     let mut needs: Vec<(usize, f64)> =
         measured.iter().enumerate().map(|(index, m)| (index, need(m))).collect();
     needs.retain(|(_, need)| *need > 0.0);
@@ -176,6 +215,35 @@ mod tests {
         measured[2].rates = vec![1.0, 2.0, 3.0];
         assert_eq!(neediest(&measured, [f64::MAX; 2], 10), [2, 1]);
         assert_eq!(neediest(&measured, [f64::MAX; 2], 1), [2]);
+    }
+
+    #[test]
+    fn spots_that_are_quoted_come_before_those_near_the_top_and_both_get_more_trials() {
+        let mut measured = device(&[4 << 10, 64 << 10, 1 << 20]);
+        measured[0].spot = spot(false, Caching::Buffered, OUT_OF_BOX_BYTES);
+        let peak = [measured[2].rate(), 0.0];
+        // All have three equal trials, which is enough for the one in the middle.
+        assert_eq!(neediest(&measured, peak, 10), [0, 2]);
+        for (one, trials) in measured.iter_mut().zip([7, 3, 5]) {
+            one.rates = vec![one.rate(); trials];
+        }
+        assert!(neediest(&measured, peak, 10).is_empty());
+    }
+
+    #[test]
+    fn the_last_rounds_measure_what_is_quoted_and_what_may_be_the_best() {
+        let sizes = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+        let mut measured = device(&sizes);
+        measured.push(Measured {
+            spot: spot(false, Caching::Buffered, OUT_OF_BOX_BYTES),
+            rates: vec![1.0],
+        });
+        let peak = [measured[6].rate(), 0.0];
+        let quoted = quoted(&measured, peak);
+        let sizes: Vec<u32> =
+            quoted.iter().map(|index| measured[*index].spot.request_bytes >> 10).collect();
+        // 64 KiB and 1 MiB are compared by advice; from 1 MiB on rates are near the highest.
+        assert_eq!(sizes, [64, 1024, 4096, 16384, 64]);
     }
 
     #[test]

@@ -30,7 +30,10 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> SurveyView {
         target: format!("{} ({place})", evidence.target.name),
         host: format!("{}, {}, Linux {}", host.name, host.cpu, host.kernel),
         date: format!("{} UTC", date::utc(evidence.started_unix_ns)),
-        verdict: verdict(&insight.verdict),
+        verdict: model::Verdict {
+            in_doubt: findings::in_doubt(insight),
+            ..verdict(&insight.verdict)
+        },
         key_figures: key_figures(insight),
         findings: findings::of(evidence, insight).into_iter().map(finding).collect(),
         advice: advice::of(insight).iter().map(advice_of).collect(),
@@ -68,7 +71,8 @@ fn state(state: State) -> model::State {
 
 /// A verdict as the page shows it.
 pub fn verdict(verdict: &Verdict) -> model::Verdict {
-    model::Verdict { state: state(verdict.state), reasons: verdict.reasons.clone() }
+    let reasons = verdict.reasons.clone();
+    model::Verdict { state: state(verdict.state), reasons, in_doubt: None }
 }
 
 fn finding(found: findings::Finding) -> model::Finding {

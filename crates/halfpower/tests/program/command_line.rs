@@ -89,6 +89,11 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("--pap 0", "rate"),
         ("--stride 0", "stride"),
         ("--cpus-allowed 0-9999", "CPUs of this process"),
+        ("--zero-buffers", "drop it"),
+        ("--rw randread --stride 64k", "drop it"),
+        ("--quick", "drop it"),
+        ("--html page.html", "drop it"),
+        ("--page-cache warm", "--direct=0"),
         ("--verify --zero-buffers", "drop one"),
     ] {
         let line = format!("run . {flags} --quiet --no-store");

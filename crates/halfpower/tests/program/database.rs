@@ -32,6 +32,21 @@ fn the_database_holds_every_trial_that_was_reported() {
 }
 
 #[test]
+fn what_a_point_came_to_is_stored_when_its_run_ends() {
+    let place = Place::new();
+    // One trial is never valid.
+    let document = place.document("sweep . --bs 4k,64k --size 1m --trials 1 --quiet");
+    let points = place.stored_points();
+    assert_eq!(points.len(), 2);
+    for (point, reported) in points.iter().zip(list(&document["points"])) {
+        let state = point.end.verdict.map(results::Verdict::as_str);
+        assert_eq!(state, reported["verdict"]["state"].as_str(), "{reported}");
+        assert_eq!(point.end.verdict_reasons_json, reported["verdict"]["reasons"].to_string());
+        assert!(point.end.verdict_reasons_json.contains("one trial"));
+    }
+}
+
+#[test]
 fn histogram_and_series_of_a_stored_trial_count_all_its_requests() {
     let place = Place::new();
     place.does(&format!("run . --rw randrw --iodepth 4 {SHORT}"));

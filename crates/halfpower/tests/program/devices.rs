@@ -1,8 +1,10 @@
 //! Block devices: reading needs no permission, writing needs the device's own name, and a device
 //! in use is never written.
 
+use std::path::Path;
+
 use crate::fixture::{MIB, Place, noise, or_skip, whole};
-use crate::volume::{LoopDevice, Volume, make};
+use crate::volume::{LoopDevice, Mounted, Volume, make};
 
 #[test]
 fn a_device_is_read_without_permission() {
@@ -34,20 +36,84 @@ fn a_loop_device_whose_image_is_cached_is_said_to_be_memory() {
 
 #[test]
 fn files_in_memory_are_said_to_be_there() {
-    or_skip!(crate::fixture::root());
-    let place = Place::new();
-    let memory = place.path("memory");
-    std::fs::create_dir(&memory).unwrap();
-    let tmpfs = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=64m", "test"])
-        .arg(&memory)
-        .status();
-    or_skip!(tmpfs.is_ok_and(|status| status.success()).then_some(()).ok_or("no tmpfs here"));
-    let document = place.document("run memory --size 16m --trials 2 --no-store");
-    let unmounted = std::process::Command::new("umount").arg(&memory).status();
-    assert!(unmounted.unwrap().success());
-    let reasons = document["verdict"]["reasons"].to_string();
+    let memory = or_skip!(tmpfs());
+    let line = format!("run {} --size 16m --trials 2 --no-store", memory.folder().display());
+    let reasons = reasons(&Place::new().document(&line));
     assert!(reasons.contains("lies in memory (tmpfs)"), "{reasons}");
+}
+
+fn tmpfs() -> Result<Mounted, String> {
+    Mounted::by(&["mount", "-t", "tmpfs", "-o", "size=64m", "test"])
+}
+
+fn reasons(document: &serde_json::Value) -> String {
+    document["verdict"]["reasons"].to_string()
+}
+
+/// An overlay whose upper folder lies in `upper`.
+fn overlay(upper: &Path) -> Result<Mounted, String> {
+    let at = |name: &str| {
+        let folder = upper.join(name);
+        std::fs::create_dir(&folder).unwrap();
+        folder.display().to_string()
+    };
+    let (lower, upper, work) = (at("lower"), at("upper"), at("work"));
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+    Mounted::by(&["mount", "-t", "overlay", "-o", &options, "overlay"])
+}
+
+#[test]
+fn an_overlay_is_what_it_lies_on() {
+    let memory = or_skip!(tmpfs());
+    let merged = or_skip!(overlay(memory.folder()));
+    let line = format!("run {} --size 8m --trials 2 --no-store", merged.folder().display());
+    let reasons_in_memory = reasons(&Place::new().document(&line));
+    assert!(reasons_in_memory.contains("lies in memory"), "{reasons_in_memory}");
+    drop(merged);
+
+    let volume = or_skip!(Volume::new(64 * MIB));
+    let merged = or_skip!(overlay(volume.folder()));
+    let line = format!("run {} --size 8m --trials 2 --no-store", merged.folder().display());
+    let document = Place::new().document(&line);
+    assert!(document["target"]["device"]["name"].to_string().contains("loop"), "{document}");
+    let layers = Place::new().document(&format!("target {}", merged.folder().display()));
+    assert!(layers.to_string().contains("ext4"), "{layers}");
+}
+
+#[test]
+fn reads_through_a_mirror_by_fuse_that_come_from_its_cache_are_invalid() {
+    let volume = or_skip!(Volume::new(64 * MIB));
+    let folder = volume.folder().display().to_string();
+    let inside = Place::within(volume.folder());
+    inside.file("data", 16 * MIB);
+    let mirror = or_skip!(Mounted::by(&["bindfs", &folder]));
+    // What was written a moment ago lies in the cache of the file system beneath.
+    let data = mirror.folder().join("data").display().to_string();
+    let line = format!("run {data} --bs 1m --size 16m --trials 2 --no-store --json");
+    let document = Place::new().halfpower(&line).json();
+    assert_eq!(document["verdict"]["state"], "invalid", "{}", document["verdict"]);
+    assert!(reasons(&document).contains("came from a cache"), "{}", document["verdict"]);
+}
+
+#[test]
+fn a_file_of_a_read_only_image_is_measured() {
+    let place = Place::new();
+    or_skip!(crate::fixture::root());
+    std::fs::create_dir(place.path("source")).unwrap();
+    place.file("source/data", 8 * MIB);
+    let source = place.path("source").display().to_string();
+    for (make_image, kind) in [("mksquashfs", "squashfs"), ("mkfs.erofs", "erofs")] {
+        let image = place.path(kind).display().to_string();
+        let command = match kind {
+            "squashfs" => [make_image, &source, &image],
+            _ => [make_image, &image, &source],
+        };
+        or_skip!(make(&command));
+        let mounted = or_skip!(Mounted::by(&["mount", "-o", "loop,ro", &image]));
+        let data = mounted.folder().join("data").display().to_string();
+        place.does(&format!("run {data} --bs 64k --size 8m --direct=0 --trials 2 --no-store"));
+        place.halfpower(&format!("survey {data} --budget 2s --no-store")).prints("Findings");
+    }
 }
 
 #[test]
@@ -57,7 +123,6 @@ fn somebody_else_who_reads_the_device_is_noticed() {
     let line =
         format!("run {} --rw randread --rate-iops 200 --runtime 1 --trials 1", device.path());
     let alone = place.document(&line);
-    let reasons = |document: &serde_json::Value| document["verdict"]["reasons"].to_string();
     assert!(!reasons(&alone).contains("others used the device"), "{}", reasons(&alone));
     let elsewhere = Place::new();
     let all_the_time = format!("run {} --bs 1m --runtime 60 --trials 1", device.path());

@@ -2,9 +2,8 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
-use crate::fixture::{KIB, MIB, Place, or_skip, temporary_folder};
+use crate::fixture::{KIB, MIB, Place, list, or_skip, temporary_folder};
 use crate::volume::Volume;
 
 // ---- targets that are not there, or not what was meant
@@ -217,16 +216,52 @@ fn more_than_the_disk_holds_is_refused_before_anything_is_written() {
 #[test]
 fn the_limit_on_file_sizes_is_respected_before_anything_is_written() {
     let place = Place::new();
-    let mut shell = Command::new("sh");
-    let program = place.command("");
-    let program = program.get_program().to_str().unwrap();
-    let line = format!("ulimit -f 4096; exec {program} run . --size 8m --trials 1");
-    shell.args(["-c", &line]).current_dir(place.path(""));
-    shell.env("XDG_STATE_HOME", place.path("state"));
-    let ended = place.start_command(shell, &line).ended().with_code(1);
+    let ended = place.halfpower_after("ulimit -f 4096", "run . --size 8m --trials 1").with_code(1);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
     ended.says("files may grow", "--size");
     place.is_tidy();
+}
+
+#[test]
+fn a_database_that_reaches_the_limit_on_file_sizes_says_so() {
+    let place = Place::new();
+    let line = "run --ioengine null --runtime 0.02 --trials 1";
+    let ended = place.halfpower_after("ulimit -f 8", line).with_code(1);
+    ended.says("halfpower.db reached the limit on the size of files", "ulimit -f");
+}
+
+#[test]
+fn a_current_directory_that_was_deleted_is_said_to_be() {
+    let place = Place::new();
+    for line in ["run . --no-store", "run sim:sata-hdd-7200", "survey . --quick"] {
+        let ended = place.halfpower_after("mkdir gone; cd gone; rmdir ../gone", line);
+        assert!(!ended.status.success(), "{ended}");
+        ended.says("the current directory has been deleted", "change to another one");
+    }
+}
+
+#[test]
+fn a_fio_job_file_is_not_taken_for_a_target() {
+    let place = Place::new();
+    let job = "; made by hand\n[global]\nrw=read\nbs=4k\n\n[job]\nsize=10m\n";
+    fs::write(place.path("job.fio"), job).unwrap();
+    for verb in ["run", "sweep", "survey"] {
+        let ended = place.cannot(&format!("{verb} job.fio"));
+        ended.with_code(2).says("job.fio is a fio job file", "give the job's options as flags");
+    }
+    // A small file that only begins alike is a target.
+    fs::write(place.path("notes"), format!("[notes]\n{}", "x".repeat(8192))).unwrap();
+    place.does("run notes --bs 4k --trials 1 --no-store");
+}
+
+#[test]
+fn little_locked_memory_is_enough_for_one_ring_after_another() {
+    let place = or_skip!(Place::of_nobody());
+    let limited = |line: &str| place.halfpower_after("ulimit -l 8", line).with_code(0);
+    let engines = limited("engines --json").json();
+    let best = list(&engines["engines"]).iter().find(|e| e["name"] == engines["best"]).unwrap();
+    assert_eq!(best["available"], true, "{engines}");
+    limited("run . --size 1m --trials 5 --runtime 0.05 --no-store");
 }
 
 #[test]

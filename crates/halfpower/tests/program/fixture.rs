@@ -197,8 +197,15 @@ impl Place {
     // ---- the program
 
     pub fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(line.split_whitespace()).current_dir(&self.folder);
+        let mut command = self.command_of(&self.program);
+        command.args(line.split_whitespace());
+        command
+    }
+
+    /// A command of any program, in this place.
+    fn command_of(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.folder);
         command.env("HOME", self.state.path()).env("XDG_STATE_HOME", self.state.path());
         command.env_remove("NO_COLOR").env_remove("RUST_BACKTRACE").stdin(Stdio::null());
         if self.as_nobody {
@@ -220,6 +227,14 @@ impl Place {
         command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
         let child = command.spawn().unwrap();
         Running { child, stdout, stderr, line: line.to_owned() }
+    }
+
+    /// Runs `halfpower LINE` to its end, in a shell that runs other words before it.
+    #[track_caller]
+    pub fn halfpower_after(&self, words: &str, line: &str) -> Ended {
+        let mut shell = self.command_of("sh");
+        shell.args(["-c", &format!("{words}; exec {} {line}", self.program.display())]);
+        self.start_command(shell, line).ended()
     }
 
     /// Runs `halfpower LINE` to its end, whatever that is.
@@ -282,14 +297,18 @@ impl Place {
 /// A stored point with its trials.
 pub struct StoredPoint {
     pub row: PointRow,
+    pub end: results::PointEnd,
     pub trials: Vec<(TrialId, TrialRow)>,
 }
 
 fn points_of(store: &Store) -> Vec<StoredPoint> {
     let run = store.run("latest").unwrap();
     let points = store.points(run.id).unwrap();
-    let with_trials = |(id, row)| StoredPoint { row, trials: store.trials(id).unwrap() };
-    points.into_iter().map(with_trials).collect()
+    let whole = |(id, row)| {
+        let (end, trials) = (store.point_end(id).unwrap(), store.trials(id).unwrap());
+        StoredPoint { row, end, trials }
+    };
+    points.into_iter().map(whole).collect()
 }
 
 fn take_snapshot(folder: &Path, snapshot: &mut Snapshot) {

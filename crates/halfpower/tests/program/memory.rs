@@ -252,12 +252,16 @@ fn what_cannot_be_measured_is_refused_with_the_remedy() {
 
 #[test]
 fn an_order_to_stop_keeps_what_was_measured() {
-    let place = Place::new();
-    let running = place.start("memory --json --quiet");
-    pause(2500);
-    running.signal("INT");
-    let ended = running.ended().with_code(130);
-    let document = ended.json();
-    assert_eq!(document["interrupted"], true);
-    assert!(!list(&document["table"]).is_empty(), "{document:#}");
+    // How soon there is something to keep depends on what else the machine does.
+    let after = |milliseconds| {
+        let place = Place::new();
+        let running = place.start("memory --json --quiet");
+        pause(milliseconds);
+        running.signal("INT");
+        let document = running.ended().with_code(130).json();
+        assert_eq!(document["interrupted"], true);
+        document
+    };
+    let kept = [2500, 5000, 10_000].into_iter().map(after);
+    assert!(kept.into_iter().any(|document| !list(&document["table"]).is_empty()));
 }

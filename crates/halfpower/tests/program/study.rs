@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::fixture::{MIB, Place, list, or_skip, text, whole};
+use crate::volume::LoopDevice;
 
 const ULTRA: &str = "sim:nt4-ultrawide";
 
@@ -113,7 +114,7 @@ fn the_plan_tells_points_time_and_bytes_before_anything_is_done() {
 
 #[test]
 fn a_device_that_was_given_up_is_written_by_all_parts_of_a_study() {
-    let device = or_skip!(crate::volume::LoopDevice::new(32 * MIB));
+    let device = or_skip!(LoopDevice::new(32 * MIB));
     let place = Place::new();
     let line = format!(
         "study alignment,random,write-through {0} --destroy-data-on {0} --quick --size 8m \
@@ -193,7 +194,7 @@ fn an_order_to_stop_keeps_what_was_measured_and_claims_nothing() {
     let ended = running.ended();
     assert_eq!(ended.status.code(), Some(130), "{ended}");
     assert!(ended.stdout.contains("burst: "), "{ended}");
-    assert!(!ended.stdout.contains("claims that hold"), "{ended}");
+    assert!(!ended.stdout.contains("claim "), "{ended}");
     assert_eq!(place.listing(), ["halfpower-study.html"]);
     place.is_tidy();
 }
@@ -234,6 +235,17 @@ fn a_plan_and_a_list_do_nothing() {
     place.does("study --list").prints("depth");
     assert_eq!(place.listing(), [""; 0]);
     assert!(!place.has_made_a_test_file());
+}
+
+#[test]
+fn a_study_that_fails_ends_with_a_line_that_names_study_and_cause() {
+    let device = or_skip!(LoopDevice::new(64 * MIB));
+    device.breaks();
+    let line = format!("study request-size,depth {} --quick --no-store", device.path());
+    let ended = Place::new().halfpower(&line).with_code(1);
+    let last = ended.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("study depth: ") && last.contains("input/output error"), "{ended}");
+    assert!(ended.stderr.contains("study request-size: "), "{ended}");
 }
 
 #[test]

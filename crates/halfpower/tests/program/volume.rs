@@ -146,6 +146,14 @@ impl Mounted {
         mount(device)
     }
 
+    /// What a command mounts on a new folder, whose path is added to it.
+    pub fn by(command: &[&str]) -> Result<Mounted, String> {
+        fixture::root()?;
+        let folder = temporary_folder();
+        system(&[command, &[&*folder.path().display().to_string()]].concat())?;
+        Ok(Mounted(folder))
+    }
+
     pub fn folder(&self) -> &Path {
         self.0.path()
     }

@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::thread::ThreadId;
+use std::thread::{self, ThreadId};
 
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, Fixed};
@@ -29,6 +29,7 @@ use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, EngineOptions, EngineSpec, Files, Personality, Setup};
 use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
+use crate::sys;
 use crate::sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Handle};
 
 /// The most that the kernel registers as one buffer (bytes).
@@ -142,13 +143,27 @@ fn build(slots: u32, options: EngineOptions) -> Result<(IoUring, UringFeatures),
         if features.io_poll {
             builder.setup_iopoll();
         }
-        match builder.build(entries) {
+        match with_patience(|| builder.build(entries)) {
             Ok(ring) => return Ok((ring, features)),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = error,
             Err(error) => return Err(declined(options, error)),
         }
     }
     Err(declined(options, last))
+}
+
+/// Waits for memory that a ring of this process held just before: the kernel gives it back to the
+/// limit on locked memory some milliseconds after the ring was closed.
+fn with_patience<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    for wait_ms in [1, 4, 16, 64, 128] {
+        match build() {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
+                sys::sleep_ns(wait_ms * 1_000_000);
+            }
+            other => return other,
+        }
+    }
+    build()
 }
 
 /// Why there is no ring, or none with what was asked for.
@@ -249,7 +264,7 @@ impl Uring {
             // SAFETY: the region belongs to this engine, and the ring goes before it does.
             features.registered_buffers = unsafe { submitter.register_buffers(&[region]) }.is_ok();
         }
-        let (owner, clock) = (std::thread::current().id(), Monotonic::new());
+        let (owner, clock) = (thread::current().id(), Monotonic::new());
         let (buffers, options) = (Some(buffers), spec.options);
         Ok(Uring { ring, handle, owner, files, buffers, features, options, clock })
     }
@@ -460,7 +475,7 @@ impl Drop for Uring {
             let _ = self.ring.submitter().unregister_files();
         }
         // Rings are registered with a thread: another thread's slot of that number is not ours.
-        if self.owner == std::thread::current().id() {
+        if self.owner == thread::current().id() {
             self.handle.unregister(self.ring.as_raw_fd());
         }
         if let Some(buffers) = self.buffers.take().filter(|buffers| buffers.in_flight() > 0) {
@@ -472,9 +487,9 @@ impl Drop for Uring {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::time::Duration;
 
     use super::*;
+    use std::time::Duration;
 
     const BLOCK: u32 = 4096;
 
@@ -558,7 +573,7 @@ mod tests {
         let mut engine = Uring::new(Arc::clone(&file), &spec).unwrap();
         for _ in 0..20 {
             // Each thread ends with requests in flight that the next one reaps.
-            let handed_on = std::thread::spawn(move || {
+            let handed_on = thread::spawn(move || {
                 let batch: Vec<Request> = (0..depth).map(read).collect();
                 engine.submit_and_wait(&batch, 0, None, &mut Vec::new()).unwrap();
                 engine

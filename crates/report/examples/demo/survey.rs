@@ -42,6 +42,7 @@ pub fn made_up() -> SurveyView {
                 "Write points at depth 32 drifted by 7%: the device slowed as its cache filled."
                     .to_string(),
             ],
+            in_doubt: Some("4 of 61 points are suspect".to_string()),
         },
         key_figures: key_figures(&points),
         findings: findings(&points),

@@ -151,6 +151,7 @@ fn compete(rig: &mut Rig<'_>, ready: &[Ready]) -> Outcome<()> {
     }
     let measured = take_turns(rig, ground, &mut streams, if is_known { &[] } else { priorities });
     for stream in streams {
+        rig.keeper.judge(stream.number, slice::from_ref(&stream.alone));
         rig.add(stream.owner, &[], stream.alone);
     }
     if let Some(reason) = why {

@@ -1,0 +1,51 @@
+//! The block device beneath a file, where the system tells: that of its file system, or of the one
+//! beneath where file systems are stacked (overlay, a FUSE mirror). Of several devices it names
+//! none, because the counters of one would tell only a part.
+
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use crate::device::Device;
+use crate::mount::{self, Mount};
+
+/// The block device beneath a path's file system, where the system tells.
+pub fn device_of(path: &Path) -> Option<Device> {
+    let number = std::fs::metadata(path).ok()?.st_dev();
+    let number = (libc::major(number), libc::minor(number));
+    let full = path.canonicalize().ok()?;
+    Device::of(number).or_else(|| device_beneath(&mount::holding(&full, number)?))
+}
+
+/// The device beneath a mounted file system.
+pub(super) fn device_beneath(mount: &Mount) -> Option<Device> {
+    Device::of(mount.device).or_else(|| source_device(mount))
+}
+
+/// For file systems with anonymous device numbers (btrfs): the device they were mounted from,
+/// unless there are several, whose counters would tell only a part.
+fn source_device(mount: &Mount) -> Option<Device> {
+    if mount.file_system == "btrfs" && btrfs_devices(&mount.source) > 1 {
+        return None;
+    }
+    let metadata = std::fs::metadata(&mount.source).ok()?;
+    let number = metadata.st_rdev();
+    metadata
+        .file_type()
+        .is_block_device()
+        .then(|| Device::of((libc::major(number), libc::minor(number))))?
+}
+
+/// How many devices the btrfs that was mounted from `source` has.
+fn btrfs_devices(source: &str) -> usize {
+    let name = Path::new(source).file_name().unwrap_or_default();
+    let systems = std::fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();
+    let devices = |folder: PathBuf| std::fs::read_dir(folder.join("devices")).ok();
+    let mine = systems.map(|system| system.path()).find(|f| f.join("devices").join(name).exists());
+    mine.and_then(devices).map_or(1, Iterator::count)
+}
+
+/// tmpfs and ramfs: direct I/O is accepted there and means nothing.
+pub(super) fn is_in_memory(mount: Option<&Mount>) -> bool {
+    mount.is_some_and(|m| matches!(m.file_system.as_str(), "tmpfs" | "ramfs"))
+}
