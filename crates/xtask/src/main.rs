@@ -10,6 +10,8 @@ mod repository;
 mod accuracy;
 mod bench;
 mod faults;
+mod mounted;
+mod repeat;
 mod tidy;
 mod time_machine;
 
@@ -35,6 +37,8 @@ enum Command {
     Bench(bench::Command),
     /// Run the self-test many times; 1 if fewer than 19 of 20 runs pass
     Accuracy(accuracy::Options),
+    /// Survey steady devices and the disk many times; 1 if too few surveys say the same
+    Repeat(repeat::Options),
     /// What halfpower and fio see of a published figure on a mounted system; 1 if beyond 10%
     TimeMachine(time_machine::Options),
 }
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         Command::Faults(options) => faults::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Accuracy(options) => accuracy::run(&options),
+        Command::Repeat(options) => repeat::run(&options),
         Command::TimeMachine(options) => time_machine::run(&options),
     };
     result.unwrap_or_else(|error| {

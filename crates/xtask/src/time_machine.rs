@@ -5,13 +5,13 @@
 //! the published one. The bar: every point within 10%. Takes some ten minutes, needs fio and FUSE,
 //! and a machine that is quiet: the path to a served file is a few microseconds only there.
 
-use crate::{bench::host, repository};
+use crate::mounted::{Mounted, Priority};
+use crate::repository;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fmt::Write;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 /// What to compare with, and how.
 #[derive(clap::Args)]
@@ -56,7 +56,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         .to_string();
     let mut worst: f64 = 0.0;
     for point in &points {
-        let mounted = Mounted::new(&program, &point.write_cache)?;
+        let mounted = System::new(&program, &point.write_cache)?;
         let seen = [
             mounted.by_halfpower(&program, point, options.seconds)?,
             mounted.by_fio(point, options.seconds)?,
@@ -116,45 +116,22 @@ fn parse(csv: &str) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// The system as a file, until it is dropped.
-struct Mounted {
-    server: Child,
-    file: String,
-    _folder: tempfile::TempDir,
-}
+/// The system as a file.
+struct System(Mounted);
 
-impl Mounted {
-    fn new(program: &Path, write_cache: &str) -> Result<Mounted> {
-        let folder = tempfile::tempdir().context("cannot make a folder to mount on")?;
-        let mut command = match host::on_path("chrt") {
-            Some(chrt) => {
-                let mut command = Command::new(chrt);
-                command.args(["--fifo", "10"]).arg(program);
-                command
-            }
-            None => Command::new(program),
-        };
-        command.args(["mount", SYSTEM, "--quiet", "--until-eof"]).arg(folder.path());
-        command.args(["--set", &format!("write_cache={write_cache}")]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut server = command.spawn().context("cannot start the server")?;
-        let mut ready = String::new();
-        let stdout = server.stdout.take().context("the server has no output")?;
-        BufReader::new(stdout).read_line(&mut ready).context("the server says nothing")?;
-        let mounted = Mounted { server, file: ready.trim().to_string(), _folder: folder };
-        if mounted.file.is_empty() {
-            bail!("{SYSTEM} cannot be mounted here: see above");
-        }
-        Ok(mounted)
+impl System {
+    fn new(program: &Path, write_cache: &str) -> Result<System> {
+        let set = format!("write_cache={write_cache}");
+        Mounted::new(program, &[SYSTEM, "--set", &set], Priority::RealTime).map(System)
     }
 
     /// The rate that `halfpower run` sees.
     fn by_halfpower(&self, program: &Path, point: &Point, seconds: u32) -> Result<f64> {
         let mut command = Command::new(program);
-        command.args(["run", &self.file, "--rw", &point.operation, "--iodepth", "1"]);
+        command.args(["run", &self.0.file, "--rw", &point.operation, "--iodepth", "1"]);
         command.args(["--bs", &format!("{}k", point.request_kib)]);
         command.args(["--runtime", &seconds.to_string(), "--trials", "1", "--no-store"]);
-        command.args(["--json", "--quiet", &format!("--overwrite={}", self.file)]);
+        command.args(["--json", "--quiet", &format!("--overwrite={}", self.0.file)]);
         let json = json_of(&mut command)?;
         rate(&json["summary"]["throughput_bytes_per_s"]["median"])
     }
@@ -163,19 +140,11 @@ impl Mounted {
     fn by_fio(&self, point: &Point, seconds: u32) -> Result<f64> {
         let mut command = Command::new("fio");
         command.args(["--name=figure3", "--direct=1", "--ioengine=psync", "--time_based"]);
-        command.args(["--output-format=json", &format!("--filename={}", self.file)]);
+        command.args(["--output-format=json", &format!("--filename={}", self.0.file)]);
         command.args([&format!("--rw={}", point.operation), &format!("--runtime={seconds}")]);
         command.arg(format!("--bs={}k", point.request_kib));
         let json = json_of(&mut command)?;
         rate(&json["jobs"][0][&point.operation]["bw_bytes"])
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // The end of its input tells it to unmount.
-        drop(self.server.stdin.take());
-        let _ = self.server.wait();
     }
 }
 

@@ -1,0 +1,220 @@
+//! `cargo xtask repeat`: the same survey many times over, and how often it says the same.
+//!
+//! Five steady devices of known truth, served through FUSE, and a test file on the real disk are
+//! surveyed by the release program (`halfpower survey --quick`), one after the other. Counted is
+//! how many runs of each agree on the verdict, on the best settings and on the first three pieces
+//! of advice, and how many have a best rate whose stated interval has a point in common with those
+//! of the others. The bar: 19 of 20 for steady devices, 16 of 20 for the disk, whose own rate
+//! changes.
+
+use crate::mounted::{Mounted, Priority};
+use crate::repository;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// How often to measure, and what.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Surveys of each, about 20 s long
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..))]
+    runs: u32,
+    /// Only these: the number of a device, or disk
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Where the test file of the disk goes (1 GiB free)
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Put the table into docs/reliability.md
+    #[arg(long)]
+    write: bool,
+}
+
+/// The steady devices.
+const DEVICES: [&str; 5] = [
+    "truth:fixed=1ms,rate=100MB/s,parallel=8",
+    "truth:fixed=200us,rate=400MB/s,parallel=4",
+    "truth:fixed=5ms,rate=40MB/s",
+    "truth:fixed=100us,rate=200MB/s,parallel=32",
+    "truth:fixed=500us,rate=1GB/s,parallel=16",
+];
+/// The share of runs that must say the same, on a steady device and on the disk.
+const SAME_MIN: [f64; 2] = [0.95, 0.8];
+/// What the survey says of each operation.
+const OPERATIONS: [&str; 2] = ["read", "write"];
+
+/// 0 if enough runs say the same of each, 1 if not.
+///
+/// # Errors
+/// When a device cannot be mounted, or a survey ends without a document.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let program = repository::release_build()?;
+    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|o| o == name);
+    let devices = (1..).map(|number: usize| number.to_string()).zip(DEVICES);
+    let mut subjects: Vec<(String, Option<&str>)> = devices
+        .filter(|(number, _)| wanted(number))
+        .map(|(_, device)| (format!("`{device}`"), Some(device)))
+        .collect();
+    if wanted("disk") {
+        subjects.push(("the disk".to_string(), None));
+    }
+    let mut all: Vec<Vec<Value>> = vec![Vec::new(); subjects.len()];
+    // By turns, so that an episode of the machine is not all of one device's.
+    for number in 1..=options.runs {
+        for ((name, device), documents) in subjects.iter().zip(&mut all) {
+            let document = survey(&program, *device, &options.dir)?;
+            eprintln!("run {number} of {}, {name}: {}", options.runs, said(&document));
+            documents.push(document);
+        }
+    }
+    let text = table(&subjects, &all)?;
+    println!("{text}");
+    if options.write {
+        repository::write_section("docs/reliability.md", "repeat", &text)?;
+    }
+    let is_met = |((_, device), documents): (&(String, Option<&str>), &Vec<Value>)| {
+        let bar = SAME_MIN[usize::from(device.is_none())];
+        same(documents)[..4]
+            .iter()
+            .all(|(count, _)| *count as f64 >= bar * documents.len() as f64 - 1e-9)
+    };
+    let met = subjects.iter().zip(&all).all(is_met);
+    Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One survey of a device, or of a test file in a folder.
+fn survey(program: &Path, device: Option<&str>, dir: &Path) -> Result<Value> {
+    let mounted = device.map(|device| Mounted::new(program, &[device], Priority::Plain));
+    let mounted = mounted.transpose()?;
+    let page = tempfile::tempdir().context("cannot make a folder for the page")?;
+    let mut command = Command::new(program);
+    match &mounted {
+        Some(mounted) => command.args(["survey", &mounted.file]),
+        None => command.arg("survey").arg(dir),
+    };
+    command.args(["--quick", "--no-store", "--json", "--quiet", "--html"]);
+    command.arg(page.path().join("survey.html"));
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start halfpower")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match serde_json::from_str(&text) {
+        Ok(document) => Ok(document),
+        Err(_) => bail!("a survey ended with {} and no document", output.status),
+    }
+}
+
+fn verdict(document: &Value) -> String {
+    document["verdict"]["state"].as_str().unwrap_or("?").to_string()
+}
+
+fn best(document: &Value, operation: &str) -> String {
+    let best = &document["best"][operation];
+    match best["request_bytes"].as_u64() {
+        Some(bytes) => {
+            let caching = best["caching"].as_str().unwrap_or("?");
+            format!("{caching} {} KiB x {}", bytes / 1024, best["depth"])
+        }
+        None => "-".to_string(),
+    }
+}
+
+fn advice(document: &Value) -> String {
+    let advice = document["advice"].as_array().into_iter().flatten().take(3);
+    let ids: Vec<&str> = advice.filter_map(|advice| advice["id"].as_str()).collect();
+    ids.join(", ")
+}
+
+fn said(document: &Value) -> String {
+    let [read, write] = OPERATIONS.map(|operation| best(document, operation));
+    format!("{}; {read}; {write}; {}", verdict(document), advice(document))
+}
+
+/// The most frequent answer, and how many gave it.
+fn most_frequent(answers: impl Iterator<Item = String>) -> (usize, String) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    answers.for_each(|answer| *counts.entry(answer).or_default() += 1);
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(answer, count)| (count, answer)).unwrap_or_default()
+}
+
+/// The most intervals with a point in common: it may be sought among their lower ends.
+fn overlapping(intervals: &[(f64, f64)]) -> usize {
+    let holding = |point: f64| intervals.iter().filter(|(l, h)| (*l..=*h).contains(&point)).count();
+    intervals.iter().map(|(low, _)| holding(*low)).max().unwrap_or(0)
+}
+
+/// How many say the same, and what: verdict, best reads, best writes, advice; then how many of the
+/// intervals of the best reads and writes overlap.
+fn same(documents: &[Value]) -> [(usize, String); 6] {
+    let all = || documents.iter();
+    let overlap = |operation: &str| {
+        let intervals: Vec<(f64, f64)> = all()
+            .filter_map(|document| {
+                let rate = &document["best"][operation]["throughput_bytes_per_s"];
+                Some((rate["low"].as_f64()?, rate["high"].as_f64()?))
+            })
+            .collect();
+        (overlapping(&intervals), intervals.len().to_string())
+    };
+    [
+        most_frequent(all().map(verdict)),
+        most_frequent(all().map(|document| best(document, "read"))),
+        most_frequent(all().map(|document| best(document, "write"))),
+        most_frequent(all().map(advice)),
+        overlap("read"),
+        overlap("write"),
+    ]
+}
+
+fn table(subjects: &[(String, Option<&str>)], all: &[Vec<Value>]) -> Result<String> {
+    let host = &all.iter().flatten().next().context("nothing was measured")?["host"];
+    let text = |name: &str| host[name].as_str().unwrap_or("?").to_string();
+    let mut lines = format!(
+        "{} x {}, Linux {}.\n\n\
+         | of | runs | verdict | best reads | best writes | first three pieces of advice | \
+         intervals of the best reads, writes that overlap |\n|---|---|---|---|---|---|---|\n",
+        host["cpus"],
+        text("cpu"),
+        text("kernel")
+    );
+    for ((name, _), documents) in subjects.iter().zip(all) {
+        let [verdict, read, write, advice, reads, writes] = same(documents);
+        let cell = |(count, answer): (usize, String)| format!("{count}: {answer}");
+        let overlap = |(count, of): (usize, String)| match of.as_str() {
+            "0" => "-".to_string(),
+            of => format!("{count} of {of}"),
+        };
+        writeln!(
+            lines,
+            "| {name} | {} | {} | {} | {} | {} | {}, {} |",
+            documents.len(),
+            cell(verdict),
+            cell(read),
+            cell(write),
+            cell(advice),
+            overlap(reads),
+            overlap(writes)
+        )?;
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_frequent_answer_is_counted() {
+        let answers = ["a", "b", "b"].map(str::to_string);
+        assert_eq!(most_frequent(answers.into_iter()), (2, "b".to_string()));
+        assert_eq!(most_frequent(std::iter::empty()), (0, String::new()));
+    }
+
+    #[test]
+    fn intervals_overlap_that_have_a_point_in_common() {
+        assert_eq!(overlapping(&[(1.0, 3.0), (2.0, 4.0), (3.5, 5.0), (2.5, 2.6)]), 3);
+        assert_eq!(overlapping(&[]), 0);
+    }
+}
