@@ -387,8 +387,10 @@ mod tests {
         let answer =
             ask_of("sata-hdd-7200", &buffered, &random_writes(4096), ("caching", "direct"));
         let mb_per_s = answer.before.bytes_per_s / 1e6;
-        assert!((0.3..2.0).contains(&mb_per_s), "{mb_per_s}");
-        assert!(answer.sensitivities[0].key.starts_with("drive."), "{:?}", answer.sensitivities);
+        assert!((0.3..10.0).contains(&mb_per_s), "{mb_per_s}");
+        let mut strongest = answer.sensitivities.iter().take(2);
+        let is_drive = strongest.any(|parameter| parameter.key.starts_with("drive."));
+        assert!(is_drive, "{:?}", answer.sensitivities);
     }
 
     #[test]

@@ -453,10 +453,12 @@ impl Disk {
         }
     }
 
-    /// When the arm and the platter reach a byte from where they rest.
+    /// When the arm, settled where it is to write, and the platter reach a byte from where they
+    /// rest.
     fn reaches(&self, wait: &Wait, now_ns: u64) -> u64 {
         let distance = self.geometry.cylinder_of(wait.from).abs_diff(self.cylinder);
-        let think_ns = self.model.firmware_miss.ns();
+        let settle_ns = if wait.op == Op::Write { self.model.write_settle.ns() } else { 0 };
+        let think_ns = self.model.firmware_miss.ns() + settle_ns;
         let ready_ns = now_ns + self.geometry.seek_ns(distance) + think_ns;
         self.geometry.passes_at(wait.from, ready_ns, self.phase_ns)
     }
