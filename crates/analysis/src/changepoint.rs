@@ -46,6 +46,12 @@ const JUMP_SHARE_MIN: f64 = 0.5;
 const NEAR: usize = 4;
 /// Least fall that is called throttling, as a share of the rate before.
 const FALL_MIN: f64 = 0.1;
+/// A burst moves so many times more beyond the later rate than noise does ...
+const EXCESS_TIMES: f64 = 3.0;
+/// ... and this share of all that was moved.
+const EXCESS_SHARE_MIN: f64 = 0.02;
+/// The peak is where this share of the highest sum is reached: after it the sum only stirs.
+const PEAK_SHARE: f64 = 0.98;
 /// Seed of the intervals of the levels: the same series always gives the same ones.
 const SEED: u64 = 1;
 
@@ -157,6 +163,47 @@ pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
         before_per_s,
         after_per_s,
         credit: (before_per_s - after_per_s) * at_ns / 1e9,
+    })
+}
+
+/// A burst at the beginning of a series that is too short for [`throttle`] to see: what was moved
+/// beyond the rate of the second half, summed from the start, rises to a peak within the first
+/// three quarters of the first half.
+///
+/// The peak must be three times the range of the same sum over the second half, which is noise,
+/// and 2% of all that was moved. A rate that falls all the time has no such peak.
+pub fn early_burst(series: &[(u64, f64)]) -> Option<Throttle> {
+    let (early, late) = series.split_at(series.len() / 2);
+    let (late_ns, late_amount) = total(late);
+    if early.len() < SIDE + 1 || late_ns <= 0.0 || !total(series).1.is_finite() {
+        return None;
+    }
+    let floor_per_ns = late_amount / late_ns;
+    let beyond = |part: &[(u64, f64)]| -> Vec<f64> {
+        let mut sum = 0.0;
+        let each = part.iter().map(|&(length_ns, amount)| {
+            sum += amount - floor_per_ns * length_ns as f64;
+            sum
+        });
+        each.collect()
+    };
+    let excess = beyond(early);
+    let highest = excess.iter().copied().fold(0.0, f64::max);
+    let peak = excess.iter().position(|sum| *sum >= PEAK_SHARE * highest)?;
+    let noise = beyond(late);
+    let range =
+        noise.iter().copied().fold(0.0, f64::max) - noise.iter().copied().fold(0.0, f64::min);
+    let (at_ns, amount) = total(&early[..=peak]);
+    let (before_per_s, after_per_s) = (amount / at_ns.max(1.0) * 1e9, floor_per_ns * 1e9);
+    let is_burst = excess[peak] > EXCESS_TIMES * range
+        && excess[peak] > EXCESS_SHARE_MIN * total(series).1
+        && (peak + 1) * 4 <= early.len() * 3
+        && after_per_s < (1.0 - FALL_MIN) * before_per_s;
+    is_burst.then_some(Throttle {
+        at_ns: at_ns as u64,
+        before_per_s,
+        after_per_s,
+        credit: excess[peak],
     })
 }
 
@@ -366,6 +413,28 @@ mod tests {
     /// Of 200 series each, how many show a step.
     fn alarms(n: usize, noise: f64, level: impl Fn(usize) -> f64) -> usize {
         (0..200).filter(|&seed| !steps(&noisy(n, noise, seed, &level)).is_empty()).count()
+    }
+
+    #[test]
+    fn a_burst_of_one_interval_is_found_and_its_credit_is_what_it_moved_beyond_the_rest() {
+        let series: Vec<(u64, f64)> =
+            (0..40).map(|i| (100_000_000, if i == 0 { 70.0 } else { 3.0 })).collect();
+        let found = early_burst(&series).unwrap();
+        assert_eq!((found.at_ns, found.credit), (100_000_000, 67.0));
+        assert!((found.after_per_s - 30.0).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn noise_a_slow_fall_and_a_slow_start_are_no_early_burst() {
+        let of = |rate: &dyn Fn(f64) -> f64| -> Vec<(u64, f64)> {
+            (0..40).map(|i| (100_000_000, rate(f64::from(i)))).collect()
+        };
+        let noise = |i: f64| 100.0 + 20.0 * (i * 12.9898).sin();
+        assert_eq!(early_burst(&of(&noise)), None);
+        assert_eq!(early_burst(&of(&|i| 100.0 - i)), None);
+        assert_eq!(early_burst(&of(&|i| if i < 2.0 { 10.0 } else { 100.0 })), None);
+        assert_eq!(early_burst(&of(&|_| 100.0)), None);
+        assert_eq!(early_burst(&[]), None);
     }
 
     #[test]

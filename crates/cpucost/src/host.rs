@@ -8,6 +8,7 @@ use crate::meter::{CpuMeter, CpuSample};
 use crate::perf::PerfCounters;
 use crate::procstat::ProcStat;
 use crate::rusage::ProcessTime;
+use crate::schedstat;
 use crate::sys;
 
 /// Reads the counters of this host and this process.
@@ -43,6 +44,7 @@ impl Default for HostMeter {
 
 impl CpuMeter for HostMeter {
     fn sample(&self, now_ns: u64) -> CpuSample {
+        let run_delay_ns = schedstat::run_delay_ns();
         let process = ProcessTime::now();
         let machine = ProcStat::read().ok();
         let online = machine.as_ref().and_then(|stat| u32::try_from(stat.cpus.len()).ok());
@@ -56,6 +58,7 @@ impl CpuMeter for HostMeter {
             interrupt_ns: machine.as_ref().map(|stat| stat.total.interrupt_ns),
             machine_user_ns: machine.as_ref().map(|stat| stat.total.user_ns),
             stolen_ns: machine.as_ref().map(|stat| stat.total.stolen_ns),
+            run_delay_ns,
             instructions: self.counters.as_ref().ok().and_then(PerfCounters::instructions),
             cycles: self.counters.as_ref().ok().and_then(PerfCounters::cycles),
         }

@@ -15,6 +15,8 @@ mod sys;
 
 pub mod rusage;
 
+mod schedstat;
+
 pub mod procstat;
 
 pub mod perf;

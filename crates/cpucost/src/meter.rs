@@ -35,6 +35,9 @@ pub struct CpuSample {
     pub machine_user_ns: Option<u64>,
     /// Time in which a hypervisor let others run, summed over CPUs.
     pub stolen_ns: Option<u64>,
+    /// How long threads of this process that are alive could have run and waited for a CPU, summed
+    /// over threads.
+    pub run_delay_ns: Option<u64>,
     /// Instructions retired by this process, user and kernel, where the host can count them.
     pub instructions: Option<u64>,
     /// CPU cycles spent by this process, user and kernel, where the host can count them.
@@ -63,6 +66,9 @@ pub struct CpuUsage {
     pub others_user_ns: Option<u64>,
     /// Time that a hypervisor took, over all CPUs.
     pub stolen_ns: Option<u64>,
+    /// How long threads of the process waited for a CPU while they could have run, summed over
+    /// threads that lived from end to end.
+    pub run_delay_ns: Option<u64>,
     /// Elapsed time x CPUs.
     pub available_ns: u64,
     /// Instructions retired by the process.
@@ -92,6 +98,7 @@ impl CpuSample {
             interrupt_ns: difference(self.interrupt_ns, earlier.interrupt_ns),
             others_user_ns,
             stolen_ns: difference(self.stolen_ns, earlier.stolen_ns),
+            run_delay_ns: difference(self.run_delay_ns, earlier.run_delay_ns),
             available_ns,
             instructions: difference(self.instructions, earlier.instructions),
             cycles: difference(self.cycles, earlier.cycles),
@@ -144,6 +151,7 @@ mod tests {
             interrupt_ns: Some(7),
             machine_user_ns: Some(1_000),
             stolen_ns: Some(3),
+            run_delay_ns: Some(40),
             instructions: Some(900),
             cycles: None,
         };
@@ -156,6 +164,7 @@ mod tests {
             interrupt_ns: Some(27),
             machine_user_ns: Some(1_350),
             stolen_ns: Some(4),
+            run_delay_ns: Some(90),
             instructions: Some(2_900),
             ..earlier
         };
@@ -171,6 +180,7 @@ mod tests {
                 interrupt_ns: Some(20),
                 others_user_ns: Some(150),
                 stolen_ns: Some(1),
+                run_delay_ns: Some(50),
                 available_ns: 2_000,
                 instructions: Some(2_000),
                 cycles: None,

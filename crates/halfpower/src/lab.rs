@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
-use ioengine::cgroup::Groups;
+use ioengine::cgroup::{Groups, IoLimit};
 use ioengine::clock::{Disagreement, unix_ns};
 use ioengine::device::{Device, DeviceCounters};
 use ioengine::host::dirtied_bytes;
@@ -103,6 +103,15 @@ impl Quota {
         let waited_ns = self.waited_ns().saturating_sub(before_ns);
         Throttled { cpus: self.cpus, waited_ns }
     }
+}
+
+/// What the control group allows of the one device that targets lie on.
+fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
+    let [target] = targets else { return None };
+    let device = Device::of(target.device_number()?)?;
+    let whole = device.whole().unwrap_or(device);
+    let limit = Groups::of_this_process().io_limit(whole.number()?);
+    (!limit.is_none()).then_some(limit)
 }
 
 /// A calibrated soaker and what it loses when nothing is measured.
@@ -401,6 +410,7 @@ impl Lab {
             beneath_images: memory.beneath_images(),
             dirtied_bytes: memory.dirtied_bytes(),
             in_memory: targets.iter().any(|target| target.is_in_memory()),
+            io_limit: io_limit(targets),
             throttled: self.quota.as_ref().zip(waited_ns).map(|(quota, ns)| quota.since(ns)),
             ..self.circumstances(setting, scrubbed.is_some(), interrupted, &trial)
         };
@@ -518,6 +528,7 @@ impl Lab {
         Circumstances {
             coverage: setting.coverage,
             target_bytes: setting.workload.region_bytes * setting.place.count() as u64,
+            page_cache_bytes: ioengine::cgroup::memory_limit_bytes(),
             allow_holes: setting.allow_holes,
             cold: verdict::is_cold(setting.place.caching(), scrubbed),
             counted: trial.device.is_some(),
@@ -525,6 +536,7 @@ impl Lab {
             beneath_images: None,
             dirtied_bytes: None,
             in_memory: false,
+            io_limit: None,
             throttled: None,
             became_steady: None,
             clocks: Disagreement::default(),

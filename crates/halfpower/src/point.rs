@@ -324,6 +324,16 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// The intervals in which requests were still issued, `limit_ns` after the start at the latest:
+    /// then those that are outstanding complete, at a falling rate. The last interval is not a
+    /// whole one.
+    pub fn series_until(&self, limit_ns: Option<u64>) -> &[SeriesPoint] {
+        let limit_ns = limit_ns.unwrap_or(u64::MAX);
+        let whole = &self.series[..self.series.len().saturating_sub(1)];
+        let ends = |point: &SeriesPoint| point.start_ns.saturating_add(point.length_ns);
+        &whole[..whole.partition_point(|point| ends(point) <= limit_ns)]
+    }
+
     /// Bytes moved both ways.
     pub fn bytes(&self) -> u64 {
         self.directions.iter().map(|d| d.bytes).fold(0, u64::saturating_add)

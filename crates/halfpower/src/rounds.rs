@@ -84,8 +84,7 @@ fn all_rounds(
         for index in order {
             let setting = &mut settings[index];
             setting.soaked = soaker && round % 2 == 1;
-            // Each round has an order of its own, so that no cache learns one.
-            setting.workload.seed = seed_of(seed, round);
+            setting.workload.seed = order_of(seed, round, book.first + index);
             let label = book.points[index].key.describe();
             let bounds =
                 (setting.workload.limit_ns, bytes_of(setting), setting.workload.warm_up_ns);
@@ -124,6 +123,15 @@ pub fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>
     let time = ns.map_or(0.0, |ns| at.elapsed_ns as f64 / (ns.saturating_add(warm_up_ns)) as f64);
     let moved = bytes.map_or(0.0, |bytes| at.bytes as f64 / bytes.max(1) as f64);
     time.max(moved).min(1.0)
+}
+
+/// The seed of a trial of the point with this number: each has an order of its own in each round,
+/// so that none finds in a cache what another one read, and no cache learns an order.
+fn order_of(seed: u64, round: u32, point: usize) -> u64 {
+    match point {
+        0 => seed_of(seed, round),
+        point => mix(seed_of(seed, round), point as u64),
+    }
 }
 
 /// The seed of a round, drawn from the run's own.

@@ -1,8 +1,9 @@
 //! What a command cost in CPU: the figures of one soaked interval, and what they mean.
 //!
 //! The lower bound is what the system charged to the command and the children it waited for. The
-//! upper bound is what the soaker lost meanwhile, less the background: the lesser of what it lost
-//! before and after, so that the bound stays one. Pure functions of the readings.
+//! upper bound is what the soaker lost meanwhile, with what its calibration may hide, less the
+//! background: the lesser of what it lost before and after, so that the bound stays one. Pure
+//! functions of the readings.
 
 use std::process::ExitStatus;
 
@@ -160,9 +161,18 @@ impl Readings {
         Some(soaked.during.lost_ns as f64 - background * soaked.during.elapsed_ns as f64)
     }
 
+    /// What the calibration may hide (ns): the idle time is known only as well as the cost of a
+    /// unit of it, and what seemed idle may have been lost.
+    fn hidden_ns(&self) -> Option<f64> {
+        let during = &self.soaked.as_ref().ok()?.during;
+        let all_ns = during.elapsed_ns as f64 * during.per_cpu.len() as f64;
+        Some((all_ns - during.lost_ns as f64).max(0.0) * during.calibrated_error)
+    }
+
     /// The upper bound, never below the lower one: that much was charged in any case.
     fn upper_ns(&self) -> Option<u64> {
-        self.beyond_background_ns().map(|ns| (ns.max(0.0) as u64).max(self.process.total_ns))
+        let upper_ns = self.beyond_background_ns()? + self.hidden_ns()?;
+        Some((upper_ns.max(0.0) as u64).max(self.process.total_ns))
     }
 
     /// Each CPU while the command ran.
@@ -346,9 +356,10 @@ mod tests {
     #[test]
     fn the_lesser_background_is_subtracted() {
         let document = document(&readings(50_000_000, 500_000_000, 20_000_000));
-        assert_eq!(document.cpu_ns.upper, Some(480_000_000));
+        // With 1% of the 500 ms that seemed idle.
+        assert_eq!(document.cpu_ns.upper, Some(485_000_000));
         assert_eq!(document.verdict.state, "valid");
-        assert!((document.utilisation.upper.unwrap() - 0.48).abs() < 1e-9);
+        assert!((document.utilisation.upper.unwrap() - 0.485).abs() < 1e-9);
     }
 
     #[test]

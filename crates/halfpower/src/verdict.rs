@@ -7,6 +7,7 @@ use analysis::changepoint::{Break, greatest_break};
 use analysis::drift::drift;
 use analysis::littles_law;
 use ioengine::Caching;
+use ioengine::cgroup::IoLimit;
 use ioengine::clock::Disagreement;
 use ioengine::device::DeviceCounters;
 use ioengine::target::Coverage;
@@ -21,6 +22,8 @@ pub struct Circumstances {
     pub coverage: Option<Coverage>,
     /// Size of the target (bytes).
     pub target_bytes: u64,
+    /// The most that the page cache can hold (bytes), where the system tells.
+    pub page_cache_bytes: Option<u64>,
     /// What the devices moved on which the images of loop devices lie, where the target lies on
     /// such.
     pub beneath_images: Option<DeviceCounters>,
@@ -38,6 +41,8 @@ pub struct Circumstances {
     pub cpus: u32,
     /// What a CPU quota held back while it ran.
     pub throttled: Option<Throttled>,
+    /// What the control group allows of the device, where there is one device.
+    pub io_limit: Option<IoLimit>,
     /// Whether the rate became steady, where that was waited for.
     pub became_steady: Option<bool>,
     /// How the clocks went apart while it ran.
@@ -97,6 +102,8 @@ impl Tail {
 const DEVICE_SHARE_MIN: f64 = 0.9;
 /// Share of the bytes read that may have stayed in the page cache after a scrub.
 const RESIDENT_SHARE_MAX: f64 = 0.01;
+/// A region is read again from so many times its bytes on.
+const REVISITED_MIN: f64 = 1.1;
 /// Share of the rate asked for that an open loop must deliver.
 const RATE_SHARE_MIN: f64 = 0.95;
 /// Share of its CPUs that the generator may use before it is the limit.
@@ -136,6 +143,10 @@ const THROTTLED_SHARE_MAX: f64 = 0.02;
 const LOAD_TRIAL_NS: u64 = 200_000_000;
 /// A pause from this length on is one however long the trial is (ns).
 const LONG_STALL_NS: u64 = 10_000_000_000;
+/// A rate from this share of a limit on requests on is the limit's.
+const IO_LIMIT_SHARE: f64 = 0.9;
+/// Share of a trial that its threads may wait for a CPU.
+const RUN_DELAY_SHARE_MAX: f64 = 0.2;
 /// Requests of an open loop that must be due in a trial for its rate to be one.
 const REQUESTS_MIN: f64 = 3.0;
 /// Requests of an open loop that must have been due in a pause.
@@ -194,9 +205,12 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     }
     check_rate(key, trial, &mut verdict);
     check_host_load(trial, &mut verdict);
+    check_run_delay(key, trial, around, &mut verdict);
     check_throttling(trial, around, &mut verdict);
+    check_io_limit(trial, around, &mut verdict);
     check_stall(key, trial, &mut verdict);
-    if around.long_trial {
+    let revisits = real && check_revisits(key, trial, around, &mut verdict);
+    if around.long_trial && !revisits {
         check_series(key, trial, &mut verdict);
     }
     if around.long_trial && real {
@@ -272,6 +286,33 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     }
 }
 
+/// Buffered reads that have come to the end of their region find it in the page cache from then on,
+/// whatever the device would do; whether they did. A device with counters tells more of it, and a
+/// cache that cannot hold the region gives nothing back.
+fn check_revisits(
+    key: &PointKey,
+    trial: &Trial,
+    around: &Circumstances,
+    verdict: &mut Verdict,
+) -> bool {
+    let read = trial.directions[0].bytes;
+    let region = around.target_bytes as f64;
+    let again = region > 0.0 && read as f64 > region * REVISITED_MIN;
+    let held = around.page_cache_bytes.is_none_or(|bytes| around.target_bytes < bytes);
+    let buffered = !key.is_direct() && around.cold && !key.is_skewed();
+    let revisits = buffered && again && held && !around.counted && !around.allow_holes;
+    if revisits {
+        let text = format!(
+            "{} were read of a region of {}: what is read again comes from the page cache; use a \
+             larger --size, or one without --runtime, which is read once",
+            units::size(read),
+            units::size(around.target_bytes)
+        );
+        verdict.add(State::Invalid, text);
+    }
+    revisits
+}
+
 /// What the device moved beyond what was asked for was for somebody else, as far as it can be told
 /// from what the system adds: reading ahead and whole pages to buffered requests, the journal to
 /// writes that are made durable one by one or let the file grow.
@@ -315,6 +356,51 @@ fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     if stolen > STOLEN_SHARE_MAX {
         let text = format!("the hypervisor took {:.1}% of the CPU time (steal)", stolen * 100.0);
         verdict.add(State::Suspect, text);
+    }
+}
+
+/// Time in which the threads could have run and something else did: what is measured is its CPU
+/// time too. Where there are more threads than CPUs they wait for each other.
+fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
+    let pool = if key.ioengine == "threads" { key.depth } else { 1 };
+    let threads = key.threads.saturating_mul(pool).max(1);
+    if trial.soaked || trial.elapsed_ns < LOAD_TRIAL_NS || threads > around.cpus {
+        return;
+    }
+    let Some(waited_ns) = trial.cpu.run_delay_ns else { return };
+    let share = waited_ns as f64 / (trial.elapsed_ns as f64 * f64::from(threads));
+    if share > RUN_DELAY_SHARE_MAX {
+        let text = format!(
+            "its threads waited for a CPU for {:.0}% of the trial, on which something else ran; \
+             stop it, or keep to other CPUs (--cpus-allowed)",
+            share.min(1.0) * 100.0
+        );
+        verdict.add(State::Suspect, text);
+    }
+}
+
+/// A limit of the control group on requests to the device: a rate at the limit is the limit's.
+fn check_io_limit(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
+    let Some(limit) = &around.io_limit else { return };
+    let seconds = trial.elapsed_ns as f64 / 1e9;
+    let bytes = [limit.read_bytes_per_s, limit.write_bytes_per_s];
+    let requests = [limit.reads_per_s, limit.writes_per_s];
+    for (index, name) in ["reads", "writes"].into_iter().enumerate() {
+        let direction = &trial.directions[index];
+        let reaches = |moved: u64, limit: &Option<u64>| {
+            limit.filter(|limit| moved as f64 >= IO_LIMIT_SHARE * *limit as f64 * seconds)
+        };
+        let allowed = match reaches(direction.bytes, &bytes[index]) {
+            Some(bytes) => Some(units::rate_mb(bytes as f64)),
+            None => reaches(direction.requests, &requests[index])
+                .map(|requests| format!("{}/s", units::count(requests as f64))),
+        };
+        if let Some(allowed) = allowed.filter(|_| direction.requests > 0) {
+            let text = format!(
+                "the control group allows {name} of {allowed} (io.max), which is what was measured"
+            );
+            verdict.add(State::Suspect, text);
+        }
     }
 }
 
@@ -483,8 +569,7 @@ fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 
 /// A rate that breaks is said to break, and only one that does not to drift.
 fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
-    // The last interval is not a whole one.
-    let whole = &trial.series[..trial.series.len().saturating_sub(1)];
+    let whole = trial.series_until(key.limit_ns());
     let moved: Vec<(u64, f64)> = whole.iter().map(|p| (p.length_ns, p.bytes as f64)).collect();
     let is_large = |found: &Break| {
         let (before, after) = (found.before_per_s, found.after_per_s);
@@ -628,6 +713,68 @@ mod tests {
         for option in ["sqthread_poll", "hipri"] {
             assert!(!limit(&busy(&format!(r#"{{"options": ["{option}"]}}"#))));
         }
+    }
+
+    #[test]
+    fn threads_that_wait_for_a_cpu_make_a_trial_suspect_unless_they_wait_for_each_other() {
+        let waited = |waited_ms: u64, threads: u32| {
+            judged_as(
+                |key| key.threads = threads,
+                |trial, around| {
+                    around.cpus = 2;
+                    trial.elapsed_ns = 1_000_000_000;
+                    trial.cpu.run_delay_ns = Some(waited_ms * 1_000_000);
+                },
+            )
+        };
+        let said = |verdict: &Verdict| verdict.reasons.concat().contains("waited for a CPU");
+        assert!(said(&waited(450, 1)), "{:?}", waited(450, 1));
+        assert!(!said(&waited(100, 1)) && !said(&waited(300, 2)));
+        assert!(!said(&waited(2000, 4)));
+    }
+
+    #[test]
+    fn what_is_read_again_from_the_page_cache_is_invalid_and_no_warm_up() {
+        let read = |region: u64, counted: bool| {
+            let buffered = |key: &mut PointKey| key.caching = "buffered".to_owned();
+            judged_as(buffered, |trial, around| {
+                around.target_bytes = region;
+                around.counted = counted;
+                around.page_cache_bytes = Some(1 << 30);
+                trial.device = trial.device.filter(|_| counted);
+                trial.series = (0..40_u64)
+                    .map(|i| SeriesPoint {
+                        start_ns: i * 1_000_000_000,
+                        length_ns: 1_000_000_000,
+                        bytes: if i < 20 { 1000 } else { 9000 },
+                        requests: 1,
+                    })
+                    .collect();
+            })
+        };
+        let again = read(1 << 20, false);
+        assert_eq!(again.state, State::Invalid, "{again:?}");
+        assert!(again.reasons.concat().contains("comes from the page cache"), "{again:?}");
+        assert!(!again.reasons.concat().contains("ramp-time"), "{again:?}");
+        // A region that is read once, or that the page cache cannot hold, or counters that tell.
+        for (region, counted) in [(8 << 20, false), (1 << 31, false), (1 << 20, true)] {
+            let reasons = read(region, counted).reasons.concat();
+            assert!(!reasons.contains("comes from the page cache"), "{region} {reasons}");
+        }
+    }
+
+    #[test]
+    fn a_rate_at_the_limit_of_the_control_group_is_the_limits() {
+        let limited = |bytes_per_s: u64| {
+            judged(|trial, around| {
+                trial.elapsed_ns = 1_000_000_000;
+                around.io_limit =
+                    Some(IoLimit { read_bytes_per_s: Some(bytes_per_s), ..IoLimit::default() });
+            })
+        };
+        let said = |verdict: &Verdict| verdict.reasons.concat().contains("control group allows");
+        assert!(said(&limited(4_100_000)), "{:?}", limited(4_100_000));
+        assert!(!said(&limited(8_000_000)));
     }
 
     #[test]

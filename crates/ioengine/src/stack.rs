@@ -207,6 +207,7 @@ impl Walk<'_> {
         let layer = Layer::new(Kind::Volume, device.name(), depth)
             .text("type", Some("loop"))
             .text("image", Some(&backing))
+            .text("direct_io", device.text("loop/dio").as_deref().map(direct_io))
             .bytes("size_bytes", info.size_bytes)
             .bytes("logical_block_bytes", info.logical_block_bytes);
         self.layers.push(layer);
@@ -249,6 +250,11 @@ impl Walk<'_> {
             self.layers.push(layer);
         }
     }
+}
+
+/// What `loop/dio` says in words: without it the image is read and written through the page cache.
+fn direct_io(dio: &str) -> &'static str {
+    if dio == "1" { "on" } else { "off: its image is cached (losetup --direct-io=on)" }
 }
 
 fn joined(names: &[String]) -> Option<String> {
@@ -336,7 +342,9 @@ mod tests {
         tree.mount("8:1", "/home", "/dev/sda1");
         tree.block("virtual/block/loop0", "7:0", 1);
         tree.file("/sys/class/block/loop0/loop/backing_file", "/home/image\n");
+        tree.file("/sys/class/block/loop0/loop/dio", "0\n");
         let layers = of(&tree.kernel(), Path::new("/dev/loop0"));
+        assert!(text(&layers[0], "direct_io").contains("its image is cached"), "{layers:?}");
         let expected = [
             "volume loop0",
             "file /home/image",

@@ -263,14 +263,15 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
     let request = u64::from(workload.granule_bytes());
     let (threads, index_64) = (u64::from(workload.threads), u64::from(index));
     let whole = |bytes: u64| bytes / request * request;
+    let start_in = |bytes: u64, own: u64| whole((workload.start_bytes + own) % bytes.max(1));
     let (region_offset, region_bytes, start_bytes) = match workload.placement {
         Placement::Own => {
             let each = whole(workload.region_bytes / threads);
-            (workload.region_offset + each * index_64, each, 0)
+            (workload.region_offset + each * index_64, each, start_in(each, 0))
         }
         Placement::Shared => {
             let all = whole(workload.region_bytes);
-            (workload.region_offset, all, whole(all / threads * index_64))
+            (workload.region_offset, all, start_in(all, all / threads * index_64))
         }
         Placement::Interlocked => (workload.region_offset, whole(workload.region_bytes), 0),
     };
@@ -405,6 +406,20 @@ mod tests {
             })
             .contains("--rw read or write")
         );
+    }
+
+    #[test]
+    fn threads_begin_where_they_are_told_within_their_parts() {
+        let of = |start_bytes, placement| {
+            let workload = Workload { threads: 2, placement, start_bytes, ..null_workload() };
+            let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
+            [0, 1].map(|worker: usize| plan.workers[worker].start_bytes >> 16)
+        };
+        // Requests of 64 KiB; parts of eight of them, or sixteen together.
+        assert_eq!(of(3 << 16, Placement::Own), [3, 3]);
+        assert_eq!(of((9 << 16) + 100, Placement::Own), [1, 1]);
+        assert_eq!(of(3 << 16, Placement::Shared), [3, 11]);
+        assert_eq!(of(10 << 16, Placement::Shared), [10, 2]);
     }
 
     #[test]

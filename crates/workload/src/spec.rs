@@ -199,6 +199,10 @@ pub struct Workload {
     pub region_offset: u64,
     /// Length of the region (bytes).
     pub region_bytes: u64,
+    /// Where in its part of the region a thread's sequential requests begin (bytes; rounded down to
+    /// whole requests). At the end of the part they go on at its start. Interlocked threads and
+    /// strides begin at the start.
+    pub start_bytes: u64,
     /// Where threads work within the region.
     pub placement: Placement,
     /// When requests are issued.
@@ -252,6 +256,7 @@ impl Default for Workload {
             threads: 1,
             region_offset: 0,
             region_bytes: 0,
+            start_bytes: 0,
             placement: Placement::Own,
             arrival: Arrival::Closed,
             think: None,

@@ -30,7 +30,7 @@ use crate::survey::evidence::{Evidence, Facts};
 use crate::survey::findings;
 use crate::survey::grid::{self, Effort};
 use crate::survey::insight::Insight;
-use crate::survey::measure::{self, Bounds, Subject, Survey};
+use crate::survey::measure::{self, Bounds, Subject, Survey, Surveyed};
 use crate::survey::memory;
 use crate::survey::view;
 use crate::units;
@@ -105,17 +105,17 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     };
     let survey = Survey::new(&lab, &subject, effort, &bounds, &mut keeper);
     let measured = prepared.and_then(|()| survey.run());
-    let (points, write_left) = match measured {
+    let Surveyed { points, write_left, visits, second_visit } = match measured {
         Ok(measured) => measured,
         Err(failure) => {
             keeper.finish(RunState::Failed, None, None)?;
             return Err(failure);
         }
     };
+    (facts.visits, facts.second_visit) = (visits, second_visit);
     let is_simulated = subject.is_simulated();
-    if !is_simulated {
-        facts.written_bytes = written + bounds.write_left - write_left;
-    }
+    let made_bytes = written + bounds.write_left - write_left;
+    facts.written_bytes = if is_simulated { 0 } else { made_bytes };
     drop(subject);
     drop(scratch);
     facts.elapsed_ns = lab.clock.now_ns() - start_ns;

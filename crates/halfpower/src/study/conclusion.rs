@@ -145,6 +145,7 @@ impl Conclusion {
             setting: setting.to_owned(),
             evidence: evidence.into(),
             gain,
+            rank_gain: gain,
             half_width: 0.0,
             gain_in,
             how: rule.how,

@@ -51,7 +51,9 @@ pub struct Advice {
     pub evidence: String,
     /// Times better, of rate or of CPU.
     pub gain: f64,
-    /// By how much that may be wrong (share).
+    /// The gain by which advice is ranked: in rate, the one of trials near in time.
+    pub rank_gain: f64,
+    /// By how much the gain may be wrong (share).
     pub half_width: f64,
     /// What it is a gain in: "throughput" or "CPU".
     pub gain_in: &'static str,
@@ -113,9 +115,9 @@ fn ranked(found: Vec<Advice>) -> Vec<Advice> {
 
 fn by_gain(mut left: Vec<Advice>) -> Vec<Advice> {
     let mut found = Vec::new();
-    while let Some(most) = left.iter().map(|advice| advice.gain).reduce(f64::max) {
+    while let Some(most) = left.iter().map(|advice| advice.rank_gain).reduce(f64::max) {
         // One of them is there: the one with the greatest gain.
-        let next = left.iter().position(|advice| advice.gain >= SAME_GAIN * most).unwrap_or(0);
+        let next = left.iter().position(|advice| advice.rank_gain >= SAME_GAIN * most).unwrap_or(0);
         found.push(left.remove(next));
     }
     found
@@ -129,6 +131,7 @@ fn joined(read: Advice, write: &Advice) -> Advice {
         evidence: format!("{}; {}", read.evidence, write.evidence),
         half_width: if read.gain >= write.gain { read.half_width } else { write.half_width },
         gain: read.gain.max(write.gain),
+        rank_gain: read.rank_gain.max(write.rank_gain),
         ..read
     }
 }
@@ -146,6 +149,8 @@ pub fn rule(id: &str) -> Rule {
 #[derive(Clone, Copy, Debug)]
 struct Gain {
     times: f64,
+    /// Of trials near in time.
+    paired_times: f64,
     half_width: f64,
 }
 
@@ -156,10 +161,11 @@ fn rate_gain(from: &Seen<'_>, to: &Seen<'_>) -> Option<Gain> {
         seen.summary.verdict.state != State::Invalid
             && (seen.point.unsoaked().len() > 1 || seen.point.key.is_simulated())
     };
-    let times = to.times(from);
-    let is_gain = times.low > 1.0 && times.value >= GAIN_MIN;
-    (is_gain && is_worth(from) && is_worth(to))
-        .then_some(Gain { times: times.value, half_width: times.half_width_relative() })
+    let (times, paired) = (to.rate() / from.rate().max(1.0), to.times(from));
+    let is_gain = paired.low > 1.0 && times >= GAIN_MIN;
+    let half_width = paired.half_width_relative();
+    let gain = Gain { times, paired_times: paired.value, half_width };
+    (is_gain && is_worth(from) && is_worth(to)).then_some(gain)
 }
 
 fn compared(from: &Seen<'_>, to: &Seen<'_>) -> String {
@@ -177,6 +183,7 @@ fn by_rate(id: &str, text: &str, from: &Seen<'_>, to: &Seen<'_>) -> Option<Advic
     let setting = format!("{text} ({})", units::times(gain.times, gain.half_width));
     Some(Advice {
         gain: gain.times,
+        rank_gain: gain.paired_times,
         half_width: gain.half_width,
         gain_in: "throughput",
         evidence: compared(from, to),
@@ -219,7 +226,8 @@ fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("larger-requests", &text, from, to)
 }
 
-/// More requests of the same size outstanding, which takes direct I/O.
+/// More requests of the same size outstanding, which takes direct I/O; only where it is the depth
+/// that gains, not the way past the page cache.
 fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
     let bytes = from.point.key.request_bytes;
@@ -228,7 +236,10 @@ fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let to = least(curve, |s| s.point.key.depth)?;
     let (depth, size) = (to.point.key.depth, units::size(bytes));
     let text = format!("{depth} direct {operation}s of {size} instead of {}", today(from));
-    (depth > from.point.key.depth).then(|| by_rate("deeper-requests", &text, from, to)).flatten()
+    let one = insight.at(operation, "direct", bytes, 1);
+    let by_depth = one.is_none_or(|one| rate_gain(one, to).is_some());
+    let is_deeper = depth > from.point.key.depth && by_depth;
+    is_deeper.then(|| by_rate("deeper-requests", &text, from, to)).flatten()
 }
 
 fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
@@ -263,6 +274,7 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let setting = format!("{operation}s of 1 MiB instead of {} ({times} less)", today(from));
     (gain >= 1.5).then(|| Advice {
         gain,
+        rank_gain: gain,
         half_width: CPU_SCATTER,
         gain_in: "CPU",
         text: format!("{}: {setting}", rule.text),
@@ -300,6 +312,7 @@ fn huge_pages(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let setting = format!("{operation}s of 1 MiB x depth {} ({times})", key.depth);
     Some(Advice {
         gain: gain.times,
+        rank_gain: gain.paired_times,
         half_width: gain.half_width,
         gain_in: "throughput",
         text: format!("{}: {setting}", rule.text),
@@ -327,6 +340,7 @@ fn keep_defaults(insight: &Insight<'_>) -> Advice {
         how: rule.how,
         evidence,
         gain: 1.0,
+        rank_gain: 1.0,
         half_width: 0.0,
         gain_in: "throughput",
     }
@@ -403,6 +417,48 @@ mod tests {
             }
         }
         assert_eq!(order(&evidence), before);
+    }
+
+    #[test]
+    fn the_way_past_the_page_cache_is_priced_at_the_same_size_and_depth() {
+        let bypass = |evidence: &crate::survey::evidence::Evidence| {
+            let all = of(&Insight::of(evidence));
+            all.into_iter().find(|advice| advice.id == "bypass-cache-large")
+        };
+        let mut evidence = evidence();
+        // 1 MiB at depth 1: 913 MB/s direct, 600 buffered, whatever more requests outstanding give.
+        let gain = bypass(&evidence).unwrap().gain;
+        assert!((gain / 1.52 - 1.0).abs() < 0.02, "{gain}");
+        let is_direct = |key: &crate::point::PointKey| {
+            key.caching == "direct" && key.request_bytes == LARGE && key.depth == 1
+        };
+        for operation in ["read", "write"] {
+            let mut points = evidence.points.iter_mut();
+            let found = points.find(|p| p.key.operation() == operation && is_direct(&p.key));
+            *found.unwrap() = made(operation, "direct", LARGE, 1, (6e8, 7_000.0));
+        }
+        assert_eq!(bypass(&evidence), None);
+    }
+
+    #[test]
+    fn more_requests_outstanding_are_advised_only_where_it_is_they_that_gain() {
+        let deeper = |evidence: &crate::survey::evidence::Evidence| {
+            let all = of(&Insight::of(evidence));
+            all.into_iter().any(|advice| advice.id == "deeper-requests")
+        };
+        let mut evidence = evidence();
+        assert!(deeper(&evidence));
+        // One direct request at a time is as fast as eight.
+        for operation in ["read", "write"] {
+            let mut points = evidence.points.iter_mut();
+            let found = points.find(|p| {
+                let key = &p.key;
+                (key.operation(), key.caching.as_str(), key.depth) == (operation, "direct", 1)
+                    && key.request_bytes == 64 << 10
+            });
+            *found.unwrap() = made(operation, "direct", 64 << 10, 1, (1e9, 7_000.0));
+        }
+        assert!(!deeper(&evidence));
     }
 
     #[test]

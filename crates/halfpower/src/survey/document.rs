@@ -9,9 +9,10 @@ use serde::Serialize;
 use crate::json::{PointDocument, Program, VerdictDocument};
 use crate::machine::{Host, TargetFacts};
 use crate::survey::advice;
-use crate::survey::evidence::Evidence;
+use crate::survey::evidence::{Evidence, Facts};
 use crate::survey::findings;
 use crate::survey::insight::{HalfPower, Insight, Seen};
+use crate::survey::visits::SecondVisit;
 
 /// What `survey --json` prints.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -36,7 +37,7 @@ pub struct SurveyDocument {
     pub ladder: Vec<RungDocument>,
     /// Buffered, 64 KiB, one at a time.
     pub out_of_box: SettingsDocument,
-    /// The setting with the least data in flight within 5% of the fastest.
+    /// Of the settings as good as the fastest the one with the least data in flight.
     pub best: SettingsDocument,
     /// What was found, in words.
     pub findings: Vec<FindingDocument>,
@@ -47,6 +48,8 @@ pub struct SurveyDocument {
     pub advice_without_experiment: Vec<SilentDocument>,
     /// What the instrument itself costs.
     pub instrument: InstrumentDocument,
+    /// Which blocks sequential trials visited.
+    pub coverage: CoverageDocument,
     /// Whether to trust the whole.
     pub verdict: VerdictDocument,
     /// Bytes written, test file included; none where the target is simulated.
@@ -55,6 +58,21 @@ pub struct SurveyDocument {
     pub elapsed_ns: u64,
     /// What was written where.
     pub wrote: WroteDocument,
+}
+
+/// Which blocks sequential trials visited. They go over fresh ones; when the region is used up,
+/// over those that were visited longest ago.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CoverageDocument {
+    /// Size of the test file or region.
+    pub region_bytes: u64,
+    /// Bytes that reads went over; more than the region where that was used up.
+    pub read_bytes: u64,
+    /// Bytes that writes went over.
+    pub written_bytes: u64,
+    /// How many times as fast a second visit of the same blocks was, just after the first; null
+    /// where it was not clearly faster, or was not tried.
+    pub second_visit_times: Option<f64>,
 }
 
 /// Against what an operation is judged.
@@ -256,10 +274,20 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>, wrote: WroteDocument) -> S
             null_cpu_ns_per_request: evidence.facts.floor_ns_per_request,
             missing: evidence.facts.missing.clone(),
         },
+        coverage: coverage(&evidence.facts),
         verdict: (&insight.verdict).into(),
         written_bytes: evidence.facts.written_bytes,
         elapsed_ns: evidence.facts.elapsed_ns,
         wrote,
+    }
+}
+
+fn coverage(facts: &Facts) -> CoverageDocument {
+    CoverageDocument {
+        region_bytes: facts.region_bytes,
+        read_bytes: facts.visits.read_bytes,
+        written_bytes: facts.visits.written_bytes,
+        second_visit_times: facts.second_visit.as_ref().and_then(SecondVisit::times_faster),
     }
 }
 

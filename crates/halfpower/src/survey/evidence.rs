@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::machine::{Host, TargetFacts};
 use crate::point::Point;
+use crate::survey::visits::{SecondVisit, Visits};
 
 /// Everything that the analysis of a survey starts from.
 #[derive(Clone, Debug)]
@@ -53,6 +54,12 @@ pub struct Facts {
     /// The CPU quota of the control group (CPUs), where it held the survey back.
     #[serde(default)]
     pub cpu_quota: Option<f64>,
+    /// How much of the region sequential trials went over.
+    #[serde(default)]
+    pub visits: Visits,
+    /// Whether the device answers faster what it has just answered; None where that was not tried.
+    #[serde(default)]
+    pub second_visit: Option<SecondVisit>,
     /// Rate at which the test file was laid out [bytes per second].
     pub layout_bytes_per_s: Option<f64>,
 }

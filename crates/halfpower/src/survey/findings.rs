@@ -8,6 +8,7 @@ use crate::point::State;
 use crate::survey::advice::{self, Advice};
 use crate::survey::evidence::Evidence;
 use crate::survey::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Seen};
+use crate::survey::visits::SecondVisit;
 use crate::units;
 
 /// How a finding should be taken.
@@ -45,6 +46,7 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<Finding> {
     found.extend(cpu(insight));
     found.extend(bottleneck(insight));
     found.extend(random(insight));
+    found.extend(coverage(evidence));
     found.extend(doubtful(insight));
     found.extend(not_measured(evidence));
     found
@@ -356,6 +358,35 @@ fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
     let headline = in_doubt(insight)?;
     let detail = "each has its reasons in the table of points and in the JSON".to_owned();
     Some(finding("doubtful-points", Tone::Note, headline, detail))
+}
+
+/// Which share of the region was visited, and whether the device has a cache that a second visit
+/// would have been answered from.
+fn coverage(evidence: &Evidence) -> Option<Finding> {
+    let facts = &evidence.facts;
+    let visited = facts.visits.all_bytes();
+    let (size, region) = (units::size(visited), units::size(facts.region_bytes));
+    let headline = match visited as f64 / facts.region_bytes.max(1) as f64 {
+        _ if visited == 0 => return None,
+        share if share > 1.0 => format!(
+            "Sequential trials used the region of {region} up: they visited it {share:.1} times, \
+             each time the blocks visited longest ago"
+        ),
+        _ => format!("Sequential trials visited fresh blocks: {size} of a region of {region}"),
+    };
+    let second = facts.second_visit.as_ref();
+    let detail = match second.and_then(SecondVisit::times_faster) {
+        Some(times) => format!(
+            "the device has a cache: a second visit of the same blocks, just after the first, was \
+             {times:.1} times as fast"
+        ),
+        None if second.is_some() => {
+            "a second visit of the same blocks was no faster: no cache of the device was seen"
+                .to_owned()
+        }
+        None => String::new(),
+    };
+    Some(finding("coverage", Tone::Note, headline, detail))
 }
 
 fn not_measured(evidence: &Evidence) -> Vec<Finding> {

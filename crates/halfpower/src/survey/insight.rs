@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::point::{Point, State, Summary, Verdict};
 use crate::survey::evidence::Evidence;
 use crate::survey::grid;
+use crate::survey::visits::SecondVisit;
 use crate::units;
 
 /// The request size that stands for "out of the box": buffered, one at a time (bytes).
@@ -490,6 +491,17 @@ impl<'a> Insight<'a> {
         }
         if evidence.facts.interrupted {
             verdict.add(State::Suspect, "interrupted: these are partial results");
+        }
+        let facts = &evidence.facts;
+        let late = facts.second_visit.as_ref().and_then(SecondVisit::times_faster_late);
+        if let Some(times) = late {
+            let text = format!(
+                "the region of {} was used up, and what had been visited longest ago came \
+                 {times:.1} times as fast as at first: a cache of the device holds it; use a \
+                 larger --size",
+                units::size(facts.region_bytes)
+            );
+            verdict.add(State::Suspect, text);
         }
         if let Some(cpus) = self.cpu_quota {
             let text = format!("the CPU quota of the control group ({cpus:.2} CPUs) held it back");

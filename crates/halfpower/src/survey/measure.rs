@@ -19,6 +19,7 @@ use crate::simulated;
 use crate::survey::evidence::Facts;
 use crate::survey::grid::{self, Effort, Limits, Spot};
 use crate::survey::schedule::{self, Measured};
+use crate::survey::visits::{self, SecondVisit, Visits};
 use crate::units;
 use crate::verdict::Tail;
 
@@ -40,6 +41,16 @@ const FLUSH_SHARE: f64 = 2.0;
 const SOAKED_TRIAL_NS: u64 = 300_000_000;
 /// Time kept back for the analysis and the page (ns).
 const RESERVE_NS: u64 = 1_500_000_000;
+
+/// What tells whether a second visit of the same blocks is faster.
+const VISIT: Spot = Spot {
+    write: false,
+    pattern: Pattern::Sequential,
+    caching: Caching::Direct,
+    request_bytes: grid::OUT_OF_BOX_BYTES,
+    depth: 1,
+    pages: BufferPages::Huge,
+};
 
 /// The target of a survey in both caching modes.
 #[derive(Debug)]
@@ -93,6 +104,21 @@ pub struct Survey<'a> {
     spots: Vec<Spot>,
     points: Vec<Point>,
     planned_writes: u64,
+    visits: Visits,
+    second_visit: Option<SecondVisit>,
+}
+
+/// What a survey measured.
+#[derive(Debug)]
+pub struct Surveyed {
+    /// In the order in which they were planned.
+    pub points: Vec<Point>,
+    /// What is left of the bytes that may be written.
+    pub write_left: u64,
+    /// How much sequential trials went over.
+    pub visits: Visits,
+    /// Whether the device answers faster what it has just answered.
+    pub second_visit: Option<SecondVisit>,
 }
 
 /// What bounds a survey.
@@ -143,15 +169,22 @@ impl<'a> Survey<'a> {
             spots: Vec::new(),
             points: Vec::new(),
             planned_writes: 0,
+            visits: Visits::default(),
+            second_visit: None,
         }
     }
 
-    /// Measures until the budget ends or everything is settled. Gives back the points and what
-    /// is left of the bytes that may be written.
+    /// Measures until the budget ends or everything is settled.
     ///
     /// # Errors
     /// When a request fails or a personality cannot go on.
-    pub fn run(mut self) -> Outcome<(Vec<Point>, u64)> {
+    pub fn run(mut self) -> Outcome<Surveyed> {
+        self.measure()?;
+        let Survey { points, write_left, visits, second_visit, .. } = self;
+        Ok(Surveyed { points, write_left, visits, second_visit })
+    }
+
+    fn measure(&mut self) -> Outcome<()> {
         let is_simulated = self.subject.is_simulated();
         for spot in grid::first(&self.effort, &self.subject.limits) {
             // Simulated memory has no pages to choose.
@@ -167,6 +200,7 @@ impl<'a> Survey<'a> {
             true => self.lab.console.open_progress(),
             false => self.lab.console.progress(total_ns),
         };
+        self.visit_twice()?;
         for round in 0..self.effort.rounds {
             let mut order: Vec<(usize, bool)> =
                 (0..self.spots.len()).map(|index| (index, false)).collect();
@@ -178,7 +212,7 @@ impl<'a> Survey<'a> {
             self.shuffle(&mut order);
             if !self.batch(&order, &mut progress)? {
                 progress.finish();
-                return Ok((self.points, self.write_left));
+                return Ok(());
             }
         }
         let end_ns = self.deadline_ns;
@@ -192,8 +226,60 @@ impl<'a> Survey<'a> {
         }
         self.deadline_ns = end_ns;
         self.last_rounds(&mut progress)?;
+        self.visit_late()?;
         progress.finish();
-        Ok((self.points, self.write_left))
+        Ok(())
+    }
+
+    /// Visits fresh blocks, and the same again at once: whether the device has a cache.
+    fn visit_twice(&mut self) -> Outcome<()> {
+        if self.subject.is_simulated() || !self.subject.limits.direct {
+            return Ok(());
+        }
+        let mut seen = SecondVisit::default();
+        for _ in 0..visits::PAIRS {
+            let start = self.visits.start(VISIT.request_bytes.into());
+            let (first, bytes) = self.visit(start, None)?;
+            self.visits.went(start, bytes, false, false);
+            let (second, _) = self.visit(start, Some(bytes))?;
+            if self.lab.interrupt.is_set() {
+                return Ok(());
+            }
+            seen.first.push(first);
+            seen.second.push(second);
+        }
+        self.second_visit = Some(seen);
+        Ok(())
+    }
+
+    /// Where the region was used up, visits what was visited longest ago.
+    fn visit_late(&mut self) -> Outcome<()> {
+        let is_used_up = self.visits.all_bytes() > self.subject.region_bytes;
+        let Some(mut seen) = self.second_visit.take() else { return Ok(()) };
+        for _ in 0..visits::PAIRS {
+            if !is_used_up || self.lab.interrupt.is_set() {
+                break;
+            }
+            let start = self.visits.start(VISIT.request_bytes.into());
+            let (late, bytes) = self.visit(start, None)?;
+            self.visits.went(start, bytes, false, false);
+            seen.late.push(late);
+        }
+        self.second_visit = Some(seen);
+        Ok(())
+    }
+
+    /// One trial that is no point: its rate [bytes per second] and its bytes.
+    fn visit(&self, start: u64, bytes: Option<u64>) -> Outcome<(f64, u64)> {
+        let mut setting = self.setting(&VISIT, false);
+        setting.workload.start_bytes = start % self.region(&VISIT).max(1);
+        if let Some(bytes) = bytes {
+            setting.workload.limit_bytes = Some(bytes.max(VISIT.request_bytes.into()));
+            // The same blocks, however slowly they come.
+            setting.workload.limit_ns = Some(4 * self.effort.trial_ns);
+        }
+        let trial = self.lab.trial(&setting, &mut |_| {})?;
+        Ok((trial.bytes_per_s(), trial.bytes()))
     }
 
     /// How long the last rounds will take (ns), of `total_ns` for the whole survey.
@@ -297,9 +383,15 @@ impl<'a> Survey<'a> {
             let spot = self.spots[index];
             let label = self.points[index].key.describe();
             let mut setting = self.setting(&spot, soaked);
-            // Each trial has an order of its own, so that no cache learns one.
+            // Each trial of each point has an order of its own, so that no cache learns one.
             let made = self.points[index].trials.len() as u64;
-            setting.workload.seed = workload::random::mix(self.seed, made);
+            let of_point = workload::random::mix(self.seed, index as u64);
+            setting.workload.seed = workload::random::mix(of_point, made);
+            let start = self.visits.start(spot.request_bytes.into());
+            let goes_on = spot.pattern == Pattern::Sequential && !self.subject.is_simulated();
+            if goes_on {
+                setting.workload.start_bytes = start % self.region(&spot).max(1);
+            }
             if spot.write {
                 let Some(bytes) = self.write_share(&spot) else { continue };
                 let limit = setting.workload.limit_bytes.unwrap_or(u64::MAX);
@@ -311,6 +403,10 @@ impl<'a> Survey<'a> {
             }
             if self.lab.interrupt.is_set() {
                 return Ok(false);
+            }
+            if goes_on {
+                let buffered = !spot.caching.is_direct();
+                self.visits.went(start, trial.bytes(), spot.write, buffered);
             }
             self.account(&spot, &trial);
             trial.ordinal = self.points[index].trials.len() as u32;

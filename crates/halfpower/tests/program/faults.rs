@@ -221,23 +221,11 @@ fn a_database_that_was_cut_off_is_damaged_and_stays_as_it_is() {
 
 // ---- limits
 
-/// The program in a shell with a limit.
-fn limited(place: &Place, limit: &str, line: &str) -> crate::fixture::Ended {
-    let inner = place.command(line);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")]);
-    shell.arg(inner.get_program()).args(inner.get_args()).current_dir(place.path(""));
-    for (name, value) in inner.get_envs().filter_map(|(name, value)| Some((name, value?))) {
-        shell.env(name, value);
-    }
-    place.start_command(shell, line).ended()
-}
-
 #[test]
 fn a_limit_on_memory_is_found_out_before_anything_is_made() {
     let place = Place::new();
     let line = "run . --bs 8m --numjobs 64 --size 512m --quiet";
-    let ended = limited(&place, "ulimit -v 400000", line).with_code(2);
+    let ended = place.halfpower_after("ulimit -v 400000", line).with_code(2);
     ended.says("(ulimit -v) leaves", "; raise it");
     assert!(!place.has_made_a_test_file());
 }
@@ -282,14 +270,14 @@ fn the_memory_limit_of_a_control_group_is_kept_or_named() {
     let group = or_skip!(Group::new("memory", &limit));
     let place = Place::new();
     let line = "run . --bs 16m --iodepth 8 --size 256m --quiet --no-store";
-    let ended = limited(&place, &group.entered(), line).with_code(2);
+    let ended = place.halfpower_after(&group.entered(), line).with_code(2);
     ended.says("the memory limit of its control group", "use a smaller --bs");
     for line in [
         "run . --bs 1m --iodepth 8 --size 64m --runtime 0.2 --trials 1 --quiet --no-store",
         "survey . --budget 5s --size 64m --quiet --no-store",
         "tune . --size 64m --quiet --no-store",
     ] {
-        let ended = limited(&place, &group.entered(), line);
+        let ended = place.halfpower_after(&group.entered(), line);
         // A short survey may find that it measured too little; it was not killed.
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
     }
@@ -303,17 +291,38 @@ fn a_cpu_quota_of_a_control_group_is_named_in_the_verdict() {
     let place = Place::new();
     let line = "run . --rw randread --iodepth 32 --size 16m --time-based --runtime 1 --trials 1 \
                 --no-store --json --quiet";
-    let document = limited(&place, &group.entered(), line).with_code(0).json();
+    let document = place.halfpower_after(&group.entered(), line).with_code(0).json();
     let verdict = &document["verdict"];
     assert_eq!(verdict["state"], "suspect", "{verdict}");
     assert!(verdict["reasons"].to_string().contains("CPU quota of the control group (0.05 CPUs)"));
 }
 
 #[test]
+fn a_limit_on_requests_of_the_own_control_group_is_named_in_the_verdict() {
+    let device = or_skip!(LoopDevice::new(64 << 20));
+    let number = fs::read_to_string(device.path().replacen("/dev/", "/sys/block/", 1) + "/dev");
+    let limit = format!("{} 20000000", number.unwrap().trim());
+    let group = or_skip!(Group::new("blkio", &[("blkio.throttle.read_bps_device", &limit)]));
+    let place = Place::new();
+    let line = format!(
+        "run {} --bs 64k --size 64m --runtime 1 --trials 2 --direct=1 --no-store --json --quiet",
+        device.path()
+    );
+    let document = place.halfpower_after(&group.entered(), &line).with_code(0).json();
+    let verdict = &document["verdict"];
+    assert_eq!(verdict["state"], "suspect", "{verdict}");
+    let reasons = verdict["reasons"].to_string();
+    assert!(reasons.contains("control group allows reads of 20 MB/s"), "{verdict}");
+    // Without it there is no such limit.
+    let document = place.document(&line.replace("--json", ""));
+    assert!(!document["verdict"].to_string().contains("control group"), "{document}");
+}
+
+#[test]
 fn too_many_open_files_are_called_so() {
     for count in 5..9 {
         let place = Place::new();
-        let ended = limited(&place, &format!("ulimit -n {count}"), "run . --size 1m --quiet");
+        let ended = place.halfpower_after(&format!("ulimit -n {count}"), "run . --size 1m --quiet");
         if ended.status.code() != Some(0) {
             ended.with_code(1).says("too many open files", "ulimit -n");
         }

@@ -13,6 +13,33 @@ fn rate(point: &Value) -> f64 {
 }
 
 #[test]
+fn requests_that_complete_after_the_end_are_no_throttling() {
+    for seed in 1..=8 {
+        let place = Place::new();
+        let document = place.document(&format!(
+            "run sim:sata-hdd-7200 --rw randread --bs 4k --iodepth 256 --runtime 5 --trials 1 \
+             --seed {seed} --no-store"
+        ));
+        let reasons = document["verdict"]["reasons"].to_string();
+        assert!(!reasons.contains("throttled"), "seed {seed}: {reasons}");
+    }
+}
+
+#[test]
+fn queued_writes_do_not_miss_the_revolution_that_they_were_chosen_for() {
+    let rate = |depth: u32| {
+        let place = Place::new();
+        let document = place.document(&format!(
+            "run sim:sata-hdd-7200,write_cache=off --rw randwrite --bs 4k --iodepth {depth} \
+             --runtime 10 --trials 1 --no-store"
+        ));
+        crate::known_truth::requests_per_s(&document)
+    };
+    let (one, many) = (rate(1), rate(32));
+    assert!(many > 1.5 * one, "{one} one at a time, {many} at depth 32");
+}
+
+#[test]
 fn the_same_run_gives_the_same_bits() {
     let place = Place::new();
     let line = format!("run {ULTRA},disks=2,volume=stripe --bs 64k --iodepth 4 --size 10m");

@@ -56,6 +56,16 @@ fn burst_credit_floor_and_refill_are_found_within_five_percent() {
 }
 
 #[test]
+fn a_write_buffer_that_is_full_at_once_is_a_credit() {
+    let device = "truth:fixed=500us,rate=500MB/s,buffer=64MB,drain=30MB/s";
+    let burst = study(&format!("burst {device} --quick --runtime 2"));
+    let credit: Vec<&str> = findings(&burst, "credit");
+    assert!(credit.iter().any(|words| words.starts_with("writes: ")), "{}", burst["findings"]);
+    let lasts = findings(&burst, "lasts");
+    assert!(lasts.iter().all(|words| words.starts_with("reads: ")), "{}", burst["findings"]);
+}
+
+#[test]
 fn a_rate_that_lasts_shows_no_credit() {
     let burst = study("burst truth:fixed=100us,rate=200MB/s --quick --runtime 1500ms");
     assert_eq!(findings(&burst, "lasts").len(), 2, "{}", burst["findings"]);

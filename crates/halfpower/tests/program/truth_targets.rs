@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::fixture::{Place, or_skip};
+use crate::fixture::{MIB, Place, list, or_skip, real, whole};
 use crate::known_truth::{Served, p50_ns, requests_per_s};
 
 const BRIEFLY: &str = "--runtime 0.5 --trials 1 --no-store";
@@ -83,6 +83,52 @@ fn time_between_requests_turns_misses_into_hits() {
     let with = p50_ns(&measured(&format!("truth:prefetch=64m,{device}")));
     assert!(without >= 5.5e6 && with >= 9.8e4, "{with} {without}");
     assert!(without / with > 2.5, "{with} {without}");
+}
+
+#[test]
+fn a_survey_does_not_measure_the_cache_of_a_device() {
+    // 4 ms and 80 MB/s, four at a time; the cache would answer at the speed of memory.
+    let words = "truth:fixed=4ms,rate=80MB/s,parallel=4,cache=96MB mounted --size 512m";
+    let served = or_skip!(Served::of(words));
+    let line = "survey mounted/device --budget 10s --no-store --json --quiet";
+    let document = served.place.halfpower(line).json();
+    let rate = real(&document["best"]["read"]["throughput_bytes_per_s"]["value"]);
+    assert!(rate < 90e6, "{rate}: {}", document["best"]);
+    let coverage = &document["coverage"];
+    assert!(whole(&coverage["read_bytes"]) > 10 * MIB, "{coverage}");
+    assert!(real(&coverage["second_visit_times"]) > 2.0, "{coverage}");
+    let findings = document["findings"].to_string();
+    assert!(findings.contains("the device has a cache"), "{findings}");
+}
+
+#[test]
+fn reads_that_begin_again_at_the_start_of_their_region_are_not_the_devices() {
+    let served = or_skip!(Served::of("truth:fixed=200us,rate=200MB/s mounted --size 16m"));
+    let line = "run mounted/device --bs 256k --direct=0 --runtime 2 --trials 1 --json --quiet";
+    for ramp in ["", "--ramp-time 0.5"] {
+        let document = served.place.halfpower(&format!("{line} {ramp} --no-store")).json();
+        let verdict = &document["verdict"];
+        assert_eq!(verdict["state"], "invalid", "{verdict}");
+        let reasons = verdict["reasons"].to_string();
+        assert!(reasons.contains("read again comes from the page cache"), "{verdict}");
+        assert!(!reasons.contains("--ramp-time"), "{verdict}");
+    }
+}
+
+#[test]
+fn points_of_a_sweep_do_not_serve_each_other_from_a_cache() {
+    // A cache of 8 MB answers nearly nothing of random requests over 256 MiB, if each point has an
+    // order of its own: 4 ms a request, and eight at a time.
+    let words = "truth:fixed=4ms,rate=1GB/s,parallel=8,cache=8MB mounted --size 256m";
+    let served = or_skip!(Served::of(words));
+    let line = "sweep mounted/device --rw randread --bs 4k --iodepth 1,2,4,8 --runtime 0.5 \
+                --trials 2 --direct=1 --no-store --json --quiet";
+    let document = served.place.halfpower(line).json();
+    for point in list(&document["points"]) {
+        let depth = real(&point["workload"]["depth"]);
+        let rate = real(&point["summary"]["requests_per_s"]["median"]);
+        assert!(rate < 1.15 * depth / 4e-3, "{rate} at depth {depth}");
+    }
 }
 
 #[test]

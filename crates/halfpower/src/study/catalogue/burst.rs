@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use analysis::changepoint::{Throttle, throttle};
+use analysis::changepoint::{Throttle, early_burst, throttle};
 use ioengine::Clock;
 
 use crate::failure::Outcome;
@@ -118,11 +118,14 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 
 /// The fall of a point's rate; its first trial began with all the credit there was.
 pub fn spent(cell: &Cell) -> Option<Throttle> {
-    let series = &cell.point.trials.first()?.series;
-    // The last interval is not a whole one.
-    let whole = &series[..series.len().saturating_sub(1)];
-    let series: Vec<(u64, f64)> = whole.iter().map(|i| (i.length_ns, i.bytes as f64)).collect();
-    throttle(&series)
+    let series = moved(cell)?;
+    throttle(&series).or_else(|| early_burst(&series))
+}
+
+/// Length (ns) and bytes of the intervals of a point's first trial.
+fn moved(cell: &Cell) -> Option<Vec<(u64, f64)>> {
+    let whole = cell.point.trials.first()?.series_until(cell.point.key.limit_ns());
+    Some(whole.iter().map(|i| (i.length_ns, i.bytes as f64)).collect())
 }
 
 fn words(cell: &Cell, throttle: &Throttle) -> String {
@@ -142,23 +145,22 @@ fn words(cell: &Cell, throttle: &Throttle) -> String {
 fn lasts(cell: &Cell) -> String {
     let trials = cell.point.trials.first();
     let (ns, bytes) = trials.map_or((0, 0), |trial| (trial.elapsed_ns, trial.bytes()));
-    let (moved, time) = (units::size(bytes), units::time(ns as f64));
+    let (amount, time) = (units::size(bytes), units::time(ns as f64));
     let part = &cell.part;
-    let series = trials.map(|trial| trial.series.as_slice()).unwrap_or_default();
-    let rates: Vec<f64> =
-        series.iter().map(|i| i.bytes as f64 / i.length_ns.max(1) as f64).collect();
-    let halves = rates.split_at(rates.len() / 2);
-    let median = analysis::quantile::median;
-    let drift = match (median(halves.0), median(halves.1)) {
-        (Some(first), Some(second)) if first > 0.0 => {
-            format!(
-                "; the second half ran {:+.0}% against the first",
-                100.0 * (second / first - 1.0)
-            )
+    let series = moved(cell).unwrap_or_default();
+    let halves = series.split_at(series.len() / 2);
+    let [first, second] = [halves.0, halves.1].map(|half| {
+        let sums = half.iter().fold((0.0, 0.0), |(ns, sum), i| (ns + i.0 as f64, sum + i.1));
+        if sums.0 > 0.0 { sums.1 / sums.0 } else { 0.0 }
+    });
+    let drift = match first > 0.0 {
+        true => {
+            let percent = 100.0 * (second / first - 1.0);
+            format!("; the second half moved {percent:+.0}% against the first")
         }
-        _ => String::new(),
+        false => String::new(),
     };
-    format!("{part}: no credit was spent in {time} and {moved}{drift}")
+    format!("{part}: no credit was spent in {time} and {amount}{drift}")
 }
 
 #[cfg(test)]
@@ -187,6 +189,23 @@ mod tests {
         assert!((throttle.credit / 300e6 - 1.0).abs() < 0.05, "{throttle:?}");
         let found = analyse(&evidence(vec![cell]));
         assert!(found.findings[0].text.contains("full again after 6"), "{:?}", found.findings);
+    }
+
+    #[test]
+    fn a_burst_that_is_over_after_one_interval_is_a_credit() {
+        let cell = long(|at| if at < 0.1 { 640e6 } else { 30e6 });
+        let throttle = spent(&cell).unwrap();
+        assert!((throttle.credit / 61e6 - 1.0).abs() < 0.02, "{throttle:?}");
+        assert!((throttle.after_per_s / 30e6 - 1.0).abs() < 0.01, "{throttle:?}");
+    }
+
+    #[test]
+    fn what_was_moved_in_the_halves_is_told_by_their_sums() {
+        // The first interval stands still, and all others are alike.
+        let cell = long(|at| if at < 0.1 { 0.0 } else { 100e6 });
+        let found = analyse(&evidence(vec![cell]));
+        let text = &found.findings[0].text;
+        assert!(text.contains("no credit") && text.contains("+4%"), "{text}");
     }
 
     #[test]

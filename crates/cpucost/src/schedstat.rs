@@ -1,0 +1,52 @@
+//! How long the threads of this process waited for a CPU (`/proc/self/task/*/schedstat`; kernel
+//! document scheduler/sched-stats): the second number, in nanoseconds since the thread began.
+
+use std::fs;
+
+/// More threads than this are not looked at: each is a file to read.
+const THREADS_MAX: usize = 256;
+
+/// The sum over all threads that are alive; None where the kernel keeps no such statistics, or
+/// there are too many threads.
+pub fn run_delay_ns() -> Option<u64> {
+    let tasks: Vec<_> = fs::read_dir("/proc/self/task").ok()?.flatten().collect();
+    if tasks.len() > THREADS_MAX {
+        return None;
+    }
+    // A thread may end while it is looked at.
+    let texts =
+        tasks.iter().filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
+    texts.map(|text| delay_in(&text)).sum()
+}
+
+fn delay_in(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys;
+
+    #[test]
+    fn the_delay_is_the_second_number() {
+        assert_eq!(delay_in("1000 250 7\n"), Some(250));
+        assert_eq!(delay_in("1000"), None);
+        assert_eq!(delay_in("a b c"), None);
+    }
+
+    #[test]
+    fn threads_that_take_turns_on_one_cpu_wait_for_it() {
+        let Some(before) = run_delay_ns() else { return };
+        let end_ns = sys::process_cpu_ns() + 400_000_000;
+        let spin = || while sys::process_cpu_ns() < end_ns {};
+        let threads = std::thread::available_parallelism().map_or(1, usize::from) + 2;
+        let during = std::thread::scope(|scope| {
+            (0..threads).for_each(|_| drop(scope.spawn(spin)));
+            spin();
+            // Their statistics go with them.
+            run_delay_ns().unwrap_or(0)
+        });
+        assert!(during > before, "{before} {during}");
+    }
+}
