@@ -109,8 +109,8 @@
 //!
 //! # Inside
 //! What they do is in the modules `reader` and `writer`; how they go about it is decided in
-//! `options` by what `opened`, `storage` and `tune` know. `ahead` finds the depth, `requests` brings
-//! requests to their end, `memory` keeps the buffers of all readers.
+//! `options` by what `opened`, `storage` and `tune` know. `ahead` finds the depth, `requests`
+//! brings requests to their end, `memory` keeps the buffers of all readers.
 #![forbid(unsafe_code)]
 
 mod error;

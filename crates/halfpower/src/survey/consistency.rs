@@ -104,7 +104,7 @@ fn of_verdict(insight: &Insight<'_>) -> Option<String> {
     let mut shown =
         ["read", "write"].iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]);
     let is_doubtful =
-        shown.any(|seen| seen.is_some_and(|seen| seen.summary.verdict.state != State::Valid));
+        shown.any(|seen| seen.is_some_and(|seen| seen.shown_verdict().state != State::Valid));
     (is_doubtful && insight.verdict.state == State::Valid)
         .then(|| "the survey is valid, and a figure that it shows is not".to_owned())
 }

@@ -62,6 +62,11 @@ impl Seen<'_> {
         ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
     }
 
+    /// What it is worth as a figure that is shown with its interval.
+    pub fn shown_verdict(&self) -> Verdict {
+        self.point.verdict(SHOWN_NOISE)
+    }
+
     /// What is in flight (bytes): through the page cache that is what the kernel reads ahead or
     /// writes behind, however small the requests are.
     fn in_flight_bytes(&self) -> u64 {
@@ -479,7 +484,7 @@ impl<'a> Insight<'a> {
             }
         }
         for (name, seen) in self.headline() {
-            let found = seen.point.verdict(SHOWN_NOISE);
+            let found = seen.shown_verdict();
             for reason in &found.reasons {
                 verdict.add(found.state, format!("{name} ({}): {reason}", seen.setting()));
             }
@@ -722,6 +727,8 @@ pub(crate) mod tests {
         let insight = Insight::of(&evidence);
         assert_eq!(insight.doubtful().0, 1);
         assert_eq!(insight.verdict, Verdict::default());
+        let contradictions = crate::survey::consistency::contradictions(&evidence, &insight);
+        assert_eq!(contradictions, [""; 0]);
         rates(&mut evidence, [0.6, 1.01, 1.4]);
         let verdict = Insight::of(&evidence).verdict;
         assert!(verdict.reasons[0].contains("noisy"), "{verdict:?}");

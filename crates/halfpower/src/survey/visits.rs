@@ -70,8 +70,10 @@ impl SecondVisit {
     }
 
     /// How many times as fast blocks were in the end that had been visited longest ago, if they
-    /// clearly were: a cache holds the whole region.
+    /// clearly were and the device has a cache: it holds the whole region. Without a cache it is
+    /// the device's own rate that has changed.
     pub fn times_faster_late(&self) -> Option<f64> {
+        self.times_faster()?;
         let (first, late) = (median(&self.first)?, median(&self.late)?);
         let fastest = self.first.iter().copied().fold(0.0, f64::max);
         let each = self.late.iter().all(|rate| *rate >= EACH_FASTER * fastest);
@@ -95,9 +97,12 @@ mod tests {
         assert_eq!(of([200.0, 220.0, 91.0], &[]).times_faster(), None);
         assert_eq!(of([101.0, 112.0, 95.0], &[]).times_faster(), None);
         assert_eq!(SecondVisit::default().times_faster(), None);
-        assert_eq!(of([1.0; 3], &[]).times_faster_late(), None);
-        assert_eq!(of([1.0; 3], &[200.0, 210.0, 220.0]).times_faster_late(), Some(2.1));
-        assert_eq!(of([1.0; 3], &[100.0, 210.0, 220.0]).times_faster_late(), None);
+        let cached = [200.0, 220.0, 180.0];
+        assert_eq!(of(cached, &[]).times_faster_late(), None);
+        assert_eq!(of(cached, &[200.0, 210.0, 220.0]).times_faster_late(), Some(2.1));
+        assert_eq!(of(cached, &[100.0, 210.0, 220.0]).times_faster_late(), None);
+        // A device that is faster later and has no cache.
+        assert_eq!(of([100.0, 110.0, 90.0], &[200.0; 3]).times_faster_late(), None);
     }
 
     proptest! {
