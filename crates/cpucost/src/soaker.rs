@@ -109,6 +109,16 @@ pub struct SoakerReading {
     pub suspect: Option<String>,
 }
 
+impl SoakerReading {
+    /// What the calibration may hide (ns), to be added for an upper bound: the idle time is known
+    /// only as well as the cost of a unit of it, so that some of what seemed idle may have been
+    /// lost.
+    pub fn hidden_ns(&self) -> f64 {
+        let all_ns = self.elapsed_ns as f64 * self.per_cpu.len() as f64;
+        (all_ns - self.lost_ns as f64).max(0.0) * self.calibrated_error
+    }
+}
+
 impl fmt::Debug for Soaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Soaker")

@@ -506,12 +506,8 @@ impl Lab {
             Some(SoakerReading { suspect: Some(doubt), .. }) => Err(doubt),
             Some(reading) => {
                 let background = reading.elapsed_ns as f64 * *background_share;
-                // An upper bound holds what the calibration may be wrong by: the idle time is
-                // known only as well as the cost of a unit of it.
-                let cpus = reading.per_cpu.len() as f64;
-                let idle = reading.elapsed_ns as f64 * cpus - reading.lost_ns as f64;
-                let hidden = idle.max(0.0) * reading.calibrated_error;
-                Ok(Some((reading.lost_ns as f64 + hidden - background).max(0.0) as u64))
+                let lost_at_most = reading.lost_ns as f64 + reading.hidden_ns();
+                Ok(Some((lost_at_most - background).max(0.0) as u64))
             }
             None => Ok(None),
         };

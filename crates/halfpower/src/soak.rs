@@ -161,17 +161,9 @@ impl Readings {
         Some(soaked.during.lost_ns as f64 - background * soaked.during.elapsed_ns as f64)
     }
 
-    /// What the calibration may hide (ns): the idle time is known only as well as the cost of a
-    /// unit of it, and what seemed idle may have been lost.
-    fn hidden_ns(&self) -> Option<f64> {
-        let during = &self.soaked.as_ref().ok()?.during;
-        let all_ns = during.elapsed_ns as f64 * during.per_cpu.len() as f64;
-        Some((all_ns - during.lost_ns as f64).max(0.0) * during.calibrated_error)
-    }
-
     /// The upper bound, never below the lower one: that much was charged in any case.
     fn upper_ns(&self) -> Option<u64> {
-        let upper_ns = self.beyond_background_ns()? + self.hidden_ns()?;
+        let upper_ns = self.beyond_background_ns()? + self.soaked.as_ref().ok()?.during.hidden_ns();
         Some((upper_ns.max(0.0) as u64).max(self.process.total_ns))
     }
 

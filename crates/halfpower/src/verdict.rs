@@ -397,7 +397,8 @@ fn check_io_limit(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) 
         };
         if let Some(allowed) = allowed.filter(|_| direction.requests > 0) {
             let text = format!(
-                "the control group allows {name} of {allowed} (io.max), which is what was measured"
+                "the control group allows {name} of {allowed} (io.max, blkio.throttle), which is \
+                 what was measured"
             );
             verdict.add(State::Suspect, text);
         }

@@ -419,46 +419,36 @@ mod tests {
         assert_eq!(order(&evidence), before);
     }
 
+    /// The advice of a rule on the made-up device, where direct requests of one size, one at a
+    /// time, have another rate.
+    fn advised(id: &str, other: Option<(u64, f64)>) -> Option<Advice> {
+        let mut evidence = evidence();
+        for (operation, (bytes, rate)) in
+            ["read", "write"].into_iter().zip(other.into_iter().cycle())
+        {
+            let other = made(operation, "direct", bytes, 1, (rate, 7_000.0));
+            let key = |p: &crate::point::Point| {
+                (p.key.rw.clone(), p.key.caching.clone(), p.key.request_bytes, p.key.depth)
+            };
+            let wanted = key(&other);
+            *evidence.points.iter_mut().find(|p| key(p) == wanted).unwrap() = other;
+        }
+        of(&Insight::of(&evidence)).into_iter().find(|advice| advice.id == id)
+    }
+
     #[test]
     fn the_way_past_the_page_cache_is_priced_at_the_same_size_and_depth() {
-        let bypass = |evidence: &crate::survey::evidence::Evidence| {
-            let all = of(&Insight::of(evidence));
-            all.into_iter().find(|advice| advice.id == "bypass-cache-large")
-        };
-        let mut evidence = evidence();
         // 1 MiB at depth 1: 913 MB/s direct, 600 buffered, whatever more requests outstanding give.
-        let gain = bypass(&evidence).unwrap().gain;
+        let gain = advised("bypass-cache-large", None).unwrap().gain;
         assert!((gain / 1.52 - 1.0).abs() < 0.02, "{gain}");
-        let is_direct = |key: &crate::point::PointKey| {
-            key.caching == "direct" && key.request_bytes == LARGE && key.depth == 1
-        };
-        for operation in ["read", "write"] {
-            let mut points = evidence.points.iter_mut();
-            let found = points.find(|p| p.key.operation() == operation && is_direct(&p.key));
-            *found.unwrap() = made(operation, "direct", LARGE, 1, (6e8, 7_000.0));
-        }
-        assert_eq!(bypass(&evidence), None);
+        assert_eq!(advised("bypass-cache-large", Some((LARGE, 6e8))), None);
     }
 
     #[test]
     fn more_requests_outstanding_are_advised_only_where_it_is_they_that_gain() {
-        let deeper = |evidence: &crate::survey::evidence::Evidence| {
-            let all = of(&Insight::of(evidence));
-            all.into_iter().any(|advice| advice.id == "deeper-requests")
-        };
-        let mut evidence = evidence();
-        assert!(deeper(&evidence));
+        assert!(advised("deeper-requests", None).is_some());
         // One direct request at a time is as fast as eight.
-        for operation in ["read", "write"] {
-            let mut points = evidence.points.iter_mut();
-            let found = points.find(|p| {
-                let key = &p.key;
-                (key.operation(), key.caching.as_str(), key.depth) == (operation, "direct", 1)
-                    && key.request_bytes == 64 << 10
-            });
-            *found.unwrap() = made(operation, "direct", 64 << 10, 1, (1e9, 7_000.0));
-        }
-        assert!(!deeper(&evidence));
+        assert_eq!(advised("deeper-requests", Some((64 << 10, 1e9))), None);
     }
 
     #[test]
