@@ -190,6 +190,19 @@ pub struct SeriesDocument {
     pub requests: u64,
 }
 
+/// The part of a closed loop in which its queue was full.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FullQueueDocument {
+    /// When it began, from the start of the trial on.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// Bytes per second in it.
+    pub throughput_bytes_per_s: f64,
+    /// Requests per second in it.
+    pub requests_per_s: f64,
+}
+
 /// One trial.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TrialDocument {
@@ -215,6 +228,10 @@ pub struct TrialDocument {
     pub cpu_ns: CpuDocument,
     /// Time to the last accepted write, where a flush followed.
     pub accepted_ns: Option<u64>,
+    /// The part in which the queue was full, which the rates come from: in a closed loop, before
+    /// that it fills, and after that it drains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_queue: Option<FullQueueDocument>,
     /// Latencies of the flushes in the midst of writing (--fsync, --fdatasync), which are part of
     /// the length and of no request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -424,6 +441,12 @@ impl From<&Trial> for TrialDocument {
                 soaker: trial.soaker_ns,
             },
             accepted_ns: trial.accepted_ns,
+            full_queue: trial.full_queue.map(|full| FullQueueDocument {
+                start_ns: full.start_ns,
+                end_ns: full.end_ns,
+                throughput_bytes_per_s: full.bytes_per_s,
+                requests_per_s: full.requests_per_s,
+            }),
             flush_latency_ns: (trial.flushes.count() > 0).then(|| (&trial.flushes).into()),
             flushes: Some(trial.flushes.count()).filter(|count| *count > 0),
             submit_calls: trial.submit_calls,
@@ -506,7 +529,9 @@ impl PointDocument {
 
 fn by_operation(point: &Point) -> ByOperationDocument {
     let trials = point.unsoaked();
-    let elapsed_s: f64 = trials.iter().map(|t| t.elapsed_ns as f64 / 1e9).sum();
+    // A direction has its share of the rate of both.
+    let seconds = |trial: &&Trial| trial.requests() as f64 / trial.requests_per_s().max(1e-9);
+    let elapsed_s: f64 = trials.iter().map(seconds).sum();
     let of = |op: Op| {
         let directions = || trials.iter().map(|t| &t.directions[op as usize]);
         let bytes = directions().map(|d| d.bytes).fold(0, u64::saturating_add);

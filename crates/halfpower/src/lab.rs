@@ -292,7 +292,7 @@ pub fn simulated_trial(
     };
     let bounds = simulated::bounds_of(system, workload, place.caching, sample.bytes());
     let mut trial = Trial { account: Some(account), bounds, ..record::trial(sample) };
-    simulated::check_bounds(system, &trial.bounds, trial.bytes_per_s())?;
+    simulated::check_bounds(system, &trial.bounds, trial.whole_bytes_per_s())?;
     trial.verdict = verdict::judge(&setting.key(), &trial, &around);
     Ok(trial)
 }

@@ -14,7 +14,7 @@ use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
 use simulator::Account;
 use simulator::bounds::Bound;
-use workload::LoggedRequest;
+use workload::{FullQueue, LoggedRequest};
 
 use crate::units;
 
@@ -299,6 +299,8 @@ pub struct Trial {
     pub elapsed_ns: u64,
     /// Time to the last accepted write, where a flush followed (ns).
     pub accepted_ns: Option<u64>,
+    /// The part of it in which the queue was full, from the start of the measured phase on.
+    pub full_queue: Option<FullQueue>,
     /// How long each flush in the midst of writing took (ns); not kept in the database.
     pub flushes: Histogram,
     /// Calls that submitted.
@@ -344,14 +346,36 @@ impl Trial {
         self.directions.iter().map(|d| d.requests).fold(0, u64::saturating_add)
     }
 
-    /// Bytes per second.
+    /// Bytes per second while the queue was full; over the whole trial where that is not known, or
+    /// where a flush at the end belongs to it.
     pub fn bytes_per_s(&self) -> f64 {
+        self.rated().map_or_else(|| self.whole_bytes_per_s(), |full| full.bytes_per_s)
+    }
+
+    /// Requests per second, over the same time.
+    pub fn requests_per_s(&self) -> f64 {
+        self.rated().map_or_else(|| self.whole_requests_per_s(), |full| full.requests_per_s)
+    }
+
+    /// Bytes per second over the whole trial, with the filling and the draining of the queue.
+    pub fn whole_bytes_per_s(&self) -> f64 {
         per_second(self.bytes(), self.elapsed_ns)
     }
 
-    /// Requests per second.
-    pub fn requests_per_s(&self) -> f64 {
+    /// Requests per second over the whole trial.
+    pub fn whole_requests_per_s(&self) -> f64 {
         per_second(self.requests(), self.elapsed_ns)
+    }
+
+    /// The part of the trial that its rates come from, where that is not the whole.
+    fn rated(&self) -> Option<&FullQueue> {
+        self.full_queue.as_ref().filter(|_| self.accepted_ns.is_none())
+    }
+
+    /// How far the rate is uncertain because requests are counted whole: half a request, as a share
+    /// of those counted. 0 where all of a trial counts.
+    fn resolution(&self) -> f64 {
+        self.rated().map_or(0.0, |full| 0.5 / full.requests().max(1.0))
     }
 
     /// Latencies of both directions.
@@ -421,10 +445,13 @@ impl Point {
         if plain.is_empty() { self.trials.iter().collect() } else { plain }
     }
 
-    /// The interval of the median of something over the unsoaked trials.
+    /// The interval of the median of a rate over the unsoaked trials.
     fn interval(&self, of: impl Fn(&Trial) -> f64) -> Interval {
         let values: Vec<f64> = self.unsoaked().into_iter().map(of).collect();
-        median_interval(&values, CONFIDENCE, self.key.seed).unwrap_or(Interval::exact(0.0))
+        let interval = median_interval(&values, CONFIDENCE, self.key.seed);
+        let Interval { value, low, high } = interval.unwrap_or(Interval::exact(0.0));
+        let resolution = self.unsoaked().into_iter().map(Trial::resolution).fold(0.0, f64::max);
+        Interval { value, low: low * (1.0 - resolution), high: high * (1.0 + resolution) }
     }
 
     /// Whether chance was in it: not where time is virtual or nothing is done.

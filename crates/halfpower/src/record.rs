@@ -9,7 +9,7 @@ use ioengine::target::{DeviceCounters, Hint, Scrub};
 use ioengine::{BufferPages, Caching, Op};
 use results::{LatencyRow, Operation, PointEnd, PointRow, Seed, SeriesRow, TrialRow};
 use workload::sample::Failure;
-use workload::{Distribution, Pattern, Sample, SizeShare, Workload};
+use workload::{Distribution, FullQueue, Pattern, Sample, SizeShare, Workload};
 
 use crate::point::{Direction, PointKey, SeriesPoint, State, Trial, Verdict};
 
@@ -113,6 +113,11 @@ pub fn trial(sample: Sample) -> Trial {
         never_issued: sample.never_issued,
         elapsed_ns: sample.elapsed_ns(),
         accepted_ns: sample.accepted_after_ns(),
+        full_queue: sample.full_queue.map(|full| FullQueue {
+            start_ns: full.start_ns.saturating_sub(sample.start_ns),
+            end_ns: full.end_ns.saturating_sub(sample.start_ns),
+            ..full
+        }),
         flushes: sample.flushes,
         submit_calls: sample.submit_calls,
         reap_calls: sample.reap_calls,
@@ -256,6 +261,10 @@ pub fn trial_rows(trial: &Trial) -> (TrialRow, Vec<LatencyRow>, Vec<SeriesRow>) 
         write_requests: writes.requests,
         elapsed_ns: trial.elapsed_ns,
         accepted_ns: trial.accepted_ns,
+        full_queue_start_ns: trial.full_queue.map(|full| full.start_ns),
+        full_queue_end_ns: trial.full_queue.map(|full| full.end_ns),
+        full_queue_bytes_per_s: trial.full_queue.map(|full| full.bytes_per_s),
+        full_queue_requests_per_s: trial.full_queue.map(|full| full.requests_per_s),
         latency_mean_ns: latency.mean().unwrap_or(0.0) as u64,
         latency_min_ns: latency.min().unwrap_or(0),
         latency_p50_ns: quantile(0.5),
@@ -345,6 +354,7 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         never_issued: 0,
         elapsed_ns: row.elapsed_ns,
         accepted_ns: row.accepted_ns,
+        full_queue: full_queue_of(row),
         flushes: Histogram::default(),
         submit_calls: row.submit_calls,
         reap_calls: row.reap_calls,
@@ -381,6 +391,15 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
             .collect(),
         verdict: verdict_of(row.verdict, &row.verdict_reasons_json),
     }
+}
+
+fn full_queue_of(row: &TrialRow) -> Option<FullQueue> {
+    Some(FullQueue {
+        start_ns: row.full_queue_start_ns?,
+        end_ns: row.full_queue_end_ns?,
+        bytes_per_s: row.full_queue_bytes_per_s?,
+        requests_per_s: row.full_queue_requests_per_s?,
+    })
 }
 
 fn histogram_of(row: &TrialRow, rows: &[LatencyRow], operation: Operation) -> Histogram {

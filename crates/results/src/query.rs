@@ -343,6 +343,25 @@ mod tests {
     }
 
     #[test]
+    fn the_trial_view_has_the_rates_of_a_full_queue_where_no_flush_belongs_to_the_trial() {
+        for (accepted_ns, rates) in [(None, (3e7, 7500.0)), (Some(1), (32_768_000.0, 8000.0))] {
+            let (mut store, _, point) = a_store_with_a_point();
+            let full = TrialRow {
+                accepted_ns,
+                full_queue_start_ns: Some(1000),
+                full_queue_end_ns: Some(2000),
+                full_queue_bytes_per_s: Some(3e7),
+                full_queue_requests_per_s: Some(7500.0),
+                ..a_trial(0)
+            };
+            let id = store.add_trial(point, &full, &[], &[]).unwrap();
+            assert_eq!(store.trials(point).unwrap(), [(id, full)]);
+            let of = |column: &str| number(&store, &format!("SELECT {column} FROM trial_summary"));
+            assert_eq!((of("throughput_bytes_per_s"), of("requests_per_s")), rates);
+        }
+    }
+
+    #[test]
     fn the_trial_view_has_null_rates_for_a_trial_that_did_nothing() {
         let (mut store, _, point) = a_store_with_a_point();
         let idle = TrialRow { bytes: 0, requests: 0, elapsed_ns: 0, ..a_trial(0) };

@@ -421,6 +421,15 @@ row! {
         verdict: Verdict,
         /// Why, as a JSON list of strings.
         verdict_reasons_json: String,
+        /// Closed loops: when the queue was full and as many requests had completed as it holds,
+        /// from the start of the trial on.
+        full_queue_start_ns: Option<u64>,
+        /// When the last turn of the full queue was over.
+        full_queue_end_ns: Option<u64>,
+        /// Bytes per second in that time.
+        full_queue_bytes_per_s: Option<f64>,
+        /// Requests per second in that time.
+        full_queue_requests_per_s: Option<f64>,
     }
 }
 

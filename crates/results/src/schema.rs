@@ -19,6 +19,7 @@ use crate::error::Error;
 pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("migration/0001_tables_and_views.sql"),
     include_str!("migration/0002_verdict_of_a_point.sql"),
+    include_str!("migration/0003_rate_of_a_full_queue.sql"),
 ];
 
 /// The schema that this crate writes, as `PRAGMA user_version` shows it.

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use ioengine::{Error, ErrorKind};
 use toml::{Table, Value};
 
+use crate::calibration::CalibrationPoint;
 use crate::quantity::bytes_of;
 use crate::system::System;
 use crate::written;
@@ -31,6 +32,9 @@ const BUILT_IN: [(&str, &str); 15] = [
     ("cloud-gp-volume", include_str!("../systems/cloud-gp-volume.toml")),
     ("rack", include_str!("../systems/rack.toml")),
 ];
+
+/// The key of the points of a calibration in a system file.
+const CALIBRATION: &str = "calibration";
 
 /// A system file with the changes made to it, still as it was written.
 #[derive(Clone, Debug)]
@@ -184,6 +188,21 @@ impl Description {
         found
     }
 
+    /// The points that the system was calibrated with; none where it was not.
+    pub fn calibration(&self) -> Vec<CalibrationPoint> {
+        let points = self.table.get(CALIBRATION).cloned();
+        points.and_then(|points| points.try_into().ok()).unwrap_or_default()
+    }
+
+    /// Keeps the points that the system was calibrated with.
+    ///
+    /// # Panics
+    /// Never: the points are plain numbers and text.
+    pub fn set_calibration(&mut self, points: &[CalibrationPoint]) {
+        let points = Value::try_from(points).expect("points are TOML");
+        self.table.insert(CALIBRATION.to_owned(), points);
+    }
+
     /// The system.
     ///
     /// # Errors
@@ -331,5 +350,26 @@ mod tests {
     fn a_unit_of_another_kind_is_refused_with_those_that_are() {
         let said = coalesces("64us").unwrap_err();
         assert!(said.contains("'us'") && said.contains("KiB"), "{said}");
+    }
+
+    #[test]
+    fn the_points_of_a_calibration_are_kept_in_the_system_file() {
+        let mut system = Description::named("sata-ssd").unwrap();
+        assert_eq!(system.calibration(), []);
+        let point = CalibrationPoint {
+            read_percent: 100,
+            pattern: "random".to_owned(),
+            request_bytes: 4096,
+            outstanding: 8,
+            held_out: true,
+            measured_bytes_per_s: 1.25e6,
+            simulated_bytes_per_s: 1.5e6,
+        };
+        let points = [point.clone(), CalibrationPoint { outstanding: 16, ..point }];
+        system.set_calibration(&points);
+        let read = Description::read(&system.text(), "written").unwrap();
+        assert_eq!(read.calibration(), points);
+        assert_eq!(read.system().unwrap().calibration, points);
+        assert!(read.keys().iter().all(|key| !key.starts_with(CALIBRATION)), "no parameters");
     }
 }

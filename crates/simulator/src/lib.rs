@@ -12,6 +12,7 @@ mod server;
 pub mod quantity;
 mod written;
 mod models;
+pub mod calibration;
 pub mod system;
 pub mod description;
 pub mod geometry;
@@ -25,6 +26,7 @@ pub mod driver;
 pub mod bounds;
 
 pub use account::{Account, Binding, Resource, ResourceKind};
+pub use calibration::CalibrationPoint;
 pub use description::Description;
 pub use driver::Driver;
 pub use system::System;

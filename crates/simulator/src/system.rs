@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 
+use crate::calibration::CalibrationPoint;
 use crate::models::{SECTOR_BYTES, choice, size_text, switch_text};
 use crate::quantity::{BYTES_MOST, Number, Size, TIME_NS_MOST};
 
@@ -63,6 +64,9 @@ pub struct System {
     pub array: Option<ControllerModel>,
     /// A network between the program and the host of the devices.
     pub network: Option<NetworkModel>,
+    /// The points that it was calibrated with.
+    #[serde(default)]
+    pub calibration: Vec<CalibrationPoint>,
 }
 
 /// How a system is put together: choices, not measurements.

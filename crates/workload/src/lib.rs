@@ -18,6 +18,7 @@ pub mod plan;
 pub mod pattern;
 pub mod sample;
 pub mod log;
+mod full_queue;
 pub mod worker;
 pub mod runner;
 pub mod stepper;
@@ -25,7 +26,7 @@ pub mod stepper;
 pub use error::Error;
 pub use plan::Plan;
 pub use runner::{Control, Progress, run};
-pub use sample::{LoggedRequest, OperationSample, Sample};
+pub use sample::{FullQueue, LoggedRequest, OperationSample, Sample};
 pub use spec::{
     Arrival, Distribution, FlushEvery, Pattern, Placement, SizeShare, Steady, Think, Workload, Zone,
 };

@@ -91,6 +91,54 @@ impl Series {
     }
 }
 
+/// What a closed loop gets while its queue is full.
+///
+/// Over a whole trial the rate is too low: at first the queue fills, and a device that works on
+/// requests side by side completes nothing for as long as one takes; at the end the outstanding
+/// requests complete with fewer and fewer beside them. Neither is part of this window. It begins
+/// when as many requests have completed as are outstanding, ends before the first slot is left
+/// empty, and holds whole turns of the queue, so that devices that complete requests in groups are
+/// not cut within a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FullQueue {
+    /// Begin [ns of the clock].
+    pub start_ns: u64,
+    /// End [ns of the clock].
+    pub end_ns: u64,
+    /// Bytes per second in it.
+    pub bytes_per_s: f64,
+    /// Requests per second in it.
+    pub requests_per_s: f64,
+}
+
+/// Windows of several workers are one where this share of each is common to them.
+const COMMON_SHARE: f64 = 0.98;
+
+impl FullQueue {
+    /// Length (ns).
+    pub fn length_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Requests completed in it.
+    pub fn requests(&self) -> f64 {
+        self.requests_per_s * self.length_ns() as f64 / 1e9
+    }
+
+    /// The window in which two workers both have their queues full: their rates add. `None` where
+    /// one of them ran for a good part of its time without the other.
+    fn with(self, other: FullQueue) -> Option<FullQueue> {
+        let both = FullQueue {
+            start_ns: self.start_ns.max(other.start_ns),
+            end_ns: self.end_ns.min(other.end_ns),
+            bytes_per_s: self.bytes_per_s + other.bytes_per_s,
+            requests_per_s: self.requests_per_s + other.requests_per_s,
+        };
+        let longer_ns = self.length_ns().max(other.length_ns());
+        (both.length_ns() as f64 >= COMMON_SHARE * longer_ns as f64).then_some(both)
+    }
+}
+
 /// The first request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -132,6 +180,9 @@ pub struct Sample {
     pub accepted_ns: Option<u64>,
     /// End, flush included [ns of the clock].
     pub end_ns: u64,
+    /// The part of it in which the queue was full: of closed loops without pauses and flushes that
+    /// have several requests outstanding and are long enough.
+    pub full_queue: Option<FullQueue>,
     /// How long each flush in the midst of writing took (ns).
     pub flushes: Histogram,
     /// Requests that failed.
@@ -184,6 +235,7 @@ impl Sample {
             start_ns: 0,
             accepted_ns: None,
             end_ns: 0,
+            full_queue: None,
             flushes: Histogram::default(),
             errors: 0,
             first_error: None,
@@ -244,14 +296,18 @@ impl Sample {
         self.accepted_ns.map(|at| at.saturating_sub(self.start_ns))
     }
 
-    /// Bytes per second over the measured phase.
+    /// Bytes per second while the queue was full; over the measured phase where that is not known,
+    /// or where a flush at the end belongs to it.
     pub fn bytes_per_s(&self) -> f64 {
-        per_second(self.bytes(), self.elapsed_ns())
+        let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
+        full.map_or_else(|| per_second(self.bytes(), self.elapsed_ns()), |full| full.bytes_per_s)
     }
 
-    /// Requests per second over the measured phase.
+    /// Requests per second, over the same time.
     pub fn requests_per_s(&self) -> f64 {
-        per_second(self.requests(), self.elapsed_ns())
+        let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
+        let whole = || per_second(self.requests(), self.elapsed_ns());
+        full.map_or_else(whole, |full| full.requests_per_s)
     }
 
     /// Latencies of reads and writes together.
@@ -271,6 +327,8 @@ impl Sample {
         self.start_ns = self.start_ns.min(other.start_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
         self.accepted_ns = self.accepted_ns.max(other.accepted_ns);
+        let windows = self.full_queue.zip(other.full_queue);
+        self.full_queue = windows.and_then(|(mine, theirs)| mine.with(theirs));
         self.flushes.merge(&other.flushes);
         self.errors += other.errors;
         self.first_error = self.first_error.or(other.first_error);

@@ -313,6 +313,12 @@ impl Workload {
     pub fn writes(&self) -> bool {
         self.read_percent < 100
     }
+
+    /// Whether each completion is followed by a new request at once, so that as many are
+    /// outstanding all the time: a closed loop without pauses and flushes.
+    pub fn keeps_queue_full(&self) -> bool {
+        self.arrival == Arrival::Closed && self.think.is_none() && self.flush_every.is_none()
+    }
 }
 
 impl fmt::Display for Distribution {

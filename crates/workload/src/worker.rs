@@ -19,6 +19,7 @@ use ioengine::{Clock, Completion, Engine, Error as EngineError, ErrorKind, Op, R
 
 use crate::arrival::Arrivals;
 use crate::content;
+use crate::full_queue::FullQueueMeter;
 use crate::log::Log;
 use crate::pattern::Offsets;
 use crate::plan::WorkerPlan;
@@ -172,6 +173,7 @@ pub struct Worker<E, C> {
     again: Vec<Request>,
     batch: Vec<Request>,
     done: Vec<Completion>,
+    full_queue: FullQueueMeter,
     sample: Sample,
 }
 
@@ -191,11 +193,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
         let (stamp_ns, offset, length, moved, retries) = (0, 0, 0, 0, 0);
         let (op, busy) = (Op::Read, false);
-        let written = workload.written.as_ref();
-        let marker = written.filter(|_| workload.writes());
-        let marker = marker.map(|written| written.marker(plan.target, workload.seed));
-        let expectations = written.filter(|_| !workload.writes());
-        let expectations = expectations.map(|written| written.expectations(plan.target));
+        let written = |writes| workload.written.as_ref().filter(|_| workload.writes() == writes);
+        let marker = written(true).map(|written| written.marker(plan.target, workload.seed));
+        let expectations = written(false).map(|written| written.expectations(plan.target));
         let idle = Outstanding { stamp_ns, offset, length, moved, retries, op, busy };
         Worker {
             offsets: Offsets::new(workload, plan),
@@ -234,6 +234,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             again: Vec::with_capacity(slots as usize),
             batch: Vec::with_capacity(slots as usize),
             done: Vec::with_capacity(slots as usize),
+            full_queue: FullQueueMeter::new(slots, workload.keeps_queue_full()),
             sample: Sample::new(workload.interval_ns),
             engine,
             clock,
@@ -330,10 +331,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// Whether they are all complete too, so that a flush holds for each of them.
     #[inline]
     fn may_flush(&self) -> bool {
-        self.flush_is_due()
-            && !self.cut_short
-            && self.batch.is_empty()
-            && self.engine.in_flight() == 0
+        let idle = self.batch.is_empty() && self.engine.in_flight() == 0;
+        self.flush_is_due() && !self.cut_short && idle
     }
 
     /// The target was flushed, from `begun_ns` until now: the time is part of the trial.
@@ -365,6 +364,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             let in_flight = self.outstanding.iter().filter(|request| request.busy);
             self.issued_bytes = in_flight.map(|request| u64::from(request.length)).sum();
             self.sample.restart(self.now_ns);
+            self.full_queue.restart();
             self.log.iter_mut().for_each(Log::restart);
         }
         self.cut_short |= stop || self.sample.errors > 0;
@@ -373,6 +373,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         if (over || stop || self.sample.errors > 0) && self.phase != Phase::Drain {
             self.phase = Phase::Drain;
             self.stopped_ns = self.now_ns;
+            self.full_queue.stop(self.engine.in_flight());
         }
     }
 
@@ -573,6 +574,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         requests += run.count;
         let since_start = self.now_ns.saturating_sub(self.sample.start_ns);
         self.sample.series.add(since_start, bytes, requests);
+        self.full_queue.add(self.now_ns, bytes, requests);
         Ok(())
     }
 
@@ -668,15 +670,13 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// The end of this worker: its sample, and its engine, to be dropped when nobody measures.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
-        if self.arrivals.is_some() {
-            // In an open loop the time in which nothing was due belongs to the measurement.
-            self.sample.end_ns = self.sample.end_ns.max(self.stopped_ns);
-            self.sample.never_issued = self.owed();
-        }
-        if self.thinking.is_some() {
-            // So do the pauses of a closed one.
+        self.sample.full_queue = self.full_queue.window();
+        // The time in which nothing was due in an open loop belongs to the measurement, and so do
+        // the pauses of a closed one.
+        if self.arrivals.is_some() || self.thinking.is_some() {
             self.sample.end_ns = self.sample.end_ns.max(self.stopped_ns);
         }
+        self.sample.never_issued = self.owed();
         if let Some(log) = self.log {
             log.give(&mut self.sample);
         }

@@ -46,8 +46,8 @@ pub fn understood(flags: &Flags, threads: u32, files: &[String]) -> Vec<String> 
 pub fn metrics(trial: &Trial, latencies: bool) -> Vec<String> {
     let mut lines = vec![
         "throughput metrics:".to_owned(),
-        format!("IOs/sec: {:8.2}", trial.requests_per_s()),
-        format!("MBs/sec: {:8.2}", trial.bytes_per_s() / 1048576.0),
+        format!("IOs/sec: {:8.2}", trial.whole_requests_per_s()),
+        format!("MBs/sec: {:8.2}", trial.whole_bytes_per_s() / 1048576.0),
     ];
     if latencies {
         lines.extend(latency_lines(trial));

@@ -77,8 +77,8 @@ impl TraceLine {
     pub fn of(key: &PointKey, trial: &Trial, file_bytes: u64, comment: &str) -> TraceLine {
         let waits = matches!(key.ioengine.as_str(), "sync" | "mmap");
         TraceLine {
-            mb_per_s: trial.bytes_per_s() / MB,
-            io_per_s: trial.requests_per_s(),
+            mb_per_s: trial.whole_bytes_per_s() / MB,
+            io_per_s: trial.whole_requests_per_s(),
             operation: key.operation().to_owned(),
             block_kb: key.request_bytes as f64 / KB,
             outstanding: if waits { 0 } else { key.depth },

@@ -215,18 +215,42 @@ fn the_percentiles_asked_for_are_printed_and_need_requests_beyond_them() {
 
 #[test]
 fn rates_are_bytes_and_requests_over_the_time_they_took() {
-    let document = Place::new().document("run . --rw randread --iodepth 4 --size 4m --no-store");
+    let place = Place::new();
+    let document = place.document("run . --rw randwrite --direct=0 --size 4m --no-store");
     let rate = |what: &str, trial: &Value| {
         whole(&trial[what]) as f64 * 1e9 / whole(&trial["elapsed_ns"]) as f64
     };
     for (summary, what) in [("throughput_bytes_per_s", "bytes"), ("requests_per_s", "requests")] {
-        let mut rates: Vec<f64> = trials(&document).iter().map(|t| rate(what, t)).collect();
-        rates.sort_by(f64::total_cmp);
-        let summary = &document["summary"][summary];
-        assert_eq!(rates.len(), 3);
-        assert!(about(real(&summary["median"]), rates[1]), "{summary} {rates:?}");
-        assert!(real(&summary["low"]) <= rates[1] && rates[1] <= real(&summary["high"]));
+        is_median_of(
+            &document["summary"][summary],
+            trials(&document).iter().map(|t| rate(what, t)),
+        );
     }
+}
+
+#[test]
+fn rates_of_a_closed_loop_are_those_of_the_time_in_which_its_queue_was_full() {
+    let document = Place::new().document("run . --rw randread --iodepth 4 --size 4m --no-store");
+    for what in ["throughput_bytes_per_s", "requests_per_s"] {
+        let full = |trial: &Value| real(&trial["full_queue"][what]);
+        is_median_of(&document["summary"][what], trials(&document).iter().map(full));
+    }
+    for trial in trials(&document) {
+        let full = &trial["full_queue"];
+        let (start_ns, end_ns) = (whole(&full["start_ns"]), whole(&full["end_ns"]));
+        assert!(0 < start_ns && start_ns < end_ns && end_ns <= whole(&trial["elapsed_ns"]));
+        let requests = real(&full["requests_per_s"]) * (end_ns - start_ns) as f64 / 1e9;
+        let all = whole(&trial["requests"]) as f64;
+        assert!(0.6 * all < requests && requests < all - 0.5, "{requests} of {all}");
+    }
+}
+
+fn is_median_of(summary: &Value, rates: impl Iterator<Item = f64>) {
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    assert_eq!(rates.len(), 3);
+    assert!(about(real(&summary["median"]), rates[1]), "{summary} {rates:?}");
+    assert!(real(&summary["low"]) <= rates[1] && rates[1] <= real(&summary["high"]));
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn the_chunk_and_the_members_of_a_stripe_within_one_target_are_found_exactly() {
 fn disks_of_a_simulated_system_scale_until_their_bus_is_full() {
     let study = stripe("sim:nt4-ultrawide");
     let scaling = finding(&study, "scaling", "reads");
-    assert!(scaling.contains("2 targets 2.00 times, 3 targets 2.99 times"), "{scaling}");
+    assert!(scaling.contains("2 targets 2.00 times, 3 targets 3.00 times"), "{scaling}");
     assert!(finding(&study, "ceiling", "reads").contains("% of 4 alone"));
     let claims = list(&study["claims"]).iter();
     let verdict = |id: &str| claims.clone().find(|c| c["id"] == id).unwrap()["verdict"].clone();

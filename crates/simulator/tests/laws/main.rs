@@ -2,6 +2,7 @@
 //! time. Every run goes through the load generator, as the program's own runs do.
 
 mod bench;
+mod coverage;
 mod bounds;
 mod forms;
 mod limits;
