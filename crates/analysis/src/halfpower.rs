@@ -56,6 +56,21 @@ pub fn measured(points: &[(u64, f64)], pap: f64) -> Option<u64> {
     (0..sizes.len()).find(stands).map(|i| sizes[i].0)
 }
 
+/// The sizes between which the half-power point lies, where rates are known within intervals: the
+/// smallest size that may exceed half of `pap`, and the smallest from which on every size surely
+/// does, as far as the next larger one. They are equal where no interval lies across the half.
+///
+/// Each size occurs once. `None` under the conditions of [`measured`], or when no size surely
+/// exceeds the half.
+pub fn measured_between(points: &[(u64, Interval)], pap: f64) -> Option<(u64, u64)> {
+    let ends = |of: fn(&Interval) -> f64| -> Vec<(u64, f64)> {
+        points.iter().map(|(size, rate)| (*size, of(rate))).collect()
+    };
+    let surely = measured(&ends(|rate| rate.low), pap)?;
+    let perhaps = measured(&ends(|rate| rate.high), pap)?;
+    Some((perhaps.min(surely), surely))
+}
+
 /// The time of requests of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizePoint {
@@ -147,6 +162,16 @@ mod tests {
                 SizePoint { request_bytes, time_ns, relative_error: noise }
             })
             .collect()
+    }
+
+    #[test]
+    fn a_rate_whose_interval_lies_across_the_half_leaves_two_sizes() {
+        let known = |size, value: f64| (size, Interval::symmetric(value, 2.0));
+        let clear = [known(4, 20.0), known(8, 40.0), known(16, 60.0), known(32, 100.0)];
+        assert_eq!(measured_between(&clear, 100.0), Some((16, 16)));
+        let across = [known(4, 20.0), known(8, 49.0), known(16, 60.0), known(32, 100.0)];
+        assert_eq!(measured_between(&across, 100.0), Some((8, 16)));
+        assert_eq!(measured_between(&clear, 300.0), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! virtual time, in the same order with the same pauses, so that caches, buffers and credit carry
 //! over as they did. `structure` names what a device may consist of, `ladder` guesses where to
 //! start, `fit` minimises the residuals from many starts, `score` judges on points held out,
-//! `result` is what comes of it.
+//! `result` is what comes of it, `trust` how far to believe it of a load.
 
 pub mod history;
 pub mod replay;
@@ -14,3 +14,4 @@ pub mod structure;
 pub mod fit;
 pub mod score;
 pub mod result;
+pub mod trust;

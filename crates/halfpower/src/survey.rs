@@ -12,6 +12,7 @@ pub mod memory;
 pub mod evidence;
 pub mod visits;
 pub mod measure;
+pub mod half_power;
 pub mod insight;
 pub mod advice;
 pub mod findings;

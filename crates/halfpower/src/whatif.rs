@@ -9,7 +9,7 @@ use serde::Serialize;
 use simulator::{Description, SimWorld, System};
 use workload::{Pattern, Workload, plan};
 
-use crate::calibrate::result;
+use crate::calibrate::trust::{TrustDocument, trust};
 use crate::failure::Outcome;
 use crate::simulated::{self, BoundDocument, Simulated, on_all_cores};
 
@@ -47,6 +47,9 @@ pub struct SideDocument {
     pub bound: Option<BoundDocument>,
     /// What it costs, where prices are known.
     pub price: Option<PriceDocument>,
+    /// How far to trust the throughput, by the points that the system was calibrated with; null
+    /// where it was not calibrated.
+    pub trust: Option<TrustDocument>,
 }
 
 /// What performance costs.
@@ -99,8 +102,6 @@ pub struct Answer {
     pub sensitivities: Vec<SensitivityDocument>,
     /// ... and after it.
     pub sensitivities_after: Vec<SensitivityDocument>,
-    /// What the system file says of how good its calibration is.
-    pub score: Option<String>,
 }
 
 impl Answer {
@@ -173,13 +174,7 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
     });
     let moved: Vec<(usize, SensitivityDocument)> = moved.into_iter().flatten().collect();
     let of = |side: usize| strongest(moved.iter().filter(|(n, _)| *n == side).map(|(_, s)| s));
-    Ok(Answer {
-        before,
-        after,
-        sensitivities: of(0),
-        sensitivities_after: of(1),
-        score: question.before.title().and_then(result::score_in).map(str::to_owned),
-    })
+    Ok(Answer { before, after, sensitivities: of(0), sensitivities_after: of(1) })
 }
 
 type Side<'a> = (&'a Description, &'a Workload, Option<f64>);
@@ -232,9 +227,11 @@ fn side(description: &Description, load: &Workload, price: Option<f64>) -> Outco
     let latency = simulated.sample.latency();
     let quantile = |q| latency.quantile(q).unwrap_or(0);
     let price = price.map(|price| priced(price, &system, load, &simulated)).transpose()?;
+    let bytes_per_s = simulated.bytes_per_s();
     Ok(SideDocument {
+        trust: trust(&description.calibration(), load, bytes_per_s),
         workload: describe(load),
-        bytes_per_s: simulated.bytes_per_s(),
+        bytes_per_s,
         requests_per_s: simulated.requests_per_s(),
         latency_p50_ns: quantile(0.5),
         latency_p99_ns: quantile(0.99),

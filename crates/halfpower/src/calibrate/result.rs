@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use simulator::Description;
+use simulator::{CalibrationPoint, Description};
 
 use analysis::lsq;
 
@@ -97,26 +97,16 @@ pub struct Calibrated {
     pub system: Description,
 }
 
-/// How the score begins in the title of a system file.
-const HELD_OUT: &str = "held-out error: ";
-const FITTED: &str = "error on fitted points, none held out: ";
-
 impl ScoreDocument {
     /// The score in one line, as the title of the system file keeps it.
     pub fn line(&self) -> String {
         let (what, errors) = match self.held_out.points {
-            0 => (FITTED, &self.fitted),
-            _ => (HELD_OUT, &self.held_out),
+            0 => ("error on fitted points, none held out", &self.fitted),
+            _ => ("held-out error", &self.held_out),
         };
         let (mean, worst) = (errors.mean * 100.0, errors.worst * 100.0);
-        format!("{what}mean {mean:.1}%, worst {worst:.1}% of {} points", errors.points)
+        format!("{what}: mean {mean:.1}%, worst {worst:.1}% of {} points", errors.points)
     }
-}
-
-/// The score in the title of a system file, where it was calibrated.
-pub fn score_in(title: &str) -> Option<&str> {
-    let (_, last) = title.rsplit_once("; ")?;
-    [HELD_OUT, FITTED].iter().any(|what| last.starts_with(what)).then_some(last)
 }
 
 /// Fits a system to a history; `source` says where its values come from.
@@ -155,6 +145,7 @@ pub fn calibrate(
         naive_bytes_per_s: scored.naive,
         error: scored.simulated / scored.measured - 1.0,
     };
+    base.set_calibration(&calibration_points(history, &scored));
     Ok(Calibrated {
         structure: fit.structure.name.clone(),
         parameters,
@@ -163,6 +154,20 @@ pub fn calibrate(
         not_sought: score::not_sought(history),
         system: base,
     })
+}
+
+/// The points as the system file keeps them.
+fn calibration_points(history: &History, scored: &[Scored]) -> Vec<CalibrationPoint> {
+    let point = |(point, scored): (&Observed, &Scored)| CalibrationPoint {
+        read_percent: point.key.read_percent as u8,
+        pattern: point.key.pattern.clone(),
+        request_bytes: point.key.request_bytes,
+        outstanding: point.outstanding(),
+        held_out: scored.held_out,
+        measured_bytes_per_s: scored.measured.round(),
+        simulated_bytes_per_s: scored.simulated.round(),
+    };
+    history.points.iter().zip(scored).map(point).collect()
 }
 
 fn found(base: &Description, fit: &Fit, number: usize, profile: Profile) -> ParameterDocument {
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_score_is_read_off_the_title_again() {
+    fn the_title_ends_with_the_score() {
         let errors = |points, mean| ErrorsDocument { points, mean, median: mean, worst: 0.08 };
         let mut score = ScoreDocument {
             fitted: errors(21, 0.01),
@@ -267,11 +272,8 @@ mod tests {
             naive_held_out: errors(20, 0.5),
             repeatability: 0.01,
         };
-        let title = |score: &ScoreDocument| format!("a; disk: serial path; {}", score.line());
-        let line = "held-out error: mean 2.3%, worst 8.0% of 20 points";
-        assert_eq!(score_in(&title(&score)), Some(line));
+        assert_eq!(score.line(), "held-out error: mean 2.3%, worst 8.0% of 20 points");
         score.held_out.points = 0;
-        assert!(score_in(&title(&score)).unwrap().contains("none held out: mean 1.0%"));
-        assert_eq!(score_in("A solid-state drive; of no score"), None);
+        assert!(score.line().contains("none held out: mean 1.0%"), "{}", score.line());
     }
 }

@@ -8,6 +8,7 @@ use simulator::Description;
 use workload::spec::Content;
 use workload::{Pattern, Workload};
 
+use crate::calibrate::trust::Basis;
 use crate::cli::whatif::WhatifArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
@@ -46,8 +47,6 @@ pub struct WhatifDocument {
     pub sensitivities: Vec<SensitivityDocument>,
     /// The same of the throughput after the change.
     pub sensitivities_after: Vec<SensitivityDocument>,
-    /// What the system file says of how good its calibration is; null where it was not calibrated.
-    pub score: Option<String>,
 }
 
 /// Answers and prints.
@@ -171,7 +170,6 @@ fn document(args: &WhatifArgs, answer: Answer) -> WhatifDocument {
         after: answer.after,
         sensitivities: answer.sensitivities,
         sensitivities_after: answer.sensitivities_after,
-        score: answer.score,
     }
 }
 
@@ -184,6 +182,9 @@ fn print(answer: &Answer) {
     console::data(&format!("{:<24} {:>26} {:>26}", "", "before", "after"));
     row("load", &|side| side.workload.clone());
     row("throughput", &|side| units::rate(side.bytes_per_s));
+    if before.trust.is_some() {
+        row("... by errors near it", &|side| likely(side));
+    }
     row("requests per second", &|side| units::count(side.requests_per_s));
     row("latency p50", &|side| units::time(side.latency_p50_ns as f64));
     row("latency p99", &|side| units::time(side.latency_p99_ns as f64));
@@ -206,6 +207,15 @@ fn print(answer: &Answer) {
     print_trust(answer);
 }
 
+/// The throughput if the error is as at the worst points near the load.
+fn likely(side: &SideDocument) -> String {
+    let trust = side.trust.as_ref();
+    let ends = trust.and_then(|trust| trust.low_bytes_per_s.zip(trust.high_bytes_per_s));
+    ends.map_or("unknown".into(), |(low, high)| {
+        format!("{} to {}", units::rate_mb(low), units::rate_mb(high))
+    })
+}
+
 /// Before and after the change, the strongest of either first.
 fn print_sensitivities(answer: &Answer) {
     console::data("sensitivity of the throughput: d ln(throughput) / d ln(parameter)");
@@ -226,17 +236,33 @@ fn print_sensitivities(answer: &Answer) {
     }
 }
 
-/// How far to trust the answer: what it stands on, and how good the calibration was.
+/// How far to trust the answer: by what the system was compared with, and by what its values rest
+/// on.
 fn print_trust(answer: &Answer) {
-    let doubts = answer.doubts();
-    let text = if doubts.is_empty() {
-        "trust: every parameter that matters was measured or is documented".to_owned()
-    } else {
-        let keys: Vec<&str> = doubts.iter().map(|doubt| doubt.key.as_str()).collect();
-        format!("trust: with care; these matter and are only assumed: {}", keys.join(", "))
-    };
-    let score = answer.score.as_ref().map(|score| format!("; calibration: {score}"));
-    console::data(&format!("\n{text}{}", score.unwrap_or_default()));
+    console::data("");
+    for (when, side) in [("before", &answer.before), ("after", &answer.after)] {
+        if let Some(trust) = &side.trust {
+            let word = match (trust.basis, trust.is_good()) {
+                (Basis::Outside, _) => "none",
+                (_, true) => "good",
+                (_, false) => "with care",
+            };
+            console::data(&format!("trust {when:<7} {word}: {}", trust.text()));
+        }
+    }
+    let doubts: Vec<&str> = answer.doubts().iter().map(|doubt| doubt.key.as_str()).collect();
+    console::data(&match (doubts.is_empty(), answer.before.trust.is_some()) {
+        (false, _) => format!(
+            "values: these matter and are assumed, or not identified by the calibration: {}",
+            doubts.join(", ")
+        ),
+        (true, true) => "values: every one that matters was identified by the calibration".into(),
+        (true, false) => {
+            "values: every one that matters was measured or is documented; no run of a \
+            device was compared with this system (halfpower calibrate does that)"
+                .to_owned()
+        }
+    });
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use crate::machine::{Host, TargetFacts};
 use crate::survey::advice;
 use crate::survey::evidence::{Evidence, Facts};
 use crate::survey::findings;
-use crate::survey::insight::{HalfPower, Insight, Seen};
+use crate::survey::half_power::HalfPower;
+use crate::survey::insight::{Insight, Seen};
 use crate::survey::visits::SecondVisit;
 
 /// What `survey --json` prints.
@@ -101,6 +102,15 @@ pub struct HalfPowerDocument {
     pub request_bytes_fitted: Option<f64>,
     /// The fit's own n-one-half = f/s, where half of the curve's own asymptote is reached.
     pub request_bytes_half_asymptote: Option<ValueDocument>,
+    /// Smallest measured size that may be above half of PAP by the interval of its rate; null where
+    /// it is the measured one.
+    pub request_bytes_perhaps: Option<u64>,
+    /// Smallest measured size that surely is above half of PAP by the interval of its rate; null
+    /// where it is the measured one.
+    pub request_bytes_surely: Option<u64>,
+    /// What the path takes of the fixed time of a request; null at depths above 1, and where it
+    /// cannot be told.
+    pub path: Option<PathDocument>,
     /// Rate at the measured size.
     pub throughput_bytes_per_s: Option<f64>,
     /// PAP of the operation.
@@ -109,6 +119,20 @@ pub struct HalfPowerDocument {
     pub pap_source: String,
     /// Why there is no measured or no fitted size.
     pub reason: Option<String>,
+}
+
+/// What the host computes for a request on its way to the device and back, of requests that go one
+/// at a time.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PathDocument {
+    /// Fixed time of a request, by the fit.
+    pub fixed_ns: f64,
+    /// The path's share of it.
+    pub path_ns: f64,
+    /// Whether it is what the whole machine computed, or only what was charged to the process.
+    pub whole_machine: bool,
+    /// Half-power size of the device without the path, by the fit; null where it has none.
+    pub request_bytes_of_device: Option<f64>,
 }
 
 /// One curve over depth.
@@ -317,6 +341,14 @@ fn half_power(insight: &Insight<'_>, found: &HalfPower) -> HalfPowerDocument {
         request_bytes_measured: found.measured,
         request_bytes_fitted: found.fitted,
         request_bytes_half_asymptote: fit.ok().map(|fit| fit.half_power_bytes.into()),
+        request_bytes_perhaps: found.between.map(|(perhaps, _)| perhaps),
+        request_bytes_surely: found.between.map(|(_, surely)| surely),
+        path: found.path.map(|path| PathDocument {
+            fixed_ns: path.fixed_ns,
+            path_ns: path.path_ns,
+            whole_machine: path.whole_machine,
+            request_bytes_of_device: path.device_bytes,
+        }),
         throughput_bytes_per_s: found.rate,
         pap_bytes_per_s: pap.map_or(0.0, |pap| pap.bytes_per_s),
         pap_source: pap.map(|pap| pap.source.clone()).unwrap_or_default(),

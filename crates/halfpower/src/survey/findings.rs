@@ -162,7 +162,14 @@ fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
         || insight.half_power.iter().filter(|h| h.operation == operation && h.caching == "direct");
     let sizes: Vec<String> = curves()
         .filter_map(|curve| {
-            Some(format!("{} at depth {}", units::size(curve.measured?), curve.depth))
+            let measured = units::size(curve.measured?);
+            let size = match curve.between {
+                Some((perhaps, surely)) => {
+                    format!("{} or {}", units::size(perhaps), units::size(surely))
+                }
+                None => measured,
+            };
+            Some(format!("{size} at depth {}", curve.depth))
         })
         .collect();
     let never: Vec<String> =
@@ -200,7 +207,12 @@ fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
             false => told,
         })
     });
-    Some(finding("half-power", Tone::Note, headline, fit.unwrap_or_default()))
+    let path = one.and_then(|curve| Some(curve.path?.text()));
+    let doubt = curves().any(|curve| curve.between.is_some()).then(|| {
+        "where two sizes are named, the interval of the rate lies across half of PAP".to_owned()
+    });
+    let detail: Vec<String> = [fit, path, doubt].into_iter().flatten().collect();
+    Some(finding("half-power", Tone::Note, headline, detail.join("; ")))
 }
 
 /// Whether a cost model is told: both of its parts are there, and it tells what 1 MiB was measured

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 
 use analysis::bootstrap::{Timed, nearest_ratio_interval};
 use analysis::costmodel::{self, CostModel, CostPoint};
-use analysis::halfpower::{self, HalfPowerFit, SizePoint};
+use analysis::halfpower;
 use analysis::interval::{CONFIDENCE, Interval};
 use analysis::ladder::{self, Binding, Rung};
 use analysis::ties;
@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::point::{Point, State, Summary, Verdict};
 use crate::survey::evidence::Evidence;
 use crate::survey::grid;
+use crate::survey::half_power::{HalfPower, Measured, relative_error};
 use crate::survey::visits::SecondVisit;
 use crate::units;
 
@@ -98,27 +99,6 @@ pub struct Pap {
     pub bytes_per_s: f64,
     /// Who says so.
     pub source: String,
-}
-
-/// Where one curve over request size passes half of PAP.
-#[derive(Clone, Debug)]
-pub struct HalfPower {
-    /// read or write.
-    pub operation: &'static str,
-    /// Caching mode.
-    pub caching: String,
-    /// Requests outstanding.
-    pub depth: u32,
-    /// Smallest measured size whose rate exceeds half of PAP.
-    pub measured: Option<u64>,
-    /// Rate at that size [bytes per second].
-    pub rate: Option<f64>,
-    /// The same from the fit T = f + s S (bytes).
-    pub fitted: Option<f64>,
-    /// The fit itself, or why there is none.
-    pub fit: Result<HalfPowerFit, String>,
-    /// Why it was never reached.
-    pub reason: Option<String>,
 }
 
 /// Where one curve over depth passes half of PAP.
@@ -321,31 +301,11 @@ impl<'a> Insight<'a> {
         let mut found = Vec::new();
         for operation in ["read", "write"] {
             let Some(pap) = self.pap_of(operation) else { continue };
-            for (caching, depth, points) in self.curves(operation) {
-                let rates: Vec<(u64, f64)> =
-                    points.iter().map(|s| (s.point.key.request_bytes, s.rate())).collect();
-                let measured = halfpower::measured(&rates, pap);
-                let fit = fit_of(&points);
-                let fitted = fit.as_ref().ok().and_then(|fit| fit.fit_against(pap));
-                let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-                let share = 100.0 * best / pap;
-                let reason = measured.is_none().then(|| match best > pap / 2.0 {
-                    true => "one size exceeds half of PAP, but the next larger does not".to_owned(),
-                    false => format!("its best is {share:.0}% of PAP at any size measured"),
-                });
-                let rate =
-                    measured.and_then(|size| rates.iter().find(|(s, _)| *s == size)).map(|p| p.1);
-                found.push(HalfPower {
-                    operation,
-                    caching,
-                    depth,
-                    measured,
-                    rate,
-                    fitted,
-                    fit,
-                    reason,
-                });
-            }
+            let curves = self.curves(operation).into_iter();
+            found.extend(curves.map(|(caching, depth, points)| {
+                let points: Vec<Measured> = points.into_iter().map(measured).collect();
+                HalfPower::of(operation, caching, depth, &points, pap)
+            }));
         }
         found
     }
@@ -540,18 +500,13 @@ fn slowest_link(evidence: &Evidence) -> Option<(String, f64)> {
     links.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// T = f + s S over one curve: time is elapsed time over requests completed.
-fn fit_of(points: &[&Seen<'_>]) -> Result<HalfPowerFit, String> {
-    let size_points: Vec<SizePoint> = points
-        .iter()
-        .filter(|seen| seen.rate() > 0.0)
-        .map(|seen| SizePoint {
-            request_bytes: seen.point.key.request_bytes,
-            time_ns: seen.point.key.request_bytes as f64 * 1e9 / seen.rate(),
-            relative_error: relative_error(&seen.summary.bytes_per_s),
-        })
-        .collect();
-    halfpower::fit(&size_points).map_err(|error| error.to_string())
+fn measured(seen: &Seen<'_>) -> Measured {
+    Measured {
+        request_bytes: seen.point.key.request_bytes,
+        bytes_per_s: seen.summary.bytes_per_s,
+        cpu_lower_ns: seen.summary.cpu_lower_ns,
+        cpu_upper_ns: seen.summary.cpu_upper_ns,
+    }
 }
 
 fn cost_point(seen: &Seen<'_>) -> Option<CostPoint> {
@@ -560,12 +515,6 @@ fn cost_point(seen: &Seen<'_>) -> Option<CostPoint> {
         cpu_ns: seen.summary.cpu_lower_ns?,
         relative_error: relative_error(&seen.summary.bytes_per_s),
     })
-}
-
-/// The half width of an interval, at least the papers' 3%.
-fn relative_error(interval: &Interval) -> f64 {
-    let width = interval.half_width_relative();
-    if width.is_finite() { width.max(0.03) } else { 1.0 }
 }
 
 /// A made-up device and its survey, for the tests of everything that starts from evidence.

@@ -157,14 +157,14 @@ fn point(seen: &Seen<'_>) -> PointView {
 }
 
 fn half_power(insight: &Insight<'_>) -> Vec<HalfPowerView> {
-    let view = |found: &crate::survey::insight::HalfPower| HalfPowerView {
+    let view = |found: &crate::survey::half_power::HalfPower| HalfPowerView {
         operation: found.operation.to_owned(),
         caching: found.caching.clone(),
         depth: found.depth,
         measured_bytes: found.measured,
         fitted_bytes: found.fitted,
         throughput_bytes_per_s: found.rate,
-        remark: found.reason.clone().unwrap_or_default(),
+        remark: found.reason.clone().or_else(|| found.in_doubt()).unwrap_or_default(),
     };
     insight.half_power.iter().map(view).collect()
 }

@@ -83,7 +83,16 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
     let text = std::fs::read_to_string(place.path("my.toml")).unwrap();
     assert!(text.contains("; held-out error: mean "), "{text}");
     let ended = place.does("whatif my.toml --rw randread --bs 4k --iodepth-to 4");
-    assert!(ended.stdout.contains("calibration: held-out error: mean "), "{ended}");
+    assert!(ended.stdout.contains("at the worst, of the nearest points ("), "{ended}");
+    let deep = "whatif my.toml --rw randread --bs 4k --iodepth-to 64";
+    let outside = "64 outstanding requests (measured: 1 to 4), outside of what was calibrated";
+    assert!(place.does(deep).stdout.contains(outside));
+    let document = place.document(deep);
+    assert_eq!(document["after"]["trust"]["basis"], "outside");
+    assert!(document["after"]["trust"]["worst_error"].is_null(), "{document}");
+    let large = place.document("whatif my.toml --rw randread --bs 4k --bs-to 1m");
+    assert_eq!(large["after"]["trust"]["basis"], "outside");
+    assert!(place.document("whatif sata-ssd --iodepth-to 2")["before"]["trust"].is_null());
     place.cannot("calibrate --out none/my.toml").with_code(2).says("none does not exist", "create");
 }
 
