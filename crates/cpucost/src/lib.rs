@@ -15,6 +15,8 @@ mod sys;
 
 pub mod rusage;
 
+pub mod descendants;
+
 mod schedstat;
 
 pub mod procstat;

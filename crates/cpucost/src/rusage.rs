@@ -30,6 +30,13 @@ impl ProcessTime {
         ProcessTime::split(sys::process_cpu_ns(), user_ns, system_ns)
     }
 
+    /// Adds time in user mode and in the kernel.
+    pub fn add(&mut self, user_ns: u64, system_ns: u64) {
+        self.user_ns = self.user_ns.saturating_add(user_ns);
+        self.system_ns = self.system_ns.saturating_add(system_ns);
+        self.total_ns = self.user_ns.saturating_add(self.system_ns);
+    }
+
     /// Divides `total_ns` in the ratio of `user_ns` to `system_ns`; with no ratio known yet, all
     /// of it is user time.
     fn split(total_ns: u64, user_ns: u64, system_ns: u64) -> ProcessTime {

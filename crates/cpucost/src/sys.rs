@@ -414,6 +414,23 @@ pub(crate) fn wait_for(pid: i32) -> io::Result<(libc::c_int, u64, u64)> {
     }
 }
 
+/// Reaps a child that has ended: its user and system time with that of the descendants that were
+/// waited for. `None` where it runs, or is no child of this process. wait4(2).
+pub(crate) fn reap_if_ended(pid: i32) -> Option<(u64, u64)> {
+    // SAFETY: rusage is plain integers, for which zero is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: a null status pointer is allowed; `usage` is a rusage to write to.
+    let reaped = unsafe { libc::wait4(pid, ptr::null_mut(), libc::WNOHANG, &mut usage) };
+    (reaped == pid).then(|| (ns(usage.ru_utime), ns(usage.ru_stime)))
+}
+
+/// Has orphans among the descendants of this process handed to it. prctl(2).
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: PR_SET_CHILD_SUBREAPER takes a number and touches no memory.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })?;
+    Ok(())
+}
+
 /// Ends children with SIGKILL and reaps them.
 pub(crate) fn kill_and_reap(pids: &[i32]) {
     for &pid in pids {

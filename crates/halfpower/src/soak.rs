@@ -1,12 +1,13 @@
 //! What a command cost in CPU: the figures of one soaked interval, and what they mean.
 //!
-//! The lower bound is what the system charged to the command and the children it waited for. The
+//! The lower bound is what the system charged to the command and all processes that it started. The
 //! upper bound is what the soaker lost meanwhile, with what its calibration may hide, less the
 //! background: the lesser of what it lost before and after, so that the bound stays one. Pure
 //! functions of the readings.
 
 use std::process::ExitStatus;
 
+use cpucost::descendants::{LeftBehind, Running};
 use cpucost::procstat::ProcStat;
 use cpucost::rusage::ProcessTime;
 use cpucost::{Declined, SoakerReading};
@@ -38,8 +39,10 @@ pub struct Readings {
     pub elapsed_ns: u64,
     /// CPUs that it might use.
     pub cpus: Vec<usize>,
-    /// What the system charged to it.
+    /// What the system charged to it and to what it waited for.
     pub process: ProcessTime,
+    /// What it did not wait for, where that could be found out.
+    pub left_behind: LeftBehind,
     /// The machine at its start and end, where the system tells.
     pub machine: Option<(ProcStat, ProcStat)>,
     /// What the soaker lost, or why there was none.
@@ -80,6 +83,8 @@ pub struct SoakDocument {
     pub utilisation: UtilisationDocument,
     /// CPUs in use when the command did not run; null without soaker.
     pub background_cpus: Option<BackgroundDocument>,
+    /// Processes that it left running.
+    pub left_running: Vec<RunningDocument>,
     /// Each CPU while the command ran.
     pub per_cpu: Vec<PerCpuDocument>,
     /// Why there is no upper bound, where there is none.
@@ -88,10 +93,21 @@ pub struct SoakDocument {
     pub verdict: VerdictDocument,
 }
 
+/// A process that the command left running.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunningDocument {
+    /// Its number.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// CPU time charged to it until the command ended, to 10 ms; part of the lower bound.
+    pub cpu_ns: u64,
+}
+
 /// CPU time of a command.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SoakCpuDocument {
-    /// Charged to the command and the children it waited for; user + system.
+    /// Charged to the command and to all processes that it started, until it ended; user + system.
     pub lower: u64,
     /// Lost by the soaker, background subtracted; null without soaker.
     pub upper: Option<u64>,
@@ -149,6 +165,13 @@ fn lost_cpus(reading: &SoakerReading) -> f64 {
 }
 
 impl Readings {
+    /// What the system charged to the command and to all that it started.
+    fn charged(&self) -> ProcessTime {
+        let (mut all, left) = (self.process, self.left_behind.time());
+        all.add(left.user_ns, left.system_ns);
+        all
+    }
+
     /// CPU time of all CPUs together.
     fn whole_ns(&self) -> f64 {
         self.elapsed_ns as f64 * self.cpus.len() as f64
@@ -164,7 +187,7 @@ impl Readings {
     /// The upper bound, never below the lower one: that much was charged in any case.
     fn upper_ns(&self) -> Option<u64> {
         let upper_ns = self.beyond_background_ns()? + self.soaked.as_ref().ok()?.during.hidden_ns();
-        Some((upper_ns.max(0.0) as u64).max(self.process.total_ns))
+        Some((upper_ns.max(0.0) as u64).max(self.charged().total_ns))
     }
 
     /// Each CPU while the command ran.
@@ -192,6 +215,9 @@ impl Readings {
     /// Whether the upper bound can be trusted.
     fn verdict(&self) -> Verdict {
         let mut verdict = Verdict::default();
+        if let Some(text) = left_text(&self.left_behind.running) {
+            verdict.add(State::Suspect, text);
+        }
         let Ok(soaked) = &self.soaked else { return verdict };
         let mut doubt = |reason: String| verdict.add(State::Suspect, reason);
         for reading in [&soaked.before, &soaked.during, &soaked.after] {
@@ -211,7 +237,7 @@ impl Readings {
                 units::time(self.elapsed_ns as f64)
             ));
         }
-        let lower = self.process.total_ns as f64;
+        let lower = self.charged().total_ns as f64;
         if before.min(after) > MOST_BACKGROUND * self.cpus.len() as f64 {
             doubt(format!(
                 "others use {:.2} of {} CPUs: there is too little idle time to lose; stop them",
@@ -230,7 +256,7 @@ impl Readings {
     /// Everything as a document.
     pub fn document(&self, command: Vec<String>, host: Host) -> SoakDocument {
         use std::os::unix::process::ExitStatusExt;
-        let (per_cpu, upper_ns) = (self.per_cpu(), self.upper_ns());
+        let (per_cpu, upper_ns, charged) = (self.per_cpu(), self.upper_ns(), self.charged());
         let soaked = self.soaked.as_ref();
         let busy: Option<f64> = per_cpu.iter().map(|cpu| cpu.busy_share).sum();
         let share = |ns: u64| ns as f64 / self.whole_ns().max(1.0);
@@ -243,21 +269,22 @@ impl Readings {
             elapsed_ns: self.elapsed_ns,
             cpus: self.cpus.len() as u32,
             cpu_ns: SoakCpuDocument {
-                lower: self.process.total_ns,
+                lower: charged.total_ns,
                 upper: upper_ns,
-                user: self.process.user_ns,
-                system: self.process.system_ns,
+                user: charged.user_ns,
+                system: charged.system_ns,
                 machine: busy.map(|cpus| (cpus * self.elapsed_ns as f64) as u64),
                 soaker: soaked.ok().map(|soaked| soaked.during.lost_ns),
             },
             utilisation: UtilisationDocument {
-                lower: share(self.process.total_ns),
+                lower: share(charged.total_ns),
                 upper: upper_ns.map(share),
             },
             background_cpus: soaked.ok().map(|soaked| BackgroundDocument {
                 before: lost_cpus(&soaked.before),
                 after: lost_cpus(&soaked.after),
             }),
+            left_running: self.left_behind.running.iter().map(RunningDocument::from).collect(),
             per_cpu,
             declined: soaked.err().map(|declined| DeclinedDocument {
                 reason: declined.reason.clone(),
@@ -266,6 +293,34 @@ impl Readings {
             verdict: VerdictDocument::from(&self.verdict()),
         }
     }
+}
+
+impl From<&Running> for RunningDocument {
+    fn from(running: &Running) -> RunningDocument {
+        let Running { pid, name, time } = running.clone();
+        RunningDocument { pid, name, cpu_ns: time.total_ns }
+    }
+}
+
+/// That processes were left running, in words.
+fn left_text(running: &[Running]) -> Option<String> {
+    const NAMED: usize = 5;
+    let one = |one: &Running| format!("{} ({})", one.name, one.pid);
+    let mut names: Vec<String> = running.iter().take(NAMED).map(one).collect();
+    if running.len() > NAMED {
+        names.push(format!("{} more", running.len() - NAMED));
+    }
+    let count = match running.len() {
+        1 => "a process".to_owned(),
+        several => format!("{several} processes"),
+    };
+    (!running.is_empty()).then(|| {
+        format!(
+            "it left {count} running, {}: CPU time used after its end is in neither bound; have the \
+             command wait for its processes",
+            names.join(", ")
+        )
+    })
 }
 
 /// The report in words.
@@ -336,6 +391,7 @@ mod tests {
                 user_ns: 300_000_000,
                 ..ProcessTime::default()
             },
+            left_behind: LeftBehind::default(),
             machine: None,
             soaked: Ok(soaked),
         }
@@ -383,5 +439,23 @@ mod tests {
         let document = document(&readings);
         assert_eq!(document.cpu_ns.upper, None);
         assert!(text(&document).contains("no upper bound: no right; be root"));
+    }
+
+    #[test]
+    fn what_was_not_waited_for_is_in_both_bounds_and_named_while_it_runs() {
+        let mut readings = readings(0, 510_000_000, 0);
+        readings.left_behind.ended.add(200_000_000, 0);
+        let document_before = document(&readings);
+        assert_eq!(document_before.cpu_ns.lower, 500_000_000);
+        assert!(document_before.cpu_ns.upper >= Some(500_000_000), "a bound bounds");
+        assert_eq!(document_before.verdict.state, "valid");
+        let mut time = ProcessTime::default();
+        time.add(0, 50_000_000);
+        let running = Running { pid: 7, name: "server".to_owned(), time };
+        readings.left_behind.running.push(running);
+        let document = document(&readings);
+        assert_eq!(document.cpu_ns.lower, 550_000_000);
+        assert_eq!((document.left_running[0].pid, document.verdict.state.as_str()), (7, "suspect"));
+        assert!(text(&document).contains("it left a process running, server (7): "));
     }
 }

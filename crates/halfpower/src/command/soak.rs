@@ -9,6 +9,7 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use cpucost::descendants::Descendants;
 use cpucost::procstat::ProcStat;
 use cpucost::{Declined, Soaker, SoakerReading, affinity, rusage};
 use ioengine::{Clock, Monotonic};
@@ -100,6 +101,8 @@ fn run(args: &SoakArgs, interrupt: &Interrupt) -> Outcome<Readings> {
         return Err(Failure::interrupted());
     }
     let machine_before = ProcStat::read().ok();
+    // The spinners are children too, and known from here on.
+    let descendants = Descendants::adopt().ok();
     let start_ns = clock.now_ns();
     let begun = match &mut ready {
         Ok(ready) => ready.soaker.begin(start_ns),
@@ -115,11 +118,14 @@ fn run(args: &SoakArgs, interrupt: &Interrupt) -> Outcome<Readings> {
         Ok((soaker, before, during))
     });
     let machine = machine_before.zip(ProcStat::read().ok());
+    let left_behind = descendants.and_then(|descendants| descendants.left_behind().ok());
+    let left_behind = left_behind.unwrap_or_default();
     let soaked = ended.and_then(|(soaker, before, during)| {
         Ok(Soaked { before, during, after: background(soaker, args.settle, clock)? })
     });
     let cpus = affinity::allowed_cpus();
-    Ok(Readings { status, elapsed_ns: end_ns - start_ns, cpus, process, machine, soaked })
+    let elapsed_ns = end_ns - start_ns;
+    Ok(Readings { status, elapsed_ns, cpus, process, left_behind, machine, soaked })
 }
 
 fn start(args: &SoakArgs) -> Outcome<Child> {

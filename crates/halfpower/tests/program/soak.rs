@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::fixture::{Place, or_skip, pause, real, whole};
+use crate::fixture::{Place, list, or_skip, pause, real, whole};
 use crate::json::Schema;
 
 /// A second of computing, as far as the machine lets it.
@@ -77,12 +77,30 @@ fn a_sleeping_command_costs_next_to_nothing() {
 }
 
 #[test]
-fn work_left_to_a_process_of_its_own_is_in_the_upper_bound_only() {
+fn work_left_to_a_process_of_its_own_is_in_both_bounds() {
     let script = format!("(setsid sh -c \"{BUSY}\" &) ; sleep 1.2");
     or_skip!(in_some_attempt(&script, |document| {
         let (lower, upper) = bounds(document);
-        lower < 0.1 * real(&document["elapsed_ns"]) && upper > 4.0 * lower && upper > 0.25e9
+        assert!(list(&document["left_running"]).is_empty(), "{document}");
+        lower > 0.25 * real(&document["elapsed_ns"]) && upper >= lower
     }));
+}
+
+#[test]
+fn a_process_that_is_left_running_is_named_and_goes_on() {
+    let place = Place::new();
+    let mut command = place.command("soak --unsoaked --json --");
+    command.args(["sh", "-c", "setsid sleep 60 & exit 0"]);
+    let ended = place.start_command(command, "soak").ended().with_code(0);
+    let document = ended.json();
+    let left = list(&document["left_running"]);
+    assert_eq!(left.len(), 1, "{document}");
+    let pid = whole(&left[0]["pid"]);
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("it goes on");
+    assert!(["sleep", "setsid", "sh"].contains(&name.trim()), "{name}");
+    assert_eq!(document["verdict"]["state"], "suspect");
+    assert!(document["verdict"]["reasons"][0].as_str().unwrap().contains("left a process running"));
+    std::process::Command::new("kill").arg(pid.to_string()).status().unwrap();
 }
 
 #[test]

@@ -1,0 +1,165 @@
+//! What becomes of the processes that a command starts and does not wait for.
+//!
+//! [`Descendants::adopt`] makes this process the one that orphans among its descendants are handed
+//! to, in place of init (PR_SET_CHILD_SUBREAPER, Linux 3.4). So a process that a command leaves
+//! behind, in whatever session or control group, becomes a child of this one: its CPU time is read
+//! when it has ended, and it is named while it runs. Nothing is changed for the processes but the
+//! number of their parent; they go on when this process ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::{fs, io};
+
+use crate::rusage::ProcessTime;
+use crate::sys;
+
+/// A process that was left behind and runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its number.
+    pub pid: i32,
+    /// Its name, as /proc/PID/comm has it.
+    pub name: String,
+    /// CPU time of it and of those that it waited for, to the tick of 10 ms.
+    pub time: ProcessTime,
+}
+
+/// What a command left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// CPU time of processes that nobody waited for and that have ended.
+    pub ended: ProcessTime,
+    /// Processes that run.
+    pub running: Vec<Running>,
+}
+
+/// The descendants of this process that are there from now on.
+#[derive(Debug)]
+pub struct Descendants {
+    /// Those that were there before.
+    known: BTreeSet<i32>,
+}
+
+impl Descendants {
+    /// Has orphans handed to this process from now on, and remembers who is there already.
+    ///
+    /// # Errors
+    /// When the kernel declines, or /proc cannot be read.
+    pub fn adopt() -> io::Result<Descendants> {
+        sys::adopt_orphans()?;
+        Ok(Descendants { known: living()?.into_keys().collect() })
+    }
+
+    /// Reaps what has ended, so that no other thread may wait for children of its own meanwhile, and
+    /// tells what runs.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn left_behind(&self) -> io::Result<LeftBehind> {
+        let mut left = LeftBehind::default();
+        for (pid, process) in living()? {
+            if self.known.contains(&pid) {
+                continue;
+            }
+            match sys::reap_if_ended(pid) {
+                Some((user_ns, system_ns)) => left.ended.add(user_ns, system_ns),
+                None => left.running.push(Running { pid, name: process.name, time: process.time }),
+            }
+        }
+        Ok(left)
+    }
+}
+
+impl LeftBehind {
+    /// CPU time of all of it.
+    pub fn time(&self) -> ProcessTime {
+        let mut all = self.ended;
+        self.running.iter().for_each(|one| all.add(one.time.user_ns, one.time.system_ns));
+        all
+    }
+}
+
+/// A line of /proc/PID/stat.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    name: String,
+    parent: i32,
+    time: ProcessTime,
+}
+
+/// Parses /proc/PID/stat (proc_pid_stat(5)), whose times are in units of 1/`ticks_per_second` s.
+fn parse(text: &str, ticks_per_second: u64) -> Option<Stat> {
+    // The name may hold anything, parentheses and blanks included.
+    let (before, after) = text.rsplit_once(')')?;
+    let name = before.split_once('(')?.1.to_owned();
+    let fields: Vec<&str> = after.split_whitespace().collect();
+    let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
+    let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let mut time = ProcessTime::default();
+    // utime, stime, cutime, cstime: fields 14 to 17, of which the first after the name is the third.
+    let (user, system) = (ticks(11)?.checked_add(ticks(13)?)?, ticks(12)?.checked_add(ticks(14)?)?);
+    time.add(user.checked_mul(tick_ns)?, system.checked_mul(tick_ns)?);
+    Some(Stat { name, parent: fields.get(1)?.parse().ok()?, time })
+}
+
+/// All descendants of this process.
+fn living() -> io::Result<BTreeMap<i32, Stat>> {
+    let ticks = sys::ticks_per_second();
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(entry) = entry else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        // A process may end between the list and its line.
+        let text = fs::read(entry.path().join("stat")).unwrap_or_default();
+        if let Some(stat) = parse(&String::from_utf8_lossy(&text), ticks) {
+            all.insert(pid, stat);
+        }
+    }
+    let mut ours = BTreeSet::from([std::process::id() as i32]);
+    loop {
+        let before = ours.len();
+        let children = all.iter().filter(|(_, stat)| ours.contains(&stat.parent));
+        ours.extend(children.map(|(pid, _)| *pid).collect::<Vec<i32>>());
+        if ours.len() == before {
+            break;
+        }
+    }
+    ours.remove(&(std::process::id() as i32));
+    all.retain(|pid, _| ours.contains(pid));
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_process_with_any_name_is_read() {
+        let line = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 50 6 70 8 20 0 1 0 5 6 7";
+        let stat = parse(line, 100).unwrap();
+        assert_eq!((stat.name.as_str(), stat.parent), ("a) b (c)", 7));
+        assert_eq!((stat.time.user_ns, stat.time.system_ns), (1_200_000_000, 140_000_000));
+        for text in ["", "42", "42 (a)", "42 (a) S 7 1 2", "42 (a) S x 1 2 3 4 5 6 7 8 9 1 2 3 4"] {
+            assert_eq!(parse(text, 100), None, "{text}");
+        }
+        let huge = format!("1 (a) S 7 {} {u} {u} {u} {u}", "0 ".repeat(9), u = u64::MAX);
+        assert_eq!(parse(&huge, 100), None);
+    }
+
+    #[test]
+    fn children_of_this_process_are_among_its_descendants() {
+        let mut child = Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
+        let pid = child.id() as i32;
+        let has_grandchild = |all: &BTreeMap<i32, Stat>| all.values().any(|one| one.parent == pid);
+        while !has_grandchild(&living().unwrap()) {}
+        let all = living().unwrap();
+        assert_eq!((all[&pid].name.as_str(), all[&pid].parent), ("sh", std::process::id() as i32));
+        for (grandchild, _) in all.iter().filter(|(_, one)| one.parent == pid) {
+            Command::new("kill").arg(grandchild.to_string()).status().unwrap();
+        }
+        child.wait().unwrap();
+    }
+}
