@@ -26,10 +26,28 @@ const PROFILE: f64 = 20.0;
 /// The 95% quantile of chi-squared with one degree of freedom.
 const CHI2: f64 = 3.841;
 
+/// How derivatives are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Differences {
+    /// From one evaluation beside the place: good for a direction downhill.
+    Forward,
+    /// From one on either side: twice the work.
+    Central,
+}
+
+/// A residual, as far as it counts (Huber): large ones count less than their squares.
+pub fn huber(r: f64) -> f64 {
+    match r.abs() {
+        size if size > HUBER => r.signum() * (2.0 * HUBER * size - HUBER * HUBER).sqrt(),
+        _ => r,
+    }
+}
+
 /// What is to be fitted.
 pub struct Problem<'a> {
-    /// Residuals at the logarithms of parameters, in standard errors; None where it cannot be.
-    pub residuals: &'a (dyn Fn(&[f64]) -> Option<Vec<f64>> + Sync),
+    /// Residuals at the logarithms of parameters, in standard errors; None where it cannot be. It
+    /// may give up as soon as the sum of their squares exceeds the second argument.
+    pub residuals: &'a (dyn Fn(&[f64], f64) -> Option<Vec<f64>> + Sync),
     /// Centres of the priors (ln).
     pub centre: Vec<f64>,
     /// Least change that has an effect (ln); for counts.
@@ -66,11 +84,12 @@ pub struct Profile {
 impl Problem<'_> {
     /// The residuals at a place, priors included.
     fn place(&self, at: Vec<f64>) -> Option<Place> {
-        let data = (self.residuals)(&at)?;
-        let huber = |r: f64| match r.abs() {
-            size if size > HUBER => r.signum() * (2.0 * HUBER * size - HUBER * HUBER).sqrt(),
-            _ => r,
-        };
+        self.place_below(at, f64::INFINITY)
+    }
+
+    /// The same, unless the objective is found to exceed `most`.
+    fn place_below(&self, at: Vec<f64>, most: f64) -> Option<Place> {
+        let data = (self.residuals)(&at, most)?;
         let mut residuals: Vec<f64> = data.into_iter().map(huber).collect();
         residuals.extend(at.iter().zip(&self.centre).map(|(at, centre)| (at - centre) / PRIOR));
         residuals.iter().all(|r| r.is_finite()).then_some(Place { at, residuals })
@@ -78,14 +97,19 @@ impl Problem<'_> {
 
     /// The best of several places, as far as they can be evaluated, best first.
     pub fn rank(&self, starts: &[Vec<f64>]) -> Vec<Place> {
-        let places = on_all_cores(starts, |start| self.place(start.clone()));
+        self.rank_below(starts, f64::INFINITY)
+    }
+
+    /// The same, without those whose objective exceeds `most`.
+    pub fn rank_below(&self, starts: &[Vec<f64>], most: f64) -> Vec<Place> {
+        let places = on_all_cores(starts, |start| self.place_below(start.clone(), most));
         let mut places: Vec<Place> = places.into_iter().flatten().collect();
         places.sort_by(|a, b| a.objective().total_cmp(&b.objective()));
         places
     }
 
     /// Derivatives of the residuals: a row for each parameter.
-    fn jacobian(&self, here: &Place) -> Vec<Vec<f64>> {
+    fn jacobian(&self, here: &Place, differences: Differences) -> Vec<Vec<f64>> {
         let numbers: Vec<usize> = (0..here.at.len()).collect();
         on_all_cores(&numbers, |j| {
             let step = self.grain[*j].max(0.02);
@@ -94,7 +118,8 @@ impl Problem<'_> {
                 at[*j] += by;
                 self.place(at)
             };
-            match (moved(step), moved(-step)) {
+            let down = (differences == Differences::Central).then(|| moved(-step)).flatten();
+            match (moved(step), down) {
                 (Some(up), Some(down)) => difference(&up, &down, 2.0 * step),
                 (Some(up), None) => difference(&up, here, step),
                 (None, Some(down)) => difference(here, &down, step),
@@ -104,10 +129,10 @@ impl Problem<'_> {
     }
 
     /// Goes downhill from a place, so many steps at the most.
-    pub fn descend(&self, from: Place, steps: usize) -> Place {
+    pub fn descend(&self, from: Place, steps: usize, differences: Differences) -> Place {
         let mut here = from;
         for _ in 0..steps {
-            let jacobian = self.jacobian(&here);
+            let jacobian = self.jacobian(&here, differences);
             let (normal, gradient) = normal_equations(&jacobian, &here.residuals);
             let steps: Vec<Vec<f64>> = DAMPINGS
                 .iter()
@@ -126,7 +151,7 @@ impl Problem<'_> {
                 .flatten()
                 .collect();
             let before = here.objective();
-            match self.rank(&steps).into_iter().next() {
+            match self.rank_below(&steps, before).into_iter().next() {
                 Some(best) if best.objective() < before => here = best,
                 _ => break,
             }
@@ -149,7 +174,7 @@ impl Problem<'_> {
                     at[j] += by;
                     at
                 });
-                if let Some(best) = self.rank(&moves).into_iter().next()
+                if let Some(best) = self.rank_below(&moves, here.objective()).into_iter().next()
                     && best.objective() < here.objective()
                 {
                     here = best;
@@ -170,14 +195,15 @@ impl Problem<'_> {
             (0..8).map(|_| start.iter().map(|at| at + 1.4 * share()).collect()).collect();
         let starts = [self.rank(&[start]), self.rank(&around)];
         let firsts = starts.into_iter().filter_map(|ranked| ranked.into_iter().next());
-        let ends = firsts.map(|first| self.polish(self.descend(first, STEPS)));
+        let ends =
+            firsts.map(|first| self.polish(self.descend(first, STEPS, Differences::Central)));
         ends.min_by(|a, b| a.objective().total_cmp(&b.objective()))
     }
 
     /// How far each parameter can be moved, the others following, until the objective has risen
     /// by the 95% step at the scale of the residuals.
     pub fn profiles(&self, best: &Place) -> Vec<Profile> {
-        let jacobian = self.jacobian(best);
+        let jacobian = self.jacobian(best, Differences::Central);
         let (normal, _) = normal_equations(&jacobian, &best.residuals);
         let data = best.residuals.len() - best.at.len();
         let freedom = data.saturating_sub(best.at.len()).max(1);
@@ -289,7 +315,7 @@ mod tests {
 
     /// T = f + s S in microseconds and KiB, in 2% standard errors; the third parameter does
     /// nothing.
-    fn line(at: &[f64]) -> Option<Vec<f64>> {
+    fn line(at: &[f64], _most: f64) -> Option<Vec<f64>> {
         let truth = |size: f64| 100.0 + 2.0 * size;
         let time = |size: f64| at[0].exp() + at[1].exp() * size;
         let sizes = [4.0, 16.0, 64.0, 256.0, 1024.0];

@@ -35,11 +35,36 @@ pub fn has_memory(system: &System) -> bool {
 /// # Errors
 /// When a workload does not fit the system.
 pub fn replay(system: &System, history: &History) -> Outcome<Vec<Seen>> {
-    if has_memory(system) {
-        let world = SimWorld::new(system, 1);
-        let file = world.files(Caching::Direct).remove(0);
-        return history.trials.iter().map(|trial| in_turn(&world, &file, trial, history)).collect();
+    Ok(replay_while(system, history, |_, _| true)?.unwrap_or_default())
+}
+
+/// The same, as long as `goes_on` says so of what each trial comes to; `None` where it was stopped.
+///
+/// # Errors
+/// When a workload does not fit the system.
+pub fn replay_while(
+    system: &System,
+    history: &History,
+    mut goes_on: impl FnMut(usize, &Seen) -> bool,
+) -> Outcome<Option<Vec<Seen>>> {
+    if !has_memory(system) {
+        return replay_points(system, history).map(Some);
     }
+    let world = SimWorld::new(system, 1);
+    let file = world.files(Caching::Direct).remove(0);
+    let mut all = Vec::with_capacity(history.trials.len());
+    for (index, trial) in history.trials.iter().enumerate() {
+        let seen = in_turn(&world, &file, trial, history)?;
+        if !goes_on(index, &seen) {
+            return Ok(None);
+        }
+        all.push(seen);
+    }
+    Ok(Some(all))
+}
+
+/// Each point by itself, for a system without a memory.
+fn replay_points(system: &System, history: &History) -> Outcome<Vec<Seen>> {
     let alone: Outcome<Vec<Seen>> = (0..history.points.len())
         .map(|point| {
             let workload = &history.points[point].workload;

@@ -1,12 +1,14 @@
 //! Chooses a structure, fits it, and holds it against the points that it has not seen.
 
+use std::sync::{Mutex, PoisonError};
+
 use analysis::quantile::median;
 use simulator::{Description, System};
 
-use crate::calibrate::fit::{Place, Problem, Profile};
+use crate::calibrate::fit::{self, Differences, Place, Problem, Profile};
 use crate::calibrate::history::{History, Observed, Seen};
 use crate::calibrate::ladder::{Direction, Ladder, Take};
-use crate::calibrate::replay::replay;
+use crate::calibrate::replay::{replay, replay_while};
 use crate::calibrate::structure::{Memory, Structure};
 use crate::failure::{Failure, Outcome};
 use crate::simulated::on_all_cores;
@@ -21,8 +23,15 @@ const LATENCY: f64 = 0.3;
 const LATE: f64 = 0.5;
 /// A parameter whose interval spans more than this factor is not known.
 pub const UNIDENTIFIED: f64 = 3.0;
-/// Steps downhill after which structures are compared.
-const TRY_OUT: usize = 5;
+/// Steps downhill after which promising structures are compared ...
+const FIRST_STEPS: usize = 2;
+/// ... and those after which the best of them is compared with others of its kind.
+const TRY_OUT: usize = 6;
+/// A structure whose sum of squares exceeds that of the last promising one by this factor is not
+/// looked at to its end: its number of parameters cannot make up for it.
+const AS_PROMISING: f64 = 3.0;
+/// Residuals of this mean square, in standard errors, are explained: no other guess is needed.
+const EXPLAINED: f64 = 1.5;
 /// Requests of a run that are replayed in a second or so: a memory is only sought in these.
 const REPLAYED: f64 = 2e6;
 /// A further part must lower the information criterion by so much.
@@ -37,6 +46,15 @@ pub struct Fit {
     pub place: Place,
     /// Its information criterion (BIC); less is better.
     pub criterion: f64,
+}
+
+impl Fit {
+    /// Mean of the squared residuals (squared standard errors).
+    fn mean_square(&self) -> f64 {
+        let parameters = self.structure.parameters.len();
+        let points = (self.place.residuals.len() - parameters).max(1) as f64;
+        self.place.objective() / points
+    }
 }
 
 /// What a point came to.
@@ -83,23 +101,34 @@ impl Errors {
 fn residuals(history: &History, simulated: &[Seen]) -> Vec<f64> {
     let mut all = Vec::new();
     for (number, point) in history.points.iter().enumerate().filter(|(_, p)| !p.held_out) {
-        let trials = history.trials_of(number).count().max(1) as f64;
-        let error = point.spread.clamp(LEAST_ERROR, LARGEST_ERROR) * trials.sqrt();
-        for (index, trial) in history.trials_of(number) {
-            let (seen, said) = (trial.seen, simulated[index]);
-            let mut push = |said: f64, seen: f64, weight: f64| {
-                all.push(weight * (said.max(1e-9) / seen).ln() / error);
-            };
-            push(said.bytes_per_s, seen.bytes_per_s, 1.0);
-            if let Some(ns) = seen.latency_ns {
-                push(said.latency_ns.unwrap_or(ns), ns, LATENCY);
-            }
-            if let Some(rate) = seen.late_bytes_per_s {
-                push(said.late_bytes_per_s.unwrap_or(said.bytes_per_s), rate, LATE);
-            }
+        let error = error_of(history, number, point);
+        for (index, _) in history.trials_of(number) {
+            all.extend(residuals_of(history, index, &simulated[index], error));
         }
     }
     all
+}
+
+/// The standard error of a trial of a point.
+fn error_of(history: &History, number: usize, point: &Observed) -> f64 {
+    let trials = history.trials_of(number).count().max(1) as f64;
+    point.spread.clamp(LEAST_ERROR, LARGEST_ERROR) * trials.sqrt()
+}
+
+/// Those of one trial.
+fn residuals_of(
+    history: &History,
+    index: usize,
+    said: &Seen,
+    error: f64,
+) -> impl Iterator<Item = f64> {
+    let seen = history.trials[index].seen;
+    let said = *said;
+    let of = move |said: f64, seen: f64, weight: f64| weight * (said.max(1e-9) / seen).ln() / error;
+    let rate = of(said.bytes_per_s, seen.bytes_per_s, 1.0);
+    let latency = seen.latency_ns.map(|ns| of(said.latency_ns.unwrap_or(ns), ns, LATENCY));
+    let late = |rate| of(said.late_bytes_per_s.unwrap_or(said.bytes_per_s), rate, LATE);
+    [Some(rate), latency, seen.late_bytes_per_s.map(late)].into_iter().flatten()
 }
 
 /// The fitting of one structure.
@@ -110,14 +139,27 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    fn residuals(&self, structure: &Structure, at: &[f64]) -> Option<Vec<f64>> {
+    /// The residuals at the logarithms of parameters; `None` where that cannot be simulated, or as
+    /// soon as the sum of their squares exceeds `most`.
+    fn residuals(&self, structure: &Structure, at: &[f64], most: f64) -> Option<Vec<f64>> {
         let system = structure.system(self.base, at).ok()?;
-        Some(residuals(self.history, &replay(&system, self.history).ok()?))
+        let mut sum = 0.0;
+        let simulated = replay_while(&system, self.history, |index, seen| {
+            let number = self.history.trials[index].point;
+            let point = &self.history.points[number];
+            if !point.held_out {
+                let error = error_of(self.history, number, point);
+                let all = residuals_of(self.history, index, seen, error);
+                sum += all.map(fit::huber).map(|r| r * r).sum::<f64>();
+            }
+            sum <= most
+        });
+        Some(residuals(self.history, &simulated.ok()??))
     }
 
     /// Does something with the problem of a structure.
     fn with<T>(&self, structure: &Structure, what: impl FnOnce(&Problem<'_>) -> T) -> T {
-        let evaluate = |at: &[f64]| self.residuals(structure, at);
+        let evaluate = |at: &[f64], most: f64| self.residuals(structure, at, most);
         let centre = structure.start();
         let pairs = structure.parameters.iter().zip(&centre);
         let grain = pairs.map(|(parameter, at)| parameter.grain(*at)).collect();
@@ -131,24 +173,38 @@ impl Fitting<'_> {
         Some(self.judged(structure, place?))
     }
 
-    /// The structure some steps downhill from its start.
-    fn try_out(&self, structure: &Structure, steps: usize) -> Option<Fit> {
+    /// The structure at its start, if it is among the `most` best so far that were looked at.
+    fn glance(&self, structure: &Structure, seen: &Mutex<Vec<f64>>, most: usize) -> Option<Fit> {
+        let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = lock().get(most - 1).map_or(f64::INFINITY, |worst| worst * AS_PROMISING);
         let place = self.with(structure, |problem| {
-            let start = problem.rank(std::slice::from_ref(&problem.centre)).into_iter().next()?;
-            Some(problem.descend(start, steps))
-        });
-        Some(self.judged(structure, place?))
+            problem.rank_below(std::slice::from_ref(&problem.centre), limit).into_iter().next()
+        })?;
+        let mut seen = lock();
+        seen.push(place.objective());
+        seen.sort_by(f64::total_cmp);
+        Some(self.judged(structure, place))
     }
 
-    /// The best of several structures: the most promising ones are tried out.
+    /// A fit some steps further downhill.
+    fn further(&self, fit: &Fit, steps: usize) -> Fit {
+        let place = self.with(&fit.structure, |problem| {
+            problem.descend(fit.place.clone(), steps, Differences::Forward)
+        });
+        self.judged(&fit.structure, place)
+    }
+
+    /// The best of several structures: the most promising ones go a step downhill, and the best of
+    /// them goes on.
     fn best(&self, structures: &[Structure], most: usize) -> Option<Fit> {
         let better = |a: &Fit, b: &Fit| a.criterion.total_cmp(&b.criterion);
-        let glances = on_all_cores(structures, |structure| self.try_out(structure, 0));
+        let seen = Mutex::new(Vec::new());
+        let glances = on_all_cores(structures, |structure| self.glance(structure, &seen, most));
         let mut glances: Vec<Fit> = glances.into_iter().flatten().collect();
         glances.sort_by(better);
         glances.truncate(most);
-        let tried = glances.iter().filter_map(|fit| self.try_out(&fit.structure, TRY_OUT));
-        tried.min_by(better)
+        let first = glances.iter().map(|fit| self.further(fit, FIRST_STEPS)).min_by(better)?;
+        Some(self.further(&first, TRY_OUT - FIRST_STEPS))
     }
 
     fn judged(&self, structure: &Structure, place: Place) -> Fit {
@@ -177,7 +233,8 @@ pub fn choose(
     for take in [Take::Mean, Take::Fresh] {
         let ladder = Ladder::of(history, take);
         let remembers = ladder.remembers && replays;
-        if take == Take::Fresh && !remembers {
+        let explained = best.as_ref().is_some_and(|fit| fit.mean_square() < EXPLAINED);
+        if take == Take::Fresh && (!remembers || explained) {
             break;
         }
         tell("structures");
