@@ -49,7 +49,7 @@ impl Descendants {
         Ok(Descendants { known: living()?.into_keys().collect() })
     }
 
-    /// Reaps what has ended, so that no other thread may wait for children of its own meanwhile, and
+    /// Reaps what has ended, so that no other thread may wait for its own children meanwhile, and
     /// tells what runs.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ fn parse(text: &str, ticks_per_second: u64) -> Option<Stat> {
     let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
     let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let mut time = ProcessTime::default();
-    // utime, stime, cutime, cstime: fields 14 to 17, of which the first after the name is the third.
+    // utime, stime, cutime, cstime: fields 14 to 17; the first after the name is the third.
     let (user, system) = (ticks(11)?.checked_add(ticks(13)?)?, ticks(12)?.checked_add(ticks(14)?)?);
     time.add(user.checked_mul(tick_ns)?, system.checked_mul(tick_ns)?);
     Some(Stat { name, parent: fields.get(1)?.parse().ok()?, time })

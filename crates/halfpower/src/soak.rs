@@ -316,8 +316,8 @@ fn left_text(running: &[Running]) -> Option<String> {
     };
     (!running.is_empty()).then(|| {
         format!(
-            "it left {count} running, {}: CPU time used after its end is in neither bound; have the \
-             command wait for its processes",
+            "it left {count} running, {}: CPU time used after its end is in neither bound; have \
+             the command wait for its processes",
             names.join(", ")
         )
     })

@@ -43,11 +43,14 @@ pub fn huber(r: f64) -> f64 {
     }
 }
 
+/// Residuals at a place, as far as they are worth it.
+type Residuals<'a> = dyn Fn(&[f64], f64) -> Option<Vec<f64>> + Sync + 'a;
+
 /// What is to be fitted.
 pub struct Problem<'a> {
     /// Residuals at the logarithms of parameters, in standard errors; None where it cannot be. It
     /// may give up as soon as the sum of their squares exceeds the second argument.
-    pub residuals: &'a (dyn Fn(&[f64], f64) -> Option<Vec<f64>> + Sync),
+    pub residuals: &'a Residuals<'a>,
     /// Centres of the priors (ln).
     pub centre: Vec<f64>,
     /// Least change that has an effect (ln); for counts.
