@@ -9,12 +9,12 @@
 //! release program first; `peers` needs fio 3.33 or later, taskset and, for the bars to mean what
 //! they say, ext4 below `--dir`. They keep no results.
 
-mod statistics;
+pub mod statistics;
 
 mod clock;
 mod turns;
 pub mod host;
-mod tool;
+pub mod tool;
 
 mod cases;
 mod table;

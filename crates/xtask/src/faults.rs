@@ -7,13 +7,13 @@
 //! Ctrl-C. The result is a table; the exit code is 1 if any fault went undetected or lost
 //! something. What needs root, loop devices or FUSE is skipped by name where they are missing.
 
-mod tally;
+pub mod tally;
 
-mod running;
+pub mod running;
 
-mod place;
+pub mod place;
 
-mod device;
+pub mod device;
 
 mod classes;
 

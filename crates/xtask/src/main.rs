@@ -7,13 +7,14 @@
 
 mod repository;
 
-mod accuracy;
 mod bench;
 mod faults;
 mod mounted;
 mod repeat;
 mod tidy;
 mod time_machine;
+
+mod accuracy;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ enum Command {
     /// Measure halfpower against its peers, by ratio
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Run the self-test many times; 1 if fewer than 19 of 20 runs pass
+    /// Hold the program against devices whose truth is known, many times; 1 if a bar is missed
     Accuracy(accuracy::Options),
     /// Survey steady devices and the disk many times; 1 if too few surveys say the same
     Repeat(repeat::Options),

@@ -30,7 +30,7 @@ pub fn system(line: &[&str]) -> Result<String> {
 }
 
 /// Tries for a few seconds: the kernel lets go of files in its own time.
-fn soon(mut attempt: impl FnMut() -> bool) -> bool {
+pub fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     (0..250).any(|_| {
         let done = attempt();
         if !done {
@@ -54,6 +54,13 @@ impl LoopDevice {
     pub fn on(image: PathBuf) -> Result<LoopDevice> {
         let path = system(&["losetup", "--find", "--show", &image.display().to_string()])?;
         Ok(LoopDevice { path, image, folder: None })
+    }
+
+    /// The same, past the page cache of the file system in which the file lies.
+    pub fn direct(image: PathBuf) -> Result<LoopDevice> {
+        let device = LoopDevice::on(image)?;
+        system(&["losetup", "--direct-io=on", &device.path])?;
+        Ok(device)
     }
 
     /// A device of this size, full of noise.
@@ -96,18 +103,23 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A small ext4 on a loop device, mounted; dropping it unmounts it.
+/// A small file system on a loop device, mounted; dropping it unmounts it.
 pub struct Volume {
     folder: TempDir,
     device: LoopDevice,
 }
 
 impl Volume {
-    /// An empty file system on a device of this size.
+    /// An empty ext4 on a device of this size.
     pub fn new(context: &Context, bytes: u64) -> Result<Volume> {
-        let device = LoopDevice::new(context, bytes)?;
         // Without blocks for root alone, so that full is full.
-        system(&["mkfs.ext4", "-q", "-F", "-m", "0", &device.path])?;
+        let ext4 = ["mkfs.ext4", "-q", "-F", "-m", "0"];
+        Volume::on(context, LoopDevice::new(context, bytes)?, &ext4)
+    }
+
+    /// An empty file system on a device, made by this command with the device behind it.
+    pub fn on(context: &Context, device: LoopDevice, mkfs: &[&str]) -> Result<Volume> {
+        system(&[mkfs, &[device.path.as_str()]].concat())?;
         let folder = tempfile::tempdir_in(&context.folder)?;
         let volume = Volume { folder, device };
         volume.mount()?;
@@ -148,8 +160,8 @@ impl Drop for Volume {
     }
 }
 
-/// Unmounts a folder if something is mounted there.
-fn unmount(folder: &Path) {
+/// Unmounts a folder or a file if something is mounted there.
+pub fn unmount(folder: &Path) {
     let name = folder.display().to_string();
     let mounted = || {
         let all = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

@@ -1,0 +1,187 @@
+//! `cargo xtask accuracy --only foreign`: halfpower against devices that others made.
+//!
+//! Two parts. Stable devices (`stable`): how often the stated interval holds the truth, and how
+//! often a verdict is a false alarm. Situations (`situations`): something goes wrong, and halfpower
+//! must say so. The devices are nbdkit's, QEMU's and the kernel's. What is not installed here is
+//! skipped by name. Everything is made in one temporary folder and taken away again.
+
+mod server;
+
+mod stable;
+
+mod situations;
+
+mod table;
+
+use crate::bench::host;
+use crate::faults::place::Context;
+use crate::faults::tally::{Missing, Stopped};
+use crate::repository;
+use anyhow::{Context as _, Result};
+use situations::Situation;
+use stable::Device;
+use std::cell::RefCell;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use table::{Outcome, Tried};
+
+/// What to try, and how often.
+pub struct Settings<'a> {
+    /// The program that is judged.
+    pub program: &'a Path,
+    /// Runs of each stable device.
+    pub runs: u32,
+    /// Tries of each situation.
+    pub tries: u32,
+    /// Only cases whose word has one of these in it; all where it is empty.
+    pub case: &'a [String],
+    /// Where everything is made, in a folder of its own.
+    pub dir: &'a Path,
+    /// Put the tables into the page.
+    pub write: bool,
+}
+
+/// The exit code of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+fn wanted(case: &[String], word: &str) -> bool {
+    case.is_empty() || case.iter().any(|part| word.contains(part.as_str()))
+}
+
+/// The devices and the situations that are wanted.
+fn choose(case: &[String]) -> Result<(Vec<&'static Device>, Vec<&'static Situation>)> {
+    let devices: Vec<_> = stable::ALL.iter().filter(|device| wanted(case, device.word)).collect();
+    let all = situations::ALL.iter().flat_map(|part| part.iter());
+    let situations: Vec<_> = all.filter(|situation| wanted(case, situation.word)).collect();
+    let some = !devices.is_empty() || !situations.is_empty();
+    anyhow::ensure!(some, "no case has {case:?} in it; --list shows all");
+    Ok((devices, situations))
+}
+
+/// Prints the words of the cases that are wanted.
+///
+/// # Errors
+/// When there is none.
+pub fn list(case: &[String]) -> Result<ExitCode> {
+    let (devices, situations) = choose(case)?;
+    devices.iter().for_each(|device| println!("{:16} {}", device.word, device.what));
+    situations.iter().for_each(|situation| println!("{:16} {}", situation.word, situation.wrong));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures and prints the tables; 0 if all bars are met, 1 if not, 130 after Ctrl-C.
+///
+/// # Errors
+/// When the campaign itself cannot go on. What a case lacks, and a run that fails, are counted.
+pub fn run(settings: &Settings) -> Result<ExitCode> {
+    let (devices, situations) = choose(settings.case)?;
+    let whole = settings.case.is_empty();
+    anyhow::ensure!(whole || !settings.write, "only the whole campaign is written: no --case");
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    }
+    let folder = tempfile::Builder::new()
+        .prefix("halfpower-foreign-")
+        .tempdir_in(settings.dir)
+        .with_context(|| format!("cannot make a folder in {}", settings.dir.display()))?;
+    let path = folder.path().canonicalize().context("the folder vanished")?;
+    // A copy, so that the whole campaign judges one program though it may be built again.
+    let program = path.join("halfpower");
+    std::fs::copy(settings.program, &program).context("cannot copy the program")?;
+    let context = Context {
+        program,
+        folder: path,
+        quick: false,
+        kills: 0,
+        stop,
+        random: RefCell::new(fastrand::Rng::with_seed(1)),
+    };
+    let machine = machine(&context);
+    let outcome = campaign(&context, settings, &devices, &situations);
+    folder.close().context("cannot remove what was made")?;
+    match outcome {
+        Err(error) if error.is::<Stopped>() => {
+            eprintln!("interrupted; everything made is removed");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(error) => Err(error),
+        Ok((measured, tried)) => {
+            let (text, are_met) = table::render(&measured, &tried);
+            let (runs, tries) = (settings.runs, settings.tries);
+            let often = format!("{runs} runs of each device, {tries} tries of each situation");
+            let text = format!("{often}. {machine}\n\n{text}");
+            println!("{text}");
+            if settings.write {
+                repository::write_section("docs/accuracy.md", "foreign devices", &text)?;
+            }
+            Ok(if are_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+type Results = (Vec<table::Measured>, Vec<(&'static Situation, Outcome<Tried>)>);
+
+fn campaign(
+    context: &Context,
+    settings: &Settings,
+    devices: &[&'static Device],
+    situations: &[&'static Situation],
+) -> Result<Results> {
+    let mut measured = Vec::new();
+    for device in devices {
+        eprintln!("{:16} {} runs", device.word, settings.runs);
+        let found = stable::measure(context, device, settings.runs);
+        let outcome = outcome(found)?;
+        eprintln!("{:16} {}", device.word, table::said(device, &outcome));
+        measured.push((*device, outcome));
+    }
+    let mut tried = Vec::new();
+    for situation in situations {
+        let outcome = outcome(tries(context, situation, settings.tries))?;
+        eprintln!("{:16} {}", situation.word, table::caught(&outcome));
+        tried.push((*situation, outcome));
+    }
+    Ok((measured, tried))
+}
+
+/// What was found, or why nothing could be; an error only where the campaign must end.
+fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
+    match result {
+        Ok(found) => Ok(Outcome::Found(found)),
+        Err(error) if error.is::<Stopped>() => Err(error),
+        Err(error) if error.is::<Missing>() => Ok(Outcome::Skipped(error.to_string())),
+        Err(error) => Ok(Outcome::Failed(format!("{error:#}"))),
+    }
+}
+
+/// Tries a situation so often.
+fn tries(context: &Context, situation: &Situation, tries: u32) -> Result<Tried> {
+    let mut tried = Tried { tries, ..Tried::default() };
+    for number in 1..=tries {
+        if let Err(missed) = (situation.run)(context, situation.says)? {
+            eprintln!("  missed, try {number}: {missed}");
+            tried.missed.push(missed);
+        }
+    }
+    Ok(tried)
+}
+
+/// The machine and the versions of what was used, on one line.
+fn machine(context: &Context) -> String {
+    let version = |program: &str, flag: &str| {
+        let output = Command::new(program).arg(flag).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let words = text.lines().next()?.split(" (").next()?.trim().to_string();
+        Some(words)
+    };
+    let missing = |name: &str| format!("no {name}");
+    let versions = [
+        version("nbdkit", "--version").unwrap_or_else(|| missing("nbdkit")),
+        version("qemu-storage-daemon", "--version").unwrap_or_else(|| missing("QEMU")),
+        version("fio", "--version").unwrap_or_else(|| missing("fio")),
+    ];
+    format!("{}; {}.", host::machine(&context.folder), versions.join(", "))
+}

@@ -1,0 +1,200 @@
+//! Devices that others made, served as files over FUSE, and what may lie on top of them.
+//!
+//! nbdkit serves memory behind filters, and nbdfuse shows it as a file; QEMU's storage daemon shows
+//! its own file. All of them end when their value goes. A package that is not installed is an error
+//! of the kind `Missing`, which skips the case.
+
+use crate::bench::host;
+use crate::faults::device::{LoopDevice, soon, unmount};
+use crate::faults::place::Context;
+use crate::faults::tally::{Missing, Stopped};
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::any::Any;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+use tempfile::TempDir;
+
+/// Something to measure: its path, and what must be taken away afterwards, the top layer first.
+pub struct Target {
+    /// A file or a block device.
+    pub path: String,
+    _layers: Vec<Box<dyn Any>>,
+}
+
+impl Target {
+    /// A path and the layers beneath it, the top one first.
+    pub fn new(path: String, layers: Vec<Box<dyn Any>>) -> Target {
+        Target { path, _layers: layers }
+    }
+
+    /// The file of a server.
+    pub fn of(server: Server) -> Target {
+        Target::new(server.file(), vec![Box::new(server)])
+    }
+
+    /// A loop device with direct I/O on the file of a server.
+    pub fn loop_on(server: Server) -> Result<Target> {
+        let device = LoopDevice::direct(PathBuf::from(server.file()))?;
+        Ok(Target::new(device.path.clone(), vec![Box::new(device), Box::new(server)]))
+    }
+}
+
+/// A program that is stopped and waited for when its value goes.
+struct Process(Child);
+
+impl Process {
+    fn start(context: &Context, log: &Path, words: &[String]) -> Result<Process> {
+        if context.stop.load(Ordering::Relaxed) {
+            return Err(Stopped.into());
+        }
+        let program = needed(&words[0])?;
+        let output = File::options().create(true).append(true).open(log)?;
+        let mut command = Command::new(program);
+        // nbdkit's cache filter keeps its blocks there.
+        command.args(&words[1..]).env("TMPDIR", log.parent().unwrap_or(Path::new("/tmp")));
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        Ok(Process(command.spawn().with_context(|| format!("cannot start {}", words[0]))?))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        // The process is not waited for yet, so its number is still its own.
+        kill(Pid::from_raw(self.0.id() as i32), signal).context("cannot send a signal")
+    }
+
+    fn is_running(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// Asks it to end, and makes it end.
+    fn end(&mut self) {
+        let _ = self.signal(Signal::SIGTERM);
+        if !soon(|| !self.is_running()) {
+            let _ = self.0.kill();
+        }
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.is_running() {
+            self.end();
+        }
+    }
+}
+
+/// A program on the PATH, or in the folders of root.
+fn needed(program: &str) -> Result<PathBuf> {
+    let beside = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(program));
+    let found = host::on_path(program).or_else(|| beside.into_iter().find(|path| path.is_file()));
+    found.ok_or_else(|| Missing(format!("{program} is not installed")).into())
+}
+
+/// Connections of nbdfuse, which gives each request to one by chance: of its usual four, some have
+/// nothing to do while others serve several requests one after the other.
+const CONNECTIONS: &str = "16";
+
+/// A file that a server shows.
+pub struct Server {
+    /// What shows the file, then what it talks to.
+    processes: Vec<Process>,
+    /// Where it is mounted: a folder for nbdfuse, the file itself for QEMU.
+    mounted: PathBuf,
+    folder: TempDir,
+}
+
+impl Server {
+    /// nbdkit with these words behind its own, such as `--filter=delay memory 64M rdelay=2ms`.
+    /// `{folder}` stands for a folder of the server's own.
+    pub fn nbdkit(context: &Context, line: &str) -> Result<Server> {
+        let folder = tempfile::tempdir_in(&context.folder)?;
+        let at = |name: &str| folder.path().join(name);
+        let (log, socket, mounted) = (at("log"), at("socket"), at("mounted"));
+        needed("nbdfuse")?;
+        fs::create_dir(&mounted)?;
+        let line = line.replace("{folder}", &folder.path().display().to_string());
+        let mut words: Vec<String> =
+            ["nbdkit", "--foreground", "--exit-with-parent", "--unix"].map(String::from).to_vec();
+        words.push(socket.display().to_string());
+        words.extend(line.split_whitespace().map(String::from));
+        let mut server = Server { processes: Vec::new(), mounted, folder };
+        server.add(context, &log, &words)?;
+        server.awaits(&log, |_| socket.exists())?;
+        let file = format!("{}/file", server.mounted.display());
+        let socket = socket.display().to_string();
+        let nbdfuse = ["nbdfuse", "--connections", CONNECTIONS, &file, "--unix", &socket];
+        let nbdfuse = nbdfuse.map(String::from);
+        server.add(context, &log, &nbdfuse)?;
+        server.awaits(&log, |_| Path::new(&file).exists())?;
+        Ok(server)
+    }
+
+    /// QEMU's storage daemon with these words; the node with the name `top` is shown.
+    pub fn qemu(context: &Context, line: &str) -> Result<Server> {
+        let folder = tempfile::tempdir_in(&context.folder)?;
+        let (log, mounted) = (folder.path().join("log"), folder.path().join("file"));
+        File::create(&mounted)?;
+        let mut words = vec!["qemu-storage-daemon".to_string()];
+        words.extend(line.split_whitespace().map(String::from));
+        let point = mounted.display().to_string();
+        let export = format!("type=fuse,id=export,node-name=top,mountpoint={point},writable=on");
+        words.extend(["--export".to_string(), export]);
+        let mut server = Server { processes: Vec::new(), mounted, folder };
+        server.add(context, &log, &words)?;
+        let shown = |server: &Server| fs::metadata(&server.mounted).is_ok_and(|f| f.len() > 0);
+        server.awaits(&log, shown)?;
+        Ok(server)
+    }
+
+    fn add(&mut self, context: &Context, log: &Path, words: &[String]) -> Result<()> {
+        self.processes.insert(0, Process::start(context, log, words)?);
+        Ok(())
+    }
+
+    /// Waits until it serves; an error with its own words where it ends before.
+    fn awaits(&mut self, log: &Path, is_so: impl Fn(&Server) -> bool) -> Result<()> {
+        let mut ended = false;
+        let so = soon(|| {
+            ended = !self.processes[0].is_running();
+            ended || is_so(self)
+        });
+        if so && !ended {
+            return Ok(());
+        }
+        let said = fs::read_to_string(log).unwrap_or_default();
+        bail!(Missing(format!("the server does not start: {}", said.trim().replace('\n', " "))))
+    }
+
+    /// The file that it shows.
+    pub fn file(&self) -> String {
+        let inside = self.mounted.join("file");
+        let file = if self.mounted.is_dir() { &inside } else { &self.mounted };
+        file.display().to_string()
+    }
+
+    /// Sends a signal to the process that has the data.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.processes.last().context("no process serves")?.signal(signal)
+    }
+
+    /// Changes the limit of a rate filter that was told `rate-file={folder}/rate` (bits/s).
+    pub fn set_rate(&self, bits_per_s: u64) -> Result<()> {
+        let (new, file) = (self.folder.path().join("new"), self.folder.path().join("rate"));
+        fs::write(&new, bits_per_s.to_string())?;
+        fs::rename(&new, &file).context("cannot change the rate")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A stopped process answers nothing, and unmounting waits for answers.
+        let _ = self.signal(Signal::SIGCONT);
+        unmount(&self.mounted);
+        self.processes.iter_mut().for_each(Process::end);
+        unmount(&self.mounted);
+    }
+}

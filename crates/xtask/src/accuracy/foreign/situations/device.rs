@@ -1,0 +1,224 @@
+//! Devices whose rate changes, that stand still, that are too slow for what is asked of the result,
+//! or too fast for the generator.
+
+use super::Situation;
+use super::gear::{QUIET, alarm, runs, told};
+use crate::accuracy::foreign::server::{Server, Target};
+use crate::faults::device::soon;
+use crate::faults::place::Context;
+use crate::faults::running::{Ended, pause};
+use crate::faults::tally::{Check, Missing};
+use anyhow::{Context as _, Result};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// One for each check of this kind.
+pub const SITUATIONS: &[Situation] = &[
+    Situation {
+        word: "trials-differ",
+        wrong: "the trials differ",
+        made: "the limit of nbdkit's rate filter goes up and down each second",
+        must: "suspect: noisy",
+        says: &["noisy: +-"],
+        run: trials_differ,
+    },
+    Situation {
+        word: "stall",
+        wrong: "nothing completes for a second",
+        made: "the server is stopped by SIGSTOP for a second",
+        must: "suspect: nothing completed",
+        says: &["nothing completed for"],
+        run: stall,
+    },
+    Situation {
+        word: "falls",
+        wrong: "the rate falls within a trial",
+        made: "the limit of nbdkit's rate filter is halved in the midst of the trial",
+        must: "suspect: the rate fell",
+        says: &["the rate fell from"],
+        run: |context, says| changes(context, says, [200, 100]),
+    },
+    Situation {
+        word: "rises",
+        wrong: "the rate rises within a trial",
+        made: "the limit of nbdkit's rate filter is doubled in the midst of the trial",
+        must: "suspect: the rate rose",
+        says: &["the rate rose from"],
+        run: |context, says| changes(context, says, [100, 200]),
+    },
+    Situation {
+        word: "drifts",
+        wrong: "the rate drifts within a trial",
+        made: "the limit of nbdkit's rate filter is lowered in ten steps",
+        must: "suspect: the rate drifted",
+        says: &["the rate drifted by"],
+        run: drifts,
+    },
+    Situation {
+        word: "generator",
+        wrong: "the generator is the limit",
+        made: "a zram device, which answers within the call",
+        must: "suspect: the CPU may be the limit",
+        says: &["the CPU may be the limit"],
+        run: generator,
+    },
+    Situation {
+        word: "at-once",
+        wrong: "requests come back within the call that submits them",
+        made: "libaio, depth 8, on a zram device",
+        must: "suspect: the depth was not reached",
+        says: &["came back within the call"],
+        run: at_once,
+    },
+    Situation {
+        word: "percentile",
+        wrong: "too few requests for the highest percentile",
+        made: "nbdkit with a delay of 100 ms, trials of 1 s",
+        must: "suspect: too few for the percentile",
+        says: &["too few for the percentile"],
+        run: percentile,
+    },
+    Situation {
+        word: "others-used",
+        wrong: "others use the device",
+        made: "fio reads the same loop device meanwhile",
+        must: "suspect: others used the device",
+        says: &["others used the device"],
+        run: others_used,
+    },
+];
+
+/// A rate filter whose limit can be changed (megabits/s).
+fn adjustable(context: &Context, megabits_per_s: u64) -> Result<Server> {
+    let server = Server::nbdkit(
+        context,
+        "--filter=rate memory 64M rate=100000000 burstiness=0.1 rate-file={folder}/rate",
+    )?;
+    server.set_rate(megabits_per_s * 1_000_000)?;
+    Ok(server)
+}
+
+/// Runs `halfpower LINE` and sets one limit after the other (Mb/s), each after a pause (ms).
+fn with_rates(
+    context: &Context,
+    server: &Server,
+    line: &str,
+    rates: impl Iterator<Item = (u64, u64)>,
+) -> Result<Ended> {
+    let place = context.place()?;
+    let running = place.start(&format!("{line} {QUIET}"))?;
+    for (milliseconds, rate) in rates {
+        pause(milliseconds);
+        server.set_rate(rate * 1_000_000)?;
+    }
+    running.ended()
+}
+
+fn trials_differ(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = adjustable(context, 200)?;
+    let line = format!("run {} --rw randread --bs 64k --trials 6 --runtime 0.7", server.file());
+    let rates = [80, 200, 80, 200].map(|rate| (1000, rate));
+    let ended = with_rates(context, &server, &line, rates.into_iter())?;
+    Ok(told(&line, alarm(&ended, says)))
+}
+
+fn stall(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=2ms")?;
+    let place = context.place()?;
+    let line = format!(
+        "run {} --rw randread --bs 4k --iodepth 4 --trials 1 --runtime 4 {QUIET}",
+        server.file()
+    );
+    let running = place.start(&line)?;
+    pause(2000);
+    server.signal(Signal::SIGSTOP)?;
+    pause(1000);
+    server.signal(Signal::SIGCONT)?;
+    Ok(told(&line, alarm(&running.ended()?, says)))
+}
+
+/// From one limit to another, two of four seconds after the start.
+fn changes(context: &Context, says: &[&str], [before, after]: [u64; 2]) -> Result<Check> {
+    let server = adjustable(context, before)?;
+    let line = format!("run {} --rw randread --bs 64k --trials 1 --runtime 4", server.file());
+    let ended = with_rates(context, &server, &line, [(2300, after)].into_iter())?;
+    Ok(told(&line, alarm(&ended, says)))
+}
+
+fn drifts(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = adjustable(context, 200)?;
+    let line = format!("run {} --rw randread --bs 64k --trials 1 --runtime 5", server.file());
+    let rates = (1..=10).map(|step| (500, 200 - step * 10));
+    let ended = with_rates(context, &server, &line, rates)?;
+    Ok(told(&line, alarm(&ended, says)))
+}
+
+/// A compressed block device in memory, removed when its value goes.
+pub struct Zram(String);
+
+/// Where the kernel makes and removes such devices.
+const ZRAM: &str = "/sys/class/zram-control";
+
+impl Zram {
+    /// A device of this size. It answers within the call.
+    pub fn new(bytes: u64) -> Result<Zram> {
+        let Ok(number) = fs::read_to_string(format!("{ZRAM}/hot_add")) else {
+            return Err(Missing("this kernel makes no zram device".to_string()).into());
+        };
+        let zram = Zram(number.trim().to_string());
+        let size = format!("/sys/block/zram{}/disksize", zram.0);
+        fs::write(&size, bytes.to_string()).context("cannot give the zram device a size")?;
+        anyhow::ensure!(soon(|| Path::new(&zram.path()).exists()), "no {}", zram.path());
+        Ok(zram)
+    }
+
+    /// Its kernel path.
+    pub fn path(&self) -> String {
+        format!("/dev/zram{}", self.0)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        if !soon(|| fs::write(format!("{ZRAM}/hot_remove"), &self.0).is_ok()) {
+            eprintln!("{} is still there", self.path());
+        }
+    }
+}
+
+fn generator(context: &Context, says: &[&str]) -> Result<Check> {
+    let zram = Zram::new(64 << 20)?;
+    let line = format!("run {} --rw randread --bs 4k --ioengine sync --runtime 1", zram.path());
+    runs(context, &line, says)
+}
+
+fn at_once(context: &Context, says: &[&str]) -> Result<Check> {
+    let zram = Zram::new(64 << 20)?;
+    let path = zram.path();
+    let line =
+        format!("run {path} --rw randread --bs 4k --ioengine libaio --iodepth 8 --runtime 0.5");
+    runs(context, &line, says)
+}
+
+fn percentile(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=100ms")?;
+    let line = format!("run {} --rw randread --bs 4k --runtime 1", server.file());
+    runs(context, &line, says)
+}
+
+fn others_used(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
+    let target = Target::loop_on(server)?;
+    let place = context.place()?;
+    let mut fio = Command::new("fio");
+    fio.args(["--name=beside", "--direct=1", "--rw=randread", "--bs=64k", "--ioengine=psync"]);
+    // A job that is a process of its own would outlive fio.
+    fio.args(["--time_based", "--runtime=60", "--thread"])
+        .arg(format!("--filename={}", target.path));
+    let _fio = place.start_command(fio)?;
+    pause(1000);
+    let line = format!("run {} --rw randread --bs 64k --runtime 1 {QUIET}", target.path);
+    Ok(told(&line, alarm(&place.run(&line)?, says)))
+}

@@ -1,0 +1,148 @@
+//! Single runs that an earlier campaign of this kind found to be missed.
+
+use super::Situation;
+use super::gear::{holds, runs, short, told};
+use super::host::{io_max, waited};
+use super::memory::Tmpfs;
+use crate::accuracy::foreign::server::Server;
+use crate::faults::device::{LoopDevice, Volume};
+use crate::faults::place::{Context, MIB};
+use crate::faults::running::pause;
+use crate::faults::tally::{Check, ensure};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::fs;
+
+/// Those that one run shows.
+pub const SITUATIONS: &[Situation] = &[
+    Situation {
+        word: "again-wrap",
+        wrong: "random buffered reads wrap into the page cache, and no counters tell",
+        made: "random buffered reads of a file of nbdfuse of 8 MiB, depth 8",
+        must: "invalid: comes from the page cache",
+        says: &["what is read again comes from the page cache"],
+        run: wrap,
+    },
+    Situation {
+        word: "again-loop",
+        wrong: "a loop device without direct I/O",
+        made: "a loop device on a file of the disk, direct random reads",
+        must: "suspect: the image is in the page cache",
+        says: &["is in the page cache"],
+        run: loop_on_disk,
+    },
+    Situation {
+        word: "again-btrfs",
+        wrong: "btrfs on a loop device without direct I/O",
+        made: "direct random writes to a test file on btrfs",
+        must: "suspect: served by the page cache",
+        says: &["is in the page cache", "went through the page cache"],
+        run: btrfs,
+    },
+    Situation {
+        word: "again-tmpfs",
+        wrong: "writes to tmpfs",
+        made: "a file on a tmpfs is written",
+        must: "suspect: lies in memory",
+        says: &["lies in memory (tmpfs)"],
+        run: tmpfs_write,
+    },
+    Situation {
+        word: "again-one",
+        wrong: "one request in one trial",
+        made: "`--size 4k --trials 1` on nbdkit with a delay of 1 ms",
+        must: "suspect: one request in all trials",
+        says: &["1 request in all trials"],
+        run: one_request,
+    },
+    Situation {
+        word: "again-hog",
+        wrong: "a busy loop on the same CPU",
+        made: "a busy loop on the only CPU that the program may use, nbdkit at depth 8",
+        must: "suspect: waited for a CPU",
+        says: &["waited for a CPU"],
+        run: |context, says| {
+            let server = Server::nbdkit(context, "memory 64M")?;
+            waited(context, says, &server.file(), 8)
+        },
+    },
+    Situation {
+        word: "again-io-max",
+        wrong: "a limit of the own control group",
+        made: "8 MB/s for the program's group, sequential reads of 1 MiB",
+        must: "suspect: the control group allows so much",
+        says: &["the control group allows"],
+        run: |context, says| io_max(context, says, "--rw read --bs 1m --iodepth 4"),
+    },
+    Situation {
+        word: "again-left",
+        wrong: "`soak` of a command that leaves a process behind",
+        made: "`sh` starts a busy loop of 3 s and ends",
+        must: "the process is named with its number, or the upper bound holds its CPU",
+        says: &["timeout ("],
+        run: left_behind,
+    },
+];
+
+fn wrap(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 8M rdelay=1ms")?;
+    let line = format!(
+        "run {} --rw randread --bs 4k --direct=0 --iodepth 8 --ioengine threads --time-based \
+         --runtime 1",
+        server.file()
+    );
+    runs(context, &line, says)
+}
+
+fn loop_on_disk(context: &Context, says: &[&str]) -> Result<Check> {
+    let device = LoopDevice::new(context, 64 * MIB)?;
+    let line = format!("run {} --rw randread --bs 4k --iodepth 4 --runtime 1", device.path);
+    runs(context, &line, says)
+}
+
+fn btrfs(context: &Context, says: &[&str]) -> Result<Check> {
+    let device = LoopDevice::new(context, 512 * MIB)?;
+    let volume = Volume::on(context, device, &["mkfs.btrfs", "--quiet", "--force"])?;
+    let folder = volume.folder().display().to_string();
+    let line = format!("run {folder} --size 64m --rw randwrite --bs 16k --iodepth 4 --runtime 1");
+    runs(context, &line, says)
+}
+
+fn tmpfs_write(context: &Context, says: &[&str]) -> Result<Check> {
+    let (_tmpfs, file) = Tmpfs::with_file(context, 32 * MIB)?;
+    let file = file.display();
+    let line = format!("run {file} --overwrite={file} --rw randwrite --bs 4k --runtime 0.5");
+    runs(context, &line, says)
+}
+
+fn one_request(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
+    let line = format!("run {} --rw read --bs 4k --size 4k --trials 1", server.file());
+    runs(context, &line, says)
+}
+
+/// Starts a busy loop that ends by itself, and leaves it behind.
+const LEAVES: &str = "timeout 3 sh -c 'while :; do :; done' &\n";
+/// How long the busy loop takes (ms).
+const LOOP_MS: u64 = 3000;
+/// Most of what the busy loop takes (ns): an upper bound below that does not hold it.
+const LOOP_NS: f64 = 2.4e9;
+
+fn left_behind(context: &Context, says: &[&str]) -> Result<Check> {
+    let place = context.place()?;
+    fs::write(place.path("leaves"), LEAVES).context("cannot write the script")?;
+    let line = "soak --json -- sh leaves";
+    let ended = place.run(line)?;
+    // The loop ends before anything else is measured.
+    pause(LOOP_MS);
+    let said = format!("{} {}", ended.stdout, ended.stderr);
+    let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+    let upper = document["cpu_ns"]["upper"].as_f64().unwrap_or(0.0);
+    Ok(told(
+        line,
+        ensure(upper >= LOOP_NS || holds(&said, says), || {
+            let verdict = short(&document["verdict"].to_string());
+            format!("upper bound {:.0} ms, {verdict}", upper / 1e6)
+        }),
+    ))
+}

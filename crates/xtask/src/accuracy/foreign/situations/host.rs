@@ -1,0 +1,134 @@
+//! A host that takes CPU or limits requests, and runs that say too little.
+
+use super::Situation;
+use super::device::Zram;
+use super::gear::{Group, QUIET, alarm, hog, runs, told};
+use crate::accuracy::foreign::server::{Server, Target};
+use crate::bench::host::last_allowed_core;
+use crate::faults::place::Context;
+use crate::faults::running::pause;
+use crate::faults::tally::Check;
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+/// One for each check of this kind.
+pub const SITUATIONS: &[Situation] = &[
+    Situation {
+        word: "io-max",
+        wrong: "a limit of the control group is measured",
+        made: "8 MB/s for the program's group, on a loop device; direct reads of 64 KiB",
+        must: "suspect: the control group allows so much",
+        says: &["the control group allows"],
+        run: |context, says| io_max(context, says, "--rw randread --bs 64k --iodepth 4"),
+    },
+    Situation {
+        word: "cpu-quota",
+        wrong: "the CPU quota of the control group holds the program back",
+        made: "5% of a CPU for the program's group",
+        must: "suspect: held the program back",
+        says: &["held the program back"],
+        run: cpu_quota,
+    },
+    Situation {
+        word: "one-trial",
+        wrong: "one trial only",
+        made: "`--trials 1` on nbdkit with a delay of 1 ms",
+        must: "suspect: one trial",
+        says: &["one trial: how far the figure scatters"],
+        run: one_trial,
+    },
+    Situation {
+        word: "few-requests",
+        wrong: "hardly any requests",
+        made: "three trials of one request each",
+        must: "suspect: only so many requests in all trials",
+        says: &["requests in all trials"],
+        run: few_requests,
+    },
+    Situation {
+        word: "waited",
+        wrong: "the threads wait for a CPU",
+        made: "a busy loop on the only CPU that the program may use, which reads a zram device",
+        must: "suspect: waited for a CPU",
+        says: &["waited for a CPU"],
+        run: |context, says| waited(context, says, &Zram::new(64 << 20)?.path(), 1),
+    },
+    Situation {
+        word: "computed",
+        wrong: "other programs compute",
+        made: "two busy loops beside the run",
+        must: "suspect: other programs used the CPUs",
+        says: &["other programs used"],
+        run: computed,
+    },
+    Situation {
+        word: "interrupted",
+        wrong: "the run is interrupted",
+        made: "SIGINT in its second trial",
+        must: "suspect: interrupted",
+        says: &["interrupted"],
+        run: interrupted,
+    },
+];
+
+/// Reads through a limit of the program's own group.
+pub fn io_max(context: &Context, says: &[&str], load: &str) -> Result<Check> {
+    let target = Target::loop_on(Server::nbdkit(context, "memory 64M")?)?;
+    let group = Group::reads(&target.path, 8_000_000)?;
+    let place = context.place()?;
+    let line = format!("run {} {load} --runtime 1 {QUIET}", target.path);
+    let ended = place.start_command(place.shell(&group.enter(), &line, ""))?.ended()?;
+    Ok(told(&line, alarm(&ended, says)))
+}
+
+fn cpu_quota(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "memory 64M")?;
+    let group = Group::cpu(5)?;
+    let place = context.place()?;
+    let line =
+        format!("run {} --rw randread --bs 4k --iodepth 8 --runtime 1 {QUIET}", server.file());
+    let ended = place.start_command(place.shell(&group.enter(), &line, ""))?.ended()?;
+    Ok(told(&line, alarm(&ended, says)))
+}
+
+fn one_trial(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
+    let line = format!("run {} --rw randread --bs 4k --trials 1 --runtime 0.5", server.file());
+    runs(context, &line, says)
+}
+
+fn few_requests(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=200ms")?;
+    let line = format!("run {} --rw randread --bs 4k --trials 3 --runtime 0.1", server.file());
+    runs(context, &line, says)
+}
+
+/// A run on one CPU with a busy loop on it.
+pub fn waited(context: &Context, says: &[&str], path: &str, depth: u32) -> Result<Check> {
+    let place = context.place()?;
+    let cpu = last_allowed_core()?;
+    let _hog = hog(&place, Some(cpu))?;
+    let line = format!(
+        "run {path} --rw randread --bs 4k --iodepth {depth} --runtime 0.5 --cpus-allowed {cpu} \
+         {QUIET}"
+    );
+    Ok(told(&line, alarm(&place.run(&line)?, says)))
+}
+
+fn computed(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
+    let place = context.place()?;
+    let _hogs = [hog(&place, None)?, hog(&place, None)?];
+    let line = format!("run {} --rw randread --bs 4k --runtime 0.5 {QUIET}", server.file());
+    Ok(told(&line, alarm(&place.run(&line)?, says)))
+}
+
+fn interrupted(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
+    let place = context.place()?;
+    let line = format!("run {} --rw randread --bs 4k --runtime 2 {QUIET}", server.file());
+    let running = place.start(&line)?;
+    pause(3000);
+    running.signal(Signal::SIGINT)?;
+    Ok(told(&line, alarm(&running.ended()?, says)))
+}

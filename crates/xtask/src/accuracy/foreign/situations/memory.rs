@@ -1,0 +1,111 @@
+//! Requests that memory serves instead of a device, and memory that is not as it should be.
+
+use super::Situation;
+use super::gear::{QUIET, alarm, python, runs, told};
+use crate::accuracy::foreign::server::{Server, Target};
+use crate::faults::device::{LoopDevice, system, unmount};
+use crate::faults::place::{Context, MIB, noise};
+use crate::faults::tally::Check;
+use anyhow::Result;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// One for each check of this kind.
+pub const SITUATIONS: &[Situation] = &[
+    Situation {
+        word: "tmpfs",
+        wrong: "the target lies in memory",
+        made: "a file on a tmpfs is read",
+        must: "suspect: lies in memory",
+        says: &["lies in memory (tmpfs)"],
+        run: tmpfs_read,
+    },
+    Situation {
+        word: "loop-fuse",
+        wrong: "direct requests are served by memory",
+        made: "a loop device without direct I/O on a file of nbdfuse, read once before",
+        must: "suspect: the image is in the page cache",
+        says: &["is in the page cache"],
+        run: loop_on_fuse,
+    },
+    Situation {
+        word: "wrap",
+        wrong: "buffered reads go over their region again, and no counters tell",
+        made: "sequential buffered reads of a file of nbdfuse of 16 MiB",
+        must: "invalid: comes from the page cache",
+        says: &["what is read again comes from the page cache"],
+        run: wrap,
+    },
+    Situation {
+        word: "huge-pages",
+        wrong: "the buffers are not on huge pages",
+        made: "huge pages are switched off for the process (prctl)",
+        must: "suspect: not on huge pages",
+        says: &["of buffers lie on huge pages"],
+        run: huge_pages,
+    },
+];
+
+/// A file system in memory, unmounted when its value goes.
+pub struct Tmpfs(TempDir);
+
+impl Tmpfs {
+    /// With a file of noise, whose path is given back.
+    pub fn with_file(context: &Context, bytes: u64) -> Result<(Tmpfs, PathBuf)> {
+        let folder = tempfile::tempdir_in(&context.folder)?;
+        let point = folder.path().display().to_string();
+        system(&["mount", "-t", "tmpfs", "-o", "size=256m", "halfpower-accuracy", &point])?;
+        let tmpfs = Tmpfs(folder);
+        let file = tmpfs.0.path().join("data");
+        fs::write(&file, noise(bytes))?;
+        Ok((tmpfs, file))
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        unmount(self.0.path());
+    }
+}
+
+fn tmpfs_read(context: &Context, says: &[&str]) -> Result<Check> {
+    let (_tmpfs, file) = Tmpfs::with_file(context, 32 * MIB)?;
+    let line = format!("run {} --rw randread --bs 4k --runtime 0.5", file.display());
+    runs(context, &line, says)
+}
+
+fn loop_on_fuse(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
+    let device = LoopDevice::on(PathBuf::from(server.file()))?;
+    let target = Target::new(device.path.clone(), vec![Box::new(device), Box::new(server)]);
+    // The page cache holds the image then, and nothing reaches the server.
+    std::io::copy(&mut fs::File::open(&target.path)?, &mut std::io::sink())?;
+    let line = format!("run {} --rw randread --bs 4k --iodepth 4 --runtime 1", target.path);
+    runs(context, &line, says)
+}
+
+fn wrap(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 16M rdelay=1ms")?;
+    let line =
+        format!("run {} --rw read --bs 64k --direct=0 --time-based --runtime 1", server.file());
+    runs(context, &line, says)
+}
+
+/// Switches huge pages off for itself (PR_SET_THP_DISABLE) and becomes another program.
+const WITHOUT_HUGE_PAGES: &str = "\
+import ctypes, os, sys
+if ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) != 0:
+    sys.exit('prctl failed')
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+fn huge_pages(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
+    let place = context.place()?;
+    let line = format!("run {} --rw read --bs 1m --iodepth 4 --runtime 0.5 {QUIET}", server.file());
+    let mut command = Command::new(python()?);
+    command.args(["-c", WITHOUT_HUGE_PAGES]).arg(&context.program).args(line.split_whitespace());
+    Ok(told(&line, alarm(&place.start_command(command)?.ended()?, says)))
+}

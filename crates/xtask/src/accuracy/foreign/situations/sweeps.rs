@@ -1,0 +1,132 @@
+//! Commands that make many points: surveys, studies, sweeps, and what is derived from them.
+
+use super::Situation;
+use super::gear::{QUIET, holds, short, told};
+use crate::accuracy::foreign::server::Server;
+use crate::faults::place::Context;
+use crate::faults::running::Ended;
+use crate::faults::tally::{Check, ensure};
+use anyhow::{Result, anyhow};
+use serde_json::Value;
+
+/// What an earlier campaign of this kind found to be missed.
+pub const SITUATIONS: &[Situation] = &[
+    Situation {
+        word: "again-survey",
+        wrong: "a survey of a device with a cache that holds the region",
+        made: "nbdkit's cache filter over 50 MB/s and 1 ms, 512 MiB",
+        must: "best reads within 1.5 times 50 MB/s, or not valid: a cache holds it",
+        says: &["a cache of the device holds"],
+        run: survey,
+    },
+    Situation {
+        word: "again-burst",
+        wrong: "a device with burst credit",
+        made: "`study burst` on nbdkit's rate filter of 50 MB/s with its burst of 2 s",
+        must: "the credit is found",
+        says: &["a credit of"],
+        run: burst,
+    },
+    Situation {
+        word: "again-sweep",
+        wrong: "a sweep of depths warms the cache of the device",
+        made: "nbdkit's cache filter of 32 MiB over 2 ms, a region of 512 MiB",
+        must: "depth 1 in the sweep within 25% of depth 1 alone",
+        says: &["25%"],
+        run: sweep,
+    },
+    Situation {
+        word: "again-whatif-d",
+        wrong: "`whatif` is asked for a depth beyond the sweep",
+        made: "calibrated on depths 1 to 4, asked for depth 64",
+        must: "outside of what was calibrated",
+        says: &["outside of what was calibrated"],
+        run: |context, says| whatif(context, says, "--iodepth-to 64"),
+    },
+    Situation {
+        word: "again-whatif-s",
+        wrong: "`whatif` is asked for a request size beyond the sweep",
+        made: "calibrated on 4 KiB and 16 KiB, asked for 1 MiB",
+        must: "outside of what was calibrated",
+        says: &["outside of what was calibrated"],
+        run: |context, says| whatif(context, says, "--bs-to 1m"),
+    },
+];
+
+/// How far the best rate of a survey may lie above what the device does without its cache.
+const ABOVE_MAX: f64 = 1.5;
+/// What the device of the survey does without its cache.
+const UNCACHED_BYTES_PER_S: f64 = 50e6;
+/// How far two figures of the same point may lie apart.
+const APART_MAX: f64 = 0.25;
+
+fn document(line: &str, ended: &Ended) -> Result<Value> {
+    let words = || anyhow!("{line}: exit {:?}: {}", ended.code, short(&ended.stderr));
+    serde_json::from_str(&ended.stdout).map_err(|_| words())
+}
+
+fn survey(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(
+        context,
+        "--filter=cache --filter=rate --filter=delay memory 512M rate=400000000 burstiness=0.1 \
+         rdelay=1ms cache-on-read=true",
+    )?;
+    let place = context.place()?;
+    let line = format!("survey {} --quick {QUIET} --html page.html", server.file());
+    let document = document(&line, &place.run(&line)?)?;
+    let verdict = &document["verdict"];
+    let doubted = verdict["state"] != "valid" && holds(&verdict["reasons"].to_string(), says);
+    let best = document["best"]["read"]["throughput_bytes_per_s"]["value"].as_f64();
+    let best = best.unwrap_or(f64::INFINITY);
+    let so = doubted || best <= ABOVE_MAX * UNCACHED_BYTES_PER_S;
+    let verdict = || short(&verdict.to_string());
+    Ok(told(&line, ensure(so, || format!("best reads {:.0} MB/s, {}", best / 1e6, verdict()))))
+}
+
+fn burst(context: &Context, says: &[&str]) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=rate memory 512M rate=400000000")?;
+    let place = context.place()?;
+    let line = format!("study burst {} --quick --no-store --html page.html", server.file());
+    let ended = place.run(&line)?;
+    let so = ended.code == Some(0) && holds(&ended.stdout, says);
+    Ok(told(&line, ensure(so, || short(&ended.stdout))))
+}
+
+/// A cache that holds a sixteenth of the region.
+const SMALL_CACHE: &str = "--filter=cache --filter=delay memory 512M rdelay=2ms cache-on-read=true \
+                           cache-max-size=32M";
+
+fn sweep(context: &Context, _says: &[&str]) -> Result<Check> {
+    let load = format!("--rw randread --bs 4k --runtime 0.5 --time-based {QUIET}");
+    let place = context.place()?;
+    let alone = {
+        let server = Server::nbdkit(context, SMALL_CACHE)?;
+        let line = format!("run {} --iodepth 1 {load}", server.file());
+        let document = document(&line, &place.run(&line)?)?;
+        document["summary"]["requests_per_s"]["median"].as_f64().unwrap_or(f64::NAN)
+    };
+    let server = Server::nbdkit(context, SMALL_CACHE)?;
+    let line = format!("sweep {} --iodepth 1,4,16 {load}", server.file());
+    let document = document(&line, &place.run(&line)?)?;
+    let points = document["points"].as_array().into_iter().flatten();
+    let mut ones = points.filter(|point| point["workload"]["depth"] == 1);
+    let one = ones.next().map_or(Value::Null, |point| point["summary"].clone());
+    let within = one["requests_per_s"]["median"].as_f64().unwrap_or(f64::NAN);
+    let so = (within / alone - 1.0).abs() <= APART_MAX;
+    Ok(told(&line, ensure(so, || format!("{within:.0} requests/s, alone {alone:.0}"))))
+}
+
+fn whatif(context: &Context, says: &[&str], question: &str) -> Result<Check> {
+    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=2ms")?;
+    let place = context.place()?;
+    let file = server.file();
+    place.prepare(&format!(
+        "sweep {file} --rw randread --bs 4k,16k --iodepth 1,2,4 --trials 3 --runtime 0.2 \
+         --time-based --quiet"
+    ))?;
+    place.prepare("calibrate latest --out device.toml --quiet")?;
+    let line = format!("whatif ./device.toml --rw randread --bs 4k --iodepth 1 {question}");
+    let ended = place.run(&line)?;
+    let said = format!("{} {}", ended.stdout, ended.stderr);
+    Ok(told(&line, ensure(holds(&said, says), || short(&said))))
+}

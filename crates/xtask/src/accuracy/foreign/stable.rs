@@ -1,0 +1,346 @@
+//! Stable devices: what halfpower and fio say of each, run by turns, against the truth.
+//!
+//! Where a limit of the device hides the path to it, the truth is the limit in closed form. A delay
+//! does not hide the path: there the truth is the median of fio over all runs, so that what is
+//! judged is agreement. Every run counts: one that fails covers nothing and is a false alarm.
+
+use super::server::{Server, Target};
+use crate::bench::statistics::quantile;
+use crate::bench::tool::parse_fio;
+use crate::faults::device::{LoopDevice, Volume};
+use crate::faults::place::Context;
+use crate::faults::running::Ended;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// One device and the requests that it gets.
+pub struct Device {
+    /// By which `--case` finds it.
+    pub word: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// read, randread, randwrite ...
+    pub rw: &'static str,
+    /// Length of a request.
+    pub request_bytes: u64,
+    /// Requests outstanding.
+    pub depth: u32,
+    /// Warm-up that is not counted, in which a burst is spent.
+    pub ramp_ms: u32,
+    /// Where the truth comes from.
+    pub truth: Truth,
+    /// Makes it.
+    pub make: Make,
+}
+
+/// Where the truth comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Truth {
+    /// A limit in requests per second, from the parameters of the device.
+    Limit(f64),
+    /// The median of fio over all runs.
+    Fio,
+}
+
+/// What a token bucket lets through at once is spent in this time (ms).
+const BURST_MS: u32 = 200;
+/// The figures of one trial say little; this many give an interval of about 97%.
+const TRIALS: u32 = 6;
+/// Length of a run of fio, which is measured as one (ms).
+const FIO_MS: u32 = 2500;
+/// A limit on bytes of 5 MB/s and of 50 MB/s, as bits/s for nbdkit.
+const SLOW_BITS: &str = "40000000";
+const FAST_BITS: &str = "400000000";
+
+const K64: u64 = 64 << 10;
+const K4: u64 = 4 << 10;
+
+type Make = fn(&Context) -> Result<Target>;
+
+const fn delay(word: &'static str, what: &'static str, depth: u32, make: Make) -> Device {
+    let (rw, truth) = ("randread", Truth::Fio);
+    Device { word, what, rw, request_bytes: K4, depth, ramp_ms: 0, truth, make }
+}
+
+const fn limit(word: &'static str, what: &'static str, load: (u64, f64), make: Make) -> Device {
+    let (rw, truth) = ("randread", Truth::Limit(load.1));
+    Device { word, what, rw, request_bytes: load.0, depth: 1, ramp_ms: BURST_MS, truth, make }
+}
+
+/// Requests of 64 KiB, as many as this rate lets through.
+const fn of_64k(bytes_per_s: f64) -> (u64, f64) {
+    (K64, bytes_per_s / K64 as f64)
+}
+
+/// All of them, in the order of the table.
+pub const ALL: &[Device] = &[
+    delay("delay-2ms-1", "nbdkit, delay of 2 ms, depth 1", 1, |context| delayed(context, 2)),
+    delay("delay-2ms-8", "nbdkit, delay of 2 ms, depth 8", 8, |context| delayed(context, 2)),
+    delay("delay-10ms-1", "nbdkit, delay of 10 ms, depth 1", 1, |context| delayed(context, 10)),
+    delay("delay-10ms-8", "nbdkit, delay of 10 ms, depth 8", 8, |context| delayed(context, 10)),
+    delay("null-1ms", "QEMU, null device of 1 ms, depth 1", 1, |context| {
+        let null = "driver=null-co,node-name=top,size=67108864,read-zeroes=on";
+        let line = format!("--blockdev {null},latency-ns=1000000");
+        Ok(Target::of(Server::qemu(context, &line)?))
+    }),
+    limit("rate-5", "nbdkit, rate of 5 MB/s, depth 1", of_64k(5e6), |context| {
+        Ok(Target::of(rated(context, SLOW_BITS)?))
+    }),
+    limit("rate-50", "nbdkit, rate of 50 MB/s, depth 1", of_64k(50e6), |context| {
+        Ok(Target::of(rated(context, FAST_BITS)?))
+    }),
+    Device {
+        depth: 4,
+        ..limit("rate-50-deep", "nbdkit, rate of 50 MB/s, depth 4", of_64k(50e6), |context| {
+            Ok(Target::of(rated(context, FAST_BITS)?))
+        })
+    },
+    limit("iops-500", "QEMU, 500 requests/s, depth 1", (K4, 500.0), |context| {
+        Ok(Target::of(throttled(context, "iops-total=500")?))
+    }),
+    Device {
+        depth: 4,
+        ..limit("iops-500-deep", "QEMU, 500 requests/s, depth 4", (K4, 500.0), |context| {
+            Ok(Target::of(throttled(context, "iops-total=500")?))
+        })
+    },
+    Device {
+        rw: "randwrite",
+        ..limit("bytes-20", "QEMU, 20 MB/s, writes, depth 1", of_64k(20e6), |context| {
+            Ok(Target::of(throttled(context, "bps-total=20000000")?))
+        })
+    },
+    limit("loop-400", "loop device on QEMU, 400 requests/s", (K4, 400.0), |context| {
+        Target::loop_on(throttled(context, "iops-total=400")?)
+    }),
+    limit("ext4-50", "ext4 on a loop device on nbdkit, 50 MB/s", of_64k(50e6), ext4_on_a_rate),
+];
+
+fn delayed(context: &Context, ms: u32) -> Result<Target> {
+    let line = format!("--filter=delay memory 64M rdelay={ms}ms wdelay={ms}ms");
+    Ok(Target::of(Server::nbdkit(context, &line)?))
+}
+
+fn rated(context: &Context, bits_per_s: &str) -> Result<Server> {
+    let line = format!("--filter=rate memory 64M rate={bits_per_s} burstiness=0.5");
+    Server::nbdkit(context, &line)
+}
+
+/// QEMU with a limit in front of a device that takes no time.
+pub fn throttled(context: &Context, limit: &str) -> Result<Server> {
+    let line = format!(
+        "--object throttle-group,id=group,limits.{limit} --blockdev \
+         driver=null-co,node-name=null,size=67108864,read-zeroes=on --blockdev \
+         driver=throttle,node-name=top,throttle-group=group,file=null"
+    );
+    Server::qemu(context, &line)
+}
+
+fn ext4_on_a_rate(context: &Context) -> Result<Target> {
+    let server = rated(context, FAST_BITS)?;
+    let device = LoopDevice::direct(PathBuf::from(server.file()))?;
+    let ext4 = ["mkfs.ext4", "-q", "-F", "-O", "^has_journal"];
+    let volume = Volume::on(context, device, &ext4)?;
+    let file = volume.folder().join("file");
+    std::fs::write(&file, crate::faults::place::noise(32 << 20))?;
+    std::fs::File::open(&file)?.sync_all()?;
+    Ok(Target::new(file.display().to_string(), vec![Box::new(volume), Box::new(server)]))
+}
+
+/// What one run of halfpower states.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stated {
+    /// Requests per second.
+    pub median: f64,
+    /// The interval.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// The verdict is valid.
+    pub is_valid: bool,
+}
+
+/// What was found of one device.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Requests per second by fio, of its runs that succeeded.
+    pub fio: Vec<f64>,
+    /// What halfpower stated, of its runs that succeeded.
+    pub stated: Vec<Stated>,
+    /// Runs of halfpower or fio that failed.
+    pub failed: u32,
+    /// Why a verdict was not valid, and how often.
+    pub reasons: BTreeMap<String, u32>,
+}
+
+/// Measures a device so often. The device is made once: its runs follow each other.
+///
+/// # Errors
+/// When it cannot be made here.
+pub fn measure(context: &Context, device: &Device, runs: u32) -> Result<Found> {
+    let target = (device.make)(context)?;
+    let mut found = Found::default();
+    for number in 1..=runs {
+        match by_fio(context, device, &target.path) {
+            Ok(rate) => found.fio.push(rate),
+            Err(error) => found.fails(&format!("fio, run {number}: {error:#}")),
+        }
+        match by_halfpower(context, device, &target.path)? {
+            Ok((stated, reasons)) => found.adds(stated, reasons),
+            Err(error) => found.fails(&format!("halfpower, run {number}: {error}")),
+        }
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn adds(&mut self, stated: Stated, reasons: Vec<String>) {
+        self.stated.push(stated);
+        for reason in reasons {
+            eprintln!("  false alarm: {reason}");
+            *self.reasons.entry(without_digits(&reason)).or_default() += 1;
+        }
+    }
+
+    fn fails(&mut self, what: &str) {
+        eprintln!("  failed: {what}");
+        self.failed += 1;
+    }
+
+    /// The truth in requests per second; none where fio must say it and every run failed.
+    pub fn truth(&self, truth: Truth) -> Option<f64> {
+        match truth {
+            Truth::Limit(rate) => Some(rate),
+            Truth::Fio => (!self.fio.is_empty()).then(|| quantile(&self.fio, 0.5)),
+        }
+    }
+
+    /// Runs whose interval holds the truth.
+    pub fn covering(&self, truth: f64) -> usize {
+        self.stated.iter().filter(|stated| stated.low <= truth && truth <= stated.high).count()
+    }
+
+    /// Runs with a false alarm.
+    pub fn alarms(&self) -> usize {
+        self.stated.iter().filter(|stated| !stated.is_valid).count()
+    }
+}
+
+/// The same reason with other figures is one reason.
+fn without_digits(reason: &str) -> String {
+    let mut text = String::new();
+    let mut in_number = false;
+    for letter in reason.chars() {
+        let is_number = letter.is_ascii_digit() || (in_number && letter == '.');
+        if is_number && !in_number {
+            text.push('N');
+        }
+        if !is_number {
+            text.push(letter);
+        }
+        in_number = is_number;
+    }
+    text
+}
+
+fn by_fio(context: &Context, device: &Device, path: &str) -> Result<f64> {
+    let place = context.place()?;
+    let mut fio = Command::new("fio");
+    fio.args(["--name=foreign", "--direct=1", "--ioengine=io_uring", "--time_based"]);
+    fio.args(["--output-format=json".to_string(), format!("--filename={path}")]);
+    fio.args([format!("--rw={}", device.rw), format!("--bs={}", device.request_bytes)]);
+    fio.args([format!("--iodepth={}", device.depth), format!("--runtime={FIO_MS}ms")]);
+    if device.ramp_ms > 0 {
+        fio.arg(format!("--ramp_time={}ms", device.ramp_ms));
+    }
+    let ended = place.start_command(fio)?.ended()?;
+    ensure!(ended.code == Some(0), "exit {:?}: {}", ended.code, ended.stderr.trim());
+    Ok(parse_fio(&ended.stdout)?.requests_per_s)
+}
+
+type Run = Result<(Stated, Vec<String>), String>;
+
+fn by_halfpower(context: &Context, device: &Device, path: &str) -> Result<Run> {
+    let Device { rw, request_bytes, depth, .. } = device;
+    let permission = match (rw.contains("write"), path.starts_with("/dev/")) {
+        (false, _) => String::new(),
+        (true, false) => format!("--overwrite={path}"),
+        (true, true) => format!("--destroy-data-on={path}"),
+    };
+    let line = format!(
+        "run {path} --rw {rw} --bs {request_bytes} --iodepth {depth} --trials {TRIALS} --runtime \
+         0.5 --time-based --ramp-time {} {permission} --no-store --json --quiet",
+        f64::from(device.ramp_ms) / 1e3
+    );
+    Ok(stated(&context.place()?.run(&line)?))
+}
+
+/// What a run of halfpower states; an error with its words where it failed.
+fn stated(ended: &Ended) -> Run {
+    let document: Value = serde_json::from_str(&ended.stdout)
+        .map_err(|_| format!("exit {:?}: {}", ended.code, ended.stderr.trim()))?;
+    let rate = &document["summary"]["requests_per_s"];
+    let number = |name: &str| rate[name].as_f64().context(format!("no {name} of the rate"));
+    let read = || -> Result<Stated> {
+        Ok(Stated {
+            median: number("median")?,
+            low: number("low")?,
+            high: number("high")?,
+            is_valid: document["verdict"]["state"] == "valid",
+        })
+    };
+    let stated = read().map_err(|error| error.to_string())?;
+    let reasons = document["verdict"]["reasons"].as_array().into_iter().flatten();
+    Ok((stated, reasons.filter_map(|reason| reason.as_str().map(String::from)).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(stdout: &str) -> Ended {
+        Ended { code: Some(0), stdout: stdout.to_string(), ..Ended::default() }
+    }
+
+    #[test]
+    fn a_document_is_read_with_its_interval_and_reasons() {
+        let text = r#"{"summary": {"requests_per_s": {"median": 2.0, "low": 1.0, "high": 3.0}},
+            "verdict": {"state": "suspect", "reasons": ["noisy: +-16% only"]}}"#;
+        let (stated, reasons) = stated(&ended(text)).unwrap();
+        assert_eq!(stated, Stated { median: 2.0, low: 1.0, high: 3.0, is_valid: false });
+        assert_eq!(reasons, ["noisy: +-16% only"]);
+        assert!(super::stated(&ended("{}")).unwrap_err().contains("median"));
+        assert!(super::stated(&ended("")).unwrap_err().contains("exit Some(0)"));
+    }
+
+    #[test]
+    fn intervals_that_hold_the_truth_and_false_alarms_are_counted() {
+        let stated = |low, high, is_valid| Stated { median: 10.0, low, high, is_valid };
+        let found = Found {
+            fio: vec![9.0, 12.0, 10.0],
+            stated: vec![stated(9.0, 10.0, true), stated(10.5, 11.0, false)],
+            ..Found::default()
+        };
+        assert_eq!(found.truth(Truth::Fio), Some(10.0));
+        assert_eq!(found.truth(Truth::Limit(7.0)), Some(7.0));
+        assert_eq!((found.covering(10.0), found.alarms()), (1, 1));
+        assert_eq!(Found::default().truth(Truth::Fio), None);
+    }
+
+    #[test]
+    fn reasons_are_one_where_only_figures_differ() {
+        assert_eq!(without_digits("used 35% of 2.5 CPUs."), "used N% of N CPUs.");
+        assert_eq!(without_digits("used 7% of 10 CPUs."), without_digits("used 35% of 2.5 CPUs."));
+    }
+
+    #[test]
+    fn every_device_has_a_word_of_its_own() {
+        let mut words: Vec<&str> = ALL.iter().map(|device| device.word).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), ALL.len());
+    }
+}

@@ -1,0 +1,279 @@
+//! The two tables as Markdown: stable devices and situations, with their totals and the bars.
+//!
+//! Whatever was tried is a row, and every run counts: one that failed covers no truth, and a case
+//! that could not be made misses the bar. Only what is not installed here is skipped.
+
+use super::situations::{self, Situation};
+use super::stable::{Device, Found, Truth};
+use crate::bench::statistics::quantile;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Share of the intervals that must hold a truth in closed form. Six trials give one of 97%.
+const COVERAGE_MIN: f64 = 0.93;
+/// Share of the runs of stable devices that may raise an alarm.
+const ALARMS_MAX: f64 = 0.02;
+
+/// What became of a case.
+pub enum Outcome<T> {
+    /// It was tried.
+    Found(T),
+    /// It could not be tried here, and why.
+    Skipped(String),
+    /// Making it failed, and how: nothing is known of it.
+    Failed(String),
+}
+
+/// What became of the tries of a situation.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// How often it was made.
+    pub tries: u32,
+    /// What was said instead, where it was not caught.
+    pub missed: Vec<String>,
+}
+
+/// A device and what was found of it.
+pub type Measured = (&'static Device, Outcome<Found>);
+
+/// Counts of the first table.
+#[derive(Debug, Default, PartialEq)]
+struct Totals {
+    /// Runs of devices whose truth is in closed form, and those that hold it.
+    closed: (usize, usize),
+    /// All runs, and those that hold the truth.
+    all: (usize, usize),
+    /// Runs with a false alarm.
+    alarms: usize,
+    /// Runs that failed, and devices that could not be made.
+    failed: usize,
+}
+
+impl Totals {
+    fn add(&mut self, truth: Truth, found: &Found) {
+        // A run that failed holds nothing.
+        let runs = found.stated.len() + found.failed as usize;
+        let covering = found.truth(truth).map_or(0, |truth| found.covering(truth));
+        if truth != Truth::Fio {
+            self.closed = (self.closed.0 + runs, self.closed.1 + covering);
+        }
+        self.all = (self.all.0 + runs, self.all.1 + covering);
+        self.alarms += found.alarms();
+        self.failed += found.failed as usize;
+    }
+
+    fn are_met(&self) -> bool {
+        let covered = self.closed.1 as f64 >= COVERAGE_MIN * self.closed.0 as f64;
+        covered && self.alarms as f64 <= ALARMS_MAX * self.all.0 as f64 && self.failed == 0
+    }
+}
+
+/// Both tables, and whether all bars are met.
+pub fn render(
+    measured: &[Measured],
+    tried: &[(&'static Situation, Outcome<Tried>)],
+) -> (String, bool) {
+    let (devices, devices_are_met) = devices(measured);
+    let (situations, missed) = situations_table(tried);
+    let mut parts = Vec::new();
+    if !measured.is_empty() {
+        parts.push(devices);
+    }
+    if !tried.is_empty() {
+        parts.push(situations);
+    }
+    (parts.join("\n"), devices_are_met && missed == 0)
+}
+
+fn percent(part: usize, of: usize) -> String {
+    if of == 0 { "-".to_string() } else { format!("{:.1}%", 100.0 * part as f64 / of as f64) }
+}
+
+/// The table of the stable devices with its totals.
+fn devices(measured: &[Measured]) -> (String, bool) {
+    let mut text =
+        "| device and load | truth, requests/s | truth by | fio, median | fio, spread | \
+                    halfpower, median | error | intervals that hold the truth | false alarms | \
+                    failed |\n|---|---:|---|---:|---:|---:|---:|---:|---:|---:|\n"
+            .to_string();
+    let (mut totals, mut reasons) = (Totals::default(), BTreeMap::new());
+    for (device, outcome) in measured {
+        let cells = match outcome {
+            Outcome::Skipped(why) => format!("skipped: {why} | - | - | - | - | - | - | - | -"),
+            Outcome::Failed(why) => {
+                totals.failed += 1;
+                format!("failed: {why} | - | - | - | - | - | - | - | 1")
+            }
+            Outcome::Found(found) => {
+                totals.add(device.truth, found);
+                for (reason, count) in &found.reasons {
+                    *reasons.entry(reason.clone()).or_insert(0) += count;
+                }
+                cells(device.truth, found)
+            }
+        };
+        let _ = writeln!(text, "| {} | {cells} |", device.what);
+    }
+    let (closed, all) = (totals.closed, totals.all);
+    let _ = writeln!(
+        text,
+        "\nIntervals that hold the truth: {} of {} ({}) where it is in closed form (bar: at least \
+         {:.0}%), {} of {} ({}) over all.\nFalse alarms: {} of {} runs ({}; bar: at most {:.0}%). \
+         Failed: {}.",
+        closed.1,
+        closed.0,
+        percent(closed.1, closed.0),
+        COVERAGE_MIN * 100.0,
+        all.1,
+        all.0,
+        percent(all.1, all.0),
+        totals.alarms,
+        all.0,
+        percent(totals.alarms, all.0),
+        ALARMS_MAX * 100.0,
+        totals.failed
+    );
+    for (reason, count) in reasons {
+        let _ = writeln!(text, "- {count} times: {reason}");
+    }
+    (text, totals.are_met())
+}
+
+/// A rate with four significant digits.
+fn rate(value: f64) -> String {
+    let digits = (3.0 - value.abs().max(1e-3).log10().floor()).clamp(0.0, 6.0) as usize;
+    format!("{value:.digits$}")
+}
+
+fn cells(by: Truth, found: &Found) -> String {
+    let medians: Vec<f64> = found.stated.iter().map(|stated| stated.median).collect();
+    let median = |sample: &[f64]| (!sample.is_empty()).then(|| quantile(sample, 0.5));
+    let spread = median(&found.fio).map(|middle| {
+        let least = quantile(&found.fio, 0.0) / middle - 1.0;
+        let most = quantile(&found.fio, 1.0) / middle - 1.0;
+        format!("{:+.1}% to {:+.1}%", least * 100.0, most * 100.0)
+    });
+    let truth = found.truth(by);
+    let error = truth.zip(median(&medians)).map(|(truth, said)| (said / truth - 1.0) * 100.0);
+    let shown = |value: Option<f64>| value.map_or("-".to_string(), rate);
+    let runs = found.stated.len();
+    format!(
+        "{} | {} | {} | {} | {} | {} | {} of {runs} | {} | {}",
+        shown(truth),
+        if by == Truth::Fio { "fio" } else { "closed form" },
+        shown(median(&found.fio)),
+        spread.unwrap_or("-".to_string()),
+        shown(median(&medians)),
+        error.map_or("-".to_string(), |error| format!("{error:+.2}%")),
+        truth.map_or(0, |truth| found.covering(truth)),
+        found.alarms(),
+        found.failed
+    )
+}
+
+/// One line about a device for the terminal.
+pub fn said(device: &Device, outcome: &Outcome<Found>) -> String {
+    match outcome {
+        Outcome::Skipped(why) => format!("skipped: {why}"),
+        Outcome::Failed(why) => format!("failed: {why}"),
+        Outcome::Found(found) => cells(device.truth, found),
+    }
+}
+
+/// One line about a situation for the terminal.
+pub fn caught(outcome: &Outcome<Tried>) -> String {
+    match outcome {
+        Outcome::Skipped(why) => format!("skipped: {why}"),
+        Outcome::Failed(why) => format!("failed: {why}"),
+        Outcome::Found(tried) => {
+            format!("{} of {} caught", tried.tries as usize - tried.missed.len(), tried.tries)
+        }
+    }
+}
+
+/// The table of the situations, and how many alarms are missing.
+fn situations_table(tried: &[(&'static Situation, Outcome<Tried>)]) -> (String, usize) {
+    let mut text = "| what goes wrong | how it is made | what must be said | caught |\n\
+                    |---|---|---|---:|\n"
+        .to_string();
+    let (mut tries, mut missed, mut failed) = (0, 0, 0);
+    for (situation, outcome) in tried {
+        match outcome {
+            Outcome::Found(tried) => {
+                tries += tried.tries;
+                missed += tried.missed.len();
+            }
+            Outcome::Failed(_) => failed += 1,
+            Outcome::Skipped(_) => {}
+        }
+        let caught = match outcome {
+            Outcome::Found(t) => format!("{} of {}", t.tries as usize - t.missed.len(), t.tries),
+            _ => caught(outcome),
+        };
+        let Situation { wrong, made, must, .. } = situation;
+        let _ = writeln!(text, "| {wrong} | {made} | {must} | {caught} |");
+    }
+    let _ = writeln!(
+        text,
+        "\nMissed alarms: {missed} of {tries} (bar: 0). Situations that could not be made: \
+         {failed}.\n\nNot tried here:\n"
+    );
+    for (check, why) in situations::NOT_MADE {
+        let _ = writeln!(text, "- {check}: {why}");
+    }
+    (text, missed + failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stable::Stated;
+    use super::*;
+
+    fn found(valid: u32, alarms: u32, failed: u32) -> Found {
+        let stated = |is_valid| Stated { median: 10.1, low: 9.9, high: 10.2, is_valid };
+        let mut all = vec![stated(true); valid as usize];
+        all.extend(vec![stated(false); alarms as usize]);
+        Found { fio: vec![9.0, 10.0, 11.0], stated: all, failed, ..Found::default() }
+    }
+
+    #[test]
+    fn a_row_holds_truth_error_coverage_and_alarms() {
+        let text = cells(Truth::Limit(10.0), &found(2, 1, 0));
+        let row =
+            "10.00 | closed form | 10.00 | -10.0% to +10.0% | 10.10 | +1.00% | 3 of 3 | 1 | 0";
+        assert_eq!(text, row);
+        let nothing = cells(Truth::Fio, &Found { failed: 2, ..Found::default() });
+        assert_eq!(nothing, "- | fio | - | - | - | - | 0 of 0 | 0 | 2");
+    }
+
+    #[test]
+    fn bars_count_every_run() {
+        let mut totals = Totals::default();
+        totals.add(Truth::Limit(10.0), &found(100, 0, 0));
+        totals.add(Truth::Limit(9.0), &found(5, 0, 0));
+        assert!(totals.are_met(), "{totals:?}");
+        totals.add(Truth::Limit(9.0), &found(3, 0, 0));
+        assert!(!totals.are_met(), "{totals:?}");
+        let mut totals = Totals::default();
+        totals.add(Truth::Fio, &found(98, 2, 0));
+        assert!(totals.are_met(), "{totals:?}");
+        totals.add(Truth::Fio, &found(0, 1, 0));
+        assert!(!totals.are_met(), "{totals:?}");
+        let mut totals = Totals::default();
+        totals.add(Truth::Fio, &found(100, 0, 1));
+        assert!(!totals.are_met(), "{totals:?}");
+    }
+
+    #[test]
+    fn a_missed_alarm_misses_the_bar_and_a_skip_does_not() {
+        let situation = situations::ALL[0].first().unwrap();
+        let skipped = [(situation, Outcome::Skipped("no FUSE".to_string()))];
+        let (text, met) = render(&[], &skipped);
+        assert!(met && text.contains("skipped: no FUSE") && text.contains("Not tried"), "{text}");
+        let missed = Tried { tries: 3, missed: vec!["valid".to_string()] };
+        let (text, met) = render(&[], &[(situation, Outcome::Found(missed))]);
+        assert!(!met && text.contains("| 2 of 3 |") && text.contains("1 of 3 (bar: 0)"), "{text}");
+        let failed = [(situation, Outcome::Failed("no".to_string()))];
+        assert!(!render(&[], &failed).1);
+    }
+}
