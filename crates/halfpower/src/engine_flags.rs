@@ -6,6 +6,7 @@ use workload::FlushEvery;
 
 use crate::cli::RunArgs;
 use crate::failure::{Failure, Outcome};
+use crate::flag_names::in_flags;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +57,9 @@ fn check_offered(options: EngineOptions) -> Outcome<()> {
     for option in of_kernel.into_iter().filter(|option| options.has(*option)) {
         let found = option.availability();
         if !found.available {
-            let flag = option.flag();
-            return Err(Failure::usage(format!("{flag} is not offered here: {}", found.detail)));
+            let (name, why) = (option.name(), found.detail);
+            let what = format!("`{name}` is not offered here: {why}");
+            return Err(Failure::usage(in_flags(&what)));
         }
     }
     Ok(())

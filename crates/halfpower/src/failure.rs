@@ -10,6 +10,8 @@ use std::process::ExitCode;
 
 use ioengine::ErrorKind;
 
+use crate::flag_names::in_flags;
+
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -109,13 +111,13 @@ fn exit_of(kind: ErrorKind) -> Exit {
 
 impl From<ioengine::Error> for Failure {
     fn from(error: ioengine::Error) -> Failure {
-        Failure::new(exit_of(error.kind()), error.to_string())
+        Failure::new(exit_of(error.kind()), in_flags(&error.to_string()))
     }
 }
 
 impl From<workload::Error> for Failure {
     fn from(error: workload::Error) -> Failure {
-        Failure::new(exit_of(error.kind()), error.to_string())
+        Failure::new(exit_of(error.kind()), in_flags(&error.to_string()))
     }
 }
 

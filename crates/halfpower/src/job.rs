@@ -14,6 +14,7 @@ use workload::{Arrival, Distribution, Pattern, Placement, Steady, Think, Workloa
 use crate::cli::{CommonArgs, HostArgs, RunArgs};
 use crate::engine_flags::EngineFlags;
 use crate::failure::{Failure, Outcome};
+use crate::flag_names::in_flags;
 use crate::guard::Consent;
 use crate::lab::Blocks;
 use crate::settings::{self, HostSetting};
@@ -624,7 +625,8 @@ fn personality(text: &str) -> Outcome<Option<Personality>> {
     if found.available {
         Ok(Some(personality))
     } else {
-        Err(Failure::usage(format!("--ioengine {text} is not offered here: {}", found.detail)))
+        let why = in_flags(&found.detail);
+        Err(Failure::usage(format!("--ioengine {text} is not offered here: {why}")))
     }
 }
 

@@ -8,6 +8,7 @@ mod units;
 mod truth;
 mod skew;
 mod date;
+mod flag_names;
 mod failure;
 mod interrupt;
 mod console;

@@ -520,7 +520,8 @@ impl Point {
         self.trials.iter().for_each(|trial| verdict.merge(&trial.verdict));
         let width = self.bytes_per_s().half_width_relative();
         if self.unsoaked().len() >= 3 && width > noisy {
-            let text = format!("noisy: the rate is known to +-{:.0}% only", width * 100.0);
+            let (width, limit) = (width * 100.0, noisy * 100.0);
+            let text = format!("noisy: +-{width:.0}% (limit {limit:.0}%)");
             verdict.add(State::Suspect, text);
         }
         let trials = self.unsoaked().into_iter();

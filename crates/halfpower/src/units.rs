@@ -193,7 +193,8 @@ pub fn time(ns: f64) -> String {
 /// A factor with no more digits than are known, given by how much it may be wrong (share): `2.6
 /// times`, `13 times`, `about 3 times`.
 pub fn times(factor: f64, half_width: f64) -> String {
-    let digits = if half_width > 0.25 { 1 } else { 2 };
+    // "About 1 times" would say that nothing changed.
+    let digits = if half_width > 0.25 && factor.abs() >= 2.0 { 1 } else { 2 };
     let decimals = digits - 1 - (factor.abs().max(1e-9).log10().floor() as i32);
     let about = if half_width > 0.25 { "about " } else { "" };
     match usize::try_from(decimals) {

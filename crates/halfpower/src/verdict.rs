@@ -29,6 +29,9 @@ pub struct Circumstances {
     pub beneath_images: Option<DeviceCounters>,
     /// How much of the page cache was made dirty while it ran, by anybody (bytes).
     pub dirtied_bytes: Option<u64>,
+    /// A loop device beneath the target that caches its image, of which nothing tells what reaches
+    /// storage.
+    pub unseen_image: Option<String>,
     /// The target lies in memory.
     pub in_memory: bool,
     /// The user means to measure holes.
@@ -479,8 +482,8 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     if due >= 20.0 && (trial.requests() as f64) < due * RATE_SHARE_MIN - chance {
         let delivered = units::count(trial.requests_per_s());
         let text = format!(
-            "{delivered} requests/s were delivered of the {} asked for: the rest waited; raise \
-             --iodepth or --numjobs, or lower --rate-iops",
+            "{delivered} requests/s were delivered of the {} asked for; raise --iodepth or \
+             --numjobs, or lower --rate-iops",
             units::count(asked)
         );
         verdict.add(State::Suspect, text);
@@ -490,7 +493,8 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
             units::count(asked)
         );
         verdict.add(State::Suspect, text);
-    } else if trial.never_issued > 0 {
+    }
+    if trial.never_issued > 0 {
         let text = format!(
             "{} requests were due and never issued: the backlog at the end was too long",
             units::count(trial.never_issued as f64)
@@ -522,6 +526,14 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
             verdict.add(State::Suspect, text);
             return;
         }
+    }
+    if let Some(name) = &around.unseen_image {
+        let text = format!(
+            "{name} reads and writes its image through the page cache, and no device beneath tells \
+             what reached storage; attach it with losetup --direct-io=on"
+        );
+        verdict.add(State::Suspect, text);
+        return;
     }
     let dirtied = around.dirtied_bytes.unwrap_or(0);
     if written > MEMORY_LEAST_BYTES && dirtied as f64 > written as f64 * MEMORY_SHARE_MAX {
@@ -988,8 +1000,15 @@ mod tests {
         let mut point = point(&[4096 * 1000]);
         point.key.rate_requests_per_s = Some(1000.0);
         point.trials[0].never_issued = 3;
-        let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
-        assert!(verdict.reasons[0].contains("3 requests were due and never issued"), "{verdict:?}");
+        let told = |point: &crate::point::Point| {
+            let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
+            let never = "3 requests were due and never issued";
+            assert!(verdict.reasons.iter().any(|one| one.contains(never)), "{verdict:?}");
+            verdict.reasons.len()
+        };
+        assert_eq!(told(&point), 1);
+        point.key.rate_requests_per_s = Some(50_000.0);
+        assert_eq!(told(&point), 2, "and that it fell behind");
     }
 
     #[test]

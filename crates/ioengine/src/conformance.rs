@@ -445,6 +445,6 @@ mod tests {
             pages: BufferPages::Small,
             options: EngineOptions::default(),
         };
-        assert!(target.engine(&spec).unwrap_err().to_string().contains("--iodepth 8"));
+        assert!(target.engine(&spec).unwrap_err().to_string().contains("`depth` 8"));
     }
 }

@@ -136,6 +136,11 @@ impl Device {
         read(&self.disk.join("loop/backing_file")).map(PathBuf::from)
     }
 
+    /// Whether it is a loop device that reads and writes its image through the page cache.
+    pub fn caches_image(&self) -> bool {
+        self.image().is_some() && read(&self.disk.join("loop/dio")).is_some_and(|dio| dio == "0")
+    }
+
     /// All that sysfs tells about it.
     pub fn info(&self) -> DeviceInfo {
         let text = |path: &str| read(&self.disk.join(path));

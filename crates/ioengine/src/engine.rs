@@ -159,7 +159,7 @@ impl Personality {
     pub fn summary(self) -> &'static str {
         match self {
             Personality::Null => "no I/O: the instrument's own cost",
-            Personality::Delay => "no I/O: answers when a device of known truth would (--truth)",
+            Personality::Delay => "no I/O: answers when a device of known truth would (`truth`)",
             Personality::Sync => "one blocking pread or pwrite at a time (depth 1)",
             Personality::Mmap => "a copy from or to a mapping of the file; buffered (depth 1)",
             Personality::Threads => "a thread for each outstanding request, each blocking",
@@ -204,17 +204,17 @@ impl Personality {
     /// Refuses a depth that this personality cannot keep outstanding, naming the remedy.
     pub fn check_depth(self, depth: u32, direct: bool) -> Result<(), Error> {
         let usage = |what: String| Err(Error::new(ErrorKind::Usage, what));
-        let remedy = "use --ioengine io_uring (or threads)";
+        let remedy = "use `engine` io_uring (or threads)";
         match self {
-            Personality::Sync | Personality::Mmap if depth > 1 => usage(format!(
-                "--ioengine {self} keeps one request outstanding, not --iodepth {depth}"
-            ))
-            .map_err(|e: Error| e.with_remedy(format!("{remedy}, or --iodepth 1"))),
+            Personality::Sync | Personality::Mmap if depth > 1 => {
+                usage(format!("`engine` {self} keeps one request outstanding, not `depth` {depth}"))
+                    .map_err(|e: Error| e.with_remedy(format!("{remedy}, or `depth` 1")))
+            }
             Personality::Libaio if depth > 1 && !direct => usage(format!(
-                "--ioengine libaio is synchronous on buffered files, so --iodepth {depth} \
+                "`engine` libaio is synchronous on buffered files, so `depth` {depth} \
                  would not be reached"
             ))
-            .map_err(|e: Error| e.with_remedy(format!("{remedy}, or --direct"))),
+            .map_err(|e: Error| e.with_remedy(format!("{remedy}, or `direct`"))),
             _ => Ok(()),
         }
     }
@@ -282,7 +282,7 @@ impl HostEngine {
         let files = files.into();
         Ok(match spec.personality {
             Personality::Null | Personality::Delay => {
-                let what = format!("--ioengine {} does nothing to a file", spec.personality);
+                let what = format!("`engine` {} does nothing to a file", spec.personality);
                 return Err(Error::new(ErrorKind::Usage, what).with_remedy("drop the target"));
             }
             Personality::Sync => HostEngine::Sync(Sync::new(files, spec)?),
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn depth_on_a_synchronous_personality_is_an_error_with_a_remedy() {
         let error = Personality::Sync.check_depth(8, true).unwrap_err().to_string();
-        assert!(error.contains("--iodepth 8") && error.contains("io_uring"), "{error}");
+        assert!(error.contains("`depth` 8") && error.contains("io_uring"), "{error}");
         assert!(Personality::Libaio.check_depth(8, false).is_err());
         assert!(Personality::Libaio.check_depth(8, true).is_ok());
     }

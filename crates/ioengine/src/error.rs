@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn an_error_reads_as_what_cause_and_remedy() {
         let error = Error::io("writing /data/x", io::Error::from_raw_os_error(libc::ENOSPC))
-            .with_remedy("free space or give a smaller --size");
+            .with_remedy("free space or give a smaller `region_bytes`");
         assert_eq!(
             error.to_string(),
-            "writing /data/x: no space left on device; free space or give a smaller --size"
+            "writing /data/x: no space left on device; free space or give a smaller `region_bytes`"
         );
         assert_eq!(error.kind(), ErrorKind::NoSpace);
     }

@@ -211,6 +211,16 @@ impl HostTarget {
         (!images.is_empty() && images.len() == devices.len()).then_some(devices)
     }
 
+    /// A loop device beneath it that caches its image, where no device beneath the image tells what
+    /// reaches storage.
+    pub fn unseen_image(&self) -> Option<String> {
+        let is_unseen = |device: &&Device| {
+            let lies_on = device.image().and_then(|image| device_of(&image));
+            device.caches_image() && lies_on.and_then(|device| device.counters()).is_none()
+        };
+        self.devices().into_iter().find(is_unseen).map(Device::name)
+    }
+
     /// Whether its content lies in memory alone.
     pub fn is_in_memory(&self) -> bool {
         self.in_memory
@@ -263,7 +273,7 @@ impl HostTarget {
     fn check_polled(&self, file: &Arc<File>) -> Result<(), Error> {
         let refuse = |what: String| {
             Err(Error::new(ErrorKind::Unsupported, what)
-                .with_remedy(format!("{POLL_REMEDY}, or drop --hipri")))
+                .with_remedy(format!("{POLL_REMEDY}, or drop `hipri`")))
         };
         let polled = |device: &Device| {
             std::fs::read_to_string(device.disk().join("queue/io_poll"))
@@ -272,14 +282,14 @@ impl HostTarget {
         if let Some(device) = self.device.as_ref().filter(|device| !polled(device)) {
             let (disk, name) = (device.info().name, &self.name);
             return refuse(format!(
-                "--hipri: {disk}, on which {name} lies, has no queues that can be polled"
+                "`hipri`: {disk}, on which {name} lies, has no queues that can be polled"
             ));
         }
         let bytes = self.alignment.offset_bytes.max(512);
         match probe_polled_read(Arc::clone(file), bytes)?.outcome() {
             Ok(_) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                refuse(format!("--hipri: {} does not complete polled requests", self.name))
+                refuse(format!("`hipri`: {} does not complete polled requests", self.name))
             }
             Err(error) => Err(Error::io(format!("polling a read of {}", self.name), error)),
         }
@@ -291,10 +301,10 @@ impl HostTarget {
             Ok(()) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                 let of = self.mount.as_ref().map_or("device", |mount| &mount.file_system);
-                let what = format!("--uncached: this kernel has no RWF_DONTCACHE for {of}");
+                let what = format!("`uncached`: this kernel has no RWF_DONTCACHE for {of}");
                 Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
                     "use a target on a file system that has (halfpower engines), Linux 6.14 or \
-                     later, or --hint noreuse",
+                     later, or `hint` noreuse",
                 ))
             }
             Err(error) => Err(Error::io(format!("reading {} uncached", self.name), error)),
@@ -405,7 +415,7 @@ fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) 
         Some(libc::EISDIR) => not_a_target(path, true),
         Some(libc::EINVAL) if caching.is_direct() => {
             Error::new(ErrorKind::Usage, format!("{what}: its file system has no direct I/O"))
-                .with_remedy("use --direct=0, or a target on another file system")
+                .with_remedy("use `direct=false`, or a target on another file system")
         }
         Some(libc::EACCES | libc::EPERM) => Error::io(what, source).with_remedy(if writable {
             "writing needs write permission: use a target of your own, or run as root"
@@ -413,7 +423,7 @@ fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) 
             "reading needs read permission: use a target of your own, or run as root"
         }),
         Some(libc::EROFS) => Error::io(what, source)
-            .with_remedy("the file system is read-only: use --rw read, or a writable target"),
+            .with_remedy("the file system is read-only: use `rw` read, or a writable target"),
         _ => Error::io(what, source),
     }
 }
@@ -501,9 +511,9 @@ impl Target for HostTarget {
                 HostEngine::on_files(Arc::clone(file), spec, hint)?
             }
             _ => {
-                let what = format!("--ioengine {} needs a target of its own", spec.personality);
+                let what = format!("`engine` {} needs a target of its own", spec.personality);
                 return Err(Error::new(ErrorKind::Usage, what)
-                    .with_remedy("name a file, device or directory, or use --ioengine null"));
+                    .with_remedy("name a file, device or directory, or use `engine` null"));
             }
         };
         Ok(engine.suffering(&self.faults))
@@ -782,7 +792,7 @@ mod tests {
         if sys::reads_uncached(file.as_file()).is_err() {
             let error = target.check(&asking(options)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
-            assert!(error.to_string().contains("--hint noreuse"), "{error}");
+            assert!(error.to_string().contains("`hint` noreuse"), "{error}");
         }
     }
 

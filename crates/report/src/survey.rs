@@ -418,7 +418,7 @@ fn silent_rules(view: &SurveyView) -> Option<Section> {
     let rules = distinct(&view.rules_without_experiment, |rule| rule.clone());
     section(
         "silent-rules",
-        "Rules not priced here",
+        "Not measured by a survey",
         "Advice is given only with a gain measured here. A study prices each of these rules.",
         if rules.is_empty() { Vec::new() } else { vec![Block::List(rules)] },
     )

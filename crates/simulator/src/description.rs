@@ -98,7 +98,7 @@ impl Description {
             _ => Vec::new(),
         };
         let unknown = || {
-            refuse(format!("--set {key}: the system has no such value")).with_remedy(format!(
+            refuse(format!("`set` {key}: the system has no such value")).with_remedy(format!(
                 "one of {}, or a path such as drive.rotation or host.direct_read.fixed",
                 setup.join(", ")
             ))
@@ -108,7 +108,7 @@ impl Description {
             _ => step(self.table.get_mut(path[0]), &path[1..]),
         };
         let place = at.as_mut().ok_or_else(unknown)?;
-        change(place, text).map_err(|why| refuse(format!("--set {key}={text}: {why}")))
+        change(place, text).map_err(|why| refuse(format!("`set` {key}={text}: {why}")))
     }
 
     /// Puts a number, in the unit that the value has, and says where it comes from.
@@ -258,7 +258,7 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
                 }
                 unit => table.insert("unit".to_owned(), unit.into()),
             };
-            table.insert("source".to_owned(), Value::String("--set".to_owned()));
+            table.insert("source".to_owned(), Value::String("changed".to_owned()));
         }
         Value::Table(_) | Value::Array(_) => return Err("that is a group of values".to_owned()),
         Value::String(old) => text.clone_into(old),

@@ -81,29 +81,29 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
     let Workload { request_bytes, depth, threads, .. } = *workload;
     let within = |value: u32, most: u32| (1..=most).contains(&value);
     if !within(request_bytes, REQUEST_BYTES_MAX) {
-        let what = format!("--bs {request_bytes} is not between 1 byte and 1 GiB");
+        let what = format!("`request_bytes` {request_bytes} is not between 1 byte and 1 GiB");
         return Err(Error::usage(what, "use a request size such as 64k"));
     }
     if !within(depth, DEPTH_MAX) {
-        let what = format!("--iodepth {depth} is not between 1 and {DEPTH_MAX}");
+        let what = format!("`depth` {depth} is not between 1 and {DEPTH_MAX}");
         return Err(Error::usage(what, "use a depth in that range"));
     }
     if !within(threads, THREADS_MAX) {
-        let what = format!("--numjobs {threads} is not between 1 and {THREADS_MAX}");
+        let what = format!("`threads` {threads} is not between 1 and {THREADS_MAX}");
         return Err(Error::usage(what, "use a number of threads in that range"));
     }
     let buffers = u64::from(request_bytes) * u64::from(depth) * u64::from(threads);
     if buffers > BUFFER_BYTES_MAX {
         let gib = buffers >> 30;
         let what = format!("request size x depth x threads needs {gib} GiB of buffers, over 16");
-        return Err(Error::usage(what, "lower --bs, --iodepth or --numjobs"));
+        return Err(Error::usage(what, "lower `request_bytes`, `depth` or `threads`"));
     }
     if workload.content == Content::Verified && block_bytes(request_bytes).is_none() {
-        let what = format!("--bs {request_bytes} has no room for sealed blocks");
-        return Err(Error::usage(what, "with --verify use a multiple of 64 bytes"));
+        let what = format!("`request_bytes` {request_bytes} has no room for sealed blocks");
+        return Err(Error::usage(what, "with `verify` use a multiple of 64 bytes"));
     }
     if workload.read_percent > 100 {
-        let what = format!("--rwmixread {} is over 100", workload.read_percent);
+        let what = format!("`read_percent` {} is over 100", workload.read_percent);
         return Err(Error::usage(what, "use a share from 0 to 100"));
     }
     Ok(())
@@ -116,26 +116,27 @@ fn check_sizes(workload: &Workload) -> Result<(), Error> {
     }
     let percent: u32 = sizes.iter().map(|size| u32::from(size.percent)).sum();
     if percent != 100 || sizes.len() > SHARES_MAX {
-        let what = format!("--bssplit: the shares of {} sizes are {percent}%", sizes.len());
+        let what = format!("`request_sizes`: the shares of {} sizes are {percent}%", sizes.len());
         let remedy = format!("let those of at most {SHARES_MAX} be 100, as in 4k/60:64k/40");
         return Err(Error::usage(what, remedy));
     }
     let (smallest, largest) = (workload.granule_bytes(), workload.request_bytes);
     let is_odd = |bytes: &u32| smallest == 0 || !bytes.is_multiple_of(smallest) || *bytes > largest;
     if let Some(odd) = sizes.iter().map(|size| size.request_bytes).find(is_odd) {
-        let what = format!("--bssplit: {odd} is no multiple of the smallest size, {smallest}");
+        let what =
+            format!("`request_sizes`: {odd} is no multiple of the smallest size, {smallest}");
         return Err(Error::usage(what, "offsets are aligned to that: use multiples of it"));
     }
     if workload.content == Content::Verified {
-        let what = "--verify checks blocks of one size, and --bssplit has several";
-        return Err(Error::usage(what, "use --bs, or drop --verify"));
+        let what = "`verify` checks blocks of one size, and `request_sizes` has several";
+        return Err(Error::usage(what, "use `request_bytes`, or drop `verify`"));
     }
     Ok(())
 }
 
 fn check_distribution(workload: &Workload) -> Result<(), Error> {
     let refuse = |what: &str, remedy: &str| {
-        let what = format!("--random-distribution {} {what}", workload.distribution);
+        let what = format!("`distribution` {} {what}", workload.distribution);
         Err(Error::usage(what, remedy))
     };
     match &workload.distribution {
@@ -162,22 +163,22 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
 /// When requests are issued, and when none any more.
 fn check_loop(workload: &Workload) -> Result<(), Error> {
     if workload.limit_bytes.is_none() && workload.limit_ns.is_none() {
-        return Err(Error::usage("the workload has no end", "give --runtime or --size"));
+        return Err(Error::usage("the workload has no end", "give `limit_ns` or `region_bytes`"));
     }
     let rate = workload.arrival.requests_per_s();
     if rate.is_some_and(|rate| rate <= 0.0 || !rate.is_finite()) {
-        return Err(Error::usage("--rate-iops must be above 0", "use a rate such as 1000"));
+        return Err(Error::usage("`arrival` must be above 0", "use a rate such as 1000"));
     }
     if rate.is_some() && workload.think.is_some() {
-        let what = "--thinktime is the pause of a closed loop, and --rate-iops an open one";
+        let what = "`think` is the pause of a closed loop, and `arrival` an open one";
         return Err(Error::usage(what, "drop one of them"));
     }
     if workload.think.is_some_and(|think| think.requests == 0) {
-        return Err(Error::usage("--thinktime-blocks 0 has no end", "use 1 or more"));
+        return Err(Error::usage("`think.requests` 0 has no end", "use 1 or more"));
     }
     if workload.placement == Placement::Interlocked && workload.pattern != Pattern::Sequential {
-        let what = "--placement interlocked is one sequential stream of all threads";
-        return Err(Error::usage(what, "use --rw read or write without --stride, or shared"));
+        let what = "`placement` interlocked is one sequential stream of all threads";
+        return Err(Error::usage(what, "use `rw` read or write without `stride_bytes`, or shared"));
     }
     Ok(())
 }
@@ -186,17 +187,17 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
     let Some(flush) = workload.flush_every else { return Ok(()) };
     let name = flush.name();
     if flush.writes == 0 {
-        let what = format!("--{name} 0 flushes never");
-        return Err(Error::usage(what, format!("drop it, or use --{name} 1 or more")));
+        let what = format!("`{name}` 0 flushes never");
+        return Err(Error::usage(what, format!("drop it, or use `{name}` 1 or more")));
     }
     if !workload.writes() {
-        let what = format!("--{name} flushes after writes, and {} has none", workload.rw());
-        return Err(Error::usage(what, format!("use --rw write, or drop --{name}")));
+        let what = format!("`{name}` flushes after writes, and {} has none", workload.rw());
+        return Err(Error::usage(what, format!("use `rw` write, or drop `{name}`")));
     }
     if workload.read_percent == 0 && flush.writes < workload.depth {
         let (writes, depth) = (flush.writes, workload.depth);
-        let what = format!("--{name} {writes} waits for so many writes, never --iodepth {depth}");
-        let remedy = format!("use --iodepth {writes}, or --{name} {depth} or more");
+        let what = format!("`{name}` {writes} waits for so many writes, never `depth` {depth}");
+        let remedy = format!("use `depth` {writes}, or `{name}` {depth} or more");
         return Err(Error::usage(what, remedy));
     }
     Ok(())
@@ -208,11 +209,12 @@ fn check_alignment<T: Target>(workload: &Workload, target: &T) -> Result<(), Err
         Pattern::Strided { stride_bytes } => stride_bytes,
         _ => 0,
     };
-    let size = if workload.request_sizes.is_empty() { "--bs" } else { "--bssplit" };
+    let one_size = workload.request_sizes.is_empty();
+    let size = if one_size { "`request_bytes`" } else { "`request_sizes`" };
     let wanted = [
         (size, u64::from(workload.granule_bytes())),
-        ("--offset", workload.region_offset),
-        ("--stride", stride),
+        ("`region_offset`", workload.region_offset),
+        ("`stride_bytes`", stride),
     ];
     for (flag, bytes) in wanted {
         if !bytes.is_multiple_of(granule) {
@@ -220,11 +222,14 @@ fn check_alignment<T: Target>(workload: &Workload, target: &T) -> Result<(), Err
                 "{flag} {bytes} is not a multiple of {granule}, as direct I/O on {} demands",
                 target.name()
             );
-            return Err(Error::usage(what, format!("use a multiple of {granule}, or --direct=0")));
+            let remedy = format!("use a multiple of {granule}, or `direct=false`");
+            return Err(Error::usage(what, remedy));
         }
     }
     if stride > 0 && stride < u64::from(workload.request_bytes) {
-        let what = format!("--stride {stride} is smaller than --bs {}", workload.request_bytes);
+        let request_bytes = workload.request_bytes;
+        let what =
+            format!("`stride_bytes` {stride} is smaller than `request_bytes` {request_bytes}");
         return Err(Error::usage(what, "use a stride of at least the request size"));
     }
     Ok(())
@@ -236,7 +241,8 @@ fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error>
     let end = region_offset.saturating_add(region_bytes);
     if end > size && !(workload.may_extend && target.kind() == TargetKind::File) {
         let what = format!("{} holds {size} bytes, fewer than the {end} asked for", target.name());
-        return Err(Error::usage(what, "use a smaller --size or --offset, or a larger target"));
+        let remedy = "use a smaller `region_bytes` or `region_offset`, or a larger target";
+        return Err(Error::usage(what, remedy));
     }
     let parts = if workload.placement == Placement::Own { u64::from(threads) } else { 1 };
     if region_bytes / parts < u64::from(request_bytes) {
@@ -244,16 +250,19 @@ fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error>
             "a region of {region_bytes} bytes has no room for a request of {request_bytes} in \
              each of {parts} parts"
         );
-        return Err(Error::usage(what, "use a larger --size, a smaller --bs or fewer --numjobs"));
+        let remedy = "use a larger `region_bytes`, a smaller `request_bytes` or fewer `threads`";
+        return Err(Error::usage(what, remedy));
     }
     let blocks = region_bytes / parts / u64::from(workload.granule_bytes());
     if let Distribution::Zoned(zones) = &workload.distribution {
         let is_lost =
             |(zone, span): (&Zone, skew::Span)| zone.access_percent > 0 && span.count == 0;
         if zones.iter().zip(skew::spans(zones, blocks)).any(is_lost) {
-            let what =
-                format!("--random-distribution {}: a zone has no block", workload.distribution);
-            return Err(Error::usage(what, "use a larger --size, or zones of a larger share"));
+            let what = format!("`distribution` {}: a zone has no block", workload.distribution);
+            return Err(Error::usage(
+                what,
+                "use a larger `region_bytes`, or zones of a larger share",
+            ));
         }
     }
     Ok(())
@@ -346,10 +355,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_a_remedy() {
         assert!(refused(|w| w.region_bytes = 2 << 20).contains("fewer than the 2097152"));
-        assert!(refused(|w| w.depth = 0).contains("--iodepth 0"));
-        assert!(refused(|w| w.limit_ns = None).contains("--runtime"));
+        assert!(refused(|w| w.depth = 0).contains("`depth` 0"));
+        assert!(refused(|w| w.limit_ns = None).contains("`limit_ns`"));
         assert!(refused(|w| w.request_bytes = 2 << 20).contains("no room"));
-        assert!(refused(|w| w.threads = 9999).contains("--numjobs"));
+        assert!(refused(|w| w.threads = 9999).contains("`threads`"));
         assert!(
             refused(|w| {
                 w.request_bytes = 64 << 20;
@@ -364,15 +373,15 @@ mod tests {
                 w.depth = 8;
                 w.flush_every = every(4);
             })
-            .contains("use --iodepth 4, or --fdatasync 8")
+            .contains("use `depth` 4, or `fdatasync` 8")
         );
-        assert!(refused(|w| w.flush_every = every(4)).contains("--fdatasync flushes after"));
+        assert!(refused(|w| w.flush_every = every(4)).contains("`fdatasync` flushes after"));
         assert!(
             refused(|w| {
                 w.read_percent = 0;
                 w.flush_every = every(0);
             })
-            .contains("--fdatasync 0")
+            .contains("`fdatasync` 0")
         );
         assert!(
             refused(|w| w.arrival = Arrival::Constant { requests_per_s: 0.0 }).contains("rate")
@@ -404,7 +413,7 @@ mod tests {
                 w.pattern = Pattern::Random;
                 w.placement = Placement::Interlocked;
             })
-            .contains("--rw read or write")
+            .contains("`rw` read or write")
         );
     }
 

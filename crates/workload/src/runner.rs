@@ -296,7 +296,7 @@ fn spawn<'scope, 'env, T: Target + Sync, C: Clock + Copy + Send + Sync + 'env>(
     let builder = thread::Builder::new().name(format!("worker-{index}")).stack_size(STACK_BYTES);
     builder.spawn_scoped(scope, body).map_err(|source| {
         let error = EngineError::io(format!("starting worker {index}"), source);
-        error.with_remedy("use fewer --numjobs, or raise the limit on processes (ulimit -u)").into()
+        error.with_remedy("use fewer `threads`, or raise the limit on processes (ulimit -u)").into()
     })
 }
 

@@ -209,7 +209,7 @@ fn never_ends() -> ioengine::Error {
 /// A flush passes time, and the other workers would not be stepped meanwhile.
 fn flushes_at_the_end() -> ioengine::Error {
     let what = "a simulated system flushes at the end of a trial only";
-    ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop --fsync")
+    ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop `fsync`")
 }
 
 fn build<T: Target, C: VirtualTime + Clone>(

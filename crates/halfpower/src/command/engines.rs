@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::cli::EnginesArgs;
 use crate::console;
 use crate::failure::{Exit, Outcome};
+use crate::flag_names::in_flags;
 use crate::json::{self, Program};
 
 #[derive(Serialize)]
@@ -20,14 +21,14 @@ struct Document {
 struct EngineDocument {
     name: &'static str,
     available: bool,
-    summary: &'static str,
+    summary: String,
     detail: String,
 }
 
 #[derive(Serialize)]
 struct OptionDocument {
     name: &'static str,
-    flag: &'static str,
+    flag: String,
     available: bool,
     summary: &'static str,
     detail: String,
@@ -45,18 +46,18 @@ pub fn execute(args: &EnginesArgs) -> Outcome {
         EngineDocument {
             name: personality.name(),
             available: found.available,
-            summary: personality.summary(),
-            detail: found.detail,
+            summary: in_flags(personality.summary()),
+            detail: in_flags(&found.detail),
         }
     });
     let options = EngineOption::ALL.map(|option| {
         let found = option.availability();
         OptionDocument {
             name: option.name(),
-            flag: option.flag(),
+            flag: in_flags(&format!("`{}`", option.name())),
             available: found.available,
             summary: option.summary(),
-            detail: found.detail,
+            detail: in_flags(&found.detail),
         }
     });
     if args.json {
@@ -65,7 +66,7 @@ pub fn execute(args: &EnginesArgs) -> Outcome {
         return Ok(Exit::Ok);
     }
     for engine in engines {
-        let rest = what_is_known(engine.available, engine.summary, &engine.detail);
+        let rest = what_is_known(engine.available, &engine.summary, &engine.detail);
         console::data(&format!("{:<9} {rest}", engine.name));
     }
     console::data(&format!("\n--ioengine auto uses {best} here.\n"));

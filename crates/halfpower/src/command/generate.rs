@@ -128,4 +128,15 @@ mod tests {
             assert!(page.contains(verb.get_name()), "{} is missing", verb.get_name());
         }
     }
+
+    #[test]
+    fn every_flag_that_stands_for_a_parameter_is_one_of_the_program() {
+        let root = Cli::command();
+        let verbs = || root.get_subcommands();
+        for (name, flag) in crate::flag_names::FLAGS {
+            let word = flag.trim_end_matches("=0").trim_start_matches("--");
+            let mut flags = verbs().flat_map(|verb| verb.get_arguments());
+            assert!(flags.any(|one| one.get_long() == Some(word)), "{name}: {flag}");
+        }
+    }
 }

@@ -170,7 +170,7 @@ fn rate_gain(from: &Seen<'_>, to: &Seen<'_>) -> Option<Gain> {
 
 fn compared(from: &Seen<'_>, to: &Seen<'_>) -> String {
     format!(
-        "{} gives {}, {} gives {}",
+        "{}: {}, {}: {}",
         from.setting(),
         units::rate_mib(from.rate()),
         to.setting(),
@@ -280,11 +280,11 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
         text: format!("{}: {setting}", rule.text),
         setting,
         evidence: format!(
-            "a MiB costs {} of CPU as {} and {} as {}",
-            units::time(high),
+            "CPU per MiB: {}, {}; {}, {}",
             from.setting(),
-            units::time(low),
-            to.setting()
+            units::time(high),
+            to.setting(),
+            units::time(low)
         ),
         how: rule.how,
         id: rule.id,

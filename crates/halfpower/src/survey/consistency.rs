@@ -5,7 +5,7 @@ use crate::point::State;
 use crate::survey::advice::{self, Advice};
 use crate::survey::evidence::Evidence;
 use crate::survey::findings::{self, Finding};
-use crate::survey::insight::Insight;
+use crate::survey::insight::{Insight, Pap, PapBasis};
 
 /// Figures are shown with three digits: so far may two of them be apart that are the same (share).
 const ROUNDING: f64 = 0.01;
@@ -43,9 +43,8 @@ fn of_rates(insight: &Insight<'_>, operation: &str) -> Vec<String> {
     let Some(pap) = insight.pap.iter().find(|pap| pap.operation == operation) else {
         return vec![format!("best {operation}s without a peak")];
     };
-    let is_stated = pap.source.contains("--pap");
     let above = insight.sequential(operation).find(|seen| seen.rate() > pap.bytes_per_s);
-    if let Some(above) = above.filter(|_| !is_stated) {
+    if let Some(above) = above.filter(|_| pap.basis != PapBasis::Stated) {
         found.push(format!("{operation}s at {} exceed their peak", above.setting()));
     }
     if let Some(plain) = insight.out_of_box(operation)
@@ -74,12 +73,10 @@ fn of_half_power(insight: &Insight<'_>, operation: &str) -> Vec<String> {
 fn of_peaks(insight: &Insight<'_>, findings: &[Finding]) -> Option<String> {
     let says =
         |id: &str, words: &str| findings.iter().any(|f| f.id == id && f.detail.contains(words));
-    let alone = insight
-        .pap
-        .iter()
-        .any(|pap| pap.operation == "read" && pap.source.contains("no other setting comes near"));
+    let is_alone = |pap: &Pap| matches!(pap.basis, PapBasis::Measured { settings } if settings < 2);
+    let alone = insight.pap.iter().any(|pap| pap.operation == "read" && is_alone(pap));
     (alone && says("bottleneck", "settings reach the same rate"))
-        .then(|| "no other setting comes near the peak of reads, and several reach it".to_owned())
+        .then(|| "no other setting confirms the peak of reads, and several reach it".to_owned())
 }
 
 /// A cost model that is told tells what was measured.
@@ -119,7 +116,7 @@ fn of_advice(insight: &Insight<'_>, advice: &Advice) -> Vec<String> {
     let mut gains = Vec::new();
     for part in advice.evidence.split("; ") {
         let rates: Vec<f64> = part
-            .split(" gives ")
+            .split(": ")
             .skip(1)
             .chain(part.split(", huge pages ").skip(1))
             .filter_map(|text| {
@@ -214,7 +211,7 @@ mod tests {
         insight.pap[0].bytes_per_s /= 2.0;
         let found = contradictions(&evidence, &insight);
         assert!(found.iter().any(|one| one.contains("exceed their peak")), "{found:?}");
-        insight.pap[0].source = "the highest rate (no other setting comes near it)".to_owned();
+        insight.pap[0].basis = PapBasis::Measured { settings: 1 };
         let found = contradictions(&evidence, &insight);
         assert!(found.iter().any(|one| one.contains("and several reach it")), "{found:?}");
         let mut insight = Insight::of(&evidence);
@@ -224,7 +221,7 @@ mod tests {
         assert!(found.iter().any(|one| one.contains("is not half")), "{found:?}");
         let mut advice = advice::of(&insight).remove(0);
         advice.gain_in = "throughput";
-        advice.evidence = "one gives 100 MiB/s, other gives 300 MiB/s".to_owned();
+        advice.evidence = "one: 100 MiB/s, other: 300 MiB/s".to_owned();
         advice.gain = 2.0;
         assert!(of_advice(&insight, &advice)[0].contains("a gain of 2.00"));
     }

@@ -7,7 +7,7 @@ use analysis::interval::Interval;
 use crate::point::State;
 use crate::survey::advice::{self, Advice};
 use crate::survey::evidence::Evidence;
-use crate::survey::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Seen};
+use crate::survey::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Pap, PapBasis, Seen};
 use crate::survey::visits::SecondVisit;
 use crate::units;
 
@@ -71,12 +71,22 @@ fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
             units::rate(plain.rate())
         ),
         format!(
-            "{:.0}% of PAP ({}); {}",
+            "{:.0}% of {}, {}; {}",
             100.0 * share,
-            units::rate(pap),
+            peak_name(insight, operation),
+            units::rate_mib(pap),
             range(&plain.summary.bytes_per_s, plain)
         ),
     ))
+}
+
+/// PAP in words.
+fn peak_name(insight: &Insight<'_>, operation: &str) -> &'static str {
+    let mine = |pap: &&Pap| pap.operation == operation;
+    match insight.pap.iter().find(mine).map(|pap| pap.basis) {
+        Some(PapBasis::Measured { .. }) => "the peak measured here (PAP)",
+        _ => "the peak (PAP)",
+    }
 }
 
 fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
@@ -98,9 +108,9 @@ fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     Some(finding(
         "best",
         Tone::Note,
-        format!("Best {operation}s ({}): {}{times}", best.setting(), units::rate(best.rate())),
+        format!("Best {operation}s: {} with {}{times}", units::rate(best.rate()), best.setting()),
         format!(
-            "{}{}; PAP is {}",
+            "{}{}; the peak (PAP) is {}",
             equal.unwrap_or_default(),
             range(&interval, best),
             source.source
@@ -111,10 +121,10 @@ fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
 /// An interval in words; a single trial has none.
 fn range(interval: &Interval, seen: &Seen<'_>) -> String {
     match seen.point.unsoaked().len() {
-        0 | 1 => "one trial: how far it scatters is not known".to_owned(),
+        0 | 1 => "one trial, so no interval".to_owned(),
         _ => {
             let (low, high) = (units::rate_mib(interval.low), units::rate_mib(interval.high));
-            format!("between {low} and {high}")
+            format!("95% interval {low} to {high}")
         }
     }
 }
@@ -142,9 +152,9 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &Seen<'_>) -> Option<Str
     };
     match (good.len(), least == most) {
         (0 | 1, _) => None,
-        (several, true) => Some(format!("{several} settings are equal here{rates}")),
+        (several, true) => Some(format!("{several} settings are as fast, within noise{rates}")),
         (_, false) => Some(format!(
-            "{} {} to {} at depth {}{others} are equal here{rates}",
+            "{} {} to {} at depth {}{others} are as fast, within noise{rates}",
             best.point.key.caching,
             units::size(*least),
             units::size(*most),
@@ -176,13 +186,16 @@ fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
         curves().filter(|c| c.measured.is_none()).map(|c| c.depth.to_string()).collect();
     let headline = match (sizes.is_empty(), never.is_empty()) {
         (true, true) => return None,
-        (true, false) => format!("No direct {operation}s that were tried reach half power"),
+        (true, false) => format!(
+            "Direct {operation}s never reach half of the peak{}",
+            best_share(insight, operation).unwrap_or_default()
+        ),
         (false, true) => {
-            format!("Half power of direct {operation}s takes requests of {}", sizes.join(", "))
+            let sizes = sizes.join(", ");
+            format!("Direct {operation}s reach half of the peak with requests of {sizes}")
         }
         (false, false) => format!(
-            "Half power of direct {operation}s takes requests of {}; at depth {} no size tried \
-             reaches it",
+            "Direct {operation}s reach half of the peak with requests of {}, but not at depth {}",
             sizes.join(", "),
             never.join(" and ")
         ),
@@ -191,7 +204,7 @@ fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     let fit = one.and_then(|curve| {
         let fitted = curve.fitted?;
         let size = units::size(fitted.round() as u64);
-        let told = format!("the fit T = f + s S puts it at {size} at depth 1");
+        let told = format!("at depth 1 the fit T = f + s S puts it at {size}");
         let apart = match curve.measured {
             Some(measured) => {
                 let ratio = measured as f64 / fitted.max(1.0);
@@ -201,18 +214,28 @@ fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
         };
         Some(match apart {
             true => format!(
-                "{told}, which is not what was measured: requests do not take a fixed time and a \
-                 time for each byte here"
+                "{told}, far from the measured size: the time of a request is not a fixed part \
+                 plus a part per byte here"
             ),
             false => told,
         })
     });
     let path = one.and_then(|curve| Some(curve.path?.text()));
     let doubt = curves().any(|curve| curve.between.is_some()).then(|| {
-        "where two sizes are named, the interval of the rate lies across half of PAP".to_owned()
+        "where two sizes are named, the interval of the rate includes half of the peak".to_owned()
     });
     let detail: Vec<String> = [fit, path, doubt].into_iter().flatten().collect();
     Some(finding("half-power", Tone::Note, headline, detail.join("; ")))
+}
+
+/// The best direct rate as a share of PAP, and where.
+fn best_share(insight: &Insight<'_>, operation: &str) -> Option<String> {
+    let pap = insight.pap_of(operation)?;
+    let direct = insight.curve(operation, true).into_iter();
+    let best = direct.max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
+    let key = &best.point.key;
+    let (share, size) = (100.0 * best.rate() / pap, units::size(key.request_bytes));
+    Some(format!(" (best: {share:.0}%, at {size}, depth {})", key.depth))
 }
 
 /// Whether a cost model is told: both of its parts are there, and it tells what 1 MiB was measured
@@ -236,7 +259,7 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
         match tells_model(insight, cost) {
             true => {
                 let (fixed, per_mib) = (units::time(fixed), units::time(per_kib * 1024.0));
-                Some(format!("{caching} {fixed} for each request + {per_mib} for each MiB"))
+                Some(format!("{caching} {fixed} per request + {per_mib} per MiB"))
             }
             false => {
                 let small = insight.at("read", caching, 4096, 1)?.summary.cpu_lower_ns?;
@@ -286,8 +309,8 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
             (format!("The limit of sequential reads is {component}"), why)
         }
         None => (
-            "The limit of sequential reads was not reached: the rate still rises".to_owned(),
-            format!("at {} it is {}", fastest.setting(), units::rate(fastest.rate())),
+            "No limit found for sequential reads: the rate still rises".to_owned(),
+            format!("{} at {}", units::rate(fastest.rate()), fastest.setting()),
         ),
     };
     let reasons = &fastest.summary.verdict.reasons;
@@ -321,11 +344,11 @@ fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
     let per_request_ns = plain.point.key.request_bytes as f64 * 1e9 / plain.rate().max(1.0);
     let share = plain.summary.cpu_lower_ns? / per_request_ns;
     Some(if share > 0.8 {
-        format!("out of the box the CPU is the limit: {:.0}% of one CPU is busy", 100.0 * share)
+        format!("out of the box, the CPU is the limit ({:.0}% of one CPU)", 100.0 * share)
     } else {
         format!(
-            "out of the box waiting is the limit: the CPU is {:.0}% busy and the device is not \
-             kept busy by one request at a time",
+            "out of the box, latency is the limit: one request at a time leaves both the CPU \
+             ({:.0}% busy) and the device idle",
             100.0 * share
         )
     })
@@ -368,7 +391,7 @@ pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
 
 fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
     let headline = in_doubt(insight)?;
-    let detail = "each has its reasons in the table of points and in the JSON".to_owned();
+    let detail = "the reasons are in the table of points and in the JSON".to_owned();
     Some(finding("doubtful-points", Tone::Note, headline, detail))
 }
 
@@ -381,8 +404,8 @@ fn coverage(evidence: &Evidence) -> Option<Finding> {
     let headline = match visited as f64 / facts.region_bytes.max(1) as f64 {
         _ if visited == 0 => return None,
         share if share > 1.0 => format!(
-            "Sequential trials used the region of {region} up: they visited it {share:.1} times, \
-             each time the blocks visited longest ago"
+            "Sequential trials covered the whole region of {region} {share:.1} times, oldest \
+             blocks first"
         ),
         _ => format!("Sequential trials visited fresh blocks: {size} of a region of {region}"),
     };
@@ -436,7 +459,7 @@ pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
     }
     lines.push(String::new());
     lines.push(
-        "Advice by gain in rate, then in CPU (within a factor of 1.5 gains count as equal)"
+        "Advice, largest gain first: rate before CPU (gains within a factor of 1.5 count as equal)"
             .to_owned(),
     );
     for (number, advice) in advice::of(insight).iter().enumerate() {
@@ -446,7 +469,7 @@ pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
     if let Some(floor) = evidence.facts.floor_ns_per_request {
         lines.push(String::new());
         let floor = units::time(floor);
-        lines.push(format!("The instrument itself costs {floor} of CPU for each request."));
+        lines.push(format!("The instrument itself takes {floor} of CPU per request."));
     }
     lines.join("\n")
 }
@@ -494,7 +517,9 @@ mod tests {
         let evidence = evidence();
         let insight = Insight::of(&evidence);
         let text = text(&evidence, &insight);
-        for part in ["Out of the box", "Best reads", "Half power", "CPU of reads", "limit", "1. "] {
+        for part in
+            ["Out of the box", "Best reads", "half of the peak", "CPU of reads", "limit", "1. "]
+        {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");

@@ -102,7 +102,7 @@ impl HalfPower {
     pub fn in_doubt(&self) -> Option<String> {
         let (perhaps, surely) = self.between?;
         let [perhaps, surely] = [perhaps, surely].map(units::size);
-        Some(format!("{perhaps} or {surely}: the interval of the rate lies across half of PAP"))
+        Some(format!("{perhaps} or {surely}: the interval of the rate includes half of PAP"))
     }
 }
 
@@ -117,12 +117,10 @@ impl PathShare {
         };
         let device = self.device_bytes.map(|bytes| {
             let size = units::size(bytes.round() as u64);
-            format!("; the device alone would reach half power at {size}")
+            format!("; without it the device would reach half of the peak at {size}")
         });
         format!(
-            "of the {fixed} that a request takes whatever its size, {who} {path} ({share:.0}%), \
-             which is the path; the rest is the device, with the time that idle CPUs take to \
-             wake{}",
+            "of the {fixed} that every request takes, {who} {path} (the path, {share:.0}%){}",
             device.unwrap_or_default()
         )
     }
@@ -204,7 +202,7 @@ mod tests {
         // f / s of the device alone: 400 us of 100 MB/s.
         assert!((path.device_bytes.unwrap() / 40e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((found.fitted.unwrap() / 48e3 - 1.0).abs() < 0.05, "{found:?}");
-        assert!(path.text().contains("charged with 80 us (17%)"), "{}", path.text());
+        assert!(path.text().contains("charged with 80 us (the path, 17%)"), "{}", path.text());
     }
 
     #[test]

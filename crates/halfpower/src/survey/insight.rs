@@ -99,6 +99,22 @@ pub struct Pap {
     pub bytes_per_s: f64,
     /// Who says so.
     pub source: String,
+    /// What it rests on.
+    pub basis: PapBasis,
+}
+
+/// What a PAP rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PapBasis {
+    /// The user.
+    Stated,
+    /// The slowest link beneath the target.
+    Advertised,
+    /// The highest rate measured, which so many settings reach.
+    Measured {
+        /// Settings as good as the fastest, itself included.
+        settings: usize,
+    },
 }
 
 /// Where one curve over depth passes half of PAP.
@@ -257,21 +273,24 @@ impl<'a> Insight<'a> {
 
     fn find_pap(&self, evidence: &Evidence, operation: &&'static str) -> Option<Pap> {
         let highest = self.fastest(operation)?.rate();
-        let measured = match self.as_good(operation).len() {
-            0 | 1 => "the highest rate measured (no other setting comes near it)".to_owned(),
-            several => format!("the highest rate measured ({several} settings come near it)"),
+        let highest_source = match self.as_good(operation).len() {
+            0 | 1 => "one measurement that no other setting confirms".to_owned(),
+            several => format!("the highest rate measured, confirmed by {several} settings"),
         };
-        let (bytes_per_s, source) = if let Some(stated) = evidence.facts.pap_bytes_per_s {
-            (stated, "stated with --pap".to_owned())
+        let measured = PapBasis::Measured { settings: self.as_good(operation).len() };
+        let (bytes_per_s, source, basis) = if let Some(stated) = evidence.facts.pap_bytes_per_s {
+            (stated, "stated with --pap".to_owned(), PapBasis::Stated)
         } else if let Some((name, link)) = slowest_link(evidence) {
             match link >= highest {
-                true => (link, format!("advertised by the {name}")),
-                false => (highest, format!("{measured}; the {name} advertises less")),
+                true => (link, format!("advertised by the {name}"), PapBasis::Advertised),
+                false => {
+                    (highest, format!("{highest_source}; the {name} advertises less"), measured)
+                }
             }
         } else {
-            (highest, measured)
+            (highest, highest_source, measured)
         };
-        Some(Pap { operation, bytes_per_s, source })
+        Some(Pap { operation, bytes_per_s, source, basis })
     }
 
     /// PAP of an operation [bytes per second].

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::fixture::{MIB, Place, noise, or_skip, whole};
+use crate::known_truth::Served;
 use crate::volume::{LoopDevice, Mounted, Volume, make};
 
 #[test]
@@ -32,6 +33,15 @@ fn a_loop_device_whose_image_is_cached_is_said_to_be_memory() {
     let document = place.halfpower(&survey).json();
     let findings = document["findings"].to_string();
     assert!(findings.contains("is memory, not storage"), "{findings}");
+}
+
+#[test]
+fn a_loop_device_that_caches_the_file_of_a_server_is_not_taken_for_storage() {
+    let served = or_skip!(Served::of("truth:fixed=1ms mounted --size 16m"));
+    let device = or_skip!(LoopDevice::of(&served.place.path("mounted/device")));
+    let line = format!("run {} --rw randread --bs 4k --size 16m --trials 2", device.path());
+    let reasons = reasons(&Place::new().document(&format!("{line} --no-store")));
+    assert!(reasons.contains("reads and writes its image through the page cache"), "{reasons}");
 }
 
 #[test]

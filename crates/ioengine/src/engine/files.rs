@@ -59,8 +59,8 @@ impl Files {
     pub(crate) fn only(&self) -> Result<Arc<File>, Error> {
         match &*self.files {
             [file] => Ok(Arc::clone(file)),
-            _ => Err(Error::new(ErrorKind::Usage, "--ioengine mmap maps one file, not several")
-                .with_remedy("use another --ioengine, or drop --chunk")),
+            _ => Err(Error::new(ErrorKind::Usage, "`engine` mmap maps one file, not several")
+                .with_remedy("use another `engine`, or drop `chunk_bytes`")),
         }
     }
 

@@ -45,9 +45,9 @@ fn setup_error(source: io::Error) -> Error {
     match error.errno() {
         Some(libc::EAGAIN) => error
             .of_kind(ErrorKind::Unsupported)
-            .with_remedy("raise the sysctl fs.aio-max-nr, or use --ioengine io_uring"),
+            .with_remedy("raise the sysctl fs.aio-max-nr, or use `engine` io_uring"),
         Some(libc::ENOSYS) => {
-            error.with_remedy("this kernel was built without aio: use --ioengine threads")
+            error.with_remedy("this kernel was built without aio: use `engine` threads")
         }
         _ => error,
     }

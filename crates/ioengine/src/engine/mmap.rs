@@ -41,7 +41,7 @@ impl Mmap {
         let mapped = sys::size_bytes(&file).and_then(|size| MappedFile::new(&file, size, writable));
         let mapped = mapped.map_err(|e| {
             Error::io("mapping the target", e).with_remedy(
-                "use a smaller target, raise the limit on memory (ulimit -v), or use --ioengine \
+                "use a smaller target, raise the limit on memory (ulimit -v), or use `engine` \
                  sync",
             )
         })?;

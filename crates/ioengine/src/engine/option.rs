@@ -65,14 +65,9 @@ impl EngineOption {
         }
     }
 
-    /// The flag that asks for it.
-    pub fn flag(self) -> &'static str {
-        match self {
-            EngineOption::SqPoll => "--sqthread-poll",
-            EngineOption::IoPoll => "--hipri",
-            EngineOption::Uncached => "--uncached",
-            EngineOption::Fua => "--fua",
-        }
+    /// The name as errors have it.
+    fn quoted(self) -> String {
+        format!("`{}`", self.name())
     }
 
     /// What it does, in one line.
@@ -193,31 +188,31 @@ fn check_one(
     personality: Personality,
     caching: Caching,
 ) -> Result<(), Error> {
-    let flag = option.flag();
+    let flag = option.quoted();
     let refuse = |why: String, remedy: String| {
         Err(Error::new(ErrorKind::Usage, format!("{flag} {why}")).with_remedy(remedy))
     };
     let of_ring = matches!(option, EngineOption::SqPoll | EngineOption::IoPoll);
     if of_ring && personality != Personality::IoUring {
         let why = format!("is about io_uring, not {personality}");
-        return refuse(why, format!("use --ioengine io_uring, or drop {flag}"));
+        return refuse(why, format!("use `engine` io_uring, or drop {flag}"));
     }
     if !personality.does_io() || personality == Personality::Mmap {
         let why =
-            format!("is a flag of requests to the kernel, and --ioengine {personality} sends none");
-        return refuse(why, format!("use another --ioengine, or drop {flag}"));
+            format!("is a flag of requests to the kernel, and `engine` {personality} sends none");
+        return refuse(why, format!("use another `engine`, or drop {flag}"));
     }
     match (option, caching) {
         (EngineOption::IoPoll, mode) if !mode.is_direct() => refuse(
             format!("polls the device, which {mode} requests do not wait for"),
-            "use --direct".to_owned(),
+            "use `direct`".to_owned(),
         ),
         (EngineOption::Uncached, mode) if mode.is_direct() => refuse(
             "is about requests that go through the page cache".to_owned(),
-            format!("use --direct=0, or drop {flag}"),
+            format!("use `direct=false`, or drop {flag}"),
         ),
         (EngineOption::Fua, mode) if mode.is_write_through() => refuse(
-            "and --write-through ask for the same thing twice".to_owned(),
+            "and `write_through` ask for the same thing twice".to_owned(),
             "drop one of them".to_owned(),
         ),
         _ => Ok(()),
@@ -236,7 +231,7 @@ impl EngineSpec {
             check_mapping(caching)?;
         }
         if options.sq_poll && depth > uring::SQ_POLL_DEPTH_MAX {
-            let what = format!("--iodepth {depth} is too much for --sqthread-poll");
+            let what = format!("`depth` {depth} is too much for `sqthread_poll`");
             let remedy = format!("use at most {}", uring::SQ_POLL_DEPTH_MAX);
             return Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy));
         }
@@ -248,12 +243,12 @@ fn check_mapping(caching: Caching) -> Result<(), Error> {
     let usage =
         |what: &str, remedy: &str| Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy));
     if caching.is_direct() {
-        return usage("--ioengine mmap copies from and to the page cache", "use --direct=0");
+        return usage("`engine` mmap copies from and to the page cache", "use `direct=false`");
     }
     if caching.is_write_through() {
         return usage(
-            "--ioengine mmap stores into memory, which --write-through does not make durable",
-            "use --fsync 1, or another --ioengine",
+            "`engine` mmap stores into memory, which `write_through` does not make durable",
+            "use `fsync` 1, or another `engine`",
         );
     }
     Ok(())
@@ -284,15 +279,15 @@ mod tests {
         for option in EngineOption::ALL {
             for personality in [Personality::Null, Personality::Delay, Personality::Mmap] {
                 let text = refused(option, personality, Buffered);
-                assert!(text.contains(option.flag()), "{text}");
+                assert!(text.contains(&option.quoted()), "{text}");
             }
         }
         let text = refused(EngineOption::SqPoll, Personality::Sync, Direct);
-        assert!(text.contains("; use --ioengine io_uring"), "{text}");
+        assert!(text.contains("; use `engine` io_uring"), "{text}");
         let text = refused(EngineOption::IoPoll, Personality::IoUring, Buffered);
-        assert!(text.contains("; use --direct"), "{text}");
+        assert!(text.contains("; use `direct`"), "{text}");
         let text = refused(EngineOption::Uncached, Personality::Sync, Direct);
-        assert!(text.contains("; use --direct=0"), "{text}");
+        assert!(text.contains("; use `direct=false`"), "{text}");
         let text = refused(EngineOption::Fua, Personality::Libaio, DirectWriteThrough);
         assert!(text.contains("; drop one"), "{text}");
     }

@@ -43,7 +43,7 @@ pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u3
             layout.chunk_bytes()
         );
         return Err(Error::new(ErrorKind::Usage, what)
-            .with_remedy("use a larger --chunk, or a smaller --bs or --iodepth"));
+            .with_remedy("use a larger `chunk_bytes`, or a smaller `request_bytes` or `depth`"));
     }
     Ok(pieces.trailing_zeros())
 }
@@ -286,6 +286,6 @@ mod tests {
     fn more_pieces_than_a_ring_holds_are_refused_with_a_remedy() {
         assert_eq!(pieces_bits(&layout(), 16, 4096).unwrap(), 1);
         let error = pieces_bits(&layout(), 1024, 1 << 20).unwrap_err().to_string();
-        assert!(error.contains("; use a larger --chunk"), "{error}");
+        assert!(error.contains("; use a larger `chunk_bytes`"), "{error}");
     }
 }

@@ -101,7 +101,7 @@ impl Threads {
                 .spawn(move || pool.serve(&files, options))
                 .map_err(|e| {
                     Error::io(format!("starting thread {number} of the pool"), e)
-                        .with_remedy("use a smaller --iodepth or raise the limit on processes")
+                        .with_remedy("use a smaller `depth` or raise the limit on processes")
                 })?;
             engine.handles.push(thread);
         }

@@ -170,9 +170,9 @@ fn with_patience<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
 fn declined(options: EngineOptions, source: io::Error) -> Error {
     let asked = match (options.sq_poll, options.io_poll) {
         (false, false) => return setup_error(source),
-        (true, false) => ("SQPOLL", "--sqthread-poll"),
-        (false, true) => ("IOPOLL", "--hipri"),
-        (true, true) => ("SQPOLL and IOPOLL", "--sqthread-poll or --hipri"),
+        (true, false) => ("SQPOLL", "`sqthread_poll`"),
+        (false, true) => ("IOPOLL", "`hipri`"),
+        (true, true) => ("SQPOLL and IOPOLL", "`sqthread_poll` or `hipri`"),
     };
     let plain = || build(2, EngineOptions::default()).is_ok();
     match source.raw_os_error() {
@@ -192,14 +192,14 @@ fn setup_error(source: io::Error) -> Error {
     let error = Error::io("setting up io_uring", source).of_kind(ErrorKind::Unsupported);
     match error.errno() {
         Some(libc::ENOSYS) => {
-            error.with_remedy("this kernel has no io_uring (5.1 and later): use --ioengine libaio")
+            error.with_remedy("this kernel has no io_uring (5.1 and later): use `engine` libaio")
         }
         Some(libc::EPERM) => error.with_remedy(
             "the sysctl kernel.io_uring_disabled or a container's rules forbid it: \
-             use --ioengine libaio or threads",
+             use `engine` libaio or threads",
         ),
         Some(libc::ENOMEM) => error.with_remedy("raise the limit on locked memory (ulimit -l)"),
-        _ => error.with_remedy("use --ioengine libaio or threads"),
+        _ => error.with_remedy("use `engine` libaio or threads"),
     }
 }
 
@@ -249,7 +249,7 @@ impl Uring {
         if !ring.params().is_feature_ext_arg() {
             let what = "this kernel's io_uring cannot wait with a deadline (5.11 and later can)";
             return Err(Error::new(ErrorKind::Unsupported, what)
-                .with_remedy("use --ioengine libaio or threads"));
+                .with_remedy("use `engine` libaio or threads"));
         }
         let handle = match spec.options.any_thread {
             true => Handle::of_any_thread(ring.as_raw_fd()),

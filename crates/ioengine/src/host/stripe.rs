@@ -48,8 +48,8 @@ impl HostTarget {
         let granule = u64::from(alignment.offset_bytes.max(1));
         if !chunk_bytes.is_multiple_of(granule) {
             return usage(
-                format!("--chunk {chunk_bytes} is no multiple of {granule}, their alignment"),
-                "use such a multiple, or --direct=0",
+                format!("`chunk_bytes` {chunk_bytes} is no multiple of {granule}, their alignment"),
+                "use such a multiple, or `direct=false`",
             );
         }
         let names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
@@ -105,9 +105,9 @@ impl Stripe {
                 HostEngine::on_files(Files::of(files, bits), spec, Hint::Normal)?
             }
             (personality, ..) => {
-                let what = format!("--ioengine {personality} does nothing to a stripe of these");
+                let what = format!("`engine` {personality} does nothing to a stripe of these");
                 return Err(Error::new(ErrorKind::Usage, what)
-                    .with_remedy("stripe files or devices, or drop --chunk"));
+                    .with_remedy("stripe files or devices, or drop `chunk_bytes`"));
             }
         };
         Ok(HostEngine::Striped(Box::new(Striped::new(inner, self.layout, bits))))
@@ -199,7 +199,7 @@ mod tests {
         if offers_direct(file.path()) {
             let direct = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
             let error = HostTarget::striped(vec![direct], 1000).unwrap_err();
-            assert!(error.to_string().contains("--chunk 1000 is no multiple"), "{error}");
+            assert!(error.to_string().contains("`chunk_bytes` 1000 is no multiple"), "{error}");
         }
     }
 }
