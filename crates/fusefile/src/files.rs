@@ -41,7 +41,7 @@ pub struct Spec {
     pub faults: FaultPlan,
 }
 
-/// See the module.
+/// The file system: one folder with one file, served request by request.
 pub(crate) struct Files {
     name: String,
     size_bytes: u64,

@@ -105,7 +105,8 @@ impl Shared {
     }
 }
 
-/// See the module. Dropping it gives every answer that is left, at once.
+/// Answers that are given at their moment: the model of time, what waits for it, and one thread
+/// that looks when something is due. Dropping it gives every answer that is left, at once.
 pub(crate) struct Pacer {
     shared: Arc<Shared>,
     clock: Monotonic,

@@ -72,7 +72,7 @@ pub enum Verb {
     Soak(SoakArgs),
     /// The papers' tools by name: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
     Classic(Box<classic::ClassicArgs>),
-    /// Which personalities this host offers, and why one is missing
+    /// Which I/O engines this host offers, and why one is missing
     Engines(EnginesArgs),
     /// What a target is, layer by layer, and whether writing to it is safe
     Target(TargetArgs),

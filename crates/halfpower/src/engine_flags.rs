@@ -1,17 +1,18 @@
-//! What the flags under Engine mean for a job: options of its personalities, flushes, and the
+//! What the flags under Engine mean for a job: options of its I/O engines, flushes, and the
 //! caching mode that some of them ask for where the user named none.
 
-use ioengine::{Caching, EngineOption, EngineOptions, Personality};
+use ioengine::{Caching, EngineKind, EngineOption, EngineOptions};
 use workload::FlushEvery;
 
 use crate::cli::RunArgs;
 use crate::failure::{Failure, Outcome};
 use crate::flag_names::in_flags;
 
-/// See the module.
+/// What the flags under Engine mean for a job: options of its I/O engines, flushes, and the caching
+/// mode that some of them ask for where the user named none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineFlags {
-    /// Asked of every personality.
+    /// Asked of every I/O engine.
     pub options: EngineOptions,
     /// Flushes in the midst of writing.
     pub flush_every: Option<FlushEvery>,
@@ -20,13 +21,13 @@ pub struct EngineFlags {
 }
 
 impl EngineFlags {
-    /// Resolves the flags for the personalities of a job (None: the best here).
+    /// Resolves the flags for the I/O engines of a job (None: the best here).
     ///
     /// # Errors
     /// Usage: what means nothing here, or is not offered, with the remedy.
     pub fn resolve(
         args: &RunArgs,
-        personalities: &[Option<Personality>],
+        engine_kinds: &[Option<EngineKind>],
         writes: bool,
     ) -> Outcome<EngineFlags> {
         let wanted = &args.engine;
@@ -42,11 +43,11 @@ impl EngineFlags {
             return Err(Failure::usage("--fua is about writes; use --rw write, or drop it"));
         }
         // Where no target is opened, none refuses.
-        for personality in personalities.iter().flatten().filter(|p| !p.does_io()) {
-            options.check(*personality, Caching::Direct)?;
+        for engine_kind in engine_kinds.iter().flatten().filter(|p| !p.does_io()) {
+            options.check(*engine_kind, Caching::Direct)?;
         }
-        let direct = direct(args.direct, options, personalities)?;
-        let flush_every = flush_every(args, personalities, writes)?;
+        let direct = direct(args.direct, options, engine_kinds)?;
+        let flush_every = flush_every(args, engine_kinds, writes)?;
         Ok(EngineFlags { options, flush_every, direct })
     }
 }
@@ -69,9 +70,9 @@ fn check_offered(options: EngineOptions) -> Outcome<()> {
 fn direct(
     typed: Option<bool>,
     options: EngineOptions,
-    personalities: &[Option<Personality>],
+    engine_kinds: &[Option<EngineKind>],
 ) -> Outcome<Option<bool>> {
-    let maps = personalities.contains(&Some(Personality::Mmap));
+    let maps = engine_kinds.contains(&Some(EngineKind::Mmap));
     let buffered = match (maps, options.uncached) {
         (true, _) => Some("--ioengine mmap copies from and to the page cache"),
         (false, true) => Some("--uncached is about requests that go through the page cache"),
@@ -95,7 +96,7 @@ fn direct(
 
 fn flush_every(
     args: &RunArgs,
-    personalities: &[Option<Personality>],
+    engine_kinds: &[Option<EngineKind>],
     writes: bool,
 ) -> Outcome<Option<FlushEvery>> {
     let (writes_each, data_only) = match (args.engine.fsync, args.engine.fdatasync) {
@@ -115,10 +116,10 @@ fn flush_every(
             "--{name} flushes after writes, and there are none; use --rw write, or drop it"
         )));
     }
-    let imagined = |p: &Option<Personality>| p.is_some_and(|personality| !personality.does_io());
-    if let Some(Some(personality)) = personalities.iter().find(|p| imagined(p)) {
+    let imagined = |p: &Option<EngineKind>| p.is_some_and(|engine_kind| !engine_kind.does_io());
+    if let Some(Some(engine_kind)) = engine_kinds.iter().find(|p| imagined(p)) {
         return Err(Failure::usage(format!(
-            "--ioengine {personality} has nothing to flush; drop --{name}"
+            "--ioengine {engine_kind} has nothing to flush; drop --{name}"
         )));
     }
     Ok(Some(flush))
@@ -128,15 +129,15 @@ fn flush_every(
 mod tests {
     use super::*;
 
-    const SYNC: Option<Personality> = Some(Personality::Sync);
-    const MMAP: Option<Personality> = Some(Personality::Mmap);
+    const SYNC: Option<EngineKind> = Some(EngineKind::Sync);
+    const MMAP: Option<EngineKind> = Some(EngineKind::Mmap);
 
     #[test]
     fn the_caching_mode_follows_from_what_was_asked_for_unless_it_was_typed() {
         let none = EngineOptions::default();
         let uncached = EngineOptions { uncached: true, ..none };
         let polled = EngineOptions { io_poll: true, ..none };
-        let mode = |typed, options, personality| direct(typed, options, &[personality]).ok();
+        let mode = |typed, options, engine_kind| direct(typed, options, &[engine_kind]).ok();
         assert_eq!(mode(None, none, SYNC), Some(None));
         assert_eq!(mode(Some(true), none, SYNC), Some(Some(true)));
         assert_eq!(mode(None, none, MMAP), Some(Some(false)));

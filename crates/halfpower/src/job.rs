@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ioengine::fault::FaultPlan;
 use ioengine::stripe::Layout;
 use ioengine::target::Hint;
-use ioengine::{BufferPages, Personality};
+use ioengine::{BufferPages, EngineKind};
 use workload::spec::Content;
 use workload::{Arrival, Distribution, Pattern, Placement, Steady, Think, Workload};
 
@@ -110,7 +110,7 @@ pub struct Axes {
     /// Threads.
     pub threads: u32,
     /// None: the best here.
-    pub personality: Option<Personality>,
+    pub engine_kind: Option<EngineKind>,
 }
 
 /// A resolved command line.
@@ -146,7 +146,7 @@ pub struct Job {
     pub soaker: bool,
     /// Write sealed blocks and check them.
     pub verify: bool,
-    /// The devices of known truth behind the personality `delay`; none where others are measured.
+    /// The devices of known truth behind the I/O engine `delay`; none where others are measured.
     pub devices: Vec<KnownDevice>,
     /// What the requests of each thread suffer.
     pub faults: FaultPlan,
@@ -173,10 +173,10 @@ impl Job {
         let mut targets = args.targets.clone();
         targets.extend(args.filename.clone());
         let mut axes = axes(args, sweep)?;
-        let personalities: Vec<_> = axes.iter().map(|axes| axes.personality).collect();
-        let devices = truth_target::devices(args, &targets, &personalities)?;
+        let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
+        let devices = truth_target::devices(args, &targets, &engine_kinds)?;
         if !devices.is_empty() {
-            axes.iter_mut().for_each(|axes| axes.personality = Some(Personality::Delay));
+            axes.iter_mut().for_each(|axes| axes.engine_kind = Some(EngineKind::Delay));
         }
         let nothing = touches_nothing(&axes);
         if targets.is_empty() && !nothing {
@@ -261,7 +261,7 @@ impl Job {
             _ => Distribution::Even,
         };
         let workload = Workload {
-            personality: axes.personality.unwrap_or_else(|| Personality::best(direct)),
+            engine_kind: axes.engine_kind.unwrap_or_else(|| EngineKind::best(direct)),
             pattern: axes.pattern,
             distribution,
             read_percent: axes.read_percent,
@@ -287,14 +287,14 @@ impl Job {
 }
 
 fn touches_nothing(axes: &[Axes]) -> bool {
-    axes.iter().all(|axes| axes.personality.is_some_and(|personality| !personality.does_io()))
+    axes.iter().all(|axes| axes.engine_kind.is_some_and(|engine_kind| !engine_kind.does_io()))
 }
 
-/// What is asked of the personalities.
+/// What is asked of the I/O engines.
 fn engine(args: &RunArgs, axes: &[Axes]) -> Outcome<EngineFlags> {
-    let personalities: Vec<_> = axes.iter().map(|axes| axes.personality).collect();
+    let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let writes = axes.iter().any(|axes| axes.read_percent < 100);
-    EngineFlags::resolve(args, &personalities, writes)
+    EngineFlags::resolve(args, &engine_kinds, writes)
 }
 
 /// The pauses of a closed loop; one of no length is none.
@@ -520,7 +520,7 @@ fn axes(args: &RunArgs, sweep: bool) -> Outcome<Vec<Axes>> {
         )));
     }
     let engines = list("--ioengine", &args.ioengine, sweep, words)?;
-    let engines: Vec<_> = engines.iter().map(|name| personality(name)).collect::<Outcome<_>>()?;
+    let engines: Vec<_> = engines.iter().map(|name| engine_kind(name)).collect::<Outcome<_>>()?;
     let threads = narrow_all("--numjobs", numbers("--numjobs", &args.numjobs)?)?;
     let depths = narrow_all("--iodepth", numbers("--iodepth", &args.iodepth)?)?;
     let sizes = match &args.skew.bssplit {
@@ -537,7 +537,7 @@ fn axes(args: &RunArgs, sweep: bool) -> Outcome<Vec<Axes>> {
 /// Every combination, in the order of the axes.
 fn product(
     directions: &[(Pattern, u8)],
-    engines: &[Option<Personality>],
+    engines: &[Option<EngineKind>],
     threads: &[u32],
     depths: &[u32],
     sizes: &[u32],
@@ -549,7 +549,7 @@ fn product(
     }
     let mut all = Vec::with_capacity(count);
     for &(pattern, read_percent) in directions {
-        for &personality in engines {
+        for &engine_kind in engines {
             for &threads in threads {
                 for &depth in depths {
                     all.extend(sizes.iter().map(|&request_bytes| Axes {
@@ -558,7 +558,7 @@ fn product(
                         request_bytes,
                         depth,
                         threads,
-                        personality,
+                        engine_kind,
                     }));
                 }
             }
@@ -616,14 +616,14 @@ fn narrow(flag: &str, value: u64) -> Outcome<u32> {
     Err(Failure::usage(format!("{flag} {value} {problem}; use {remedy}")))
 }
 
-fn personality(text: &str) -> Outcome<Option<Personality>> {
+fn engine_kind(text: &str) -> Outcome<Option<EngineKind>> {
     if text == "auto" {
         return Ok(None);
     }
-    let personality: Personality = text.parse()?;
-    let found = personality.availability();
+    let engine_kind: EngineKind = text.parse()?;
+    let found = engine_kind.availability();
     if found.available {
-        Ok(Some(personality))
+        Ok(Some(engine_kind))
     } else {
         let why = in_flags(&found.detail);
         Err(Failure::usage(format!("--ioengine {text} is not offered here: {why}")))

@@ -12,9 +12,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::journal::settings::Change;
-use crate::keeper::JSON_SCHEMA;
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, PointKey, Trial, Verdict};
+use crate::recorder::JSON_SCHEMA;
 
 /// Which program wrote the document.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -107,7 +107,7 @@ pub struct WorkloadDocument {
     pub depth: u32,
     /// Threads.
     pub threads: u32,
-    /// Personality.
+    /// I/O engine.
     pub ioengine: String,
     /// Caching mode.
     pub caching: String,
@@ -252,7 +252,7 @@ pub struct TrialDocument {
     /// Bytes in the page cache before and after the scrub, where there was one and the system
     /// tells.
     pub resident_bytes: Option<ResidentDocument>,
-    /// What the personality got of what it asked the system for.
+    /// What the I/O engine got of what it asked the system for.
     pub setup: SetupDocument,
     /// Bytes and requests over time.
     pub series: Vec<SeriesDocument>,
@@ -260,7 +260,7 @@ pub struct TrialDocument {
     pub verdict: VerdictDocument,
 }
 
-/// What a personality got of what it asked the system for.
+/// What an I/O engine got of what it asked the system for.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SetupDocument {
     /// Flags and registrations in use.

@@ -32,7 +32,7 @@ const WARM_UP_BYTES: u64 = 1 << 20;
 /// Trials from this length on are judged for drift and sample counts (ns).
 const LONG_TRIAL_NS: u64 = 1_000_000_000;
 
-/// See the module.
+/// The laboratory: everything a measurement needs, and one function that makes a trial.
 #[derive(Debug)]
 pub struct Lab {
     /// Where words go.
@@ -359,7 +359,7 @@ impl Lab {
     /// Makes one trial.
     ///
     /// # Errors
-    /// When the workload does not fit the target, or a personality cannot go on. Requests that
+    /// When the workload does not fit the target, or an I/O engine cannot go on. Requests that
     /// fail are counted in the trial and make it invalid.
     pub fn trial(
         &self,
@@ -440,7 +440,7 @@ impl Lab {
             Blocks::Last => {
                 let whole = region_bytes / u64::from(request_bytes) * u64::from(request_bytes);
                 let last = Workload {
-                    personality: setting.workload.personality,
+                    engine_kind: setting.workload.engine_kind,
                     read_percent: 0,
                     request_bytes,
                     region_offset: region_offset + whole.saturating_sub(request_bytes.into()),
@@ -460,7 +460,7 @@ impl Lab {
         let region_bytes = workload.region_bytes;
         let request_bytes = region_bytes.min(WARM_UP_BYTES);
         let reading = Workload {
-            personality: workload.personality,
+            engine_kind: workload.engine_kind,
             request_bytes: request_bytes as u32,
             region_offset: workload.region_offset,
             region_bytes,

@@ -86,7 +86,7 @@ impl MemorySpec {
 
 /// A kernel over one set.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct GridPoint {
     /// The kernel.
     pub kernel: Kernel,
     /// Where the set lies, and its size.
@@ -124,7 +124,7 @@ pub struct MemoryReadings {
     /// Share of the memory on huge pages, where it can be told.
     pub huge_share: Option<f64>,
     /// The table.
-    pub table: Vec<Cell>,
+    pub table: Vec<GridPoint>,
     /// The curves.
     pub curves: Vec<Curve>,
     /// The same bytes through the file system.
@@ -340,10 +340,10 @@ impl Bench<'_> {
 }
 
 /// None where there is no sample.
-fn cell(reading: &Reading, level: &Level) -> Option<Cell> {
+fn cell(reading: &Reading, level: &Level) -> Option<GridPoint> {
     let rates = &reading.once_bytes_per_s;
     let bytes_per_s = median_interval(rates, CONFIDENCE, SEED)?;
-    Some(Cell {
+    Some(GridPoint {
         kernel: reading.case.kernel,
         level: level.clone(),
         threads: reading.threads,

@@ -18,7 +18,7 @@ use workload::{FullQueue, LoggedRequest};
 
 use crate::units;
 
-/// How requests are issued in a simulated system: the name in place of a personality's.
+/// How requests are issued in a simulated system: the name in place of an I/O engine's.
 pub const SIMULATED: &str = "simulated";
 
 /// What a point measures. Two points are the same when this is the same.
@@ -34,7 +34,7 @@ pub struct PointKey {
     pub depth: u32,
     /// Threads over all targets.
     pub threads: u32,
-    /// Personality.
+    /// I/O engine.
     pub ioengine: String,
     /// Caching mode.
     pub caching: String,
@@ -125,7 +125,7 @@ impl PointKey {
         settings[name].take()
     }
 
-    /// What was asked for beyond the personality and the caching mode: ", fua, fsync 16".
+    /// What was asked for beyond the I/O engine and the caching mode: ", fua, fsync 16".
     fn asked(&self) -> String {
         let options = self.setting("options");
         let options = options.as_array().into_iter().flatten().filter_map(|name| name.as_str());

@@ -40,7 +40,7 @@ pub fn key(workload: &Workload, caching: Caching, targets: usize, before: Before
         request_bytes: u64::from(workload.request_bytes),
         depth: workload.depth,
         threads: workload.threads * targets as u32,
-        ioengine: workload.personality.name().to_owned(),
+        ioengine: workload.engine_kind.name().to_owned(),
         caching: caching.name().to_owned(),
         size_bytes: workload.region_bytes,
         read_percent: u32::from(workload.read_percent),

@@ -12,9 +12,9 @@ use workload::random::{Stream, mix};
 use workload::{Progress, Workload};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::keeper::Keeper;
 use crate::lab::{Lab, Place, Setting, simulated_trial};
 use crate::point::{Point, Trial};
+use crate::recorder::Recorder;
 
 /// How often everything is measured.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +34,11 @@ pub fn measure(
     lab: &Lab,
     rounds: &Rounds,
     settings: Vec<Setting<'_>>,
-    keeper: &mut Keeper,
+    recorder: &mut Recorder,
 ) -> (Vec<Point>, Outcome<()>) {
     let mut points: Vec<Point> =
         settings.iter().map(|s| Point { key: s.key(), trials: Vec::new() }).collect();
-    let measured = fill(lab, rounds, settings, keeper, &mut points);
+    let measured = fill(lab, rounds, settings, recorder, &mut points);
     (points, measured)
 }
 
@@ -46,15 +46,15 @@ fn fill(
     lab: &Lab,
     rounds: &Rounds,
     settings: Vec<Setting<'_>>,
-    keeper: &mut Keeper,
+    recorder: &mut Recorder,
     points: &mut [Point],
 ) -> Outcome<()> {
     // A run may measure several times: its points are numbered through.
-    let numbers = points.iter().map(|point| keeper.add_point(&point.key));
+    let numbers = points.iter().map(|point| recorder.add_point(&point.key));
     let first = numbers.collect::<Outcome<Vec<usize>>>()?.first().copied().unwrap_or(0);
-    let mut book = Book { points, first, keeper };
+    let mut book = Book { points, first, recorder };
     let measured = all_rounds(lab, rounds, settings, &mut book);
-    book.keeper.judge(first, book.points);
+    book.recorder.judge(first, book.points);
     measured
 }
 
@@ -158,7 +158,7 @@ struct Book<'a> {
     points: &'a mut [Point],
     /// The number within the run of the first point.
     first: usize,
-    keeper: &'a mut Keeper,
+    recorder: &'a mut Recorder,
 }
 
 impl Book<'_> {
@@ -166,13 +166,13 @@ impl Book<'_> {
     fn keep(&mut self, mut trial: Trial, index: usize) -> Outcome<()> {
         let point = &mut self.points[index];
         let kept = match trial.requests() > 0 || trial.errors > 0 {
-            true => self.keeper.add_trial(self.first + index, &trial),
+            true => self.recorder.add_trial(self.first + index, &trial),
             false => Ok(()),
         };
         // What happened to the data comes before what happened to the database.
         fail_on_errors(&trial, &point.key.describe())?;
         kept?;
-        if self.keeper.has_log() {
+        if self.recorder.has_log() {
             // Written by now, and too much to hold for all trials at once.
             trial.log = Vec::new();
         }
@@ -182,7 +182,7 @@ impl Book<'_> {
 }
 
 /// What a thread tells of its turns.
-enum Told {
+enum ProgressEvent {
     /// So much of a trial is done, as a share.
     Share(usize, f64),
     /// It is over.
@@ -200,7 +200,7 @@ fn measure_simulated(
     let turns: Vec<(u32, usize)> = (0..rounds.trials).flat_map(round).collect();
     let stop = lab.interrupt.flag();
     let (next, (sender, told)) = (AtomicUsize::new(0), channel());
-    let work = |sender: Sender<Told>| {
+    let work = |sender: Sender<ProgressEvent>| {
         while !stop.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some((round, index)) = turns.get(number) else { return };
@@ -213,10 +213,10 @@ fn measure_simulated(
             let limit = &setting.workload;
             let bounds = (limit.limit_ns, bytes_of(&setting), limit.warm_up_ns);
             let trial = simulated_trial(&setting, place, stop, &mut |at| {
-                let _ = sender.send(Told::Share(number, share_of(at, bounds)));
+                let _ = sender.send(ProgressEvent::Share(number, share_of(at, bounds)));
             });
             let ordinal = |trial| Trial { ordinal: *round, ..trial };
-            let _ = sender.send(Told::Over(number, Box::new(trial.map(ordinal))));
+            let _ = sender.send(ProgressEvent::Over(number, Box::new(trial.map(ordinal))));
         }
     };
     let threads = thread::available_parallelism().map_or(1, |count| count.get());
@@ -231,8 +231,8 @@ fn measure_simulated(
         let (mut waiting, mut first) = (BTreeMap::new(), 0);
         for news in told {
             let (number, share) = match news {
-                Told::Share(number, share) => (number, share),
-                Told::Over(number, trial) => {
+                ProgressEvent::Share(number, share) => (number, share),
+                ProgressEvent::Over(number, trial) => {
                     waiting.insert(number, trial);
                     (number, 1.0)
                 }

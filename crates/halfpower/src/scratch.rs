@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ioengine::host::{file_size_limit, free_bytes_at, offers_direct};
-use ioengine::{Caching, Error, HostTarget, Personality, Target};
+use ioengine::{Caching, EngineKind, Error, HostTarget, Target};
 use workload::{Pattern, Workload};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -149,8 +149,8 @@ impl Scratch {
             let tail = self.open(true, Caching::Buffered)?;
             return self.write(lab, &tail, workload);
         }
-        let personality = Personality::best(target.caching().is_direct());
-        let workload = Workload { personality, ..workload };
+        let engine_kind = EngineKind::best(target.caching().is_direct());
+        let workload = Workload { engine_kind, ..workload };
         let mut progress = lab.console.open_progress();
         let bytes = workload.limit_bytes.unwrap_or(u64::MAX);
         let trial = lab.trial(&Setting::new(target, workload), &mut |at| {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use ioengine::{Caching, Op, Personality, Target};
+use ioengine::{Caching, EngineKind, Op, Target};
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::bounds::{self, Bound, Shape};
@@ -93,7 +93,7 @@ pub fn simulate_until(
     let world = SimWorld::new(system, workload.seed);
     let files = world.files(caching);
     let targets: Vec<&SimTarget> = files.iter().collect();
-    let workload = Workload { personality: Personality::IoUring, ..workload.clone() };
+    let workload = Workload { engine_kind: EngineKind::IoUring, ..workload.clone() };
     let planned = plan::resolve(&workload, targets[0])?;
     let mark = world.mark();
     let mut control = Control { stop, on_progress };
@@ -128,7 +128,7 @@ pub fn together(
     let world = SimWorld::new(system, streams.first().map_or(0, |workload| workload.seed));
     let files = world.files(caching);
     let plan = |workload: &Workload| {
-        let own = Workload { personality: Personality::IoUring, ..workload.clone() };
+        let own = Workload { engine_kind: EngineKind::IoUring, ..workload.clone() };
         plan::resolve(&own, &files[0])
     };
     let plans = streams.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
@@ -232,7 +232,7 @@ pub fn check_bounds(system: &System, bounds: &[Bound], bytes_per_s: f64) -> Outc
 pub fn check_fit(place: &SimPlace, workload: &Workload) -> Outcome<()> {
     let world = SimWorld::new(&place.system, workload.seed);
     let files = world.files(place.caching);
-    plan::resolve(&Workload { personality: Personality::IoUring, ..workload.clone() }, &files[0])?;
+    plan::resolve(&Workload { engine_kind: EngineKind::IoUring, ..workload.clone() }, &files[0])?;
     Ok(())
 }
 

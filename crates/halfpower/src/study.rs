@@ -1,20 +1,21 @@
 //! Studies: the experiments of the papers, and those of users, on any target.
 //!
-//! `plan` is what is to be measured, `ground` where, `rig` measures it, `traced` does so under the
-//! eyes of the kernel, `ahead` looks how far a device reads ahead, `evidence` is what came of it,
-//! `conclusion` what it means, `curve` what points along a size say, `crowd` how random requests
-//! meet on several targets, `figure` draws, `extent` says what a plan costs before it is measured.
-//! The built-in studies are in `catalogue`, one file each; `general` says what can be said of any
-//! points. `session` makes studies one after the other, `document` and `view` show them.
+//! `plan` is what is to be measured, `target` where, `runner` measures it, `traced` does so while
+//! tracing the kernel, `ahead` finds how far a device reads ahead, `evidence` holds what was
+//! measured, `conclusion` what it means, `curve` compares points along a size, `stripe_load` says
+//! how random requests meet on several targets, `figure` draws, `extent` says what a plan costs
+//! before it is measured. The built-in studies are in `catalogue`, one file each; `general` has
+//! the conclusions that any points allow. `session` makes studies one after the other, `document`
+//! and `view` show them.
 
 pub mod plan;
 pub mod evidence;
 pub mod conclusion;
 pub mod curve;
-pub mod crowd;
+pub mod stripe_load;
 pub mod figure;
-pub mod ground;
-pub mod rig;
+pub mod target;
+pub mod runner;
 pub mod extent;
 pub mod traced;
 pub mod ahead;

@@ -1,14 +1,14 @@
 //! Devices of known truth as targets: `truth:KEY=VALUE,..`, several of them side by side, and the
 //! one behind `--ioengine delay`.
 //!
-//! They live in the generator's process and are served by the personality `delay`: no file, no
+//! They live in the generator's process and are served by the I/O engine `delay`: no file, no
 //! device and no data are behind them.
 
 use std::path::{Path, PathBuf};
 
 use ioengine::engine::DelayDevice;
 use ioengine::truth::Truth;
-use ioengine::{HostTarget, Personality};
+use ioengine::{EngineKind, HostTarget};
 
 use crate::cli::RunArgs;
 use crate::failure::{Failure, Outcome};
@@ -52,20 +52,20 @@ pub fn is_truth(target: &Path) -> bool {
     target.to_string_lossy().starts_with(PREFIX)
 }
 
-/// The devices that a run or sweep with these personalities measures; none where it measures
+/// The devices that a run or sweep with these I/O engines measures; none where it measures
 /// something else.
 ///
 /// # Errors
-/// Usage: devices beside other targets, under another personality, described twice, or asked to
+/// Usage: devices beside other targets, under another I/O engine, described twice, or asked to
 /// keep data.
 pub fn devices(
     args: &RunArgs,
     targets: &[PathBuf],
-    personalities: &[Option<Personality>],
+    engine_kinds: &[Option<EngineKind>],
 ) -> Outcome<Vec<KnownDevice>> {
     let named: Vec<_> = targets.iter().filter(|target| is_truth(target)).collect();
     let devices = match named.is_empty() {
-        true => described(args, targets, personalities)?,
+        true => described(args, targets, engine_kinds)?,
         false => {
             check_named(args, named.len() == targets.len())?;
             let parse = |target: &&PathBuf| KnownDevice::parse(&target.to_string_lossy());
@@ -108,14 +108,14 @@ fn check_named(args: &RunArgs, alone: bool) -> Outcome<()> {
 fn described(
     args: &RunArgs,
     targets: &[PathBuf],
-    personalities: &[Option<Personality>],
+    engine_kinds: &[Option<EngineKind>],
 ) -> Outcome<Vec<KnownDevice>> {
-    let is_delay = |personality: &Option<Personality>| *personality == Some(Personality::Delay);
-    let (some, all) = (personalities.iter().any(is_delay), personalities.iter().all(is_delay));
+    let is_delay = |engine_kind: &Option<EngineKind>| *engine_kind == Some(EngineKind::Delay);
+    let (some, all) = (engine_kinds.iter().any(is_delay), engine_kinds.iter().all(is_delay));
     if some && (!all || !targets.is_empty()) {
         return Err(Failure::usage(
             "--ioengine delay is a device of its own; name no target but truth:..., and no other \
-             personality",
+             I/O engine",
         ));
     }
     if args.truth.is_some() && !all {

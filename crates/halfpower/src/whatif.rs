@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ioengine::{Caching, Personality};
+use ioengine::{Caching, EngineKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::{Description, SimWorld, System};
@@ -133,7 +133,7 @@ pub fn check(question: &Question) -> Outcome<()> {
 }
 
 fn fits(system: &System, load: &Workload, caching: Caching) -> Outcome<()> {
-    let load = Workload { personality: Personality::IoUring, ..load.clone() };
+    let load = Workload { engine_kind: EngineKind::IoUring, ..load.clone() };
     plan::resolve(&load, &SimWorld::new(system, load.seed).files(caching)[0])?;
     Ok(())
 }

@@ -23,7 +23,8 @@ const TRIED_AT: u64 = 6 << 20;
 /// Smallest hole that is punched (bytes).
 const HOLE_MIN: u64 = 512;
 
-/// See the module. None: the file system does not tell, or does it without any unit.
+/// In which units a file system gives space to a file and takes it back. None: the file system does
+/// not tell, or does it without any unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Units {
     /// Blocks as the file system calls them (statvfs) (bytes).

@@ -1,4 +1,4 @@
-//! The tests that every personality must pass, a simulator's engine among them.
+//! The tests that every I/O engine must pass, a simulator's engine among them.
 //!
 //! Each function makes engines through the closure given, on a file whose every 512-byte sector
 //! begins with its own position, and panics with a sentence where the engine breaks the contract
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::buffer::BufferPages;
-    use crate::engine::{EngineOptions, EngineSpec, Faulty, HostEngine, Personality};
+    use crate::engine::{EngineKind, EngineOptions, EngineSpec, Faulty, HostEngine};
     use crate::fault::Fault;
     use crate::host::{HostTarget, offers_direct};
     use crate::target::{Caching, Target};
@@ -205,29 +205,29 @@ mod tests {
         }
     }
 
-    /// A personality with what is asked of it beyond requests.
+    /// An I/O engine with what is asked of it beyond requests.
     #[derive(Clone, Copy)]
     struct Variant {
-        personality: Personality,
+        engine_kind: EngineKind,
         options: EngineOptions,
     }
 
     impl Variant {
         fn name(self) -> String {
             let options = self.options.chosen().map(|option| format!("-{}", option.name()));
-            format!("{}{}", self.personality, options.collect::<String>())
+            format!("{}{}", self.engine_kind, options.collect::<String>())
         }
 
         /// Without the depth that it cannot keep, which would be refused.
         fn spec(self, caching: Caching, depth: u32, slot_bytes: u32) -> EngineSpec {
-            let Variant { personality, options } = self;
-            let allowed = personality.check_depth(depth, caching.is_direct());
+            let Variant { engine_kind, options } = self;
+            let allowed = engine_kind.check_depth(depth, caching.is_direct());
             let depth = if allowed.is_ok() { depth } else { 1 };
-            EngineSpec { personality, depth, slot_bytes, pages: BufferPages::Huge, options }
+            EngineSpec { engine_kind, depth, slot_bytes, pages: BufferPages::Huge, options }
         }
     }
 
-    /// Every personality that does I/O, plain, and with each option that it takes.
+    /// Every I/O engine that does I/O, plain, and with each option that it takes.
     fn variants() -> Vec<Variant> {
         let none = EngineOptions::default();
         let all = [
@@ -239,9 +239,9 @@ mod tests {
             EngineOptions { any_thread: true, ..none },
         ];
         // Only a ring is made otherwise for any thread.
-        let differs = |v: &Variant| !v.options.any_thread || v.personality == Personality::IoUring;
-        let does_io = Personality::ALL.into_iter().filter(|p| p.does_io());
-        let of = |personality| all.map(|options| Variant { personality, options });
+        let differs = |v: &Variant| !v.options.any_thread || v.engine_kind == EngineKind::IoUring;
+        let does_io = EngineKind::ALL.into_iter().filter(|p| p.does_io());
+        let of = |engine_kind| all.map(|options| Variant { engine_kind, options });
         let takes = |variant: &Variant| {
             Caching::ALL
                 .iter()
@@ -261,7 +261,7 @@ mod tests {
 
     /// Every variant that is offered here, in every caching mode that is, on a file and on a stripe
     /// of files.
-    fn each_personality(check: impl Fn(Make<HostEngine>)) {
+    fn each_engine_kind(check: impl Fn(Make<HostEngine>)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("positions");
         write_positions(&mut File::create(&path).unwrap(), FILE_BYTES);
@@ -289,12 +289,12 @@ mod tests {
     /// Whether a variant can be tried here; what means something and cannot is said.
     fn is_offered(variant: Variant, paths: &[PathBuf], caching: Caching) -> bool {
         let (path, striped) = (&paths[0], paths.len() > 1);
-        let maps = variant.personality == Personality::Mmap;
+        let maps = variant.engine_kind == EngineKind::Mmap;
         if variant.spec(caching, 1, 512).check(caching).is_err() || (maps && striped) {
             return false;
         }
         let test = format!("conformance-{}-{caching}", variant.name());
-        if !variant.personality.availability().available {
+        if !variant.engine_kind.availability().available {
             skipped(&test, "not offered by this kernel");
             return false;
         }
@@ -325,42 +325,42 @@ mod tests {
     }
 
     #[test]
-    fn every_personality_reads_the_right_bytes() {
-        each_personality(|make| reads_bring_the_bytes_of_their_offset(make, FILE_BYTES));
+    fn every_engine_reads_the_right_bytes() {
+        each_engine_kind(|make| reads_bring_the_bytes_of_their_offset(make, FILE_BYTES));
     }
 
     #[test]
-    fn every_personality_tells_the_end_of_the_file() {
-        each_personality(|make| a_read_at_the_end_is_short_and_past_it_empty(make, FILE_BYTES));
+    fn every_engine_tells_the_end_of_the_file() {
+        each_engine_kind(|make| a_read_at_the_end_is_short_and_past_it_empty(make, FILE_BYTES));
     }
 
     #[test]
-    fn every_personality_continues_a_short_transfer() {
-        each_personality(|make| the_rest_of_a_request_lands_behind_the_first_part(make));
+    fn every_engine_continues_a_short_transfer() {
+        each_engine_kind(|make| the_rest_of_a_request_lands_behind_the_first_part(make));
     }
 
     #[test]
-    fn every_personality_delivers_errors_to_the_right_request() {
-        each_personality(|make| errors_reach_the_right_request(make));
+    fn every_engine_delivers_errors_to_the_right_request() {
+        each_engine_kind(|make| errors_reach_the_right_request(make));
     }
 
     #[test]
-    fn every_personality_keeps_deadlines() {
-        each_personality(|make| a_deadline_returns_and_loses_nothing(make));
+    fn every_engine_keeps_deadlines() {
+        each_engine_kind(|make| a_deadline_returns_and_loses_nothing(make));
     }
 
     #[test]
-    fn every_personality_polls() {
-        each_personality(|make| polling_does_not_wait(make));
+    fn every_engine_polls() {
+        each_engine_kind(|make| polling_does_not_wait(make));
     }
 
     #[test]
-    fn every_personality_drains_when_dropped() {
-        each_personality(|make| a_dropped_engine_leaves_memory_alone(make));
+    fn every_engine_drains_when_dropped() {
+        each_engine_kind(|make| a_dropped_engine_leaves_memory_alone(make));
     }
 
     #[test]
-    fn every_personality_writes() {
+    fn every_engine_writes() {
         let folder = tempfile::tempdir().unwrap();
         let names = ["written", "member-0", "member-1", "member-2"];
         let paths = names.map(|name| folder.path().join(name));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn every_personality_survives_signals_while_waiting() {
+    fn every_engine_survives_signals_while_waiting() {
         extern "C" fn ignore(_: libc::c_int) {}
         // SAFETY: the handler does nothing; without SA_RESTART waits return EINTR.
         unsafe {
@@ -400,14 +400,14 @@ mod tests {
                     crate::clock::Monotonic::new().sleep(Duration::from_micros(50));
                 }
             });
-            each_personality(|make| reads_bring_the_bytes_of_their_offset(make, FILE_BYTES));
+            each_engine_kind(|make| reads_bring_the_bytes_of_their_offset(make, FILE_BYTES));
             over.store(true, Ordering::Relaxed);
         });
     }
 
     #[test]
     fn injected_errors_short_transfers_and_late_completions_reach_their_request() {
-        each_personality(|make| {
+        each_engine_kind(|make| {
             let engine = make(4, 4096).unwrap();
             let slots = engine.slots();
             let mut faulty = Faulty::new(engine, |number, _| match number {
@@ -439,7 +439,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
         let spec = EngineSpec {
-            personality: Personality::Sync,
+            engine_kind: EngineKind::Sync,
             depth: 8,
             slot_bytes: 4096,
             pages: BufferPages::Small,

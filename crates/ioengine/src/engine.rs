@@ -1,8 +1,8 @@
-//! Personalities: the ways in which a request can be issued, behind one trait.
+//! I/O engines: the ways in which a request can be issued, behind one trait.
 //!
 //! [`Engine::submit_and_wait`] is the whole interface of the measured loop: hand over a batch,
-//! wait for at least so many completions or a deadline. A personality is one file in `engine/`;
-//! [`Personality`] lists them with what each needs, and [`HostEngine`] is the closed set of them,
+//! wait for at least so many completions or a deadline. An I/O engine is one file in `engine/`;
+//! [`EngineKind`] lists them with what each needs, and [`HostEngine`] is the closed set of them,
 //! so that a worker that is generic over [`Engine`] pays one predictable branch for each call.
 
 mod delay;
@@ -64,7 +64,7 @@ pub trait Engine {
     /// that is ready to `done`, in the order in which they came.
     ///
     /// Interrupted waits are resumed. A failed request is a completion, not an error: an error
-    /// here means that the personality itself cannot go on.
+    /// here means that the I/O engine itself cannot go on.
     fn submit_and_wait(
         &mut self,
         batch: &[Request],
@@ -89,7 +89,7 @@ pub struct Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSpec {
     /// How requests are issued.
-    pub personality: Personality,
+    pub engine_kind: EngineKind,
     /// Requests outstanding at the most.
     pub depth: u32,
     /// Bytes of each slot: the largest request.
@@ -102,7 +102,7 @@ pub struct EngineSpec {
 
 /// A way of issuing requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Personality {
+pub enum EngineKind {
     /// No I/O at all: every request completes at once. The instrument's own floor.
     Null,
     /// No I/O: requests complete when a device of known truth would complete them.
@@ -119,98 +119,98 @@ pub enum Personality {
     IoUring,
 }
 
-/// What a personality is and offers here.
+/// What an I/O engine is and offers here.
 #[derive(Clone, Debug)]
 pub struct Availability {
     /// Which one.
-    pub personality: Personality,
+    pub engine_kind: EngineKind,
     /// Whether it can be used on this host.
     pub available: bool,
     /// What it uses here, or why it is missing and what would help.
     pub detail: String,
 }
 
-impl Personality {
+impl EngineKind {
     /// All of them, simplest first.
-    pub const ALL: [Personality; 7] = [
-        Personality::Null,
-        Personality::Delay,
-        Personality::Sync,
-        Personality::Mmap,
-        Personality::Threads,
-        Personality::Libaio,
-        Personality::IoUring,
+    pub const ALL: [EngineKind; 7] = [
+        EngineKind::Null,
+        EngineKind::Delay,
+        EngineKind::Sync,
+        EngineKind::Mmap,
+        EngineKind::Threads,
+        EngineKind::Libaio,
+        EngineKind::IoUring,
     ];
 
     /// The name in flags and results.
     pub fn name(self) -> &'static str {
         match self {
-            Personality::Null => "null",
-            Personality::Delay => "delay",
-            Personality::Sync => "sync",
-            Personality::Mmap => "mmap",
-            Personality::Threads => "threads",
-            Personality::Libaio => "libaio",
-            Personality::IoUring => "io_uring",
+            EngineKind::Null => "null",
+            EngineKind::Delay => "delay",
+            EngineKind::Sync => "sync",
+            EngineKind::Mmap => "mmap",
+            EngineKind::Threads => "threads",
+            EngineKind::Libaio => "libaio",
+            EngineKind::IoUring => "io_uring",
         }
     }
 
     /// What it does, in one line.
     pub fn summary(self) -> &'static str {
         match self {
-            Personality::Null => "no I/O: the instrument's own cost",
-            Personality::Delay => "no I/O: answers when a device of known truth would (`truth`)",
-            Personality::Sync => "one blocking pread or pwrite at a time (depth 1)",
-            Personality::Mmap => "a copy from or to a mapping of the file; buffered (depth 1)",
-            Personality::Threads => "a thread for each outstanding request, each blocking",
-            Personality::Libaio => "the kernel's aio; asynchronous on direct files only",
-            Personality::IoUring => "io_uring: batched, with registered ring, file and buffers",
+            EngineKind::Null => "no I/O: the instrument's own cost",
+            EngineKind::Delay => "no I/O: answers when a device of known truth would (`truth`)",
+            EngineKind::Sync => "one blocking pread or pwrite at a time (depth 1)",
+            EngineKind::Mmap => "a copy from or to a mapping of the file; buffered (depth 1)",
+            EngineKind::Threads => "a thread for each outstanding request, each blocking",
+            EngineKind::Libaio => "the kernel's aio; asynchronous on direct files only",
+            EngineKind::IoUring => "io_uring: batched, with registered ring, file and buffers",
         }
     }
 
     /// Whether it does I/O; the others touch no target.
     pub fn does_io(self) -> bool {
-        !matches!(self, Personality::Null | Personality::Delay)
+        !matches!(self, EngineKind::Null | EngineKind::Delay)
     }
 
     /// Whether this host offers it, and how or why not.
     pub fn availability(self) -> Availability {
         let found = match self {
-            Personality::Null
-            | Personality::Delay
-            | Personality::Sync
-            | Personality::Mmap
-            | Personality::Threads => Ok(String::new()),
-            Personality::Libaio => libaio::probe(),
-            Personality::IoUring => uring::probe(),
+            EngineKind::Null
+            | EngineKind::Delay
+            | EngineKind::Sync
+            | EngineKind::Mmap
+            | EngineKind::Threads => Ok(String::new()),
+            EngineKind::Libaio => libaio::probe(),
+            EngineKind::IoUring => uring::probe(),
         };
         let available = found.is_ok();
         let detail = found.unwrap_or_else(|error| error.to_string());
-        Availability { personality: self, available, detail }
+        Availability { engine_kind: self, available, detail }
     }
 
-    /// The best asynchronous personality of this host: io_uring, else libaio where the file is
+    /// The best asynchronous I/O engine of this host: io_uring, else libaio where the file is
     /// opened direct, else a pool of threads.
-    pub fn best(direct: bool) -> Personality {
-        if Personality::IoUring.availability().available {
-            Personality::IoUring
-        } else if direct && Personality::Libaio.availability().available {
-            Personality::Libaio
+    pub fn best(direct: bool) -> EngineKind {
+        if EngineKind::IoUring.availability().available {
+            EngineKind::IoUring
+        } else if direct && EngineKind::Libaio.availability().available {
+            EngineKind::Libaio
         } else {
-            Personality::Threads
+            EngineKind::Threads
         }
     }
 
-    /// Refuses a depth that this personality cannot keep outstanding, naming the remedy.
+    /// Refuses a depth that this I/O engine cannot keep outstanding, naming the remedy.
     pub fn check_depth(self, depth: u32, direct: bool) -> Result<(), Error> {
         let usage = |what: String| Err(Error::new(ErrorKind::Usage, what));
         let remedy = "use `engine` io_uring (or threads)";
         match self {
-            Personality::Sync | Personality::Mmap if depth > 1 => {
+            EngineKind::Sync | EngineKind::Mmap if depth > 1 => {
                 usage(format!("`engine` {self} keeps one request outstanding, not `depth` {depth}"))
                     .map_err(|e: Error| e.with_remedy(format!("{remedy}, or `depth` 1")))
             }
-            Personality::Libaio if depth > 1 && !direct => usage(format!(
+            EngineKind::Libaio if depth > 1 && !direct => usage(format!(
                 "`engine` libaio is synchronous on buffered files, so `depth` {depth} \
                  would not be reached"
             ))
@@ -220,32 +220,32 @@ impl Personality {
     }
 }
 
-impl fmt::Display for Personality {
+impl fmt::Display for EngineKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Personality {
+impl FromStr for EngineKind {
     type Err = Error;
 
     /// Accepts the names of this list and fio's names for the same thing.
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
-            "null" => Ok(Personality::Null),
-            "delay" => Ok(Personality::Delay),
-            "sync" | "psync" | "pvsync" => Ok(Personality::Sync),
-            "mmap" => Ok(Personality::Mmap),
-            "threads" | "posixaio" => Ok(Personality::Threads),
-            "libaio" => Ok(Personality::Libaio),
-            "io_uring" | "io-uring" | "uring" => Ok(Personality::IoUring),
-            _ => Err(Error::new(ErrorKind::Usage, format!("no personality is called '{text}'"))
+            "null" => Ok(EngineKind::Null),
+            "delay" => Ok(EngineKind::Delay),
+            "sync" | "psync" | "pvsync" => Ok(EngineKind::Sync),
+            "mmap" => Ok(EngineKind::Mmap),
+            "threads" | "posixaio" => Ok(EngineKind::Threads),
+            "libaio" => Ok(EngineKind::Libaio),
+            "io_uring" | "io-uring" | "uring" => Ok(EngineKind::IoUring),
+            _ => Err(Error::new(ErrorKind::Usage, format!("no I/O engine is called '{text}'"))
                 .with_remedy("one of auto, null, delay, sync, mmap, threads, libaio, io_uring")),
         }
     }
 }
 
-/// Any personality of this host.
+/// Any I/O engine of this host.
 #[derive(Debug)]
 pub enum HostEngine {
     /// See [`Null`].
@@ -269,27 +269,27 @@ pub enum HostEngine {
 }
 
 impl HostEngine {
-    /// The personality of the spec on open files, to which `hint` was given. Must be called by the
+    /// The I/O engine of the spec on open files, to which `hint` was given. Must be called by the
     /// thread that will use it.
     ///
     /// # Errors
-    /// When the system does not give what the personality needs.
+    /// When the system does not give what the I/O engine needs.
     pub fn on_files(
         files: impl Into<Files>,
         spec: &EngineSpec,
         hint: Hint,
     ) -> Result<HostEngine, Error> {
         let files = files.into();
-        Ok(match spec.personality {
-            Personality::Null | Personality::Delay => {
-                let what = format!("`engine` {} does nothing to a file", spec.personality);
+        Ok(match spec.engine_kind {
+            EngineKind::Null | EngineKind::Delay => {
+                let what = format!("`engine` {} does nothing to a file", spec.engine_kind);
                 return Err(Error::new(ErrorKind::Usage, what).with_remedy("drop the target"));
             }
-            Personality::Sync => HostEngine::Sync(Sync::new(files, spec)?),
-            Personality::Mmap => HostEngine::Mmap(Mmap::new(files.only()?, spec, hint)?),
-            Personality::Threads => HostEngine::Threads(Threads::new(files, spec)?),
-            Personality::Libaio => HostEngine::Libaio(Libaio::new(files, spec)?),
-            Personality::IoUring => HostEngine::Uring(Box::new(Uring::new(files, spec)?)),
+            EngineKind::Sync => HostEngine::Sync(Sync::new(files, spec)?),
+            EngineKind::Mmap => HostEngine::Mmap(Mmap::new(files.only()?, spec, hint)?),
+            EngineKind::Threads => HostEngine::Threads(Threads::new(files, spec)?),
+            EngineKind::Libaio => HostEngine::Libaio(Libaio::new(files, spec)?),
+            EngineKind::IoUring => HostEngine::Uring(Box::new(Uring::new(files, spec)?)),
         })
     }
 
@@ -361,18 +361,18 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_fio_names_are_understood() {
-        for personality in Personality::ALL {
-            assert_eq!(personality.name().parse::<Personality>().unwrap(), personality);
+        for engine_kind in EngineKind::ALL {
+            assert_eq!(engine_kind.name().parse::<EngineKind>().unwrap(), engine_kind);
         }
-        assert_eq!("psync".parse::<Personality>().unwrap(), Personality::Sync);
-        assert!("spdk".parse::<Personality>().unwrap_err().to_string().contains("io_uring"));
+        assert_eq!("psync".parse::<EngineKind>().unwrap(), EngineKind::Sync);
+        assert!("spdk".parse::<EngineKind>().unwrap_err().to_string().contains("io_uring"));
     }
 
     #[test]
-    fn depth_on_a_synchronous_personality_is_an_error_with_a_remedy() {
-        let error = Personality::Sync.check_depth(8, true).unwrap_err().to_string();
+    fn depth_on_a_synchronous_engine_is_an_error_with_a_remedy() {
+        let error = EngineKind::Sync.check_depth(8, true).unwrap_err().to_string();
         assert!(error.contains("`depth` 8") && error.contains("io_uring"), "{error}");
-        assert!(Personality::Libaio.check_depth(8, false).is_err());
-        assert!(Personality::Libaio.check_depth(8, true).is_ok());
+        assert!(EngineKind::Libaio.check_depth(8, false).is_err());
+        assert!(EngineKind::Libaio.check_depth(8, true).is_ok());
     }
 }

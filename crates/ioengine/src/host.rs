@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::{Device, DeviceInfo};
 use crate::engine::{
-    Delay, DelayDevice, EngineSpec, HostEngine, Null, POLL_REMEDY, Personality, probe_polled_read,
+    Delay, DelayDevice, EngineKind, EngineSpec, HostEngine, Null, POLL_REMEDY, probe_polled_read,
 };
 use crate::error::{Error, ErrorKind};
 use crate::extents::DiskExtents;
@@ -69,12 +69,12 @@ pub struct HostTarget {
 }
 
 impl HostTarget {
-    /// A target that does not exist, for the `null` personality: no file is touched.
+    /// A target that does not exist, for the `null` I/O engine: no file is touched.
     pub fn null(size_bytes: u64) -> HostTarget {
         HostTarget::imagined(TargetKind::Null, size_bytes, None)
     }
 
-    /// A device of known truth, for the `delay` personality: no file is touched.
+    /// A device of known truth, for the `delay` I/O engine: no file is touched.
     pub fn delay(size_bytes: u64, device: DelayDevice) -> HostTarget {
         HostTarget::imagined(TargetKind::Delay, size_bytes, Some(device))
     }
@@ -503,15 +503,15 @@ impl Target for HostTarget {
         if let Some(stripe) = &self.stripe {
             return Ok(stripe.engine(spec)?.suffering(&self.faults));
         }
-        let engine = match (spec.personality, &self.delay, &self.file) {
-            (Personality::Null, _, _) => HostEngine::Null(Null::new(spec)?),
-            (Personality::Delay, Some(device), _) => HostEngine::Delay(Delay::new(device, spec)?),
-            (personality, _, Some(file)) if personality.does_io() => {
+        let engine = match (spec.engine_kind, &self.delay, &self.file) {
+            (EngineKind::Null, _, _) => HostEngine::Null(Null::new(spec)?),
+            (EngineKind::Delay, Some(device), _) => HostEngine::Delay(Delay::new(device, spec)?),
+            (engine_kind, _, Some(file)) if engine_kind.does_io() => {
                 let hint = *self.hint.lock().unwrap_or_else(PoisonError::into_inner);
                 HostEngine::on_files(Arc::clone(file), spec, hint)?
             }
             _ => {
-                let what = format!("`engine` {} needs a target of its own", spec.personality);
+                let what = format!("`engine` {} needs a target of its own", spec.engine_kind);
                 return Err(Error::new(ErrorKind::Usage, what)
                     .with_remedy("name a file, device or directory, or use `engine` null"));
             }
@@ -756,7 +756,7 @@ mod tests {
     }
     fn asking(options: EngineOptions) -> EngineSpec {
         EngineSpec {
-            personality: Personality::IoUring,
+            engine_kind: EngineKind::IoUring,
             depth: 1,
             slot_bytes: 4096,
             pages: BufferPages::Small,
@@ -767,7 +767,7 @@ mod tests {
     #[test]
     fn polling_a_device_without_poll_queues_is_refused_with_the_remedy() {
         let file = written_file(8192);
-        if !offers_direct(file.path()) || !Personality::IoUring.availability().available {
+        if !offers_direct(file.path()) || !EngineKind::IoUring.availability().available {
             return;
         }
         let target = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
@@ -802,7 +802,7 @@ mod tests {
         let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
         for hint in Hint::ALL {
             target.advise(hint).unwrap_or_else(|error| panic!("{}: {error}", hint.name()));
-            let spec = EngineSpec { personality: Personality::Mmap, ..asking(Default::default()) };
+            let spec = EngineSpec { engine_kind: EngineKind::Mmap, ..asking(Default::default()) };
             target.engine(&spec).unwrap();
         }
     }

@@ -1,7 +1,7 @@
 //! How a storage request reaches the kernel.
 //!
 //! This crate is the bottom of halfpower: it knows requests, completions, buffers, targets and
-//! the clock, and nothing of workloads, statistics or printing. A *personality* is one way of
+//! the clock, and nothing of workloads, statistics or printing. A *I/O engine* is one way of
 //! issuing requests: `sync`, `mmap`, `threads`, `libaio`, `io_uring`; `null`, which does no I/O and
 //! is the instrument's own floor; and `delay`, a device whose every answer is known. Each is one
 //! file under `engine/` behind the trait [`Engine`], whose one call, [`Engine::submit_and_wait`],
@@ -53,7 +53,7 @@ pub mod fuzz;
 
 pub use buffer::BufferPages;
 pub use clock::{Clock, Monotonic, VirtualTime};
-pub use engine::{Engine, EngineOption, EngineOptions, EngineSpec, HostEngine, Personality};
+pub use engine::{Engine, EngineKind, EngineOption, EngineOptions, EngineSpec, HostEngine};
 pub use error::{Error, ErrorKind};
 pub use host::HostTarget;
 pub use mode::{Caching, Hint};

@@ -2,7 +2,7 @@
 //!
 //! A request names a buffer slot owned by the engine, never a pointer. A completion carries the
 //! kernel's own answer (bytes moved, or a negated error number) and nothing else: what to do
-//! about a short transfer or an EAGAIN is the worker's decision, made once for every personality.
+//! about a short transfer or an EAGAIN is the worker's decision, made once for every I/O engine.
 
 /// The direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -15,9 +15,9 @@ pub use crate::mode::{Caching, Hint};
 /// What kind of thing a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// Nothing: the `null` personality.
+    /// Nothing: the `null` I/O engine.
     Null,
-    /// A device of known truth: the `delay` personality.
+    /// A device of known truth: the `delay` I/O engine.
     Delay,
     /// A regular file.
     File,
@@ -91,7 +91,7 @@ impl Sum for Coverage {
     }
 }
 
-/// See the module.
+/// A target: what requests are sent to, and everything around them that is not a request.
 pub trait Target {
     /// What issues requests to it.
     type Engine: Engine;

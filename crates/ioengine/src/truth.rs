@@ -6,7 +6,7 @@
 //! around them may lie a read cache, a prefetch, a write buffer that drains, a granule below which
 //! writes cost more, and a token bucket. A stripe is several such devices side by side, each of
 //! them whole; a link may come after them all. [`Schedule`] turns arrivals into moments of
-//! completion and knows no clock, so that the personality `delay`, the crate `fusefile` and a test
+//! completion and knows no clock, so that the I/O engine `delay`, the crate `fusefile` and a test
 //! all run the same device. It shares nothing with the simulator: each checks the other.
 
 mod schedule;
@@ -43,7 +43,7 @@ pub struct Truth {
     /// second), hits too.
     pub link_bytes_per_s: Option<f64>,
     /// CPU time that the device burns for each request in the thread that submits it (ns); only
-    /// the personality `delay` does.
+    /// the I/O engine `delay` does.
     pub cpu_ns: u64,
 }
 

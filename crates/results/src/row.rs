@@ -323,7 +323,7 @@ row! {
         depth: u32,
         /// Threads that issue requests.
         threads: u32,
-        /// The personality: how requests are issued.
+        /// The I/O engine: how requests are issued.
         ioengine: String,
         /// The caching mode: `buffered`, `direct` ...
         caching: String,

@@ -17,7 +17,8 @@ const WINDOW_NS: u64 = 50_000_000;
 /// Of the blocks of a window, so many must have been waited for.
 const WAITED_SHARE: f64 = 0.5;
 
-/// See the module.
+/// How many requests are kept outstanding, found while running: doubled as long as that brings
+/// something, within bounds, and never left where it brought nothing.
 #[derive(Debug)]
 pub(crate) struct Depth {
     now: u32,

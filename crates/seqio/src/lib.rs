@@ -129,7 +129,7 @@ pub mod copy;
 pub mod tokio;
 
 pub use copy::copy;
-pub use ioengine::Personality;
+pub use ioengine::EngineKind;
 pub use memory::set_memory_limit;
 pub use options::{Cache, Options, Plan};
 pub use reader::{Block, Reader};

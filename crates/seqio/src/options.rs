@@ -3,10 +3,10 @@
 use std::fmt;
 
 use ioengine::fault::FaultPlan;
-use ioengine::{Op, Personality};
+use ioengine::{EngineKind, Op};
 
 use crate::opened::Opened;
-use crate::requests::{Setup, best_personality};
+use crate::requests::{Setup, best_engine_kind};
 use crate::storage::Kind;
 use crate::tune::{self, DEPTHS, REQUEST_BYTES};
 
@@ -35,7 +35,7 @@ pub enum Cache {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub(crate) cache: Cache,
-    pub(crate) personality: Option<Personality>,
+    pub(crate) engine_kind: Option<EngineKind>,
     pub(crate) request_bytes: Option<u32>,
     pub(crate) depth: Option<u32>,
     pub(crate) keep_holes: Option<bool>,
@@ -51,8 +51,8 @@ pub struct Options {
 pub struct Plan {
     /// Past the page cache.
     pub direct: bool,
-    /// How requests are issued; [`Personality::Sync`] one at a time by the calling thread.
-    pub personality: Personality,
+    /// How requests are issued; [`EngineKind::Sync`] one at a time by the calling thread.
+    pub engine_kind: EngineKind,
     /// Bytes of each request.
     pub request_bytes: u32,
     /// Requests in flight at the beginning, ...
@@ -66,13 +66,13 @@ pub struct Plan {
 impl Plan {
     /// Whether requests are kept in flight, or direct.
     pub(crate) fn uses_requests(&self) -> bool {
-        self.direct || self.personality != Personality::Sync
+        self.direct || self.engine_kind != EngineKind::Sync
     }
 
     /// One request at a time through the page cache.
     pub(crate) fn buffered(request_bytes: u32, why: &str) -> Plan {
-        let (personality, why) = (Personality::Sync, why.to_owned());
-        Plan { direct: false, personality, request_bytes, depth: 1, depth_most: 1, why }
+        let (engine_kind, why) = (EngineKind::Sync, why.to_owned());
+        Plan { direct: false, engine_kind, request_bytes, depth: 1, depth_most: 1, why }
     }
 
     /// Makes requests end where chunks do, with as many bytes in flight for each of the members.
@@ -96,7 +96,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cache = if self.direct { "direct" } else { "buffered" };
         let (kib, depth) = (self.request_bytes >> 10, self.depth);
-        write!(f, "{cache}, {kib} KiB x {depth}, {}: {}", self.personality, self.why)
+        write!(f, "{cache}, {kib} KiB x {depth}, {}: {}", self.engine_kind, self.why)
     }
 }
 
@@ -120,10 +120,10 @@ impl Options {
         self
     }
 
-    /// How requests are issued; not [`Personality::Mmap`] and those that do no I/O.
+    /// How requests are issued; not [`EngineKind::Mmap`] and those that do no I/O.
     #[must_use]
-    pub fn personality(mut self, personality: Personality) -> Options {
-        self.personality = Some(personality);
+    pub fn engine_kind(mut self, engine_kind: EngineKind) -> Options {
+        self.engine_kind = Some(engine_kind);
         self
     }
 
@@ -196,12 +196,12 @@ impl Options {
     }
 
     pub(crate) fn setup(&self) -> Setup {
-        Setup { personality: self.personality, faults: self.faults.clone() }
+        Setup { engine_kind: self.engine_kind, faults: self.faults.clone() }
     }
 
     /// Whether requests in flight were asked for, direct or not.
     pub(crate) fn asks_for_requests(&self) -> bool {
-        let asked = self.personality.is_some_and(|p| p != Personality::Sync);
+        let asked = self.engine_kind.is_some_and(|p| p != EngineKind::Sync);
         asked || self.depth.is_some_and(|depth| depth > 1) || !self.faults.rules.is_empty()
     }
 
@@ -214,8 +214,8 @@ impl Options {
         }
         let storage = opened.storage();
         let (setting, measured) = tune::setting(storage, op);
-        let personality = self.personality.unwrap_or_else(|| best_personality(direct));
-        let alone = personality == Personality::Sync;
+        let engine_kind = self.engine_kind.unwrap_or_else(|| best_engine_kind(direct));
+        let alone = engine_kind == EngineKind::Sync;
         let depth = self.depth.unwrap_or(setting.depth).clamp(*DEPTHS.start(), *DEPTHS.end());
         let depth = if alone { 1 } else { depth };
         let grows = self.depth.is_none() && !alone && op == Op::Read;
@@ -223,7 +223,7 @@ impl Options {
         let request_bytes = request_size(self.request_bytes.unwrap_or(setting.request_bytes));
         let origin = if measured { "as tuned" } else { "by its kind" };
         let why = format!("{why}; on {} ({origin})", storage.kind);
-        Plan { direct, personality, request_bytes, depth, depth_most, why }
+        Plan { direct, engine_kind, request_bytes, depth, depth_most, why }
     }
 
     /// Whether to go past the page cache, and why. What costs a look at the system is asked last.
@@ -298,9 +298,9 @@ mod tests {
     fn what_is_asked_for_is_done() {
         let file = opened(tempfile::tempfile().unwrap());
         let options = Options::new().depth(3).request_bytes(10_000);
-        let options = options.personality(Personality::Threads).cache(Cache::Buffered);
+        let options = options.engine_kind(EngineKind::Threads).cache(Cache::Buffered);
         let plan = options.plan(Op::Read, &file, Some(1 << 10));
-        assert_eq!((plan.direct, plan.personality), (false, Personality::Threads));
+        assert_eq!((plan.direct, plan.engine_kind), (false, EngineKind::Threads));
         assert_eq!((plan.request_bytes, plan.depth, plan.depth_most), (12288, 3, 3));
         assert!(
             plan.to_string().starts_with("buffered, 12 KiB x 3, threads: as asked for"),

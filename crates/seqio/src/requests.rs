@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use ioengine::engine::{Engine, EngineSpec, HostEngine};
 use ioengine::fault::FaultPlan;
-use ioengine::{BufferPages, Completion, EngineOptions, Hint, Monotonic, Op, Personality, Request};
+use ioengine::{BufferPages, Completion, EngineKind, EngineOptions, Hint, Monotonic, Op, Request};
 use rustix::io::Errno;
 
 use crate::error;
@@ -31,7 +31,7 @@ pub(crate) struct FilePaths {
 /// How requests are issued.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    pub personality: Option<Personality>,
+    pub engine_kind: Option<EngineKind>,
     pub faults: FaultPlan,
 }
 
@@ -76,7 +76,7 @@ struct InFlight {
 #[derive(Debug)]
 pub(crate) struct Requests {
     engine: HostEngine,
-    personality: Personality,
+    engine_kind: EngineKind,
     /// Alignment of direct requests to each file (bytes); None where they are not possible, or no
     /// longer.
     alignments: Vec<Option<u32>>,
@@ -88,9 +88,9 @@ pub(crate) struct Requests {
 }
 
 /// The best engine of this host, looked up once.
-pub(crate) fn best_personality(direct: bool) -> Personality {
-    static BEST: [OnceLock<Personality>; 2] = [OnceLock::new(), OnceLock::new()];
-    *BEST[usize::from(direct)].get_or_init(|| Personality::best(direct))
+pub(crate) fn best_engine_kind(direct: bool) -> EngineKind {
+    static BEST: [OnceLock<EngineKind>; 2] = [OnceLock::new(), OnceLock::new()];
+    *BEST[usize::from(direct)].get_or_init(|| EngineKind::best(direct))
 }
 
 impl Requests {
@@ -102,10 +102,10 @@ impl Requests {
         // Nobody waits for the calibration of a clock here.
         Monotonic::uncalibrated();
         let direct = files.iter().any(|file| file.direct.is_some());
-        let mut personality = setup.personality.unwrap_or_else(|| best_personality(direct));
-        if !personality.does_io() || personality == Personality::Mmap {
+        let mut engine_kind = setup.engine_kind.unwrap_or_else(|| best_engine_kind(direct));
+        if !engine_kind.does_io() || engine_kind == EngineKind::Mmap {
             let what =
-                format!("{personality} cannot stream; use io_uring, libaio, threads or sync");
+                format!("{engine_kind} cannot stream; use io_uring, libaio, threads or sync");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let both = |paths: &FilePaths| {
@@ -113,9 +113,9 @@ impl Requests {
             [Arc::clone(direct), Arc::clone(&paths.buffered)]
         };
         let descriptors: Vec<Arc<File>> = files.iter().flat_map(both).collect();
-        let make = |personality| {
+        let make = |engine_kind| {
             let spec = EngineSpec {
-                personality,
+                engine_kind,
                 depth: memory.slots,
                 slot_bytes: memory.request_bytes,
                 pages: BufferPages::Huge,
@@ -123,18 +123,18 @@ impl Requests {
             };
             HostEngine::on_files(descriptors.clone(), &spec, Hint::Normal)
         };
-        let engine = match make(personality) {
+        let engine = match make(engine_kind) {
             // This user may have no more rings: threads do as well.
-            Err(_) if setup.personality.is_none() && personality != Personality::Threads => {
-                personality = Personality::Threads;
-                make(personality)
+            Err(_) if setup.engine_kind.is_none() && engine_kind != EngineKind::Threads => {
+                engine_kind = EngineKind::Threads;
+                make(engine_kind)
             }
             made => made,
         };
         let slots = memory.slots as usize;
         Ok(Requests {
             engine: engine.map_err(error::of_engine)?.suffering(&setup.faults),
-            personality,
+            engine_kind,
             alignments: files.iter().map(|paths| Some(paths.direct.as_ref()?.1)).collect(),
             slots: vec![None; slots],
             batch: Vec::with_capacity(slots),
@@ -144,8 +144,8 @@ impl Requests {
     }
 
     /// How requests are issued.
-    pub fn personality(&self) -> Personality {
-        self.personality
+    pub fn engine_kind(&self) -> EngineKind {
+        self.engine_kind
     }
 
     /// Whether requests to a file still go past the page cache.

@@ -37,7 +37,7 @@ impl<E> Ord for Due<E> {
     }
 }
 
-/// See the module.
+/// What happens when: a heap of events in the order of (time, number), and the virtual time.
 pub(crate) struct Agenda<E> {
     heap: BinaryHeap<Entry<E>>,
     now_ns: u64,

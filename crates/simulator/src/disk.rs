@@ -78,7 +78,8 @@ pub(crate) struct MediaTimes {
     pub transfer_ns: u64,
 }
 
-/// See the module.
+/// A zoned disk: the arm, the platter, the buffer with its read-ahead and its cached writes, and
+/// the queue of what waits for the media.
 pub(crate) struct Disk {
     pub model: DiskModel,
     pub geometry: Geometry,

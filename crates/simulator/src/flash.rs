@@ -14,7 +14,8 @@ use crate::system::FlashModel;
 /// The grain of the read cache (bytes).
 const LINE_BYTES: u64 = 4096;
 
-/// See the module.
+/// A device of flash, or a cloud's volume: units that work side by side, a shared channel, a cache
+/// for reads, a buffer for writes, limits on rate and requests, and saved-up credit.
 pub(crate) struct Flash {
     model: FlashModel,
     units: Vec<Server>,

@@ -22,7 +22,7 @@ struct Zone {
     cylinder_ns: u64,
 }
 
-/// See the module.
+/// Where a byte lies on a zoned disk and when it passes under the head.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     zones: Vec<Zone>,

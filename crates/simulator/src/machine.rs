@@ -274,7 +274,8 @@ impl Count {
     }
 }
 
-/// See the module.
+/// The simulated machine: hosts, links, buses and devices, and what happens to a request on its way
+/// through them.
 pub(crate) struct Machine {
     pub agenda: Agenda<Event>,
     pub system: System,

@@ -42,7 +42,7 @@ impl Pieces {
     }
 }
 
-/// See the module.
+/// Volumes: which pieces of which devices a request of a file becomes.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     kind: VolumeKind,

@@ -14,7 +14,7 @@ pub enum Error {
         /// What to do about it.
         remedy: String,
     },
-    /// The target or a personality failed.
+    /// The target or an I/O engine failed.
     #[error(transparent)]
     Engine(#[from] ioengine::Error),
     /// A worker could not be pinned.

@@ -315,11 +315,11 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
 mod tests {
     use super::*;
     use crate::spec::{FlushEvery, SizeShare, Think};
-    use ioengine::{HostTarget, Personality};
+    use ioengine::{EngineKind, HostTarget};
 
     fn null_workload() -> Workload {
         Workload {
-            personality: Personality::Null,
+            engine_kind: EngineKind::Null,
             region_bytes: 1 << 20,
             limit_ns: Some(1),
             ..Workload::default()

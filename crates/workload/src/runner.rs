@@ -54,7 +54,7 @@ pub struct Control<'a> {
 /// What one worker tells while it runs; alone in its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Told {
+struct WorkerProgress {
     bytes: AtomicU64,
     requests: AtomicU64,
 }
@@ -79,7 +79,7 @@ struct Shared<'a> {
     measure_from_ns: AtomicU64,
     ready: Mutex<(usize, Stage)>,
     changed: Condvar,
-    told: Vec<Told>,
+    told: Vec<WorkerProgress>,
     failure: Mutex<Option<Error>>,
 }
 
@@ -187,7 +187,7 @@ where
         measure_from_ns: AtomicU64::new(u64::MAX),
         ready: Mutex::new((0, Stage::Setup)),
         changed: Condvar::new(),
-        told: plans.iter().map(|_| Told::default()).collect(),
+        told: plans.iter().map(|_| WorkerProgress::default()).collect(),
         failure: Mutex::new(None),
     };
     let read = || Reading { cpu: meter.sample(clock.now_ns()), device: counters_of(targets) };
@@ -355,9 +355,10 @@ fn conduct<C: Clock>(
     Ends { before, after, became_steady: watch.found }
 }
 
-fn progress_of(told: &[Told], elapsed_ns: u64) -> Progress {
-    let sum =
-        |of: fn(&Told) -> &AtomicU64| told.iter().map(|t| of(t).load(Ordering::Relaxed)).sum();
+fn progress_of(told: &[WorkerProgress], elapsed_ns: u64) -> Progress {
+    let sum = |of: fn(&WorkerProgress) -> &AtomicU64| {
+        told.iter().map(|t| of(t).load(Ordering::Relaxed)).sum()
+    };
     Progress { elapsed_ns, bytes: sum(|t| &t.bytes), requests: sum(|t| &t.requests) }
 }
 
@@ -404,7 +405,7 @@ impl SteadyWatch {
 fn work<T: Target, C: Clock + Copy>(
     job: &Job<'_, T, C>,
     shared: &Shared<'_>,
-    told: &Told,
+    told: &WorkerProgress,
     leaving: &mut Leaving<'_>,
 ) -> Option<(Sample, T::Engine)> {
     let built = build(job);
@@ -490,7 +491,7 @@ mod tests {
     use std::io::Write;
 
     use cpucost::HostMeter;
-    use ioengine::{BufferPages, Caching, HostTarget, Monotonic, Personality};
+    use ioengine::{BufferPages, Caching, EngineKind, HostTarget, Monotonic};
 
     use super::*;
     use crate::arrival::tests as arrival;
@@ -506,7 +507,7 @@ mod tests {
 
     fn on_null(change: impl FnOnce(&mut Workload)) -> Sample {
         let mut workload = Workload {
-            personality: Personality::Null,
+            engine_kind: EngineKind::Null,
             request_bytes: 4096,
             region_bytes: 1 << 30,
             pages: BufferPages::Small,
@@ -534,7 +535,7 @@ mod tests {
     #[test]
     fn interlocked_threads_read_every_block_of_each_target_once() {
         let workload = Workload {
-            personality: Personality::Null,
+            engine_kind: EngineKind::Null,
             request_bytes: 4096,
             region_bytes: 1 << 20,
             placement: Placement::Interlocked,
@@ -631,7 +632,7 @@ mod tests {
     #[test]
     fn an_order_to_stop_ends_a_run_without_end() {
         let workload = Workload {
-            personality: Personality::Null,
+            engine_kind: EngineKind::Null,
             region_bytes: 1 << 20,
             limit_ns: Some(u64::MAX / 4),
             ..Workload::default()
@@ -716,16 +717,16 @@ mod tests {
     }
 
     #[test]
-    fn each_personality_reads_a_file_once_and_counts_every_byte() {
+    fn each_engine_reads_a_file_once_and_counts_every_byte() {
         let file = file_of(1 << 20);
         let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
-        for personality in Personality::ALL.into_iter().filter(|p| p.does_io()) {
-            if !personality.availability().available {
+        for engine_kind in EngineKind::ALL.into_iter().filter(|p| p.does_io()) {
+            if !engine_kind.availability().available {
                 continue;
             }
-            let depth = if personality.check_depth(8, false).is_ok() { 8 } else { 1 };
+            let depth = if engine_kind.check_depth(8, false).is_ok() { 8 } else { 1 };
             let workload = Workload {
-                personality,
+                engine_kind,
                 depth,
                 region_bytes: 1 << 20,
                 limit_bytes: Some(1 << 20),
@@ -733,7 +734,7 @@ mod tests {
                 ..Workload::default()
             };
             let sample = measure(&target, &workload).unwrap();
-            assert_eq!((sample.bytes(), sample.errors), (1 << 20, 0), "{personality}");
+            assert_eq!((sample.bytes(), sample.errors), (1 << 20, 0), "{engine_kind}");
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ioengine::{BufferPages, EngineOptions, EngineSpec, Personality};
+use ioengine::{BufferPages, EngineKind, EngineOptions, EngineSpec};
 
 use crate::written::Written;
 
@@ -180,7 +180,7 @@ impl FlushEvery {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// How requests are issued.
-    pub personality: Personality,
+    pub engine_kind: EngineKind,
     /// In which order blocks are visited.
     pub pattern: Pattern,
     /// How often a random pattern visits which block.
@@ -226,7 +226,7 @@ pub struct Workload {
     pub flush_at_end: bool,
     /// Flush in the midst of writing too.
     pub flush_every: Option<FlushEvery>,
-    /// What is asked of the personality beyond issuing requests.
+    /// What is asked of the I/O engine beyond issuing requests.
     pub options: EngineOptions,
     /// Writes may grow the file beyond its present end.
     pub may_extend: bool,
@@ -246,7 +246,7 @@ impl Default for Workload {
     /// Sequential reads of 64 KiB, one outstanding, over nothing: set the region and a limit.
     fn default() -> Self {
         Workload {
-            personality: Personality::Sync,
+            engine_kind: EngineKind::Sync,
             pattern: Pattern::Sequential,
             distribution: Distribution::Even,
             read_percent: 100,
@@ -295,7 +295,7 @@ impl Workload {
     /// What the engine of each thread is to provide.
     pub fn engine_spec(&self) -> EngineSpec {
         EngineSpec {
-            personality: self.personality,
+            engine_kind: self.engine_kind,
             depth: self.depth,
             slot_bytes: self.request_bytes,
             pages: self.pages,

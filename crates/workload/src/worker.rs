@@ -11,7 +11,7 @@
 //! completions come back within the submitting call, so that nothing is outstanding anyway, do
 //! calls grow up to the depth.
 //!
-//! What a personality only reports is decided here, once for all of them: a short transfer is
+//! What an I/O engine only reports is decided here, once for all of them: a short transfer is
 //! continued behind what has moved, EAGAIN and EINTR are issued again (a bounded number of
 //! times), and any other failure is counted and ends the run.
 
@@ -130,7 +130,7 @@ impl Chunk {
     }
 }
 
-/// See the module.
+/// The state machine of one thread: issue, submit and wait, reap, until it is time to stop.
 #[derive(Debug)]
 pub struct Worker<E, C> {
     engine: E,
@@ -268,7 +268,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// One call into the engine. `stop` ends the issuing of new requests.
     ///
     /// # Errors
-    /// When the personality cannot go on, or the device does not answer while being drained.
+    /// When the I/O engine cannot go on, or the device does not answer while being drained.
     #[inline]
     pub fn step(&mut self, stop: bool) -> Result<State, EngineError> {
         self.turn(stop);

@@ -25,6 +25,9 @@ pub struct Options {
     /// foreign: tries of each situation
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
+    /// foreign: one of its two parts alone
+    #[arg(long)]
+    part: Option<foreign::Part>,
     /// foreign: only devices and situations whose word has this in it; may be given more than once
     #[arg(long)]
     case: Vec<String>,
@@ -57,7 +60,7 @@ enum Campaign {
 /// When the program does not build, or a campaign cannot do its work.
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.only == Campaign::Foreign && options.list {
-        return foreign::list(&options.case);
+        return foreign::list(options.part, &options.case);
     }
     let program = options.program.clone().map_or_else(repository::release_build, Ok)?;
     match options.only {
@@ -66,6 +69,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             program: &program,
             runs: options.runs,
             tries: options.tries,
+            part: options.part,
             case: &options.case,
             dir: &options.dir,
             write: options.write,

@@ -2,7 +2,7 @@
 //! in which they happened.
 
 use analysis::quantile::median;
-use ioengine::Personality;
+use ioengine::EngineKind;
 use workload::random::mix;
 use workload::spec::Content;
 use workload::{Arrival, Pattern, Placement, Workload};
@@ -60,14 +60,14 @@ pub struct Moment {
     /// Bytes that it moved.
     pub bytes: f64,
     /// What is compared.
-    pub seen: Seen,
+    pub seen: TrialSummary,
     /// Its intervals: length (ns) and bytes.
     pub series: Vec<(u64, f64)>,
 }
 
 /// What is compared of a trial, measured or simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct TrialSummary {
     /// Rate of the whole trial.
     pub bytes_per_s: f64,
     /// Median latency, where one request was outstanding at a time (ns).
@@ -97,15 +97,15 @@ impl Observed {
     }
 }
 
-impl Seen {
+impl TrialSummary {
     /// What a trial shows.
-    pub fn of(trial: &Trial, key: &PointKey) -> Seen {
+    pub fn of(trial: &Trial, key: &PointKey) -> TrialSummary {
         let alone = key.depth * key.threads == 1;
         let latency = trial.latency();
         let at = |q| latency.quantile(q).map(|ns| ns as f64);
         let one_cause =
             matches!((at(0.1), at(0.9)), (Some(low), Some(high)) if high < low * ONE_CAUSE);
-        Seen {
+        TrialSummary {
             bytes_per_s: trial.bytes_per_s(),
             latency_ns: at(0.5).filter(|_| alone && one_cause),
             late_bytes_per_s: late_rate(trial),
@@ -158,7 +158,7 @@ impl History {
                 start_ns: (trial.started_unix_ns - first_ns.unwrap_or(0)).max(0) as u64,
                 workload: workload_of(&point.key, trial),
                 bytes: trial.bytes() as f64,
-                seen: Seen::of(trial, &point.key),
+                seen: TrialSummary::of(trial, &point.key),
                 series: trial.series.iter().map(|i| (i.length_ns, i.bytes as f64)).collect(),
             }));
         }
@@ -326,7 +326,7 @@ fn workload_of(key: &PointKey, trial: &Trial) -> Workload {
         (None, None) => (trial.bytes().saturating_mul(4), trial.elapsed_ns),
     };
     Workload {
-        personality: Personality::IoUring,
+        engine_kind: EngineKind::IoUring,
         pattern,
         read_percent: key.read_percent.min(100) as u8,
         request_bytes: key.request_bytes as u32,
@@ -418,7 +418,7 @@ pub mod tests {
         for trial in other.trials.iter_mut().filter(|trial| other.points[trial.point].held_out) {
             let bytes_per_s = trial.seen.bytes_per_s * 3.0;
             let late_bytes_per_s = Some(bytes_per_s / 20.0);
-            trial.seen = Seen { bytes_per_s, latency_ns: Some(1.0), late_bytes_per_s };
+            trial.seen = TrialSummary { bytes_per_s, latency_ns: Some(1.0), late_bytes_per_s };
             trial.series.iter_mut().for_each(|(_, bytes)| *bytes *= 3.0);
             trial.bytes *= 3.0;
         }
@@ -443,7 +443,7 @@ pub mod tests {
         }
         for trial in &mut history.trials {
             let bytes_per_s = history.points[trial.point].bytes_per_s;
-            trial.seen = Seen { bytes_per_s, latency_ns: None, late_bytes_per_s: None };
+            trial.seen = TrialSummary { bytes_per_s, latency_ns: None, late_bytes_per_s: None };
             trial.series = vec![(100_000_000, bytes_per_s / 10.0); 4];
             trial.bytes = bytes_per_s * 0.4;
         }

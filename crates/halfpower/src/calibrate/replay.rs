@@ -11,7 +11,7 @@ use simulator::system::DriveModel;
 use simulator::{SimClock, SimTarget, SimWorld, System};
 use workload::{Control, Workload, plan, stepper};
 
-use crate::calibrate::history::{History, Moment, Seen};
+use crate::calibrate::history::{History, Moment, TrialSummary};
 use crate::failure::Outcome;
 use crate::record;
 
@@ -34,7 +34,7 @@ pub fn has_memory(system: &System) -> bool {
 ///
 /// # Errors
 /// When a workload does not fit the system.
-pub fn replay(system: &System, history: &History) -> Outcome<Vec<Seen>> {
+pub fn replay(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> {
     Ok(replay_while(system, history, |_, _| true)?.unwrap_or_default())
 }
 
@@ -45,8 +45,8 @@ pub fn replay(system: &System, history: &History) -> Outcome<Vec<Seen>> {
 pub fn replay_while(
     system: &System,
     history: &History,
-    mut goes_on: impl FnMut(usize, &Seen) -> bool,
-) -> Outcome<Option<Vec<Seen>>> {
+    mut goes_on: impl FnMut(usize, &TrialSummary) -> bool,
+) -> Outcome<Option<Vec<TrialSummary>>> {
     if !has_memory(system) {
         return replay_points(system, history).map(Some);
     }
@@ -64,8 +64,8 @@ pub fn replay_while(
 }
 
 /// Each point by itself, for a system without a memory.
-fn replay_points(system: &System, history: &History) -> Outcome<Vec<Seen>> {
-    let alone: Outcome<Vec<Seen>> = (0..history.points.len())
+fn replay_points(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> {
+    let alone: Outcome<Vec<TrialSummary>> = (0..history.points.len())
         .map(|point| {
             let workload = &history.points[point].workload;
             let requests = REQUESTS
@@ -80,7 +80,7 @@ fn replay_points(system: &System, history: &History) -> Outcome<Vec<Seen>> {
             let world = SimWorld::new(system, 1);
             let file = world.files(Caching::Direct).remove(0);
             let seen = one(&world, &file, &short, history, point)?;
-            Ok(Seen { late_bytes_per_s: Some(seen.bytes_per_s), ..seen })
+            Ok(TrialSummary { late_bytes_per_s: Some(seen.bytes_per_s), ..seen })
         })
         .collect();
     let alone = alone?;
@@ -88,7 +88,12 @@ fn replay_points(system: &System, history: &History) -> Outcome<Vec<Seen>> {
 }
 
 /// One trial, when its time has come.
-fn in_turn(world: &SimWorld, file: &SimTarget, trial: &Moment, history: &History) -> Outcome<Seen> {
+fn in_turn(
+    world: &SimWorld,
+    file: &SimTarget,
+    trial: &Moment,
+    history: &History,
+) -> Outcome<TrialSummary> {
     let clock = world.clock();
     pass_to(&clock, trial.start_ns);
     one(world, file, &trial.workload, history, trial.point)
@@ -105,10 +110,10 @@ fn one(
     workload: &Workload,
     history: &History,
     point: usize,
-) -> Outcome<Seen> {
+) -> Outcome<TrialSummary> {
     let planned = plan::resolve(workload, file)?;
     let stop = AtomicBool::new(false);
     let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
     let sample = stepper::run(&[file], &planned, &world.clock(), &world.meter(), &mut control)?;
-    Ok(Seen::of(&record::trial(sample), &history.points[point].key))
+    Ok(TrialSummary::of(&record::trial(sample), &history.points[point].key))
 }

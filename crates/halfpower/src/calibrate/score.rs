@@ -6,7 +6,7 @@ use analysis::quantile::median;
 use simulator::{Description, System};
 
 use crate::calibrate::fit::{self, Differences, Place, Problem, Profile};
-use crate::calibrate::history::{History, Observed, Seen};
+use crate::calibrate::history::{History, Observed, TrialSummary};
 use crate::calibrate::ladder::{Direction, Ladder, Take};
 use crate::calibrate::replay::{replay, replay_while};
 use crate::calibrate::structure::{Memory, Structure};
@@ -98,7 +98,7 @@ impl Errors {
 
 /// Differences between what a system does and what was measured on the fitted points, in
 /// standard errors.
-fn residuals(history: &History, simulated: &[Seen]) -> Vec<f64> {
+fn residuals(history: &History, simulated: &[TrialSummary]) -> Vec<f64> {
     let mut all = Vec::new();
     for (number, point) in history.points.iter().enumerate().filter(|(_, p)| !p.held_out) {
         let error = error_of(history, number, point);
@@ -119,7 +119,7 @@ fn error_of(history: &History, number: usize, point: &Observed) -> f64 {
 fn residuals_of(
     history: &History,
     index: usize,
-    said: &Seen,
+    said: &TrialSummary,
     error: f64,
 ) -> impl Iterator<Item = f64> {
     let seen = history.trials[index].seen;

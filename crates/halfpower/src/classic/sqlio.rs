@@ -15,7 +15,7 @@ const FILE: &str = "testfile.dat";
 /// Targets that say themselves how requests are issued.
 const OWN_WAY: [&str; 2] = ["sim:", "truth:"];
 
-/// See the module.
+/// A test of SQLIO as a line of `halfpower run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// What is measured.

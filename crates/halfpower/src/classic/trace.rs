@@ -72,7 +72,7 @@ pub struct TraceLine {
 
 impl TraceLine {
     /// A trial of a point on files of so many bytes together. Of one request outstanding at a
-    /// time, only a personality that waits for each is synchronous; a caller who knows better
+    /// time, only an I/O engine that waits for each is synchronous; a caller who knows better
     /// sets [`TraceLine::outstanding`].
     pub fn of(key: &PointKey, trial: &Trial, file_bytes: u64, comment: &str) -> TraceLine {
         let waits = matches!(key.ioengine.as_str(), "sync" | "mmap");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_synchronous_personality_has_nothing_outstanding() {
+    fn a_synchronous_engine_has_nothing_outstanding() {
         let sync = PointKey { ioengine: "sync".to_owned(), depth: 1, ..key() };
         assert_eq!(TraceLine::of(&sync, &trial(), 0, "").outstanding, 0);
     }

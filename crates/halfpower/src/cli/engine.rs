@@ -1,11 +1,11 @@
-//! What can be typed of how requests are issued, beyond the personality; flags of `run`, `sweep`
+//! What can be typed of how requests are issued, beyond the I/O engine; flags of `run`, `sweep`
 //! and `simulate`.
 
 use clap::Args;
 
 use super::parse_bool;
 
-/// What is asked of the personality beyond issuing requests, and flushes in the midst of writing.
+/// What is asked of the I/O engine beyond issuing requests, and flushes in the midst of writing.
 #[derive(Args, Debug, Clone, Default)]
 pub struct EngineArgs {
     /// io_uring: a thread of the kernel takes submissions (SQPOLL); it spins on a CPU of its own,

@@ -19,8 +19,8 @@ use crate::cli::calibrate::CalibrateArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome, check_not_under_dev};
 use crate::json::{self, Program};
-use crate::keeper;
 use crate::machine::Host;
+use crate::recorder;
 use crate::{date, sim_target, units};
 
 /// What `--json` prints.
@@ -53,7 +53,7 @@ pub fn execute(args: &CalibrateArgs) -> Outcome {
     let console = Console::new(args.quiet);
     let store = Store::open_read_only(&args.db)?;
     let row = run_of(&store, &args.run)?;
-    let history = History::of(&keeper::load(&store, row.id)?, args.holdout)?;
+    let history = History::of(&recorder::load(&store, row.id)?, args.holdout)?;
     if let Some(path) = &args.out {
         check(path)?;
     }

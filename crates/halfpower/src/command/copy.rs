@@ -15,7 +15,7 @@ use filecopy::{
     Counts, Destination, Event, Existing, Filter, FilterRule, Keep, Limiter, Links, Problem,
     ProblemKind, Progress, Session, Settings,
 };
-use ioengine::{Caching, Clock, HostTarget, Monotonic, Personality};
+use ioengine::{Caching, Clock, EngineKind, HostTarget, Monotonic};
 use schemars::JsonSchema;
 use seqio::{Cache, Options};
 use serde::Serialize;
@@ -322,13 +322,13 @@ fn options(args: &CopyArgs) -> Outcome<Options> {
         options = options.depth(depth);
     }
     if let Some(name) = args.ioengine.as_deref().filter(|name| *name != "auto") {
-        let personality: Personality = name.parse()?;
-        if !personality.does_io() || personality == Personality::Mmap {
+        let engine_kind: EngineKind = name.parse()?;
+        if !engine_kind.does_io() || engine_kind == EngineKind::Mmap {
             return Err(Failure::usage(format!(
                 "--ioengine {name} cannot stream; use io_uring, threads, libaio or sync"
             )));
         }
-        options = options.personality(personality);
+        options = options.engine_kind(engine_kind);
     }
     Ok(options)
 }

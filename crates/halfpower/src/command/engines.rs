@@ -1,6 +1,6 @@
 //! `halfpower engines`: what this host offers, and why something is missing.
 
-use ioengine::{EngineOption, Personality};
+use ioengine::{EngineKind, EngineOption};
 use serde::Serialize;
 
 use crate::cli::EnginesArgs;
@@ -34,19 +34,19 @@ struct OptionDocument {
     detail: String,
 }
 
-/// Prints the personalities, and what can be asked of them.
+/// Prints the I/O engines, and what can be asked of them.
 pub fn execute(args: &EnginesArgs) -> Outcome {
     if args.plan {
         console::plan_to_print();
         return Ok(Exit::Ok);
     }
-    let best = Personality::best(true).name();
-    let engines = Personality::ALL.map(|personality| {
-        let found = personality.availability();
+    let best = EngineKind::best(true).name();
+    let engines = EngineKind::ALL.map(|engine_kind| {
+        let found = engine_kind.availability();
         EngineDocument {
-            name: personality.name(),
+            name: engine_kind.name(),
             available: found.available,
-            summary: in_flags(personality.summary()),
+            summary: in_flags(engine_kind.summary()),
             detail: in_flags(&found.detail),
         }
     });

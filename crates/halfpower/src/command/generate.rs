@@ -4,13 +4,13 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use schemars::generate::SchemaSettings;
 
-use crate::balance::SimulateDocument;
 use crate::cli::{Cli, GenerateArgs};
 use crate::command::target::TargetDocument;
 use crate::console;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::json;
 use crate::reproduce::document::ReproduceDocument;
+use crate::resource_usage::SimulateDocument;
 
 /// Prints what was asked for.
 pub fn execute(args: &GenerateArgs) -> Outcome {

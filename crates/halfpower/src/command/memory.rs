@@ -13,7 +13,7 @@ use crate::job;
 use crate::json::{self, IntervalDocument, Program};
 use crate::lab::Lab;
 use crate::machine::Host;
-use crate::memory::{self, Cell, Curve, MemoryPlan, MemoryReadings, MemorySpec};
+use crate::memory::{self, Curve, GridPoint, MemoryPlan, MemoryReadings, MemorySpec};
 use crate::units;
 
 /// Most threads: each has a stack, and waits for all others.
@@ -162,7 +162,7 @@ pub fn execute(args: &MemoryArgs) -> Outcome {
 }
 
 /// Whether other programs have spoilt half of its samples.
-fn is_disturbed(cell: &Cell) -> bool {
+fn is_disturbed(cell: &GridPoint) -> bool {
     cell.best_bytes_per_s > DISTURBED_TIMES * cell.bytes_per_s.value
 }
 
@@ -276,7 +276,7 @@ fn document(args: &MemoryArgs, spec: &MemorySpec, readings: &MemoryReadings) -> 
     }
 }
 
-fn cell_document(cell: &Cell) -> CellDocument {
+fn cell_document(cell: &GridPoint) -> CellDocument {
     CellDocument {
         kernel: cell.kernel.name().to_owned(),
         level: cell.level.name.clone(),
@@ -308,7 +308,7 @@ fn curve_document(curve: &Curve) -> CurveDocument {
 fn text(spec: &MemorySpec, readings: &MemoryReadings) -> String {
     let mut text = String::new();
     for threads in &spec.threads {
-        let cells: Vec<&Cell> =
+        let cells: Vec<&GridPoint> =
             readings.table.iter().filter(|cell| cell.threads == *threads).collect();
         text += &table(*threads, &cells);
     }
@@ -330,7 +330,7 @@ fn text(spec: &MemorySpec, readings: &MemoryReadings) -> String {
 }
 
 /// Kernels down, working sets across.
-fn table(threads: usize, cells: &[&Cell]) -> String {
+fn table(threads: usize, cells: &[&GridPoint]) -> String {
     let mut levels: Vec<&memory::Level> = Vec::new();
     let mut kernels: Vec<Kernel> = Vec::new();
     for cell in cells {
@@ -348,7 +348,7 @@ fn table(threads: usize, cells: &[&Cell]) -> String {
     for kernel in kernels {
         text += &format!("\n  {:<12}", kernel.name());
         for level in &levels {
-            let is_it = |cell: &&&Cell| cell.kernel == kernel && cell.level == **level;
+            let is_it = |cell: &&&GridPoint| cell.kernel == kernel && cell.level == **level;
             let rate = cells.iter().find(is_it).map(|cell| cell.bytes_per_s.value / MB);
             text += &rate.map_or(format!(" {:>14}", "-"), |rate| format!(" {rate:>14.0}"));
         }

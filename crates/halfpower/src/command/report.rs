@@ -7,8 +7,8 @@ use results::{RunKind, Store};
 use crate::cli::ReportArgs;
 use crate::console;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::keeper;
 use crate::page;
+use crate::recorder;
 use crate::survey::evidence::Evidence;
 use crate::survey::insight::Insight;
 use crate::survey::view;
@@ -56,7 +56,7 @@ pub fn evidence(db: &Path, run: &str) -> Outcome<Evidence> {
     Ok(Evidence {
         host: serde_json::from_str(&row.host_json).unwrap_or_default(),
         target: serde_json::from_str(&row.target_json).unwrap_or_default(),
-        points: keeper::load(&store, row.id)?,
+        points: recorder::load(&store, row.id)?,
         facts: row
             .findings_json
             .as_deref()

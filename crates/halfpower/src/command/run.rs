@@ -7,7 +7,6 @@ use results::{RunKind, RunState};
 use workload::spec::Content;
 use workload::{Workload, Written, content};
 
-use crate::balance::{self, SimulateDocument, SimulatedPoint};
 use crate::bench::{self, Bench};
 use crate::cli::RunArgs;
 use crate::console::{self, Console};
@@ -16,11 +15,12 @@ use crate::interrupt::Interrupt;
 use crate::job::{Job, check};
 use crate::journal::settings::Change;
 use crate::json::{self, HostSettingDocument, PointDocument, Program, RunDocument, SweepDocument};
-use crate::keeper::{Keeper, RunFacts};
 use crate::lab::{Lab, Setting};
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, State, Verdict};
+use crate::recorder::{Recorder, RunFacts};
 use crate::request_log::RequestLog;
+use crate::resource_usage::{self, SimulateDocument, SimulatedPoint};
 use crate::rounds::{self, Rounds, bytes_of, fail_on_errors, share_of};
 use crate::settings::{self, Changed};
 use crate::units;
@@ -70,7 +70,7 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     let preparation = bench::preparation(&job)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     let interrupt = Interrupt::install();
-    Keeper::check(db, &job.targets)?;
+    Recorder::check(db, &job.targets)?;
     job.log.iter().try_for_each(|log| RequestLog::check(log, &job.targets))?;
     preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
     let lab = Lab::new(console, interrupt);
@@ -92,8 +92,8 @@ fn measure_and_print(
 ) -> Outcome {
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     let bench = Bench::ready(job, lab)?;
-    let mut keeper = Keeper::open(db)?;
-    keeper.log_to(job.log.as_deref())?;
+    let mut recorder = Recorder::open(db)?;
+    recorder.log_to(job.log.as_deref())?;
     let host = Host::read();
     let facts = bench.facts();
     let mut settings: Vec<Setting<'_>> =
@@ -107,12 +107,12 @@ fn measure_and_print(
     if job.soaker {
         lab.prepare_soaker().map_err(Failure::failed)?;
     }
-    begin(&mut keeper, args, form, (&host, made), &facts)?;
+    begin(&mut recorder, args, form, (&host, made), &facts)?;
     let rounds = Rounds { trials: job.trials, soaker: job.soaker, seed: job.base.seed };
-    let (mut points, measured) = rounds::measure(lab, &rounds, settings, &mut keeper);
+    let (mut points, measured) = rounds::measure(lab, &rounds, settings, &mut recorder);
     if let Err(failure) = measured {
         // A database that fails too must not hide why the run did, nor say it twice.
-        match keeper.finish(RunState::Failed, None, None) {
+        match recorder.finish(RunState::Failed, None, None) {
             Err(also) if also.message != failure.message => lab.console.warn(&also.message),
             _ => {}
         }
@@ -121,15 +121,15 @@ fn measure_and_print(
     let checked = written.as_ref().map_or(Ok(()), |written| read_back(lab, job, &bench, written));
     if let Err(failure) = &checked {
         distrust(&mut points, &failure.message);
-        keeper.judge(0, &points);
+        recorder.judge(0, &points);
     }
     let state = match checked {
         Err(_) => RunState::Failed,
         Ok(()) if lab.interrupt.is_set() => RunState::Interrupted,
         Ok(()) => RunState::Finished,
     };
-    warn_of_lost(&lab.console, job, keeper.log_lost());
-    let kept = keeper.finish(state, None, Some(&verdict_of(&points)));
+    warn_of_lost(&lab.console, job, recorder.log_lost());
+    let kept = recorder.finish(state, None, Some(&verdict_of(&points)));
     let shown = show.map(|show| show(&Measured { facts: &facts, points: &points }));
     if show.is_none() || args.common.json {
         print(args, job, form, (&host, made), facts, &points);
@@ -257,14 +257,14 @@ fn announce(
 }
 
 fn begin(
-    keeper: &mut Keeper,
+    recorder: &mut Recorder,
     args: &RunArgs,
     form: Form,
     (host, made): (&Host, &[Change]),
     facts: &[TargetFacts],
 ) -> Outcome<()> {
     let host_settings = documents(made);
-    keeper.begin(&RunFacts {
+    recorder.begin(&RunFacts {
         kind: if form == Form::Run { RunKind::Run } else { RunKind::Sweep },
         label: args.common.label.clone(),
         seed: args.common.seed,
@@ -297,7 +297,7 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) -> Out
         read_percent: 100,
         content: Content::Verified,
         written: Some(Arc::clone(written)),
-        personality: of_writes.personality,
+        engine_kind: of_writes.engine_kind,
         options: of_writes.options,
         request_bytes: of_writes.request_bytes,
         depth: of_writes.depth,
@@ -361,7 +361,7 @@ fn print(
         for point in measured {
             console::data(&line(point, args.common.pap, job.percentiles()));
             if form == Form::Simulate {
-                balance::of(point).lines().iter().for_each(|line| console::data(line));
+                resource_usage::of(point).lines().iter().for_each(|line| console::data(line));
             }
         }
         return;
@@ -383,8 +383,10 @@ fn print(
             json::print(&SweepDocument { halfpower, host, target, host_settings, points })
         }
         (Form::Simulate, points) => {
-            let point =
-                |point| SimulatedPoint { point: document(point), balance: balance::of(point) };
+            let point = |point| SimulatedPoint {
+                point: document(point),
+                balance: resource_usage::of(point),
+            };
             let points = points.iter().map(point).collect();
             json::print(&SimulateDocument::new((halfpower, host, target), points))
         }

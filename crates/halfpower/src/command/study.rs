@@ -12,20 +12,20 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::job;
 use crate::json::{self, Program};
-use crate::keeper::Keeper;
 use crate::lab::Lab;
 use crate::machine::Host;
 use crate::page;
 use crate::plan_file::{self, Flags};
+use crate::recorder::Recorder;
 use crate::settings;
 use crate::study::catalogue::{self, Study};
 use crate::study::document::{StudiesDocument, StudyDocument};
 use crate::study::evidence::Stated;
 use crate::study::extent::Extent;
 use crate::study::figure;
-use crate::study::ground::Ground;
 use crate::study::plan::Plan;
-use crate::study::session::{Made, Session};
+use crate::study::session::{Session, StudyResult};
+use crate::study::target::StudyTarget;
 use crate::study::view;
 use crate::survey::document::WroteDocument;
 use crate::survey::findings;
@@ -122,19 +122,19 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
         page::check(html)?;
     }
     let db = (!common.no_store).then_some(common.db.as_path());
-    Keeper::check(db, &form.targets)?;
+    Recorder::check(db, &form.targets)?;
     let lab = Lab::new(console, interrupt);
     let (started_unix_ns, host) = (unix_ns(), Host::read());
     let most = if form.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
     let consent = job::consent(common);
     // What names no target is refused before time is spent on another.
-    form.targets.iter().try_for_each(|name| Ground::check(name, &consent))?;
+    form.targets.iter().try_for_each(|name| StudyTarget::check(name, &consent))?;
     let ready =
-        |name: &PathBuf| Ground::ready(name, form.size, (most, common.seed), &consent, &lab);
+        |name: &PathBuf| StudyTarget::ready(name, form.size, (most, common.seed), &consent, &lab);
     let session = Session {
         lab: &lab,
         host: host.clone(),
-        grounds: form.targets.iter().map(ready).collect::<Outcome<Vec<Ground>>>()?,
+        study_targets: form.targets.iter().map(ready).collect::<Outcome<Vec<StudyTarget>>>()?,
         quick: form.quick,
         toggle_write_cache: form.toggle_write_cache,
         stated: form.stated.clone(),
@@ -165,8 +165,8 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
 }
 
 /// The last line names what made the exit code, which may stand far above by now.
-fn say_why(exit: Exit, all: &[Made]) {
-    let names = |is: fn(&Made) -> bool| -> String {
+fn say_why(exit: Exit, all: &[StudyResult]) {
+    let names = |is: fn(&StudyResult) -> bool| -> String {
         let named: Vec<&str> =
             all.iter().filter(|made| is(made)).map(|made| made.name.as_str()).collect();
         named.join(", ")
@@ -180,20 +180,20 @@ fn say_why(exit: Exit, all: &[Made]) {
             }
         }
         Exit::Invalid => {
-            let names = names(Made::is_invalid);
+            let names = names(StudyResult::is_invalid);
             console::error(&format!("measured the wrong thing: {names}; see the reasons there"));
         }
         _ => {}
     }
 }
 
-fn exit_of(interrupted: bool, all: &[Made]) -> Exit {
+fn exit_of(interrupted: bool, all: &[StudyResult]) -> Exit {
     let refused = all.iter().find_map(|made| made.refused);
     match refused.filter(|_| all.iter().all(|made| made.refused.is_some())) {
         _ if interrupted => Exit::Interrupted,
         _ if all.iter().any(|made| made.failure.is_some()) => Exit::Failed,
         Some(exit) => exit,
-        None if all.iter().any(Made::is_invalid) => Exit::Invalid,
+        None if all.iter().any(StudyResult::is_invalid) => Exit::Invalid,
         None => Exit::Ok,
     }
 }
@@ -203,7 +203,7 @@ fn show(
     form: &Form<'_>,
     console: &Console,
     (host, started_unix_ns): (&Host, i64),
-    all: &[Made],
+    all: &[StudyResult],
 ) -> Outcome<()> {
     let page =
         form.html.map_or(Ok(()), |html| page::write(html, &view::html(host, started_unix_ns, all)));
@@ -336,11 +336,13 @@ fn print_plan(asked: &[Asked], form: &Form<'_>) -> Outcome {
     let most = if form.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
     let size = units::size(form.size.unwrap_or(most));
     for target in &form.targets {
-        Ground::check(target, &job::consent(form.common))?;
+        StudyTarget::check(target, &job::consent(form.common))?;
         let name = target.display();
         console::data(&match target.is_dir() {
             true => format!("lay out a test file of at most {size} in {name}, removed afterwards"),
-            false if Ground::is_imagined(target) => format!("imagine {name}; nothing is touched"),
+            false if StudyTarget::is_imagined(target) => {
+                format!("imagine {name}; nothing is touched")
+            }
             false => format!("read {name}, and write to it only where a flag names it"),
         });
     }

@@ -15,12 +15,12 @@ use crate::guard::{self, Permit};
 use crate::interrupt::Interrupt;
 use crate::job;
 use crate::json;
-use crate::keeper::{Keeper, RunFacts};
 use crate::lab::Lab;
 use crate::machine::{Host, TargetFacts};
 use crate::memory_limit;
 use crate::page;
 use crate::point::State;
+use crate::recorder::{Recorder, RunFacts};
 use crate::scratch::{self, LaidOut, Scratch};
 use crate::settings;
 use crate::sim_target::SimPlace;
@@ -28,7 +28,7 @@ use crate::survey::consistency;
 use crate::survey::document::{self, WroteDocument};
 use crate::survey::evidence::{Evidence, Facts};
 use crate::survey::findings;
-use crate::survey::grid::{self, Effort};
+use crate::survey::grid::{self, Budget};
 use crate::survey::insight::Insight;
 use crate::survey::measure::{self, Bounds, Subject, Survey, Surveyed};
 use crate::survey::memory;
@@ -56,7 +56,7 @@ enum Place {
 /// Measures, analyses, writes and prints.
 pub fn execute(args: &SurveyArgs) -> Outcome {
     let console = Console::new(args.common.quiet);
-    let mut effort = Effort::of(args.quick, args.thorough, args.budget).for_app(args.app);
+    let mut effort = Budget::of(args.quick, args.thorough, args.budget).for_app(args.app);
     if effort.budget_ns < 5_000_000_000 {
         return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
     }
@@ -87,8 +87,8 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     check_again(&subject, scratch.as_ref(), permit.as_ref())?;
     let host = Host::read();
     let target = TargetFacts { name: name_of(&args.target), ..subject.facts() };
-    let mut keeper = Keeper::open(db)?;
-    begin(&mut keeper, args, &host, &target)?;
+    let mut recorder = Recorder::open(db)?;
+    begin(&mut recorder, args, &host, &target)?;
     let mut facts = measure::notes(&lab, &subject, &effort, args.common.pap);
     facts.not_written = not_written;
     facts.layout_bytes_per_s = laid_out.map(|laid_out| laid_out.bytes_per_s);
@@ -103,12 +103,12 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
         allow_holes: args.common.allow_holes,
         pages,
     };
-    let survey = Survey::new(&lab, &subject, effort, &bounds, &mut keeper);
+    let survey = Survey::new(&lab, &subject, effort, &bounds, &mut recorder);
     let measured = prepared.and_then(|()| survey.run());
     let Surveyed { points, write_left, visits, second_visit } = match measured {
         Ok(measured) => measured,
         Err(failure) => {
-            keeper.finish(RunState::Failed, None, None)?;
+            recorder.finish(RunState::Failed, None, None)?;
             return Err(failure);
         }
     };
@@ -122,7 +122,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     facts.interrupted = lab.interrupt.is_set();
     facts.cpu_quota = quota_felt(&lab, facts.elapsed_ns).filter(|_| !is_simulated);
     let evidence = Evidence { host, target, points, facts, started_unix_ns };
-    conclude(args, &console, keeper, &evidence)
+    conclude(args, &console, recorder, &evidence)
 }
 
 /// The CPU quota of the control group (CPUs), if it held the program back.
@@ -177,7 +177,7 @@ fn check_outputs(args: &SurveyArgs) -> Outcome<Option<&Path>> {
         )));
     }
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
-    Keeper::check(db, std::slice::from_ref(&args.target))?;
+    Recorder::check(db, std::slice::from_ref(&args.target))?;
     Ok(db)
 }
 
@@ -198,16 +198,16 @@ fn check_again(
 fn conclude(
     args: &SurveyArgs,
     console: &Console,
-    mut keeper: Keeper,
+    mut recorder: Recorder,
     evidence: &Evidence,
 ) -> Outcome {
     let insight = Insight::of(evidence);
     let interrupted = evidence.facts.interrupted;
     let state = if interrupted { RunState::Interrupted } else { RunState::Finished };
     let findings_json = serde_json::to_string(&evidence.facts).ok();
-    keeper.judge(0, &evidence.points);
+    recorder.judge(0, &evidence.points);
     // The page is worth having even if the database is full, and the words even without the page.
-    let kept = keeper.finish(state, findings_json, Some(&insight.verdict));
+    let kept = recorder.finish(state, findings_json, Some(&insight.verdict));
     let page = if insight.seen.is_empty() {
         Ok(())
     } else {
@@ -239,7 +239,7 @@ fn conclude(
 }
 
 /// The test file's size, or the part of an existing target to work on (None: all of it).
-fn size_of(place: &Place, args: &SurveyArgs, effort: &Effort) -> Outcome<Option<u64>> {
+fn size_of(place: &Place, args: &SurveyArgs, effort: &Budget) -> Outcome<Option<u64>> {
     let Place::Directory(folder) = place else { return Ok(args.size) };
     folder.read_dir().map_err(|e| {
         Failure::failed(format!(
@@ -260,7 +260,7 @@ fn size_of(place: &Place, args: &SurveyArgs, effort: &Effort) -> Outcome<Option<
     Ok(Some((size >> 20 << 20).max(1 << 20)))
 }
 
-fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Effort) -> Outcome {
+fn plan(args: &SurveyArgs, place: &Place, size: Option<u64>, effort: &Budget) -> Outcome {
     match place {
         Place::Directory(folder) => {
             let bytes = size.unwrap_or(0);
@@ -320,7 +320,7 @@ fn announce(
     args: &SurveyArgs,
     place: &Place,
     size: Option<u64>,
-    effort: &Effort,
+    effort: &Budget,
 ) {
     let seconds = effort.budget_ns / 1_000_000_000;
     let target = args.target.display();
@@ -358,7 +358,7 @@ fn lay_out(
     place: &Place,
     size: Option<u64>,
     args: &SurveyArgs,
-    effort: &Effort,
+    effort: &Budget,
 ) -> Outcome<Option<(Scratch, LaidOut)>> {
     let (Place::Directory(folder), Some(bytes)) = (place, size) else { return Ok(None) };
     let scratch = Scratch::make(folder, bytes)?;
@@ -401,8 +401,13 @@ fn name_of(target: &Path) -> String {
     target.canonicalize().unwrap_or_else(|_| target.to_path_buf()).display().to_string()
 }
 
-fn begin(keeper: &mut Keeper, args: &SurveyArgs, host: &Host, target: &TargetFacts) -> Outcome<()> {
-    keeper.begin(&RunFacts {
+fn begin(
+    recorder: &mut Recorder,
+    args: &SurveyArgs,
+    host: &Host,
+    target: &TargetFacts,
+) -> Outcome<()> {
+    recorder.begin(&RunFacts {
         kind: RunKind::Survey,
         label: args.common.label.clone(),
         seed: args.common.seed,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ioengine::Personality;
+use ioengine::EngineKind;
 use workload::{Distribution, Pattern};
 
 use super::{Allocation, Axes};
@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 
 /// A mapping is as long as the file was.
 pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
-    let maps = axes.iter().any(|axes| axes.personality == Some(Personality::Mmap));
+    let maps = axes.iter().any(|axes| axes.engine_kind == Some(EngineKind::Mmap));
     if maps && allocation.grows() {
         return Err(Failure::usage(
             "--ioengine mmap cannot make a file grow; use --allocation preallocated, or another \

@@ -1,7 +1,7 @@
 //! What every quantity is measured with: trials on a device, and medians over rounds of them.
 
 use analysis::quantile::median;
-use ioengine::{HostTarget, Personality};
+use ioengine::{EngineKind, HostTarget};
 use workload::{Pattern, Workload};
 
 use crate::cli::Source;
@@ -71,18 +71,18 @@ impl Apparatus<'_> {
 
     /// One trial on a device.
     pub fn trial(&self, device: &Device, probe: Probe) -> Outcome<Trial> {
-        self.trial_on(&device.target, device.personality, probe)
+        self.trial_on(&device.target, device.engine_kind, probe)
     }
 
     /// One trial on any target.
     pub fn trial_on(
         &self,
         target: &HostTarget,
-        personality: Personality,
+        engine_kind: EngineKind,
         probe: Probe,
     ) -> Outcome<Trial> {
         let workload = Workload {
-            personality,
+            engine_kind,
             pattern: probe.pattern,
             read_percent: probe.read_percent,
             request_bytes: probe.request_bytes,

@@ -1,5 +1,5 @@
 //! Devices of known truth, made for a self-test and taken away after it: FUSE files served by a
-//! second process (`served`), or the personality `delay` in this one.
+//! second process (`served`), or the I/O engine `delay` in this one.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -7,18 +7,18 @@ use std::process::{Child, Stdio};
 
 use ioengine::engine::DelayDevice;
 use ioengine::truth::Truth;
-use ioengine::{Caching, HostTarget, Personality};
+use ioengine::{Caching, EngineKind, HostTarget};
 
 use crate::cli::Source;
 use crate::failure::{Failure, Outcome};
-use crate::served::{self, Served};
+use crate::fuse_server::{self, Served};
 
 /// A device with the truth it was made from; dropping it takes it away.
 pub struct Device {
     /// To be measured.
     pub target: HostTarget,
     /// How requests are issued to it.
-    pub personality: Personality,
+    pub engine_kind: EngineKind,
     _served: Option<Served>,
 }
 
@@ -31,13 +31,13 @@ pub fn open(source: Source, truth: &str, bytes: u64) -> Outcome<Device> {
         Source::Delay => {
             let device = DelayDevice::new(parse(truth)?);
             let target = HostTarget::delay(bytes, device);
-            Ok(Device { target, personality: Personality::Delay, _served: None })
+            Ok(Device { target, engine_kind: EngineKind::Delay, _served: None })
         }
         Source::Fuse => {
             let served = Served::start(truth, bytes)?;
             let target = HostTarget::open(served.path(), true, Caching::Direct)?;
-            let personality = Personality::best(true);
-            Ok(Device { target, personality, _served: Some(served) })
+            let engine_kind = EngineKind::best(true);
+            Ok(Device { target, engine_kind, _served: Some(served) })
         }
     }
 }
@@ -57,7 +57,7 @@ impl Assistant {
     /// Starts it; gives back the pipe to tell it through.
     pub fn start(cpu_ns: u64) -> Outcome<(Assistant, File)> {
         let failed = |e| Failure::failed(format!("starting the device's assistant: {e}"));
-        let mut command = served::ourselves(false)?;
+        let mut command = fuse_server::ourselves(false)?;
         command.args(["assist", &format!("{cpu_ns}ns")]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn().map_err(failed)?;

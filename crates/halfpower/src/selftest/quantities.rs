@@ -4,7 +4,7 @@ use analysis::changepoint::throttle;
 use analysis::halfpower::{self, SizePoint};
 use analysis::lsq;
 use ioengine::engine::DelayDevice;
-use ioengine::{Caching, HostTarget, Personality};
+use ioengine::{Caching, EngineKind, HostTarget};
 use workload::Pattern;
 
 use crate::failure::Outcome;
@@ -221,7 +221,7 @@ fn throttled(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let target = HostTarget::open(device.path(), false, Caching::Direct)?;
     device.is_open();
     let probe = Probe { warm_up_ns: 1_000_000_000, ..Probe::reads(64 * KIB, 8, 6000) };
-    let trial = with.trial_on(&target, Personality::best(true), probe)?;
+    let trial = with.trial_on(&target, EngineKind::best(true), probe)?;
     let measured = trial.bytes_per_s() / 1e6;
     Ok(vec![Quantity::value(name, unit, (50.0, measured), SLICE_TOLERANCE)])
 }
@@ -251,12 +251,12 @@ fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let mut paths = Vec::new();
     for round in 1..=CPU_ROUNDS.1 {
         let probe = Probe::reads(4 * KIB, 1, 700);
-        point.trials.push(with.trial_on(&spinning, Personality::Delay, probe)?);
+        point.trials.push(with.trial_on(&spinning, EngineKind::Delay, probe)?);
         let short = Probe { limit_ns: Some(200_000_000), ..probe };
-        let path = with.trial_on(&idle, Personality::Delay, short)?;
+        let path = with.trial_on(&idle, EngineKind::Delay, short)?;
         paths.push(path.cpu.process_ns as f64 / path.requests().max(1) as f64);
         let soaked = Probe { soaked: true, ..probe };
-        point.trials.push(with.trial_on(&spinning, Personality::Delay, soaked)?);
+        point.trials.push(with.trial_on(&spinning, EngineKind::Delay, soaked)?);
         if round >= CPU_ROUNDS.0 && spread_us(&point) <= CPU_SPREAD * truth {
             break;
         }

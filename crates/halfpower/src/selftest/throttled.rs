@@ -14,7 +14,8 @@ use std::process::{Command, Stdio};
 const CONTROLLERS: [(&str, &str); 2] =
     [("/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"), ("/sys/fs/cgroup", "io.max")];
 
-/// See the module.
+/// A real block device with a rate that the kernel enforces: a loop device under cgroup block
+/// throttling.
 pub struct Throttled {
     device: Loop,
     _group: Group,

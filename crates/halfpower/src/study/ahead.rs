@@ -16,7 +16,7 @@ use crate::job::Job;
 use crate::study::conclusion::Conclusion;
 use crate::study::curve;
 use crate::study::evidence::{Evidence, Reading};
-use crate::study::rig::Rig;
+use crate::study::runner::StudyRunner;
 use crate::units;
 
 /// A hit is at least so many times as fast as a miss.
@@ -73,7 +73,7 @@ impl Fresh {
 
 /// Reads whose latencies are looked at one by one, in a part of the region.
 fn latencies(
-    rig: &Rig<'_>,
+    runner: &StudyRunner<'_>,
     job: &Job,
     bench: &Bench,
     requests: u64,
@@ -84,7 +84,7 @@ fn latencies(
         log: Some(requests as usize),
         ..workload
     };
-    let trial = rig.trial(job, bench, workload)?;
+    let trial = runner.trial(job, bench, workload)?;
     let ns = |one: &workload::LoggedRequest| one.complete_ns.saturating_sub(one.submit_ns) as f64;
     Ok(trial.log.iter().map(ns).collect())
 }
@@ -95,7 +95,7 @@ fn latencies(
 /// # Errors
 /// When a request fails, or the user stopped it.
 pub fn measure(
-    rig: &mut Rig<'_>,
+    runner: &mut StudyRunner<'_>,
     (name, job, bench): (&str, &Job, &Bench),
     sizes: &[u32],
 ) -> Outcome<()> {
@@ -105,7 +105,8 @@ pub fn measure(
     let mut fresh = Fresh { at: from, end: plain.region_offset + plain.region_bytes };
     let mut found = None;
     for bytes in AHEAD_BYTES {
-        let Some(burst) = burst(rig, (name, job, bench), bytes, PAUSES_NS[0], &mut fresh)? else {
+        let Some(burst) = burst(runner, (name, job, bench), bytes, PAUSES_NS[0], &mut fresh)?
+        else {
             break;
         };
         // What is there for small requests is there for large ones: the last word counts.
@@ -116,15 +117,15 @@ pub fn measure(
     }
     let depth = found.as_ref().map_or(0.0, |(bytes, burst)| read_on(u64::from(*bytes), burst).1);
     let found = found.map(|(bytes, _)| bytes);
-    strides(rig, (name, job, bench), (2 * depth as u64).clamp(GAP[0], GAP[1]), &mut fresh)?;
+    strides(runner, (name, job, bench), (2 * depth as u64).clamp(GAP[0], GAP[1]), &mut fresh)?;
     if let Some(bytes) = found {
-        hits_by_size(rig, (name, job, bench), sizes, &mut fresh)?;
+        hits_by_size(runner, (name, job, bench), sizes, &mut fresh)?;
         for pause_ns in &PAUSES_NS[1..] {
-            burst(rig, (name, job, bench), bytes, *pause_ns, &mut fresh)?;
+            burst(runner, (name, job, bench), bytes, *pause_ns, &mut fresh)?;
         }
     }
-    by_turns(rig, (name, job, bench), &mut fresh)?;
-    apart(rig, (name, job, bench), found, &fresh)
+    by_turns(runner, (name, job, bench), &mut fresh)?;
+    apart(runner, (name, job, bench), found, &fresh)
 }
 
 /// What the reads of a trial with pauses took.
@@ -203,7 +204,7 @@ fn quick_ones(latencies: &[f64], between: f64) -> usize {
 
 /// Bursts of reads in order with pauses between them; None where no fresh bytes are left.
 fn burst(
-    rig: &mut Rig<'_>,
+    runner: &mut StudyRunner<'_>,
     (name, job, bench): (&str, &Job, &Bench),
     bytes: u32,
     pause_ns: u64,
@@ -228,20 +229,26 @@ fn burst(
     }
     let Some(region_offset) = fresh.take(region_bytes) else { return Ok(None) };
     let workload = Workload { region_offset, ..workload };
-    let seen = latencies(rig, job, bench, requests, workload)?;
+    let seen = latencies(runner, job, bench, requests, workload)?;
     let Some(burst) = Burst::of(&seen) else { return Ok(None) };
-    note_burst(rig, "in order", name, (bytes, pause_ns), &burst);
+    note_burst(runner, "in order", name, (bytes, pause_ns), &burst);
     Ok(Some(burst))
 }
 
-fn note_burst(rig: &mut Rig<'_>, order: &str, name: &str, at: (u32, u64), burst: &Burst) {
+fn note_burst(
+    runner: &mut StudyRunner<'_>,
+    order: &str,
+    name: &str,
+    at: (u32, u64),
+    burst: &Burst,
+) {
     let labels = [
         ("target", name.to_owned()),
         ("order", order.to_owned()),
         ("request", at.0.to_string()),
         ("pause", at.1.to_string()),
     ];
-    let evidence = &mut rig.evidence;
+    let evidence = &mut runner.evidence;
     evidence.note("unpaused", "ns", &labels, burst.unpaused_ns);
     evidence.note("paused", "ns", &labels, burst.paused_ns);
     evidence.note("quick-first", "share", &labels, burst.order);
@@ -251,7 +258,7 @@ fn note_burst(rig: &mut Rig<'_>, order: &str, name: &str, at: (u32, u64), burst:
 
 /// Reads of one size at growing distances, with a pause before each.
 fn strides(
-    rig: &mut Rig<'_>,
+    runner: &mut StudyRunner<'_>,
     (name, job, bench): (&str, &Job, &Bench),
     gap: u64,
     fresh: &mut Fresh,
@@ -276,10 +283,10 @@ fn strides(
         if bench.setting(job, &job.axes[0]).place.check_fit(&workload).is_err() {
             break;
         }
-        let seen = latencies(rig, job, bench, STRIDE_READS, workload)?;
+        let seen = latencies(runner, job, bench, STRIDE_READS, workload)?;
         if let Some(ns) = median(&seen) {
             let labels = [("target", name.to_owned()), ("stride", stride_bytes.to_string())];
-            rig.evidence.note("stride", "ns", &labels, ns);
+            runner.evidence.note("stride", "ns", &labels, ns);
         }
     }
     Ok(())
@@ -287,7 +294,7 @@ fn strides(
 
 /// Reads in order of several sizes, each after a pause.
 fn hits_by_size(
-    rig: &mut Rig<'_>,
+    runner: &mut StudyRunner<'_>,
     (name, job, bench): (&str, &Job, &Bench),
     sizes: &[u32],
     fresh: &mut Fresh,
@@ -305,10 +312,10 @@ fn hits_by_size(
         if setting.place.check_fit(&workload).is_err() || fresh.take(region_bytes).is_none() {
             continue;
         }
-        let seen = latencies(rig, job, bench, HIT_READS, workload)?;
+        let seen = latencies(runner, job, bench, HIT_READS, workload)?;
         if let Some(ns) = median(&seen) {
             let labels = [("target", name.to_owned()), ("bytes", bytes.to_string())];
-            rig.evidence.note("read-ahead", "ns", &labels, ns);
+            runner.evidence.note("read-ahead", "ns", &labels, ns);
         }
     }
     Ok(())
@@ -317,7 +324,7 @@ fn hits_by_size(
 /// Reads in order and at random by turns, without pauses, so that a target that is slow for a while
 /// is not taken for one that reads ahead.
 fn by_turns(
-    rig: &mut Rig<'_>,
+    runner: &mut StudyRunner<'_>,
     (name, job, bench): (&str, &Job, &Bench),
     fresh: &mut Fresh,
 ) -> Outcome<()> {
@@ -344,14 +351,14 @@ fn by_turns(
             break;
         }
         for (order, workload) in [("in order", in_order), ("at random", at_random)] {
-            let seen = latencies(rig, job, bench, BURST as u64, workload)?;
+            let seen = latencies(runner, job, bench, BURST as u64, workload)?;
             if let Some(ns) = median(&seen) {
                 let labels = [
                     ("target", name.to_owned()),
                     ("order", order.to_owned()),
                     ("round", round.to_string()),
                 ];
-                rig.evidence.note("turn", "ns", &labels, ns);
+                runner.evidence.note("turn", "ns", &labels, ns);
             }
         }
     }
@@ -370,7 +377,7 @@ fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
 
 /// Random reads with the same pauses, in what is still fresh.
 fn apart(
-    rig: &mut Rig<'_>,
+    runner: &mut StudyRunner<'_>,
     (name, job, bench): (&str, &Job, &Bench),
     found: Option<u32>,
     fresh: &Fresh,
@@ -392,9 +399,9 @@ fn apart(
         if !enough || bench.setting(job, &job.axes[0]).place.check_fit(&workload).is_err() {
             continue;
         }
-        let seen = latencies(rig, job, bench, requests, workload)?;
+        let seen = latencies(runner, job, bench, requests, workload)?;
         if let Some(burst) = Burst::of(&seen) {
-            note_burst(rig, "at random", name, (bytes, PAUSES_NS[0]), &burst);
+            note_burst(runner, "at random", name, (bytes, PAUSES_NS[0]), &burst);
         }
     }
     Ok(())

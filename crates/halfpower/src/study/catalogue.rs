@@ -6,7 +6,7 @@
 use crate::failure::Outcome;
 use crate::study::conclusion::Conclusion;
 use crate::study::evidence::Evidence;
-use crate::study::rig::Rig;
+use crate::study::runner::StudyRunner;
 
 mod alignment;
 mod allocate;
@@ -19,7 +19,7 @@ mod device_cache;
 mod hints;
 mod memory;
 mod out_of_box;
-mod personalities;
+mod engines;
 mod phases;
 mod price;
 mod processors;
@@ -49,7 +49,7 @@ pub const ALL: &[&Study] = &[
     &phases::STUDY,
     &memory::STUDY,
     &cpu_cost::STUDY,
-    &personalities::STUDY,
+    &engines::STUDY,
     &processors::STUDY,
     &competing::STUDY,
     &burst::STUDY,
@@ -70,7 +70,7 @@ pub struct Study {
     /// The claims of the papers that it tries.
     pub claims: &'static [&'static str],
     /// Measures; [`plan`] where the plan says it all.
-    pub measure: fn(&mut Rig<'_>) -> Outcome<()>,
+    pub measure: fn(&mut StudyRunner<'_>) -> Outcome<()>,
     /// Says what it means.
     pub analyse: fn(&Evidence) -> Conclusion,
 }
@@ -83,16 +83,16 @@ impl Study {
 
     /// Whether it measures the points of its plan and nothing else.
     pub fn is_planned(&self) -> bool {
-        std::ptr::fn_addr_eq(self.measure, plan as fn(&mut Rig<'_>) -> Outcome<()>)
+        std::ptr::fn_addr_eq(self.measure, plan as fn(&mut StudyRunner<'_>) -> Outcome<()>)
     }
 }
 
 /// Measures the points of the plan.
 ///
 /// # Errors
-/// As for [`Rig::measure`].
-pub fn plan(rig: &mut Rig<'_>) -> Outcome<()> {
-    rig.measure()
+/// As for [`StudyRunner::measure`].
+pub fn plan(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    runner.measure()
 }
 
 /// A study by its name.

@@ -13,13 +13,14 @@ use serde::Serialize;
 use crate::reproduce::published::{self, Claim, Paper};
 use crate::survey::advice::{self, Advice};
 
-/// See the module.
+/// What the evidence of a study means: findings, what became of the papers' claims, advice, and
+/// charts and tables beyond those of the plan.
 #[derive(Clone, Debug, Default)]
 pub struct Conclusion {
     /// Most important first.
     pub findings: Vec<Finding>,
     /// What became of the claims, in the order in which they were tried.
-    pub claims: Vec<Tried>,
+    pub claims: Vec<ClaimResult>,
     /// Rules that gain something here.
     pub advice: Vec<Advice>,
     /// Charts beyond those of the plan.
@@ -62,7 +63,7 @@ impl Verdict {
 
 /// A claim that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct ClaimResult {
     /// The claim.
     pub id: &'static str,
     /// What became of it.
@@ -80,7 +81,7 @@ impl Conclusion {
     /// A claim that holds or does not.
     pub fn claim(&mut self, id: &'static str, holds: bool, here: impl Into<String>) {
         let verdict = if holds { Verdict::Holds } else { Verdict::DoesNotHold };
-        self.claims.push(Tried { id, verdict, here: here.into() });
+        self.claims.push(ClaimResult { id, verdict, here: here.into() });
     }
 
     /// A claim that holds or does not, where its numbers were measured.
@@ -113,7 +114,7 @@ impl Conclusion {
     pub fn cannot(&mut self, ids: &[&'static str], why: &str) {
         for id in ids {
             let (verdict, here) = (Verdict::CannotBeTried, why.to_owned());
-            self.claims.push(Tried { id, verdict, here });
+            self.claims.push(ClaimResult { id, verdict, here });
         }
     }
 
@@ -175,14 +176,14 @@ impl Conclusion {
             let table = |table: Table| Table { id: format!("{}-{number}", table.id), ..table };
             joined.tables.extend(one.tables.into_iter().map(table));
             for tried in one.claims {
-                joined.add(Tried { here: format!("{name}: {}", tried.here), ..tried });
+                joined.add(ClaimResult { here: format!("{name}: {}", tried.here), ..tried });
             }
         }
         joined
     }
 
     /// Adds what was seen of a claim on one more target.
-    fn add(&mut self, more: Tried) {
+    fn add(&mut self, more: ClaimResult) {
         let Some(tried) = self.claims.iter_mut().find(|tried| tried.id == more.id) else {
             return self.claims.push(more);
         };

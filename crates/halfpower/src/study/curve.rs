@@ -6,7 +6,7 @@ use analysis::halfpower::{self, SizePoint};
 use analysis::interval::Interval;
 
 use crate::study::conclusion::words_of_times;
-use crate::study::evidence::{Cell, Evidence};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 
 /// A rate this much above the plateau is no part of it.
 const PLATEAU_REACH: f64 = 1.25;
@@ -18,7 +18,7 @@ const SAME: f64 = 0.1;
 const AT_PEAK: f64 = 0.9;
 
 /// The points with these flags, in rising size.
-pub fn by_size<'a>(evidence: &'a Evidence, flags: &[(&str, &str)]) -> Vec<&'a Cell> {
+pub fn by_size<'a>(evidence: &'a Evidence, flags: &[(&str, &str)]) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(flags);
     cells.sort_by_key(|cell| cell.bytes());
     cells
@@ -26,7 +26,7 @@ pub fn by_size<'a>(evidence: &'a Evidence, flags: &[(&str, &str)]) -> Vec<&'a Ce
 
 /// What the hardware promises for a curve, and who says so: the user, the slowest link that the
 /// system tells of, the plateau of the curve, or its highest rate.
-pub fn pap(evidence: &Evidence, curve: &[&Cell]) -> Option<(f64, String)> {
+pub fn pap(evidence: &Evidence, curve: &[&MeasuredPoint]) -> Option<(f64, String)> {
     let rates: Vec<f64> = curve.iter().map(|cell| cell.rate()).collect();
     let highest = rates.iter().copied().reduce(f64::max)?;
     if let Some(stated) = evidence.pap_bytes_per_s {
@@ -44,7 +44,7 @@ pub fn pap(evidence: &Evidence, curve: &[&Cell]) -> Option<(f64, String)> {
 }
 
 /// The smallest size that exceeds half of a peak (bytes), as measured and as T = f + s S fits it.
-pub fn half_power(curve: &[&Cell], pap: f64) -> (Option<u64>, Option<f64>) {
+pub fn half_power(curve: &[&MeasuredPoint], pap: f64) -> (Option<u64>, Option<f64>) {
     let rates: Vec<(u64, f64)> = curve.iter().map(|cell| (cell.bytes(), cell.rate())).collect();
     let times: Vec<SizePoint> = curve
         .iter()
@@ -60,14 +60,14 @@ pub fn half_power(curve: &[&Cell], pap: f64) -> (Option<u64>, Option<f64>) {
 }
 
 /// The smallest size from which on the rate stays near its peak (bytes).
-pub fn reaches_peak(curve: &[&Cell]) -> Option<u64> {
+pub fn reaches_peak(curve: &[&MeasuredPoint]) -> Option<u64> {
     let top = curve.iter().map(|cell| cell.rate()).reduce(f64::max)?;
     curve.iter().find(|cell| cell.rate() >= AT_PEAK * top).map(|cell| cell.bytes())
 }
 
 /// CPU charged to the process as a cost of a request and a cost of each KiB.
-pub fn cost(curve: &[&Cell]) -> Option<CostModel> {
-    let point = |cell: &&Cell| {
+pub fn cost(curve: &[&MeasuredPoint]) -> Option<CostModel> {
+    let point = |cell: &&MeasuredPoint| {
         Some(CostPoint {
             request_bytes: cell.bytes(),
             cpu_ns: cell.cpu_ns()?,
@@ -79,13 +79,13 @@ pub fn cost(curve: &[&Cell]) -> Option<CostModel> {
 }
 
 /// Share of one CPU that is charged to the process.
-pub fn utilisation(cell: &Cell) -> Option<f64> {
+pub fn utilisation(cell: &MeasuredPoint) -> Option<f64> {
     cell.cpu_ns().map(|ns| ns * cell.requests_per_s() / 1e9)
 }
 
 /// Whether the rates of two points differ beyond the noise: their intervals are apart, and by more
 /// than the papers' repeatability.
-pub fn differ(one: &Cell, other: &Cell) -> bool {
+pub fn differ(one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
     let (a, b) = (one.summary.bytes_per_s, other.summary.bytes_per_s);
     let apart = a.low > b.high || b.low > a.high;
     apart && (a.value - b.value).abs() > REPEATABLE * a.value.max(b.value)
@@ -93,7 +93,7 @@ pub fn differ(one: &Cell, other: &Cell) -> bool {
 
 /// What the rate of one point says beside that of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Told {
+pub enum Comparison {
     /// They are known to lie within 10% of each other.
     Same,
     /// They are apart: how many times the other the one is.
@@ -103,35 +103,35 @@ pub enum Told {
 }
 
 /// Holds the rate of a point against that of another.
-pub fn told(one: &Cell, other: &Cell) -> Told {
+pub fn told(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     let (a, b) = (one.summary.bytes_per_s, other.summary.bytes_per_s);
     if differ(one, other) {
-        return Told::Times(a.value / b.value.max(1.0));
+        return Comparison::Times(a.value / b.value.max(1.0));
     }
     let (low, high) = (a.low / b.high.max(1.0), a.high / b.low.max(1.0));
     let wide = (1.0 - low).max(high - 1.0);
-    if wide <= SAME { Told::Same } else { Told::Unclear(wide) }
+    if wide <= SAME { Comparison::Same } else { Comparison::Unclear(wide) }
 }
 
-impl Told {
+impl Comparison {
     /// How many times the other the one is; None where nobody knows.
     pub fn times(self) -> Option<f64> {
         match self {
-            Told::Same => Some(1.0),
-            Told::Times(times) => Some(times),
-            Told::Unclear(_) => None,
+            Comparison::Same => Some(1.0),
+            Comparison::Times(times) => Some(times),
+            Comparison::Unclear(_) => None,
         }
     }
 
     /// "1.20 times", "the same within 10%", "cannot be told apart here (+-30%)".
     pub fn words(self) -> String {
         match self {
-            Told::Same => "the same within 10%".to_owned(),
-            Told::Times(times) => words_of_times(times),
-            Told::Unclear(wide) if wide.is_finite() && wide < 10.0 => {
+            Comparison::Same => "the same within 10%".to_owned(),
+            Comparison::Times(times) => words_of_times(times),
+            Comparison::Unclear(wide) if wide.is_finite() && wide < 10.0 => {
                 format!("cannot be told apart here (+-{:.0}%)", 100.0 * wide)
             }
-            Told::Unclear(_) => "cannot be told apart here".to_owned(),
+            Comparison::Unclear(_) => "cannot be told apart here".to_owned(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Told {
     pub fn noise(self) -> Option<String> {
         let words = self.words();
         let remedy = "measure for longer (--runtime, --trials)";
-        matches!(self, Told::Unclear(_)).then(|| format!("noise: the two {words}; {remedy}"))
+        matches!(self, Comparison::Unclear(_)).then(|| format!("noise: the two {words}; {remedy}"))
     }
 }
 
@@ -224,12 +224,12 @@ mod tests {
     #[test]
     fn only_what_is_known_to_be_close_is_the_same() {
         let (mut one, other) = (cell(1020, &[]), cell(1000, &[]));
-        assert_eq!(told(&one, &other), Told::Same);
-        assert_eq!(told(&cell(1500, &[]), &other), Told::Times(1.5));
+        assert_eq!(told(&one, &other), Comparison::Same);
+        assert_eq!(told(&cell(1500, &[]), &other), Comparison::Times(1.5));
         (one.summary.bytes_per_s.low, one.summary.bytes_per_s.high) = (900.0, 1300.0);
         let unclear = told(&one, &other);
         assert_eq!(unclear.words(), "cannot be told apart here (+-30%)");
         assert_eq!(unclear.times(), None);
-        assert!(unclear.noise().is_some() && Told::Same.noise().is_none());
+        assert!(unclear.noise().is_some() && Comparison::Same.noise().is_none());
     }
 }

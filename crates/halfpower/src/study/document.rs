@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::json::{PointDocument, Program};
 use crate::machine::{Host, TargetFacts};
-use crate::study::conclusion::{Finding, Tried, Verdict, claim_of};
-use crate::study::evidence::{Cell, LeftOut, Reading, Skipped};
-use crate::study::session::Made;
+use crate::study::conclusion::{ClaimResult, Finding, Verdict, claim_of};
+use crate::study::evidence::{LeftOut, MeasuredPoint, Reading, Skipped};
+use crate::study::session::StudyResult;
 use crate::survey::advice::Advice;
 use crate::survey::document::{AdviceDocument, WroteDocument};
 
@@ -90,8 +90,8 @@ pub struct StudyPointDocument {
     pub point: PointDocument,
 }
 
-impl From<&Made> for StudyDocument {
-    fn from(made: &Made) -> StudyDocument {
+impl From<&StudyResult> for StudyDocument {
+    fn from(made: &StudyResult) -> StudyDocument {
         StudyDocument {
             name: made.name.clone(),
             title: made.plan.title.clone(),
@@ -110,8 +110,8 @@ impl From<&Made> for StudyDocument {
     }
 }
 
-impl From<&Tried> for ClaimDocument {
-    fn from(tried: &Tried) -> ClaimDocument {
+impl From<&ClaimResult> for ClaimDocument {
+    fn from(tried: &ClaimResult) -> ClaimDocument {
         let claim = claim_of(tried.id);
         ClaimDocument {
             id: tried.id.to_owned(),
@@ -123,8 +123,8 @@ impl From<&Tried> for ClaimDocument {
     }
 }
 
-impl From<&Cell> for StudyPointDocument {
-    fn from(cell: &Cell) -> StudyPointDocument {
+impl From<&MeasuredPoint> for StudyPointDocument {
+    fn from(cell: &MeasuredPoint) -> StudyPointDocument {
         StudyPointDocument {
             part: cell.part.clone(),
             target: cell.target.clone(),

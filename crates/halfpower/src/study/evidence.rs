@@ -17,7 +17,7 @@ pub struct Evidence {
     /// The targets, in the order in which they were named.
     pub targets: Vec<TargetFacts>,
     /// All points that were measured.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<MeasuredPoint>,
     /// Numbers that are no points.
     pub readings: Vec<Reading>,
     /// Parts of the plan that could not be measured.
@@ -43,7 +43,7 @@ pub struct Stated {
 
 /// A point, and where in the plan it comes from.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct MeasuredPoint {
     /// The part of the plan.
     pub part: String,
     /// The target, or the first of several.
@@ -91,7 +91,7 @@ pub struct Skipped {
     pub remedy: String,
 }
 
-impl Cell {
+impl MeasuredPoint {
     /// Bytes per second: the median.
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
@@ -177,24 +177,24 @@ impl Cell {
 
 impl Evidence {
     /// The usable points whose flags are these, in the order in which they were planned.
-    pub fn all(&self, flags: &[(&str, &str)]) -> Vec<&Cell> {
-        let fits = |cell: &&Cell| flags.iter().all(|(flag, word)| cell.is(flag, word));
+    pub fn all(&self, flags: &[(&str, &str)]) -> Vec<&MeasuredPoint> {
+        let fits = |cell: &&MeasuredPoint| flags.iter().all(|(flag, word)| cell.is(flag, word));
         self.usable().filter(fits).collect()
     }
 
     /// The first usable point whose flags are these.
-    pub fn find(&self, flags: &[(&str, &str)]) -> Option<&Cell> {
+    pub fn find(&self, flags: &[(&str, &str)]) -> Option<&MeasuredPoint> {
         self.all(flags).into_iter().next()
     }
 
     /// The fastest usable point whose flags are these.
-    pub fn fastest(&self, flags: &[(&str, &str)]) -> Option<&Cell> {
+    pub fn fastest(&self, flags: &[(&str, &str)]) -> Option<&MeasuredPoint> {
         self.all(flags).into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
     /// What was measured on one target alone, with its name.
     pub fn of_target(&self, index: usize) -> (String, Evidence) {
-        let mut cells: Vec<Cell> =
+        let mut cells: Vec<MeasuredPoint> =
             self.cells.iter().filter(|cell| cell.target_index == index).cloned().collect();
         let facts = self.targets.get(index).cloned();
         let name = match (cells.first(), &facts) {
@@ -212,7 +212,7 @@ impl Evidence {
     }
 
     /// Points that did not measure the wrong thing.
-    pub fn usable(&self) -> impl Iterator<Item = &Cell> {
+    pub fn usable(&self) -> impl Iterator<Item = &MeasuredPoint> {
         self.cells.iter().filter(|cell| cell.summary.verdict.state != State::Invalid)
     }
 
@@ -260,7 +260,7 @@ impl Evidence {
     }
 
     /// Whether a point is of a simulated system.
-    pub fn is_of_simulated(&self, cell: &Cell) -> bool {
+    pub fn is_of_simulated(&self, cell: &MeasuredPoint) -> bool {
         let target = self.targets.get(cell.target_index);
         target.is_some_and(|target| target.simulated.is_some())
     }
@@ -279,7 +279,7 @@ pub(crate) mod tests {
     use crate::point::tests::point;
 
     /// A cell of a rate, with flags.
-    pub(crate) fn cell(bytes_per_s: u64, flags: &[(&str, &str)]) -> Cell {
+    pub(crate) fn cell(bytes_per_s: u64, flags: &[(&str, &str)]) -> MeasuredPoint {
         let mut point = point(&[bytes_per_s]);
         let mut given = BTreeMap::new();
         let (mut part, mut disks) = (String::new(), 1);
@@ -305,11 +305,19 @@ pub(crate) mod tests {
             trial.directions[0].requests = trial.directions[0].bytes / point.key.request_bytes;
         }
         let summary = point.summary();
-        Cell { part, target: "t".to_owned(), target_index: 0, disks, given, point, summary }
+        MeasuredPoint {
+            part,
+            target: "t".to_owned(),
+            target_index: 0,
+            disks,
+            given,
+            point,
+            summary,
+        }
     }
 
     /// Evidence of such cells.
-    pub(crate) fn evidence(cells: Vec<Cell>) -> Evidence {
+    pub(crate) fn evidence(cells: Vec<MeasuredPoint>) -> Evidence {
         Evidence { cells, ..Evidence::default() }
     }
 
@@ -322,9 +330,9 @@ pub(crate) mod tests {
         ]);
         assert_eq!(evidence.all(&[("bs", "65536")]).len(), 2);
         let shifted = evidence.find(&[("bs", "64k"), ("offset", "512")]);
-        assert_eq!(shifted.map(Cell::rate), Some(20.0));
+        assert_eq!(shifted.map(MeasuredPoint::rate), Some(20.0));
         assert_eq!(evidence.fastest(&[]).unwrap().bytes(), 1 << 20);
-        assert_eq!(evidence.find(&[("bs", "2k")]).map(Cell::rate), None);
+        assert_eq!(evidence.find(&[("bs", "2k")]).map(MeasuredPoint::rate), None);
     }
 
     #[test]

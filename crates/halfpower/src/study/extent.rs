@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::job::Job;
 use crate::sim_target::is_simulated;
 use crate::study::plan::Group;
-use crate::study::rig;
+use crate::study::runner;
 use crate::units;
 
 /// What points cost at the most. A trial ends with its time, or once its size has been moved.
@@ -28,7 +28,7 @@ impl Extent {
     /// # Errors
     /// When its flags do not go together or with the targets.
     pub fn of(group: &Group, targets: &[PathBuf], file_bytes: u64) -> Outcome<Extent> {
-        let mut args = rig::parsed(group)?;
+        let mut args = runner::parsed(group)?;
         let (together, times) = match group.disks {
             // A simulated system imagines as many as are wanted.
             Some(_) if targets.iter().all(|name| is_simulated(name)) => (&targets[..1], 1),

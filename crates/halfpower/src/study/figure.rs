@@ -5,7 +5,7 @@ use report::units::Unit;
 
 use crate::failure::{Failure, Outcome};
 use crate::plan_file;
-use crate::study::evidence::{Cell, Evidence};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::study::plan::{FigurePlan, Plan, Words};
 
 /// A value with the ends of its interval, where there is one.
@@ -18,7 +18,7 @@ pub struct Metric {
     /// On the axis.
     pub label: &'static str,
     unit: Unit,
-    of: fn(&Cell) -> Option<Value>,
+    of: fn(&MeasuredPoint) -> Option<Value>,
 }
 
 /// All of them.
@@ -134,9 +134,10 @@ fn is_known(flag: &str) -> bool {
 /// The chart that a plan asks for; None where nothing of it was measured.
 pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart> {
     let metric = metric(&plan.y)?;
-    let shown =
-        |cell: &&Cell| plan.only.iter().all(|(flag, words)| words.any(|word| cell.is(flag, word)));
-    let cells: Vec<&Cell> = evidence.usable().filter(shown).collect();
+    let shown = |cell: &&MeasuredPoint| {
+        plan.only.iter().all(|(flag, words)| words.any(|word| cell.is(flag, word)))
+    };
+    let cells: Vec<&MeasuredPoint> = evidence.usable().filter(shown).collect();
     let names = names_of(&cells, &plan.x);
     let mut by = plan.by.clone();
     let several = cells.iter().any(|cell| cell.target_index != cells[0].target_index);
@@ -179,7 +180,7 @@ pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart
 }
 
 /// The words along the axis, where they are not numbers.
-fn names_of(cells: &[&Cell], x: &str) -> Option<Vec<String>> {
+fn names_of(cells: &[&MeasuredPoint], x: &str) -> Option<Vec<String>> {
     if cells.iter().all(|cell| cell.number(x).is_some()) && !is_word(x) {
         return None;
     }
@@ -219,7 +220,7 @@ fn label_of(flag: &str) -> String {
         "iodepth" => "Depth".to_owned(),
         "numjobs" => "Threads".to_owned(),
         "rwmixread" => "Share of reads (percent)".to_owned(),
-        "ioengine" => "Personality".to_owned(),
+        "ioengine" => "I/O engine".to_owned(),
         "disks" => "Targets together".to_owned(),
         "at" => "Position (share of the target)".to_owned(),
         other => {
@@ -231,7 +232,7 @@ fn label_of(flag: &str) -> String {
 }
 
 /// What tells a line from the others.
-fn line_of(cell: &Cell, by: &[String], y: &str) -> String {
+fn line_of(cell: &MeasuredPoint, by: &[String], y: &str) -> String {
     let words: Vec<String> = by.iter().map(|flag| with_unit(flag, cell.word(flag))).collect();
     let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
     if words.is_empty() { y.to_owned() } else { words.join(", ") }

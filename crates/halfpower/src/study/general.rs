@@ -3,7 +3,7 @@
 
 use crate::study::conclusion::Conclusion;
 use crate::study::curve;
-use crate::study::evidence::{Cell, Evidence};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::units;
 
 /// The fastest, the slowest and the cheapest point of each direction.
@@ -14,7 +14,7 @@ pub fn analyse(evidence: &Evidence) -> Conclusion {
     kinds.dedup();
     for rw in kinds {
         let cells = evidence.all(&[("rw", &rw)]);
-        let by_rate = |a: &&&Cell, b: &&&Cell| a.rate().total_cmp(&b.rate());
+        let by_rate = |a: &&&MeasuredPoint, b: &&&MeasuredPoint| a.rate().total_cmp(&b.rate());
         let (Some(fast), Some(slow)) = (cells.iter().max_by(by_rate), cells.iter().min_by(by_rate))
         else {
             continue;
@@ -25,7 +25,7 @@ pub fn analyse(evidence: &Evidence) -> Conclusion {
         };
         let rate = units::rate(fast.rate());
         found.find("fastest", format!("{}: {rate}{against}", name(fast)));
-        let per_byte = |cell: &Cell| cell.cpu_ns().map(|ns| ns / cell.bytes() as f64);
+        let per_byte = |cell: &MeasuredPoint| cell.cpu_ns().map(|ns| ns / cell.bytes() as f64);
         let costs = cells.iter().filter_map(|cell| Some((per_byte(cell)?, *cell)));
         if let Some((ns, lean)) = costs.min_by(|a, b| a.0.total_cmp(&b.0)) {
             let cost = units::time(ns * (1 << 20) as f64);
@@ -36,7 +36,7 @@ pub fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// What a point is called among others.
-pub fn name(cell: &Cell) -> String {
+pub fn name(cell: &MeasuredPoint) -> String {
     let part = match cell.part.as_str() {
         "" => String::new(),
         part => format!("{part}: "),

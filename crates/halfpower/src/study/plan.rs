@@ -39,7 +39,7 @@ const OF_THE_RUN: [&str; 12] = [
 /// Groups of points of a plan at the most.
 const GROUPS_MAX: usize = 1_000;
 
-/// See the module.
+/// The plan of a study: what is measured, as TOML.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// What it is called.

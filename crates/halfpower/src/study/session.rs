@@ -6,19 +6,19 @@ use report::model::Chart;
 
 use crate::cli::CommonArgs;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::keeper::{Keeper, RunFacts};
 use crate::lab::Lab;
 use crate::machine::Host;
 use crate::plan_file::Flags;
 use crate::point::{State, Verdict};
+use crate::recorder::{Recorder, RunFacts};
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::evidence::{Evidence, Skipped, Stated};
 use crate::study::figure;
 use crate::study::general;
-use crate::study::ground::Ground;
 use crate::study::plan::Plan;
-use crate::study::rig::Rig;
+use crate::study::runner::StudyRunner;
+use crate::study::target::StudyTarget;
 
 /// What all studies of a session have in common.
 pub struct Session<'a> {
@@ -27,7 +27,7 @@ pub struct Session<'a> {
     /// The machine.
     pub host: Host,
     /// The targets, ready.
-    pub grounds: Vec<Ground>,
+    pub study_targets: Vec<StudyTarget>,
     /// Fewer points and shorter trials.
     pub quick: bool,
     /// The drive's own write cache may be switched and put back.
@@ -44,7 +44,7 @@ pub struct Session<'a> {
 
 /// A study that was made.
 #[derive(Debug)]
-pub struct Made {
+pub struct StudyResult {
     /// Its name.
     pub name: String,
     /// Its plan.
@@ -65,7 +65,7 @@ pub struct Made {
     pub refused: Option<Exit>,
 }
 
-impl Made {
+impl StudyResult {
     /// Whether every point of it measured the wrong thing.
     pub fn is_invalid(&self) -> bool {
         let cells = &self.evidence.cells;
@@ -79,33 +79,38 @@ impl Session<'_> {
     /// # Errors
     /// Only for an order to stop before anything was measured: a study that fails says so in its
     /// result, so that others can go on.
-    pub fn make(&self, name: &str, study: Option<&'static Study>, plan: Plan) -> Outcome<Made> {
+    pub fn make(
+        &self,
+        name: &str,
+        study: Option<&'static Study>,
+        plan: Plan,
+    ) -> Outcome<StudyResult> {
         self.lab.console.say(format!("{name}: {}", plan.asks));
         let db = (!self.common.no_store).then_some(self.common.db.as_path());
-        let mut keeper = Keeper::open(db)?;
-        self.begin(&mut keeper, name)?;
-        let mut rig = Rig {
+        let mut recorder = Recorder::open(db)?;
+        self.begin(&mut recorder, name)?;
+        let mut runner = StudyRunner {
             lab: self.lab,
-            grounds: &self.grounds,
+            study_targets: &self.study_targets,
             plan: &plan,
             quick: self.quick,
             toggle_write_cache: self.toggle_write_cache,
             common: self.common,
             typed: &self.typed,
             size: self.size,
-            keeper: &mut keeper,
+            recorder: &mut recorder,
             evidence: self.evidence(),
             refused: None,
         };
         let measured = match study {
-            Some(study) => (study.measure)(&mut rig),
-            None => rig.measure(),
+            Some(study) => (study.measure)(&mut runner),
+            None => runner.measure(),
         };
-        let (mut evidence, refused) = (rig.evidence, rig.refused);
+        let (mut evidence, refused) = (runner.evidence, runner.refused);
         let failure = measured.err().filter(|failure| failure.exit != Exit::Interrupted);
         let interrupted = self.lab.interrupt.is_set();
         if interrupted && evidence.cells.is_empty() && evidence.readings.is_empty() {
-            keeper.finish(RunState::Interrupted, None, None)?;
+            recorder.finish(RunState::Interrupted, None, None)?;
             return Err(Failure::interrupted());
         }
         if evidence.skipped.is_none() {
@@ -113,7 +118,7 @@ impl Session<'_> {
         }
         let refused = refused.filter(|_| evidence.skipped.is_some());
         let made = self.conclude(name, study, plan, evidence, failure);
-        let made = Made { refused, ..made };
+        let made = StudyResult { refused, ..made };
         let state = match (&made.failure, interrupted) {
             (Some(_), _) => RunState::Failed,
             (None, true) => RunState::Interrupted,
@@ -126,23 +131,23 @@ impl Session<'_> {
         });
         let mut verdict = Verdict::default();
         made.evidence.cells.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
-        keeper.finish(state, Some(findings.to_string()), Some(&verdict))?;
+        recorder.finish(state, Some(findings.to_string()), Some(&verdict))?;
         Ok(made)
     }
 
     fn evidence(&self) -> Evidence {
         Evidence {
             host: self.host.clone(),
-            targets: self.grounds.iter().map(Ground::facts).collect(),
+            targets: self.study_targets.iter().map(StudyTarget::facts).collect(),
             pap_bytes_per_s: self.common.pap,
             stated: self.stated.clone(),
             ..Evidence::default()
         }
     }
 
-    fn begin(&self, keeper: &mut Keeper, name: &str) -> Outcome<()> {
-        let target = self.grounds.first().map(Ground::facts);
-        keeper.begin(&RunFacts {
+    fn begin(&self, recorder: &mut Recorder, name: &str) -> Outcome<()> {
+        let target = self.study_targets.first().map(StudyTarget::facts);
+        recorder.begin(&RunFacts {
             kind: RunKind::Study,
             label: Some(self.common.label.clone().unwrap_or_else(|| name.to_owned())),
             seed: self.common.seed,
@@ -164,7 +169,7 @@ impl Session<'_> {
         plan: Plan,
         evidence: Evidence,
         failure: Option<Failure>,
-    ) -> Made {
+    ) -> StudyResult {
         let interrupted = self.lab.interrupt.is_set();
         let mut conclusion = analyse(study, &plan, &evidence);
         if let Some(study) = study {
@@ -182,7 +187,7 @@ impl Session<'_> {
             .filter_map(|(number, one)| figure::chart(format!("{name}-{number}"), one, &evidence))
             .chain(std::mem::take(&mut conclusion.charts))
             .collect();
-        Made {
+        StudyResult {
             name: name.to_owned(),
             papers: study.map_or("", |study| study.papers),
             plan,

@@ -2,7 +2,7 @@
 //! cost to watch.
 
 use ioengine::extents::DiskExtents;
-use ioengine::{Op, Personality};
+use ioengine::{EngineKind, Op};
 use iotrace::{AppRequest, Declined, Extent, Phases, Trace, TraceSpec, Tracer, phases};
 
 use crate::failure::{Failure, Outcome};
@@ -10,7 +10,7 @@ use crate::lab::{Lab, Place, Setting};
 use crate::point::{Point, Trial};
 use crate::rounds;
 use crate::study::evidence::Evidence;
-use crate::study::rig::{Ready, Rig};
+use crate::study::runner::{Ready, StudyRunner};
 
 /// Requests of a trial that are logged at the most, over all threads.
 const LOGGED_MAX: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub struct Watch {
 
 /// What a trace told of a trial.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct TraceSummary {
     /// Where the time of the requests to each target went.
     pub phases: Vec<Phases>,
     /// Events that were lost, in the traces of all disks.
@@ -60,7 +60,7 @@ impl Watch {
             let workload = &mut setting.workload;
             let threads = workload.threads.max(1) as usize;
             workload.log = Some(LOGGED_MAX.div_ceil(threads * places.len().max(1)));
-            (workload.personality == Personality::IoUring, threads)
+            (workload.engine_kind == EngineKind::IoUring, threads)
         };
         Ok(Watch { places, uring, threads })
     }
@@ -69,7 +69,7 @@ impl Watch {
     ///
     /// # Errors
     /// As for a trial; where a trace cannot be made.
-    pub fn trial(&self, lab: &Lab, setting: &Setting<'_>) -> Outcome<(Trial, Seen)> {
+    pub fn trial(&self, lab: &Lab, setting: &Setting<'_>) -> Outcome<(Trial, TraceSummary)> {
         let declined = |declined: Declined| Failure::failed(declined.to_string());
         let disks = self.disks();
         let start =
@@ -89,7 +89,7 @@ impl Watch {
         };
         let phases = self.places.iter().enumerate().filter_map(of_target).collect();
         let lost = traces.iter().map(|trace| trace.lost.total()).sum();
-        let seen = Seen { phases, lost, not_logged: trial.log_lost };
+        let seen = TraceSummary { phases, lost, not_logged: trial.log_lost };
         Ok((trial, seen))
     }
 
@@ -134,21 +134,21 @@ fn in_trace(place: &DiskExtents) -> Vec<Extent> {
 /// # Errors
 /// When a request fails, or a trace cannot be made.
 pub fn by_turns(
-    rig: &mut Rig<'_>,
+    runner: &mut StudyRunner<'_>,
     ready: &[Ready],
-    tell: impl Fn(&mut Evidence, &[Seen]),
+    tell: impl Fn(&mut Evidence, &[TraceSummary]),
 ) -> Outcome<()> {
     let mut pairs = Vec::new();
     for owner in ready {
         for mut setting in owner.settings() {
             match Watch::over(&mut setting) {
-                Ok(watch) => pairs.push(Pair::new(rig, owner, setting, watch)?),
-                Err(failure) => rig.leave_out(owner.part(), &failure.message),
+                Ok(watch) => pairs.push(Pair::new(runner, owner, setting, watch)?),
+                Err(failure) => runner.leave_out(owner.part(), &failure.message),
             }
         }
     }
-    measure(rig, &mut pairs)?;
-    pairs.into_iter().for_each(|pair| pair.add(rig, &tell));
+    measure(runner, &mut pairs)?;
+    pairs.into_iter().for_each(|pair| pair.add(runner, &tell));
     Ok(())
 }
 
@@ -160,12 +160,12 @@ struct Pair<'a> {
     /// Untraced, and traced; with their numbers in the database.
     points: [Point; 2],
     numbers: [usize; 2],
-    seen: Vec<Seen>,
+    seen: Vec<TraceSummary>,
 }
 
 impl<'a> Pair<'a> {
     fn new(
-        rig: &mut Rig<'_>,
+        runner: &mut StudyRunner<'_>,
         owner: &'a Ready,
         setting: Setting<'a>,
         watch: Watch,
@@ -176,17 +176,17 @@ impl<'a> Pair<'a> {
             workload["traced"] = true.into();
             traced.workload_json = workload.to_string();
         }
-        let numbers = [rig.keeper.add_point(&untraced)?, rig.keeper.add_point(&traced)?];
+        let numbers = [runner.recorder.add_point(&untraced)?, runner.recorder.add_point(&traced)?];
         let points = [untraced, traced].map(|key| Point { key, trials: Vec::new() });
         Ok(Pair { owner, setting, watch, points, numbers, seen: Vec::new() })
     }
 
-    fn measure(&mut self, rig: &mut Rig<'_>, round: u32, traced: bool) -> Outcome<()> {
-        self.setting.workload.seed = rounds::seed_of(rig.common.seed, round);
+    fn measure(&mut self, runner: &mut StudyRunner<'_>, round: u32, traced: bool) -> Outcome<()> {
+        self.setting.workload.seed = rounds::seed_of(runner.common.seed, round);
         let trial = match traced {
-            false => rig.lab.trial(&self.setting, &mut |_| {})?,
+            false => runner.lab.trial(&self.setting, &mut |_| {})?,
             true => {
-                let (trial, seen) = self.watch.trial(rig.lab, &self.setting)?;
+                let (trial, seen) = self.watch.trial(runner.lab, &self.setting)?;
                 self.seen.push(seen);
                 trial
             }
@@ -196,34 +196,34 @@ impl<'a> Pair<'a> {
         if trial.requests() > 0 {
             // The log has been read by now, and is too much to hold for all trials at once.
             let trial = Trial { ordinal: round, log: Vec::new(), ..trial };
-            rig.keeper.add_trial(self.numbers[usize::from(traced)], &trial)?;
+            runner.recorder.add_trial(self.numbers[usize::from(traced)], &trial)?;
             point.trials.push(trial);
         }
         Ok(())
     }
 
-    fn add(self, rig: &mut Rig<'_>, tell: &dyn Fn(&mut Evidence, &[Seen])) {
-        rig.keeper.judge(self.numbers[0], &self.points);
+    fn add(self, runner: &mut StudyRunner<'_>, tell: &dyn Fn(&mut Evidence, &[TraceSummary])) {
+        runner.recorder.judge(self.numbers[0], &self.points);
         let [untraced, traced] = self.points;
-        rig.add(self.owner, &[("traced", "no")], untraced);
+        runner.add(self.owner, &[("traced", "no")], untraced);
         if !traced.trials.is_empty() {
-            rig.add(self.owner, &[("traced", "yes")], traced);
-            tell(&mut rig.evidence, &self.seen);
+            runner.add(self.owner, &[("traced", "yes")], traced);
+            tell(&mut runner.evidence, &self.seen);
         }
     }
 }
 
 /// All trials, round by round, now one first and now the other.
-fn measure(rig: &mut Rig<'_>, pairs: &mut [Pair<'_>]) -> Outcome<()> {
+fn measure(runner: &mut StudyRunner<'_>, pairs: &mut [Pair<'_>]) -> Outcome<()> {
     let rounds = pairs.iter().map(|pair| pair.owner.trials()).max().unwrap_or(0);
     let all = f64::from(rounds) * pairs.len() as f64 * 2.0;
-    let (mut progress, mut done) = (rig.lab.console.open_progress(), 0.0);
+    let (mut progress, mut done) = (runner.lab.console.open_progress(), 0.0);
     for round in 0..rounds {
         for (index, pair) in pairs.iter_mut().enumerate() {
             let first = (round as usize + index) % 2 == 1;
             for traced in [first, !first] {
-                if !rig.lab.interrupt.is_set() {
-                    pair.measure(rig, round, traced)?;
+                if !runner.lab.interrupt.is_set() {
+                    pair.measure(runner, round, traced)?;
                 }
                 done += 1.0;
                 progress.advance(Some(done / all), &pair.points[0].key.describe());

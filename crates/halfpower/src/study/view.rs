@@ -6,10 +6,10 @@ use report::units::Unit;
 use crate::date;
 use crate::machine::{Host, TargetFacts};
 use crate::point::State;
-use crate::study::conclusion::{Tried, Verdict, claim_of};
-use crate::study::evidence::Cell;
+use crate::study::conclusion::{ClaimResult, Verdict, claim_of};
+use crate::study::evidence::MeasuredPoint;
 use crate::study::general;
-use crate::study::session::Made;
+use crate::study::session::StudyResult;
 use crate::survey::advice::Advice;
 use crate::survey::findings;
 use crate::survey::view;
@@ -23,7 +23,7 @@ const SETTINGS: usize = 3;
 const REASONS: usize = 2;
 
 /// The page of studies.
-pub fn html(host: &Host, started_unix_ns: i64, all: &[Made]) -> String {
+pub fn html(host: &Host, started_unix_ns: i64, all: &[StudyResult]) -> String {
     let targets = all.first().map(|made| made.evidence.targets.as_slice()).unwrap_or_default();
     let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
     let date = date::utc(started_unix_ns);
@@ -43,7 +43,7 @@ pub fn html(host: &Host, started_unix_ns: i64, all: &[Made]) -> String {
 }
 
 /// The advice of all studies, greatest gain first.
-fn advice(all: &[Made]) -> Vec<Advice> {
+fn advice(all: &[StudyResult]) -> Vec<Advice> {
     merged(all.iter().flat_map(|made| &made.conclusion.advice))
 }
 
@@ -86,7 +86,7 @@ fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
     })
 }
 
-fn verdict(all: &[Made]) -> model::Verdict {
+fn verdict(all: &[StudyResult]) -> model::Verdict {
     let mut verdict = crate::point::Verdict::default();
     for made in all {
         made.evidence.cells.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
@@ -99,7 +99,7 @@ fn verdict(all: &[Made]) -> model::Verdict {
     view::verdict(&verdict)
 }
 
-fn headlines(made: &Made) -> Vec<model::Finding> {
+fn headlines(made: &StudyResult) -> Vec<model::Finding> {
     let all = made.conclusion.findings.iter().take(HEADLINES);
     let finding = |finding: &crate::study::conclusion::Finding| model::Finding {
         headline: format!("{}: {}", made.name, finding.text),
@@ -115,7 +115,7 @@ fn provenance(host: &Host, targets: &[TargetFacts]) -> Vec<(String, Vec<(String,
     groups
 }
 
-fn section(made: &Made) -> Section {
+fn section(made: &StudyResult) -> Section {
     let mut blocks = Vec::new();
     if !made.papers.is_empty() {
         blocks.push(Block::Text(format!("The papers: {}.", made.papers)));
@@ -160,8 +160,8 @@ fn column(label: &str, unit: Option<Unit>) -> Column {
 }
 
 /// The papers' finding beside today's, and whether it still holds.
-fn claims(made: &Made) -> Option<Table> {
-    let row = |tried: &Tried| {
+fn claims(made: &StudyResult) -> Option<Table> {
+    let row = |tried: &ClaimResult| {
         let claim = claim_of(tried.id)?;
         Some(vec![
             TableCell::Text(tried.id.to_owned()),
@@ -181,8 +181,8 @@ fn claims(made: &Made) -> Option<Table> {
     })
 }
 
-fn points(made: &Made) -> Option<Table> {
-    let row = |cell: &Cell| {
+fn points(made: &StudyResult) -> Option<Table> {
+    let row = |cell: &MeasuredPoint| {
         let given = cell.given.iter().filter(|(flag, _)| is_telling(flag));
         let given: Vec<String> = given.map(|(flag, word)| format!("{flag} {word}")).collect();
         vec![
@@ -222,7 +222,7 @@ fn is_telling(flag: &str) -> bool {
 }
 
 /// Why to read a study with care.
-fn doubts(made: &Made) -> Vec<String> {
+fn doubts(made: &StudyResult) -> Vec<String> {
     let mut doubts = Vec::new();
     if made.interrupted {
         doubts.push("interrupted: what follows is of the points measured until then".to_owned());
@@ -237,7 +237,7 @@ fn doubts(made: &Made) -> Vec<String> {
 }
 
 /// How many points have a verdict, and the first reasons.
-fn doubted(cells: &[Cell], state: State, what: &str) -> Option<String> {
+fn doubted(cells: &[MeasuredPoint], state: State, what: &str) -> Option<String> {
     let mut verdict = crate::point::Verdict::default();
     let doubted = cells.iter().filter(|cell| cell.summary.verdict.state == state);
     let count = doubted.map(|cell| verdict.merge(&cell.summary.verdict)).count();
@@ -248,7 +248,7 @@ fn doubted(cells: &[Cell], state: State, what: &str) -> Option<String> {
 }
 
 /// The parts that are left out, those with the same reason together.
-fn left_out(made: &Made) -> Vec<String> {
+fn left_out(made: &StudyResult) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for part in &made.evidence.left_out {
         let name = if part.part.is_empty() { "some points" } else { &part.part };
@@ -262,7 +262,7 @@ fn left_out(made: &Made) -> Vec<String> {
 }
 
 /// A study in words.
-pub fn text(made: &Made) -> String {
+pub fn text(made: &StudyResult) -> String {
     let mut lines = vec![format!("{}: {}", made.name, made.plan.title)];
     if let Some(skipped) = &made.evidence.skipped {
         lines.extend(findings::wrapped("  skipped: ", &skipped.reason));
@@ -285,7 +285,7 @@ pub fn text(made: &Made) -> String {
 
 /// What became of the papers' claims: those that were tried with what each says, the others by
 /// name.
-fn claims_in_words(tried: &[Tried]) -> Vec<String> {
+fn claims_in_words(tried: &[ClaimResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for (verdict, word) in [(Verdict::Holds, "holds"), (Verdict::DoesNotHold, "does not hold")] {
         for one in tried.iter().filter(|one| one.verdict == verdict) {
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_claim_is_told_with_what_it_says_and_what_was_seen() {
-        let tried = |id, verdict| Tried { id, verdict, here: "reads reach 36%".to_owned() };
+        let tried = |id, verdict| ClaimResult { id, verdict, here: "reads reach 36%".to_owned() };
         let lines = claims_in_words(&[
             tried("R042", Verdict::Holds),
             tried("R050", Verdict::CannotBeTried),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::point::State;
 use crate::survey::grid;
-use crate::survey::insight::{Insight, Seen, as_good};
+use crate::survey::insight::{Insight, PointSummary, as_good};
 use crate::units;
 
 /// The least gain worth a change of code.
@@ -156,8 +156,8 @@ struct Gain {
 
 /// The gain in rate from one point to another, if it is more than noise. A figure of a single trial
 /// or of one that measured the wrong thing prices nothing.
-fn rate_gain(from: &Seen<'_>, to: &Seen<'_>) -> Option<Gain> {
-    let is_worth = |seen: &Seen<'_>| {
+fn rate_gain(from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Gain> {
+    let is_worth = |seen: &PointSummary<'_>| {
         seen.summary.verdict.state != State::Invalid
             && (seen.point.unsoaked().len() > 1 || seen.point.key.is_simulated())
     };
@@ -168,7 +168,7 @@ fn rate_gain(from: &Seen<'_>, to: &Seen<'_>) -> Option<Gain> {
     (is_gain && is_worth(from) && is_worth(to)).then_some(gain)
 }
 
-fn compared(from: &Seen<'_>, to: &Seen<'_>) -> String {
+fn compared(from: &PointSummary<'_>, to: &PointSummary<'_>) -> String {
     format!(
         "{}: {}, {}: {}",
         from.setting(),
@@ -178,7 +178,7 @@ fn compared(from: &Seen<'_>, to: &Seen<'_>) -> String {
     )
 }
 
-fn by_rate(id: &str, text: &str, from: &Seen<'_>, to: &Seen<'_>) -> Option<Advice> {
+fn by_rate(id: &str, text: &str, from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Advice> {
     let (rule, gain) = (rule(id), rate_gain(from, to)?);
     let setting = format!("{text} ({})", units::times(gain.times, gain.half_width));
     Some(Advice {
@@ -196,14 +196,14 @@ fn by_rate(id: &str, text: &str, from: &Seen<'_>, to: &Seen<'_>) -> Option<Advic
 
 /// Of some settings as good as the fastest of them the first in an order.
 fn least<'s, 'a, K: Ord>(
-    curve: Vec<&'s Seen<'a>>,
-    order: impl Fn(&Seen<'_>) -> K,
-) -> Option<&'s Seen<'a>> {
+    curve: Vec<&'s PointSummary<'a>>,
+    order: impl Fn(&PointSummary<'_>) -> K,
+) -> Option<&'s PointSummary<'a>> {
     as_good(curve).into_iter().min_by_key(|seen| order(seen))
 }
 
 /// What a program does, in words: "64 KiB one at a time".
-fn today(seen: &Seen<'_>) -> String {
+fn today(seen: &PointSummary<'_>) -> String {
     let key = &seen.point.key;
     let size = units::size(key.request_bytes);
     match key.depth {
@@ -263,7 +263,7 @@ fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation).filter(|from| !from.point.key.is_direct())?;
     let to = insight.at(operation, "direct", LARGE, 1)?;
-    let of_mib = |seen: &Seen<'_>| {
+    let of_mib = |seen: &PointSummary<'_>| {
         let requests = (1_u64 << 20) as f64 / seen.point.key.request_bytes as f64;
         Some(seen.summary.cpu_lower_ns? * requests)
     };

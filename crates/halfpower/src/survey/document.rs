@@ -12,7 +12,7 @@ use crate::survey::advice;
 use crate::survey::evidence::{Evidence, Facts};
 use crate::survey::findings;
 use crate::survey::half_power::HalfPower;
-use crate::survey::insight::{Insight, Seen};
+use crate::survey::insight::{Insight, PointSummary};
 use crate::survey::visits::SecondVisit;
 
 /// What `survey --json` prints.
@@ -255,7 +255,7 @@ pub struct SilentDocument {
 /// The instrument's own cost.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InstrumentDocument {
-    /// CPU of a request on the null personality, full statistics on.
+    /// CPU of a request on the null I/O engine, full statistics on.
     pub null_cpu_ns_per_request: Option<f64>,
     /// What the meters of this host cannot tell.
     pub missing: Vec<String>,
@@ -376,8 +376,8 @@ fn costs(insight: &Insight<'_>) -> Vec<CostDocument> {
     insight.costs.iter().map(document).collect()
 }
 
-fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a Seen<'b>>) -> SettingsDocument {
-    let document = |seen: &Seen<'_>| SettingDocument {
+fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a PointSummary<'b>>) -> SettingsDocument {
+    let document = |seen: &PointSummary<'_>| SettingDocument {
         caching: seen.point.key.caching.clone(),
         request_bytes: seen.point.key.request_bytes,
         depth: seen.point.key.depth,

@@ -30,7 +30,7 @@ pub struct Facts {
     pub pap_bytes_per_s: Option<f64>,
     /// Copy rate of the memory [bytes per second].
     pub memory_copy_bytes_per_s: Option<f64>,
-    /// Cost of a request on the null personality: the instrument's floor (ns).
+    /// Cost of a request on the null I/O engine: the instrument's floor (ns).
     pub floor_ns_per_request: Option<f64>,
     /// Why there is no upper bound of the CPU cost.
     pub soaker_declined: Option<String>,

@@ -7,7 +7,7 @@ use analysis::interval::Interval;
 use crate::point::State;
 use crate::survey::advice::{self, Advice};
 use crate::survey::evidence::Evidence;
-use crate::survey::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Pap, PapBasis, Seen};
+use crate::survey::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Pap, PapBasis, PointSummary};
 use crate::survey::visits::SecondVisit;
 use crate::units;
 
@@ -119,7 +119,7 @@ fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
 }
 
 /// An interval in words; a single trial has none.
-fn range(interval: &Interval, seen: &Seen<'_>) -> String {
+fn range(interval: &Interval, seen: &PointSummary<'_>) -> String {
     match seen.point.unsoaked().len() {
         0 | 1 => "one trial, so no interval".to_owned(),
         _ => {
@@ -130,7 +130,7 @@ fn range(interval: &Interval, seen: &Seen<'_>) -> String {
 }
 
 /// Which settings are as good as the best, and what the fastest of all reaches.
-fn equals(insight: &Insight<'_>, operation: &str, best: &Seen<'_>) -> Option<String> {
+fn equals(insight: &Insight<'_>, operation: &str, best: &PointSummary<'_>) -> Option<String> {
     let good = insight.as_good(operation);
     let alike: Vec<u64> = good
         .iter()
@@ -359,7 +359,7 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
         let curve = insight.random(operation);
         let (first, last) =
             (curve.first()?, curve.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))?);
-        let iops = |seen: &Seen<'_>| units::count(seen.summary.requests_per_s.value);
+        let iops = |seen: &PointSummary<'_>| units::count(seen.summary.requests_per_s.value);
         let p99 = last.summary.latency.quantile(0.99)? as f64;
         Some(format!(
             "{operation}s {} requests/s one at a time, {} at depth {} (p99 {})",

@@ -12,7 +12,7 @@ use crate::app::App;
 
 /// One workload of the survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct GridPoint {
     /// Whether it writes.
     pub write: bool,
     /// Sequential or random.
@@ -29,7 +29,7 @@ pub struct Spot {
 
 /// How much a survey does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effort {
+pub struct Budget {
     /// Time to spend in all (ns).
     pub budget_ns: u64,
     /// Length of a trial (ns).
@@ -65,35 +65,35 @@ const RANDOM_BYTES: u32 = 8 << 10;
 /// Request sizes and depth at which the CPU cost is bounded from above by soaked trials.
 pub const SOAKED_BYTES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
 
-impl Effort {
+impl Budget {
     /// The effort of the flags: `--quick`, `--thorough`, `--budget`, or the default.
-    pub fn of(quick: bool, thorough: bool, budget_ns: Option<u64>) -> Effort {
+    pub fn of(quick: bool, thorough: bool, budget_ns: Option<u64>) -> Budget {
         match (quick, thorough, budget_ns) {
-            (true, _, _) => Effort::within(QUICK_NS),
-            (_, true, _) => Effort::within(THOROUGH_NS),
-            (_, _, Some(budget_ns)) => Effort::within(budget_ns),
-            _ => Effort::within(BUDGET_NS),
+            (true, _, _) => Budget::within(QUICK_NS),
+            (_, true, _) => Budget::within(THOROUGH_NS),
+            (_, _, Some(budget_ns)) => Budget::within(budget_ns),
+            _ => Budget::within(BUDGET_NS),
         }
     }
 
     /// The same in virtual time, which costs little: longer trials, so that slow devices of the
     /// past complete more than a handful of large requests in each.
     #[must_use]
-    pub fn in_virtual_time(self) -> Effort {
-        Effort { trial_ns: self.trial_ns * VIRTUAL_LONGER, ..self }
+    pub fn in_virtual_time(self) -> Budget {
+        Budget { trial_ns: self.trial_ns * VIRTUAL_LONGER, ..self }
     }
 
     /// The same for a program that issues these requests.
     #[must_use]
-    pub fn for_app(self, app: Option<App>) -> Effort {
-        Effort { app, ..self }
+    pub fn for_app(self, app: Option<App>) -> Budget {
+        Budget { app, ..self }
     }
 
     /// What fits into a budget.
-    fn within(budget_ns: u64) -> Effort {
+    fn within(budget_ns: u64) -> Budget {
         let small = budget_ns < 60_000_000_000;
         let large = budget_ns >= 300_000_000_000;
-        Effort {
+        Budget {
             budget_ns,
             trial_ns: (budget_ns / 360).clamp(60_000_000, 1_000_000_000),
             size_step: if large { 2 } else { 4 },
@@ -105,7 +105,7 @@ impl Effort {
     }
 }
 
-impl Spot {
+impl GridPoint {
     /// Whether it is what a program gets that sets nothing.
     pub fn is_out_of_box(&self) -> bool {
         let plain = self.pattern == Pattern::Sequential && self.depth == 1;
@@ -129,7 +129,7 @@ pub struct Limits {
 }
 
 /// The spots of the first grid.
-pub fn first(effort: &Effort, limits: &Limits) -> Vec<Spot> {
+pub fn first(effort: &Budget, limits: &Limits) -> Vec<GridPoint> {
     let mut spots = Vec::new();
     for write in [false, true] {
         if write && !limits.write {
@@ -138,20 +138,20 @@ pub fn first(effort: &Effort, limits: &Limits) -> Vec<Spot> {
         for request_bytes in sizes(effort, limits) {
             let depths = if limits.direct { effort.depths } else { &[] };
             for &depth in depths {
-                spots.push(Spot { depth, ..spot(write, Caching::Direct, request_bytes) });
+                spots.push(GridPoint { depth, ..spot(write, Caching::Direct, request_bytes) });
             }
             spots.push(spot(write, Caching::Buffered, request_bytes));
         }
         if limits.direct {
             for &depth in effort.random_depths {
-                spots.push(Spot {
+                spots.push(GridPoint {
                     pattern: Pattern::Random,
                     depth,
                     ..spot(write, Caching::Direct, RANDOM_BYTES)
                 });
             }
             // What huge pages behind the buffers are worth here.
-            spots.push(Spot {
+            spots.push(GridPoint {
                 pages: BufferPages::Small,
                 depth: 8,
                 ..spot(write, Caching::Direct, LARGE_BYTES)
@@ -169,28 +169,28 @@ pub fn first(effort: &Effort, limits: &Limits) -> Vec<Spot> {
 }
 
 /// What a program issues, as spots.
-fn of_app(app: &App, limits: &Limits) -> Vec<Spot> {
+fn of_app(app: &App, limits: &Limits) -> Vec<GridPoint> {
     let caching = if app.direct { Caching::Direct } else { Caching::Buffered };
     let spots = [false, true]
-        .map(|write| Spot { depth: app.depth, ..spot(write, caching, app.request_bytes) });
+        .map(|write| GridPoint { depth: app.depth, ..spot(write, caching, app.request_bytes) });
     spots.into_iter().filter(|spot| limits.write || !spot.write).collect()
 }
 
 /// A sequential spot of depth 1.
-pub fn spot(write: bool, caching: Caching, request_bytes: u32) -> Spot {
+pub fn spot(write: bool, caching: Caching, request_bytes: u32) -> GridPoint {
     let (pattern, pages) = (Pattern::Sequential, BufferPages::Huge);
-    Spot { write, pattern, caching, request_bytes, depth: 1, pages }
+    GridPoint { write, pattern, caching, request_bytes, depth: 1, pages }
 }
 
 /// Whether a spot fits the target and the memory.
-pub fn allowed(spot: &Spot, limits: &Limits) -> bool {
+pub fn allowed(spot: &GridPoint, limits: &Limits) -> bool {
     let in_flight = u64::from(spot.request_bytes) * u64::from(spot.depth);
     let too_small = spot.caching.is_direct() && spot.request_bytes < limits.request_bytes_min;
     !too_small && in_flight <= limits.in_flight_bytes_max.min(limits.region_bytes)
 }
 
 /// The request sizes of the first grid: powers of two.
-fn sizes(effort: &Effort, limits: &Limits) -> Vec<u32> {
+fn sizes(effort: &Budget, limits: &Limits) -> Vec<u32> {
     let least = limits.request_bytes_min.next_power_of_two().clamp(512, 4096);
     let mut sizes = vec![least];
     let mut size = 4096;
@@ -204,7 +204,7 @@ fn sizes(effort: &Effort, limits: &Limits) -> Vec<u32> {
 }
 
 /// Whether the upper bound of the CPU cost is measured here.
-pub fn is_soaked(spot: &Spot) -> bool {
+pub fn is_soaked(spot: &GridPoint) -> bool {
     let plain = spot.pattern == Pattern::Sequential && spot.pages == BufferPages::Huge;
     plain && spot.depth == 1 && SOAKED_BYTES.contains(&spot.request_bytes)
 }
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_grid_reaches_from_the_minimum_to_16_mib() {
-        let spots = first(&Effort::of(false, false, None), &limits());
+        let spots = first(&Budget::of(false, false, None), &limits());
         let sizes = || spots.iter().map(|spot| spot.request_bytes);
         assert_eq!((sizes().min(), sizes().max()), (Some(512), Some(16 << 20)));
         assert!(spots.iter().all(|spot| allowed(spot, &limits())));
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn without_consent_nothing_is_written_and_without_direct_nothing_is_direct() {
-        let effort = Effort::of(true, false, None);
+        let effort = Budget::of(true, false, None);
         let reads = first(&effort, &Limits { write: false, ..limits() });
         assert!(!reads.is_empty() && reads.iter().all(|spot| !spot.write));
         let buffered = first(&effort, &Limits { direct: false, ..limits() });
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn a_small_region_bounds_the_requests() {
         let lean = Limits { in_flight_bytes_max: 2 << 20, ..limits() };
-        let spots = first(&Effort::of(false, false, None), &lean);
+        let spots = first(&Budget::of(false, false, None), &lean);
         assert!(spots.iter().all(|s| u64::from(s.request_bytes) * u64::from(s.depth) <= 2 << 20));
         let small = Limits { region_bytes: 1 << 20, ..limits() };
-        let spots = first(&Effort::of(false, false, None), &small);
+        let spots = first(&Budget::of(false, false, None), &small);
         assert!(spots.iter().all(|s| u64::from(s.request_bytes) * u64::from(s.depth) <= 1 << 20));
     }
 }

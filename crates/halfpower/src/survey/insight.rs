@@ -38,14 +38,14 @@ const COST_BYTES_MAX: u64 = 1 << 20;
 
 /// A point with what its trials say.
 #[derive(Clone, Debug)]
-pub struct Seen<'a> {
+pub struct PointSummary<'a> {
     /// The point.
     pub point: &'a Point,
     /// What its trials say together.
     pub summary: Summary,
 }
 
-impl Seen<'_> {
+impl PointSummary<'_> {
     /// Bytes per second.
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
@@ -53,8 +53,8 @@ impl Seen<'_> {
 
     /// Its rate as times that of another: trials made at about the same time are compared, so that
     /// a slow or fast episode of the machine changes little.
-    pub fn times(&self, other: &Seen<'_>) -> Interval {
-        let rates = |seen: &Seen<'_>| -> Vec<Timed> {
+    pub fn times(&self, other: &PointSummary<'_>) -> Interval {
+        let rates = |seen: &PointSummary<'_>| -> Vec<Timed> {
             let trials = seen.point.unsoaked().into_iter();
             trials.map(|trial| (trial.started_unix_ns, trial.bytes_per_s())).collect()
         };
@@ -143,7 +143,7 @@ pub struct Cost {
 #[derive(Clone, Debug)]
 pub struct Insight<'a> {
     /// Every point that was measured.
-    pub seen: Vec<Seen<'a>>,
+    pub seen: Vec<PointSummary<'a>>,
     /// For reads and for writes, where they were measured.
     pub pap: Vec<Pap>,
     /// One for each sequential curve.
@@ -168,8 +168,8 @@ impl<'a> Insight<'a> {
     /// Looks at the evidence.
     pub fn of(evidence: &'a Evidence) -> Insight<'a> {
         let measured = evidence.points.iter().filter(|point| !point.trials.is_empty());
-        let seen: Vec<Seen<'a>> =
-            measured.map(|point| Seen { point, summary: point.summary() }).collect();
+        let seen: Vec<PointSummary<'a>> =
+            measured.map(|point| PointSummary { point, summary: point.summary() }).collect();
         let mut insight = Insight {
             seen,
             pap: Vec::new(),
@@ -194,21 +194,21 @@ impl<'a> Insight<'a> {
     }
 
     /// Points fit for conclusions: not invalid, huge pages.
-    fn usable(&self) -> impl Iterator<Item = &Seen<'a>> {
+    fn usable(&self) -> impl Iterator<Item = &PointSummary<'a>> {
         self.seen.iter().filter(|seen| {
             seen.summary.verdict.state != State::Invalid && !seen.point.key.has_small_pages()
         })
     }
 
     /// Usable sequential points of an operation.
-    pub fn sequential(&self, operation: &str) -> impl Iterator<Item = &Seen<'a>> {
+    pub fn sequential(&self, operation: &str) -> impl Iterator<Item = &PointSummary<'a>> {
         self.usable().filter(move |seen| {
             seen.point.key.operation() == operation && !seen.point.key.is_random()
         })
     }
 
     /// Usable random points of an operation, by depth.
-    pub fn random(&self, operation: &str) -> Vec<&Seen<'a>> {
+    pub fn random(&self, operation: &str) -> Vec<&PointSummary<'a>> {
         let mut found: Vec<_> = self
             .usable()
             .filter(|s| s.point.key.operation() == operation && s.point.key.is_random())
@@ -218,7 +218,13 @@ impl<'a> Insight<'a> {
     }
 
     /// The usable sequential point of exactly this setting.
-    pub fn at(&self, operation: &str, caching: &str, bytes: u64, depth: u32) -> Option<&Seen<'a>> {
+    pub fn at(
+        &self,
+        operation: &str,
+        caching: &str,
+        bytes: u64,
+        depth: u32,
+    ) -> Option<&PointSummary<'a>> {
         self.sequential(operation).find(|seen| {
             let key = &seen.point.key;
             key.caching == caching && key.request_bytes == bytes && key.depth == depth
@@ -226,17 +232,17 @@ impl<'a> Insight<'a> {
     }
 
     /// Out of the box: buffered, 64 KiB, one at a time.
-    pub fn out_of_box(&self, operation: &str) -> Option<&Seen<'a>> {
+    pub fn out_of_box(&self, operation: &str) -> Option<&PointSummary<'a>> {
         self.at(operation, "buffered", OUT_OF_BOX_BYTES, 1)
     }
 
     /// The fastest sequential setting.
-    pub fn fastest(&self, operation: &str) -> Option<&Seen<'a>> {
+    pub fn fastest(&self, operation: &str) -> Option<&PointSummary<'a>> {
         self.sequential(operation).max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
     /// Sequential settings as good as the fastest, the one with the least data in flight first.
-    pub fn as_good(&self, operation: &str) -> Vec<&Seen<'a>> {
+    pub fn as_good(&self, operation: &str) -> Vec<&PointSummary<'a>> {
         let mut good = as_good(self.sequential(operation).collect());
         good.sort_by_key(|s| {
             let key = &s.point.key;
@@ -247,10 +253,10 @@ impl<'a> Insight<'a> {
 
     /// The best setting: of those as good as the fastest the one with the least data in flight,
     /// and of these the one that costs clearly less CPU.
-    pub fn best(&self, operation: &str) -> Option<&Seen<'a>> {
+    pub fn best(&self, operation: &str) -> Option<&PointSummary<'a>> {
         let good = self.as_good(operation);
         let first = *good.first()?;
-        let cost = |s: &Seen<'_>| {
+        let cost = |s: &PointSummary<'_>| {
             let of_request = s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
             of_request / s.point.key.request_bytes as f64
         };
@@ -260,12 +266,12 @@ impl<'a> Insight<'a> {
     }
 
     /// Usable sequential points of an operation with one caching mode.
-    pub fn curve(&self, operation: &str, direct: bool) -> Vec<&Seen<'a>> {
+    pub fn curve(&self, operation: &str, direct: bool) -> Vec<&PointSummary<'a>> {
         self.sequential(operation).filter(|seen| seen.point.key.is_direct() == direct).collect()
     }
 
     /// What the user's program does today: what was said with --app, else out of the box.
-    pub fn today(&self, operation: &str) -> Option<&Seen<'a>> {
+    pub fn today(&self, operation: &str) -> Option<&PointSummary<'a>> {
         let Some(app) = &self.app else { return self.out_of_box(operation) };
         let caching = if app.direct { "direct" } else { "buffered" };
         self.at(operation, caching, app.request_bytes.into(), app.depth)
@@ -299,8 +305,8 @@ impl<'a> Insight<'a> {
     }
 
     /// The sequential curves: caching mode and depth, each with its points by size.
-    fn curves(&self, operation: &str) -> Vec<(String, u32, Vec<&Seen<'a>>)> {
-        let mut curves: Vec<(String, u32, Vec<&Seen<'a>>)> = Vec::new();
+    fn curves(&self, operation: &str) -> Vec<(String, u32, Vec<&PointSummary<'a>>)> {
+        let mut curves: Vec<(String, u32, Vec<&PointSummary<'a>>)> = Vec::new();
         for seen in self.sequential(operation) {
             let key = &seen.point.key;
             let place = curves.iter_mut().find(|c| c.0 == key.caching && c.1 == key.depth);
@@ -382,7 +388,7 @@ impl<'a> Insight<'a> {
         for operation in ["read", "write"] {
             let best = |direct: bool| {
                 let same = self.sequential(operation).filter(|s| s.point.key.is_direct() == direct);
-                same.map(Seen::rate).reduce(f64::max)
+                same.map(PointSummary::rate).reduce(f64::max)
             };
             if let Some(rate) = best(true) {
                 add(format!("device, {operation}s"), stated, Some(rate));
@@ -421,8 +427,8 @@ impl<'a> Insight<'a> {
 
     /// The figures that everybody will quote, each with its name: out of the box and the best. The
     /// out-of-box point may be invalid.
-    fn headline(&self) -> Vec<(String, &Seen<'a>)> {
-        let mut found: Vec<(String, &Seen<'a>)> = Vec::new();
+    fn headline(&self) -> Vec<(String, &PointSummary<'a>)> {
+        let mut found: Vec<(String, &PointSummary<'a>)> = Vec::new();
         for operation in ["read", "write"] {
             let plain = self.seen.iter().find(|seen| {
                 seen.point.key.operation() == operation
@@ -496,10 +502,10 @@ impl<'a> Insight<'a> {
 }
 
 /// Of some points those that are as good as the fastest of them.
-pub fn as_good<'s, 'a>(points: Vec<&'s Seen<'a>>) -> Vec<&'s Seen<'a>> {
+pub fn as_good<'s, 'a>(points: Vec<&'s PointSummary<'a>>) -> Vec<&'s PointSummary<'a>> {
     let fastest = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
     let Some(top) = fastest.copied() else { return Vec::new() };
-    let share = |seen: &&Seen<'_>| {
+    let share = |seen: &&PointSummary<'_>| {
         let median = seen.rate() / top.rate().max(1.0);
         if median < FAR { median } else { seen.times(top).value.min(1.0) }
     };
@@ -519,7 +525,7 @@ fn slowest_link(evidence: &Evidence) -> Option<(String, f64)> {
     links.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-fn measured(seen: &Seen<'_>) -> Measured {
+fn measured(seen: &PointSummary<'_>) -> Measured {
     Measured {
         request_bytes: seen.point.key.request_bytes,
         bytes_per_s: seen.summary.bytes_per_s,
@@ -528,7 +534,7 @@ fn measured(seen: &Seen<'_>) -> Measured {
     }
 }
 
-fn cost_point(seen: &Seen<'_>) -> Option<CostPoint> {
+fn cost_point(seen: &PointSummary<'_>) -> Option<CostPoint> {
     Some(CostPoint {
         request_bytes: seen.point.key.request_bytes,
         cpu_ns: seen.summary.cpu_lower_ns?,

@@ -4,20 +4,20 @@
 //! moment; then trials go where they are needed most. Every finished trial is kept at once.
 
 use ioengine::target::Coverage;
-use ioengine::{BufferPages, Caching, Clock, HostTarget, Personality, Target, TargetKind};
+use ioengine::{BufferPages, Caching, Clock, EngineKind, HostTarget, Target, TargetKind};
 use workload::random::Stream;
 use workload::{Pattern, Workload};
 
 use crate::failure::{Failure, Outcome};
-use crate::keeper::Keeper;
 use crate::lab::{Lab, Place, Setting};
 use crate::machine::TargetFacts;
 use crate::memory_limit;
 use crate::point::{Point, State, Trial};
+use crate::recorder::Recorder;
 use crate::sim_target::SimPlace;
 use crate::simulated;
 use crate::survey::evidence::Facts;
-use crate::survey::grid::{self, Effort, Limits, Spot};
+use crate::survey::grid::{self, Budget, GridPoint, Limits};
 use crate::survey::schedule::{self, Measured};
 use crate::survey::visits::{self, SecondVisit, Visits};
 use crate::units;
@@ -43,7 +43,7 @@ const SOAKED_TRIAL_NS: u64 = 300_000_000;
 const RESERVE_NS: u64 = 1_500_000_000;
 
 /// What tells whether a second visit of the same blocks is faster.
-const VISIT: Spot = Spot {
+const VISIT: GridPoint = GridPoint {
     write: false,
     pattern: Pattern::Sequential,
     caching: Caching::Direct,
@@ -88,20 +88,20 @@ pub struct Subject {
 pub struct Survey<'a> {
     lab: &'a Lab,
     subject: &'a Subject,
-    effort: Effort,
-    keeper: &'a mut Keeper,
+    effort: Budget,
+    recorder: &'a mut Recorder,
     pages: BufferPages,
     allow_holes: bool,
     seed: u64,
     stream: Stream,
     /// How requests are issued past the page cache, chosen once: to ask what the kernel offers
     /// takes a ring, which the kernel takes down in its own time.
-    personality: Personality,
+    engine_kind: EngineKind,
     deadline_ns: u64,
     write_left: u64,
     write_rate: f64,
     soak: bool,
-    spots: Vec<Spot>,
+    spots: Vec<GridPoint>,
     points: Vec<Point>,
     planned_writes: u64,
     visits: Visits,
@@ -145,22 +145,22 @@ impl<'a> Survey<'a> {
     pub fn new(
         lab: &'a Lab,
         subject: &'a Subject,
-        effort: Effort,
+        effort: Budget,
         bounds: &Bounds,
-        keeper: &'a mut Keeper,
+        recorder: &'a mut Recorder,
     ) -> Survey<'a> {
         Survey {
             lab,
             subject,
             effort,
-            keeper,
+            recorder,
             pages: bounds.pages,
             allow_holes: bounds.allow_holes,
             seed: bounds.seed,
             stream: Stream::new(bounds.seed),
-            personality: match subject.is_simulated() {
-                true => Personality::IoUring,
-                false => Personality::best(true),
+            engine_kind: match subject.is_simulated() {
+                true => EngineKind::IoUring,
+                false => EngineKind::best(true),
             },
             deadline_ns: bounds.deadline_ns.saturating_sub(RESERVE_NS),
             write_left: bounds.write_left,
@@ -177,7 +177,7 @@ impl<'a> Survey<'a> {
     /// Measures until the budget ends or everything is settled.
     ///
     /// # Errors
-    /// When a request fails or a personality cannot go on.
+    /// When a request fails or an I/O engine cannot go on.
     pub fn run(mut self) -> Outcome<Surveyed> {
         self.measure()?;
         let Survey { points, write_left, visits, second_visit, .. } = self;
@@ -205,8 +205,9 @@ impl<'a> Survey<'a> {
             let mut order: Vec<(usize, bool)> =
                 (0..self.spots.len()).map(|index| (index, false)).collect();
             if self.soak && round > 0 {
-                let soaked =
-                    |(index, spot): (usize, &Spot)| grid::is_soaked(spot).then_some((index, true));
+                let soaked = |(index, spot): (usize, &GridPoint)| {
+                    grid::is_soaked(spot).then_some((index, true))
+                };
                 order.extend(self.spots.iter().enumerate().filter_map(soaked));
             }
             self.shuffle(&mut order);
@@ -317,12 +318,12 @@ impl<'a> Survey<'a> {
     }
 
     /// Adds a spot; gives back its place among them.
-    fn add(&mut self, spot: Spot) -> Outcome<usize> {
+    fn add(&mut self, spot: GridPoint) -> Outcome<usize> {
         let index = self.spots.len();
         let key = self.setting(&spot, false).key();
         self.spots.push(spot);
         self.points.push(Point { key: key.clone(), trials: Vec::new() });
-        self.keeper.add_point(&key)?;
+        self.recorder.add_point(&key)?;
         Ok(index)
     }
 
@@ -410,13 +411,13 @@ impl<'a> Survey<'a> {
             }
             self.account(&spot, &trial);
             trial.ordinal = self.points[index].trials.len() as u32;
-            self.keeper.add_trial(index, &trial)?;
+            self.recorder.add_trial(index, &trial)?;
             self.points[index].trials.push(trial);
         }
         Ok(true)
     }
 
-    fn account(&mut self, spot: &Spot, trial: &Trial) {
+    fn account(&mut self, spot: &GridPoint, trial: &Trial) {
         if spot.write {
             self.write_left = self.write_left.saturating_sub(trial.bytes());
             self.planned_writes = self.planned_writes.saturating_sub(1);
@@ -428,13 +429,13 @@ impl<'a> Survey<'a> {
     }
 
     /// Whether another trial may be made: one that writes needs a request of what is left.
-    fn may_go_on(&self, spot: &Spot) -> bool {
+    fn may_go_on(&self, spot: &GridPoint) -> bool {
         !spot.write || u64::from(spot.request_bytes) <= self.write_left
     }
 
     /// Bytes that the next write trial may write: its share of what is left. None when even one
     /// request is too much.
-    fn write_share(&self, spot: &Spot) -> Option<u64> {
+    fn write_share(&self, spot: &GridPoint) -> Option<u64> {
         let request = u64::from(spot.request_bytes);
         let share = self.write_left / (self.planned_writes + 1);
         let wanted = share.max(WRITE_MIN).max(4 * request * u64::from(spot.depth));
@@ -447,7 +448,7 @@ impl<'a> Survey<'a> {
         (whole > 0).then_some(whole)
     }
 
-    fn setting(&self, spot: &Spot, soaked: bool) -> Setting<'a> {
+    fn setting(&self, spot: &GridPoint, soaked: bool) -> Setting<'a> {
         let subject: &'a Subject = self.subject;
         let place = subject.place(spot.caching.is_direct());
         let buffered = !place.caching().is_direct();
@@ -455,7 +456,7 @@ impl<'a> Survey<'a> {
         let read = !spot.write;
         let workload = Workload {
             // A program that uses the page cache reads and writes one block at a time.
-            personality: if buffered { Personality::Sync } else { self.personality },
+            engine_kind: if buffered { EngineKind::Sync } else { self.engine_kind },
             pattern: spot.pattern,
             read_percent: if spot.write { 0 } else { 100 },
             request_bytes: spot.request_bytes,
@@ -485,7 +486,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Random requests go over everything, sequential ones too; whole requests only.
-    fn region(&self, spot: &Spot) -> u64 {
+    fn region(&self, spot: &GridPoint) -> u64 {
         let request = u64::from(spot.request_bytes);
         self.subject.region_bytes / request * request
     }
@@ -576,11 +577,11 @@ impl Subject {
     }
 }
 
-/// The instrument's own cost: a request on the null personality with full statistics (ns).
+/// The instrument's own cost: a request on the null I/O engine with full statistics (ns).
 pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
     let null = HostTarget::null(1 << 30);
     let workload = Workload {
-        personality: Personality::Null,
+        engine_kind: EngineKind::Null,
         pattern: Pattern::Random,
         request_bytes: 4096,
         depth: 32,
@@ -611,7 +612,7 @@ fn narrowed(limits: &Limits) -> Option<String> {
 }
 
 /// What a survey notes about how it was done.
-pub fn notes(lab: &Lab, subject: &Subject, effort: &Effort, pap: Option<f64>) -> Facts {
+pub fn notes(lab: &Lab, subject: &Subject, effort: &Budget, pap: Option<f64>) -> Facts {
     let mut missing = if subject.is_simulated() { Vec::new() } else { lab.missing() };
     missing.extend(narrowed(&subject.limits));
     Facts {

@@ -8,7 +8,7 @@ use analysis::quantile::median;
 use ioengine::BufferPages;
 use workload::Pattern;
 
-use crate::survey::grid::{LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, Spot, allowed};
+use crate::survey::grid::{GridPoint, LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, allowed};
 
 /// The papers' repeatability: the interval of the median is to be within 3%.
 const TARGET_HALF_WIDTH: f64 = 0.03;
@@ -31,7 +31,7 @@ const TRIALS_MAX: usize = 15;
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Which workload.
-    pub spot: Spot,
+    pub spot: GridPoint,
     /// One for each trial.
     pub rates: Vec<f64>,
 }
@@ -67,10 +67,10 @@ impl Measured {
 
 /// Sizes between the measured ones where a curve bends or crosses half of `pap` (by direction:
 /// reads, writes), each as a spot that has not been measured.
-pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<Spot> {
-    let mut found: Vec<Spot> = Vec::new();
+pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<GridPoint> {
+    let mut found: Vec<GridPoint> = Vec::new();
     for line in lines(measured) {
-        let sequence: Vec<(&Spot, f64)> = line.iter().map(|m| (&m.spot, m.rate())).collect();
+        let sequence: Vec<(&GridPoint, f64)> = line.iter().map(|m| (&m.spot, m.rate())).collect();
         for (index, pair) in sequence.windows(2).enumerate() {
             let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
             let half = pap[usize::from(low.write)] / 2.0;
@@ -81,7 +81,7 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<S
             let gap = high.request_bytes / low.request_bytes;
             if gap > 2 && (crosses || bends) {
                 let exponent = (low.request_bytes.ilog2() + high.request_bytes.ilog2()) / 2;
-                found.push(Spot { request_bytes: 1 << exponent, ..*low });
+                found.push(GridPoint { request_bytes: 1 << exponent, ..*low });
             }
         }
     }
@@ -98,7 +98,7 @@ fn lines(measured: &[Measured]) -> Vec<Vec<&Measured>> {
     for one in measured.iter().filter(plain) {
         let same = |line: &&mut Vec<&Measured>| {
             let first = line[0].spot;
-            Spot { request_bytes: first.request_bytes, ..one.spot } == first
+            GridPoint { request_bytes: first.request_bytes, ..one.spot } == first
         };
         match lines.iter_mut().find(same) {
             Some(line) => line.push(one),
@@ -112,12 +112,12 @@ fn lines(measured: &[Measured]) -> Vec<Vec<&Measured>> {
 }
 
 /// Whether the curve bends at a point that has neighbours on both sides.
-fn bends_at(sequence: &[(&Spot, f64)], index: usize) -> bool {
+fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
     let Some(around) = index.checked_sub(1).and_then(|from| sequence.get(from..from + 3)) else {
         return false;
     };
     let log =
-        |(spot, rate): &(&Spot, f64)| (f64::from(spot.request_bytes).ln(), rate.max(1.0).ln());
+        |(spot, rate): &(&GridPoint, f64)| (f64::from(spot.request_bytes).ln(), rate.max(1.0).ln());
     let ((x0, y0), (x1, y1), (x2, y2)) = (log(&around[0]), log(&around[1]), log(&around[2]));
     let expected = y0 + (y2 - y0) * (x1 - x0) / (x2 - x0);
     (y1 - expected).abs() > BEND
@@ -149,7 +149,7 @@ pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
 }
 
 /// Whether advice compares a spot with others that are not far from it.
-fn is_compared(spot: &Spot) -> bool {
+fn is_compared(spot: &GridPoint) -> bool {
     let size = spot.request_bytes;
     spot.pattern == Pattern::Sequential && (size == OUT_OF_BOX_BYTES || size == LARGE_BYTES)
 }

@@ -14,7 +14,7 @@ use crate::point::{State, Verdict};
 use crate::survey::advice;
 use crate::survey::evidence::Evidence;
 use crate::survey::findings::{self, Tone};
-use crate::survey::insight::{Insight, OUT_OF_BOX_BYTES, Seen};
+use crate::survey::insight::{Insight, OUT_OF_BOX_BYTES, PointSummary};
 use crate::units;
 
 /// The page of a survey.
@@ -134,7 +134,7 @@ fn estimate(interval: Interval) -> Estimate {
     Estimate { value: interval.value, low: interval.low, high: interval.high }
 }
 
-fn point(seen: &Seen<'_>) -> PointView {
+fn point(seen: &PointSummary<'_>) -> PointView {
     let (key, summary) = (&seen.point.key, &seen.summary);
     let quantile = |q| summary.latency.quantile(q).map(|ns| ns as f64);
     PointView {
@@ -201,19 +201,19 @@ fn cumulative(histogram: &Histogram) -> Vec<(f64, f64)> {
 
 /// Random 8 KiB at every depth, and the best sequential settings.
 fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
-    let mut chosen: Vec<&Seen<'_>> = insight.random("read");
+    let mut chosen: Vec<&PointSummary<'_>> = insight.random("read");
     chosen.extend(insight.random("write"));
     for operation in ["read", "write"] {
         chosen.extend(insight.best(operation));
     }
-    let view = |seen: &&Seen<'_>| DistributionView {
+    let view = |seen: &&PointSummary<'_>| DistributionView {
         name: name(seen),
         cumulative: cumulative(&seen.summary.latency),
     };
     chosen.iter().map(view).collect()
 }
 
-fn name(seen: &Seen<'_>) -> String {
+fn name(seen: &PointSummary<'_>) -> String {
     let key = &seen.point.key;
     format!("{} {} {} x {}", key.caching, key.rw, units::size(key.request_bytes), key.depth)
 }
@@ -224,7 +224,7 @@ fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
         .into_iter()
         .flat_map(|op| [insight.best(op), insight.out_of_box(op)])
         .flatten();
-    let view = |seen: &Seen<'_>| {
+    let view = |seen: &PointSummary<'_>| {
         let trial = seen.point.unsoaked().into_iter().max_by_key(|t| t.series.len())?;
         // The last interval is not a whole one.
         let whole = trial.series.len().saturating_sub(1);
@@ -257,7 +257,7 @@ fn instrument(evidence: &Evidence) -> Vec<(String, String)> {
     let facts = &evidence.facts;
     let mut rows = Vec::new();
     if let Some(floor) = facts.floor_ns_per_request {
-        let name = "CPU of a request on the null personality, full statistics on";
+        let name = "CPU of a request on the null I/O engine, full statistics on";
         rows.push((name.to_owned(), units::time(floor)));
     }
     rows.push(("Bytes written by the survey".to_owned(), units::size(facts.written_bytes)));

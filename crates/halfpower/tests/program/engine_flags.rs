@@ -1,4 +1,4 @@
-//! The personality mmap, what can be asked of personalities beyond issuing requests, flushes in the
+//! The I/O engine mmap, what can be asked of I/O engines beyond issuing requests, flushes in the
 //! midst of writing, and hints: each does what it says, tells so, and is refused where it cannot.
 
 use std::fs::{self, File};
@@ -45,14 +45,14 @@ fn a_mapping_is_read_and_written_through_the_page_cache_without_being_told() {
         assert_eq!(document["workload"]["caching"], "buffered");
         assert_eq!(whole(&trial(&document)["bytes"]), 4 * MIB);
         assert_eq!(features(&document), "MAP_SHARED");
-        // Writes are over when they are flushed, as with any buffered personality.
+        // Writes are over when they are flushed, as with any buffered I/O engine.
         assert_eq!(trial(&document)["accepted_ns"].is_u64(), rw != "randread", "{rw}");
     }
     place.is_tidy();
 }
 
 #[test]
-fn what_is_written_through_a_mapping_is_read_back_whole_by_any_personality() {
+fn what_is_written_through_a_mapping_is_read_back_whole_by_any_engine_kind() {
     let place = Place::new();
     let file = place.file("data", 4 * MIB);
     let name = file.display();
@@ -232,7 +232,7 @@ fn uncached_reads_leave_nothing_in_the_page_cache_and_plain_ones_do() {
 }
 
 #[test]
-fn each_personality_makes_each_write_durable_where_it_is_asked_to() {
+fn each_engine_makes_each_write_durable_where_it_is_asked_to() {
     let place = Place::new();
     for engine in ["sync", "threads", "libaio", "io_uring"] {
         let line = format!("run . --ioengine {engine} --fua --rw randwrite --bs 4k --size 256k");

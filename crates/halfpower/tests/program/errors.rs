@@ -158,7 +158,7 @@ fn a_file_of_several_names_is_not_written_even_with_permission() {
     place.does("run data --rw read --size 64k --trials 1 --no-store");
 }
 
-// ---- what a personality or a mode cannot do
+// ---- what an I/O engine or a mode cannot do
 
 #[test]
 fn a_depth_that_would_not_be_reached_is_an_error_that_names_the_remedy() {

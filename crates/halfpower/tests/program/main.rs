@@ -1,4 +1,4 @@
-//! Whole-program tests: the real binary on real files, loop devices and the null personality.
+//! Whole-program tests: the real binary on real files, loop devices and the null I/O engine.
 //!
 //! One test binary, one module for each part of the contract. `fixture` and `volume` hold the
 //! vocabulary in which the others are written. A test that needs what this host does not offer

@@ -64,7 +64,7 @@ fn a_run_without_a_store_leaves_nothing() {
 }
 
 #[test]
-fn the_null_personality_creates_no_file() {
+fn the_null_engine_creates_no_file() {
     let place = Place::new();
     let document = place.document(&format!("run --ioengine null --rw write {BRIEFLY}"));
     assert!(whole(&trial(&document)["requests"]) > 0);
@@ -74,7 +74,7 @@ fn the_null_personality_creates_no_file() {
 }
 
 #[test]
-fn the_null_personality_touches_no_target_even_if_one_is_named() {
+fn the_null_engine_touches_no_target_even_if_one_is_named() {
     let place = Place::new();
     place.file("precious", MIB);
     let before = place.snapshot();
@@ -86,7 +86,7 @@ fn the_null_personality_touches_no_target_even_if_one_is_named() {
 // ---- what is moved
 
 #[test]
-fn a_run_bounded_by_size_moves_exactly_that_size_with_every_personality() {
+fn a_run_bounded_by_size_moves_exactly_that_size_with_every_engine_kind() {
     let place = Place::new();
     place.file("data", 2 * MIB);
     for engine in ["sync --iodepth 1", "threads --iodepth 4", "libaio --iodepth 4", "io_uring"] {

@@ -25,14 +25,14 @@ fn every_byte_of_a_stripe_lies_where_the_chunk_says() {
     let names = ["a", "b", "c"];
     let paths = names.map(|name| place.file(name, MIB));
     let consent = "--overwrite=a --overwrite=b --overwrite=c";
-    for (personality, chunk, request) in
+    for (engine_kind, chunk, request) in
         [("io_uring", 16, 40), ("libaio", 64, 64), ("threads", 4, 60), ("sync", 128, 16)]
     {
         // Requests across several chunks, and off their boundaries.
-        let depth = if personality == "sync" { 1 } else { 3 };
-        let direct = if personality == "libaio" { "" } else { "--direct=0" };
+        let depth = if engine_kind == "sync" { 1 } else { 3 };
+        let direct = if engine_kind == "libaio" { "" } else { "--direct=0" };
         let line = format!(
-            "a b c --chunk {chunk}k --bs {request}k --iodepth {depth} --ioengine {personality} \
+            "a b c --chunk {chunk}k --bs {request}k --iodepth {depth} --ioengine {engine_kind} \
              --size 3m --verify --trials 1 --no-store {direct}"
         );
         if place.halfpower(&format!("run {line} --plan")).status.code() != Some(0) {

@@ -107,9 +107,9 @@ fn points<'a>(study: &'a Value, part: &str) -> Vec<&'a Value> {
 const SHORT: &str = "--quick --size 16m --runtime 0.05 --trials 1";
 
 #[test]
-fn every_personality_of_this_host_is_measured_and_the_others_are_left_out_with_the_reason() {
+fn every_engine_of_this_host_is_measured_and_the_others_are_left_out_with_the_reason() {
     let place = Place::new();
-    let study = study(&place, &format!("personalities . {SHORT}"));
+    let study = study(&place, &format!("engines . {SHORT}"));
     let polled = ["io_uring SQPOLL", "io_uring IOPOLL"];
     let plain = ["sync", "threads", "libaio", "io_uring", "buffered sync", "mmap"];
     for part in plain.into_iter().chain(polled) {
@@ -134,8 +134,8 @@ fn every_personality_of_this_host_is_measured_and_the_others_are_left_out_with_t
 }
 
 #[test]
-fn a_simulated_system_has_no_personalities_to_choose_from() {
-    let study = study(&Place::new(), "personalities sim:nt4-ultrawide --quick");
+fn a_simulated_system_has_no_engines_to_choose_from() {
+    let study = study(&Place::new(), "engines sim:nt4-ultrawide --quick");
     let remedy = study["skipped"]["remedy"].as_str().unwrap();
     assert!(remedy.contains("of this host"), "{study}");
 }

@@ -46,7 +46,7 @@ fn values_named_twice_are_measured_once() {
 }
 
 #[test]
-fn the_null_personality_among_others_is_no_invalid_point() {
+fn the_null_engine_among_others_is_no_invalid_point() {
     let place = Place::new();
     place.file("data", MIB);
     let document = place.document("sweep data --ioengine null,sync --size 1m --trials 1");

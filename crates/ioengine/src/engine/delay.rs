@@ -1,4 +1,4 @@
-//! The `delay` personality: a device of known truth in process, without any system call.
+//! The `delay` I/O engine: a device of known truth in process, without any system call.
 //!
 //! Requests complete when the [`Schedule`] says. All workers of a target share the schedule, as
 //! they would share a device. Waiting ends on time to about a microsecond: it sleeps until shortly
@@ -47,7 +47,7 @@ impl DelayDevice {
     }
 }
 
-/// See the module.
+/// The `delay` I/O engine: a device of known truth in process, without any system call.
 #[derive(Debug)]
 pub struct Delay {
     devices: Vec<DelayDevice>,
@@ -185,12 +185,12 @@ impl Engine for Delay {
 mod tests {
     use super::*;
     use crate::buffer::BufferPages;
-    use crate::engine::{EngineOptions, Personality};
+    use crate::engine::{EngineKind, EngineOptions};
     use crate::request::Op;
 
     fn engine(truth: Truth, depth: u32) -> Delay {
         let spec = EngineSpec {
-            personality: Personality::Delay,
+            engine_kind: EngineKind::Delay,
             depth,
             slot_bytes: 4096,
             pages: BufferPages::Small,

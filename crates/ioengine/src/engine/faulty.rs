@@ -30,7 +30,7 @@ enum Hold {
     ForEver,
 }
 
-/// See the module.
+/// A wrapper around any engine that makes chosen requests fail, fall short, come late or lie.
 pub struct Faulty<E> {
     inner: E,
     fault_of: FaultOf,

@@ -10,7 +10,8 @@ use crate::engine::EngineSpec;
 use crate::error::{Error, ErrorKind};
 use crate::request::Request;
 
-/// See the module.
+/// The files that one engine serves: one, several between which a request chooses, or the members
+/// of a stripe, whose requests are cut into pieces that share a slot's memory.
 #[derive(Clone, Debug)]
 pub struct Files {
     files: Arc<[Arc<File>]>,
@@ -55,7 +56,7 @@ impl Files {
     /// The one file.
     ///
     /// # Errors
-    /// Usage, where there are several: the personality has room for one.
+    /// Usage, where there are several: the I/O engine has room for one.
     pub(crate) fn only(&self) -> Result<Arc<File>, Error> {
         match &*self.files {
             [file] => Ok(Arc::clone(file)),

@@ -1,4 +1,4 @@
-//! The `libaio` personality: the kernel's aio (io_submit(2), io_getevents(2)).
+//! The `libaio` I/O engine: the kernel's aio (io_submit(2), io_getevents(2)).
 //!
 //! Asynchronous on files opened direct; on buffered files io_submit blocks until the data has
 //! moved, which is why depth on a buffered file is refused before an engine is made. The kernel
@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
 use crate::sys::aio::{Context, Event, Iocb};
 
-/// See the module.
+/// The `libaio` I/O engine: the kernel's aio (io_submit(2), io_getevents(2)).
 #[derive(Debug)]
 pub struct Libaio {
     // Fields drop in this order: the context waits for what is in flight, then the rest goes.

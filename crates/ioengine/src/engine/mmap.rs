@@ -1,4 +1,4 @@
-//! The `mmap` personality: one copy at a time between a slot and a shared mapping of the file.
+//! The `mmap` I/O engine: one copy at a time between a slot and a shared mapping of the file.
 //!
 //! What a program does that maps its data: the system reads a page when it is first touched, and
 //! writes it when it likes or when it is flushed. A mapping is as long as the file was when it was
@@ -21,7 +21,7 @@ use crate::mode::Hint;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
 
-/// See the module.
+/// The `mmap` I/O engine: one copy at a time between a slot and a shared mapping of the file.
 #[derive(Debug)]
 pub struct Mmap {
     file: Arc<File>,
@@ -137,11 +137,11 @@ mod tests {
 
     use super::*;
     use crate::buffer::BufferPages;
-    use crate::engine::{EngineOptions, Personality};
+    use crate::engine::{EngineKind, EngineOptions};
 
     fn engine_on(file: &File) -> Mmap {
         let spec = EngineSpec {
-            personality: Personality::Mmap,
+            engine_kind: EngineKind::Mmap,
             depth: 1,
             slot_bytes: 8192,
             pages: BufferPages::Small,

@@ -1,4 +1,4 @@
-//! The `null` personality: no I/O, no system call; every request completes whole at once.
+//! The `null` I/O engine: no I/O, no system call; every request completes whole at once.
 //!
 //! It touches no target and creates no file, so what is measured on it is the instrument: its
 //! cost per request is the floor that every report prints.
@@ -8,7 +8,7 @@ use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Request};
 
-/// See the module.
+/// The `null` I/O engine: no I/O, no system call; every request completes whole at once.
 #[derive(Debug)]
 pub struct Null {
     buffers: SlotBuffers,
@@ -50,7 +50,7 @@ impl Engine for Null {
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         for request in batch {
-            // Lend and take back as a real personality does: the floor includes it.
+            // Lend and take back as a real I/O engine does: the floor includes it.
             self.buffers.lend(request);
             self.buffers.take_back(request.slot);
             done.push(Completion { slot: request.slot, result: request.length as i32 });

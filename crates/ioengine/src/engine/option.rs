@@ -1,10 +1,10 @@
-//! What a personality can be asked for beyond issuing requests: a thread of the kernel that takes
+//! What an I/O engine can be asked for beyond issuing requests: a thread of the kernel that takes
 //! them, polling for their completion, requests that leave nothing in the page cache, and writes
 //! that are durable one by one.
 
 use std::path::Path;
 
-use crate::engine::{EngineSpec, Personality, uring};
+use crate::engine::{EngineKind, EngineSpec, uring};
 use crate::error::{Error, ErrorKind};
 use crate::mode::Caching;
 use crate::sys;
@@ -174,32 +174,28 @@ impl EngineOptions {
         names.join(", ")
     }
 
-    /// Refuses what a personality cannot do, or what means nothing in a caching mode.
+    /// Refuses what an I/O engine cannot do, or what means nothing in a caching mode.
     ///
     /// # Errors
     /// Usage, with the remedy.
-    pub fn check(self, personality: Personality, caching: Caching) -> Result<(), Error> {
-        self.chosen().try_for_each(|option| check_one(option, personality, caching))
+    pub fn check(self, engine_kind: EngineKind, caching: Caching) -> Result<(), Error> {
+        self.chosen().try_for_each(|option| check_one(option, engine_kind, caching))
     }
 }
 
-fn check_one(
-    option: EngineOption,
-    personality: Personality,
-    caching: Caching,
-) -> Result<(), Error> {
+fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) -> Result<(), Error> {
     let flag = option.quoted();
     let refuse = |why: String, remedy: String| {
         Err(Error::new(ErrorKind::Usage, format!("{flag} {why}")).with_remedy(remedy))
     };
     let of_ring = matches!(option, EngineOption::SqPoll | EngineOption::IoPoll);
-    if of_ring && personality != Personality::IoUring {
-        let why = format!("is about io_uring, not {personality}");
+    if of_ring && engine_kind != EngineKind::IoUring {
+        let why = format!("is about io_uring, not {engine_kind}");
         return refuse(why, format!("use `engine` io_uring, or drop {flag}"));
     }
-    if !personality.does_io() || personality == Personality::Mmap {
+    if !engine_kind.does_io() || engine_kind == EngineKind::Mmap {
         let why =
-            format!("is a flag of requests to the kernel, and `engine` {personality} sends none");
+            format!("is a flag of requests to the kernel, and `engine` {engine_kind} sends none");
         return refuse(why, format!("use another `engine`, or drop {flag}"));
     }
     match (option, caching) {
@@ -225,9 +221,9 @@ impl EngineSpec {
     /// # Errors
     /// Usage, with the remedy.
     pub fn check(&self, caching: Caching) -> Result<(), Error> {
-        let EngineSpec { personality, depth, options, .. } = *self;
-        personality.check_depth(depth, caching.is_direct())?;
-        if personality == Personality::Mmap {
+        let EngineSpec { engine_kind, depth, options, .. } = *self;
+        engine_kind.check_depth(depth, caching.is_direct())?;
+        if engine_kind == EngineKind::Mmap {
             check_mapping(caching)?;
         }
         if options.sq_poll && depth > uring::SQ_POLL_DEPTH_MAX {
@@ -235,7 +231,7 @@ impl EngineSpec {
             let remedy = format!("use at most {}", uring::SQ_POLL_DEPTH_MAX);
             return Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy));
         }
-        options.check(personality, caching)
+        options.check(engine_kind, caching)
     }
 }
 
@@ -270,37 +266,37 @@ mod tests {
 
     #[test]
     fn an_option_is_refused_where_it_means_nothing_and_the_remedy_is_named() {
-        let refused = |option, personality, caching| {
-            let error = asked(option).check(personality, caching).unwrap_err();
+        let refused = |option, engine_kind, caching| {
+            let error = asked(option).check(engine_kind, caching).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Usage);
             error.to_string()
         };
         use Caching::{Buffered, Direct, DirectWriteThrough};
         for option in EngineOption::ALL {
-            for personality in [Personality::Null, Personality::Delay, Personality::Mmap] {
-                let text = refused(option, personality, Buffered);
+            for engine_kind in [EngineKind::Null, EngineKind::Delay, EngineKind::Mmap] {
+                let text = refused(option, engine_kind, Buffered);
                 assert!(text.contains(&option.quoted()), "{text}");
             }
         }
-        let text = refused(EngineOption::SqPoll, Personality::Sync, Direct);
+        let text = refused(EngineOption::SqPoll, EngineKind::Sync, Direct);
         assert!(text.contains("; use `engine` io_uring"), "{text}");
-        let text = refused(EngineOption::IoPoll, Personality::IoUring, Buffered);
+        let text = refused(EngineOption::IoPoll, EngineKind::IoUring, Buffered);
         assert!(text.contains("; use `direct`"), "{text}");
-        let text = refused(EngineOption::Uncached, Personality::Sync, Direct);
+        let text = refused(EngineOption::Uncached, EngineKind::Sync, Direct);
         assert!(text.contains("; use `direct=false`"), "{text}");
-        let text = refused(EngineOption::Fua, Personality::Libaio, DirectWriteThrough);
+        let text = refused(EngineOption::Fua, EngineKind::Libaio, DirectWriteThrough);
         assert!(text.contains("; drop one"), "{text}");
     }
 
     #[test]
     fn each_option_is_accepted_where_it_means_something() {
-        for (option, personality, caching) in [
-            (EngineOption::SqPoll, Personality::IoUring, Caching::Buffered),
-            (EngineOption::IoPoll, Personality::IoUring, Caching::Direct),
-            (EngineOption::Uncached, Personality::Threads, Caching::WriteThrough),
-            (EngineOption::Fua, Personality::Libaio, Caching::Direct),
+        for (option, engine_kind, caching) in [
+            (EngineOption::SqPoll, EngineKind::IoUring, Caching::Buffered),
+            (EngineOption::IoPoll, EngineKind::IoUring, Caching::Direct),
+            (EngineOption::Uncached, EngineKind::Threads, Caching::WriteThrough),
+            (EngineOption::Fua, EngineKind::Libaio, Caching::Direct),
         ] {
-            asked(option).check(personality, caching).unwrap();
+            asked(option).check(engine_kind, caching).unwrap();
             assert_eq!(asked(option).chosen().collect::<Vec<_>>(), [option]);
         }
         assert_eq!(EngineOptions::default().chosen().count(), 0);

@@ -13,7 +13,8 @@ use crate::stripe::Layout;
 /// The most pieces in flight: what one ring of the kernel holds, twice.
 const PIECES_MAX: u64 = 16_384;
 
-/// See the module.
+/// A wrapper that makes one target of several: requests are cut at chunk boundaries, and each is
+/// complete when its last piece is back.
 #[derive(Debug)]
 pub struct Striped<E> {
     inner: E,
@@ -178,18 +179,18 @@ impl<E: Engine> Engine for Striped<E> {
 mod tests {
     use super::*;
     use crate::buffer::BufferPages;
-    use crate::engine::{Delay, DelayDevice, EngineOptions, EngineSpec, Personality};
+    use crate::engine::{Delay, DelayDevice, EngineKind, EngineOptions, EngineSpec};
     use crate::request::Op;
     use crate::truth::Truth;
 
     /// An engine that answers at once what it is told to, last piece first.
-    struct Told {
+    struct ScriptedEngine {
         slots: u32,
         answers: Vec<i32>,
         asked: Vec<Request>,
     }
 
-    impl Engine for Told {
+    impl Engine for ScriptedEngine {
         fn slots(&self) -> u32 {
             self.slots
         }
@@ -234,7 +235,7 @@ mod tests {
             ([-libc::EIO, 4096, 2048], -libc::EIO),
             ([0, 4096, 2048], 0),
         ] {
-            let told = Told { slots: 8, answers: answers.to_vec(), asked: Vec::new() };
+            let told = ScriptedEngine { slots: 8, answers: answers.to_vec(), asked: Vec::new() };
             let mut engine = Striped::new(told, layout(), 2);
             let mut done = Vec::new();
             let batch = [read(2048, 8192, 1)];
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn pieces_go_to_their_members_and_lie_behind_each_other_in_memory() {
-        let told = Told { slots: 8, answers: vec![2048, 4096, 2048], asked: Vec::new() };
+        let told = ScriptedEngine { slots: 8, answers: vec![2048, 4096, 2048], asked: Vec::new() };
         let mut engine = Striped::new(told, layout(), 2);
         engine.submit_and_wait(&[read(2048, 8192, 1)], 1, None, &mut Vec::new()).unwrap();
         let asked: Vec<_> = engine.inner.asked.iter().map(|r| (r.file, r.offset)).collect();
@@ -261,7 +262,7 @@ mod tests {
         let truth = Truth { fixed_ns: 2_000_000, ..Truth::default() };
         let devices = (0..4).map(|_| DelayDevice::new(truth.clone())).collect();
         let spec = EngineSpec {
-            personality: Personality::Delay,
+            engine_kind: EngineKind::Delay,
             depth: 16,
             slot_bytes: 4096,
             pages: BufferPages::Small,

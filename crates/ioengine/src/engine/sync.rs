@@ -1,4 +1,4 @@
-//! The `sync` personality: one blocking pread(2) or pwrite(2) at a time; preadv2(2) or pwritev2(2)
+//! The `sync` I/O engine: one blocking pread(2) or pwrite(2) at a time; preadv2(2) or pwritev2(2)
 //! where requests carry flags.
 //!
 //! What a plain program does. A deadline cannot interrupt a request that blocks; it is looked at
@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
 
-/// See the module.
+/// The `sync` I/O engine: one blocking pread(2) or pwrite(2) at a time; preadv2(2) or pwritev2(2)
+/// where requests carry flags.
 #[derive(Debug)]
 pub struct Sync {
     files: Files,

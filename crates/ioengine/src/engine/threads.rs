@@ -1,4 +1,4 @@
-//! The `threads` personality: a pool that keeps `depth` blocking requests in flight.
+//! The `threads` I/O engine: a pool that keeps `depth` blocking requests in flight.
 //!
 //! One thread for each slot takes requests from a queue, moves the data with pread(2) or
 //! pwrite(2), and puts the answer into a list that the caller waits on. Works on every kernel and
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
 
-/// See the module.
+/// The `threads` I/O engine: a pool that keeps `depth` blocking requests in flight.
 #[derive(Debug)]
 pub struct Threads {
     pool: Arc<Pool>,

@@ -1,4 +1,4 @@
-//! The `io_uring` personality.
+//! The `io_uring` I/O engine.
 //!
 //! Asks for the whole fast set (single issuer, deferred task work, no submission array) and goes
 //! down a ladder where the kernel refuses; registers the ring, the file and the one contiguous
@@ -26,7 +26,7 @@ use io_uring::{IoUring, opcode};
 
 use crate::buffer::{BufferPages, SlotBuffers};
 use crate::clock::{Clock, Monotonic};
-use crate::engine::{Engine, EngineOptions, EngineSpec, Files, Personality, Setup};
+use crate::engine::{Engine, EngineKind, EngineOptions, EngineSpec, Files, Setup};
 use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Op, Request};
 use crate::sys;
@@ -85,7 +85,7 @@ impl fmt::Display for UringFeatures {
     }
 }
 
-/// See the module.
+/// The `io_uring` I/O engine.
 pub struct Uring {
     ring: IoUring,
     handle: Handle,
@@ -221,7 +221,7 @@ pub(crate) fn probe_with(options: EngineOptions) -> Result<String, Error> {
 /// A device without poll queues answers EOPNOTSUPP, where the kernel does not fall back.
 pub(crate) fn probe_polled_read(file: Arc<File>, bytes: u32) -> Result<Completion, Error> {
     let spec = EngineSpec {
-        personality: Personality::IoUring,
+        engine_kind: EngineKind::IoUring,
         depth: 1,
         slot_bytes: bytes,
         pages: BufferPages::Small,
@@ -504,7 +504,7 @@ mod tests {
             return None;
         }
         let spec = EngineSpec {
-            personality: Personality::IoUring,
+            engine_kind: EngineKind::IoUring,
             depth,
             slot_bytes: BLOCK,
             pages: BufferPages::Small,
@@ -560,7 +560,7 @@ mod tests {
         let depth = 16;
         let options = EngineOptions { any_thread: true, ..EngineOptions::default() };
         let spec = EngineSpec {
-            personality: Personality::IoUring,
+            engine_kind: EngineKind::IoUring,
             depth,
             slot_bytes: BLOCK,
             pages: BufferPages::Small,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::device::Device;
 use crate::engine::{
-    Delay, DelayDevice, EngineSpec, Files, HostEngine, Personality, Striped, pieces_bits,
+    Delay, DelayDevice, EngineKind, EngineSpec, Files, HostEngine, Striped, pieces_bits,
 };
 use crate::error::{Error, ErrorKind};
 use crate::host::HostTarget;
@@ -97,15 +97,15 @@ impl Stripe {
             self.members.iter().map(|member| member.file.clone()).collect();
         let delays: Option<Vec<DelayDevice>> =
             self.members.iter().map(|member| member.delay.clone()).collect();
-        let inner = match (spec.personality, files, delays) {
-            (Personality::Delay, _, Some(devices)) => {
+        let inner = match (spec.engine_kind, files, delays) {
+            (EngineKind::Delay, _, Some(devices)) => {
                 HostEngine::Delay(Delay::over(devices, bits, spec)?)
             }
-            (personality, Some(files), _) if personality.does_io() => {
+            (engine_kind, Some(files), _) if engine_kind.does_io() => {
                 HostEngine::on_files(Files::of(files, bits), spec, Hint::Normal)?
             }
-            (personality, ..) => {
-                let what = format!("`engine` {personality} does nothing to a stripe of these");
+            (engine_kind, ..) => {
+                let what = format!("`engine` {engine_kind} does nothing to a stripe of these");
                 return Err(Error::new(ErrorKind::Usage, what)
                     .with_remedy("stripe files or devices, or drop `chunk_bytes`"));
             }

@@ -11,7 +11,7 @@ use cpucost::affinity;
 use ioengine::clock::Clocks;
 use ioengine::engine::EngineSpec;
 use ioengine::{
-    BufferPages, Clock, Engine, HostTarget, Monotonic, Op, Personality, Request, Target,
+    BufferPages, Clock, Engine, EngineKind, HostTarget, Monotonic, Op, Request, Target,
 };
 use iotrace::AppRequest;
 
@@ -24,7 +24,7 @@ pub const HINDERED_NS: Range<u64> = 10_000_000..100_000_000;
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct Load {
-    pub personality: Personality,
+    pub engine_kind: EngineKind,
     pub depth: u32,
     pub request_bytes: u32,
     pub requests: usize,
@@ -63,9 +63,9 @@ const LEAD_NS: u64 = 5_000_000;
 impl Load {
     /// Random reads through io_uring, one at a time.
     pub fn random(request_bytes: u32, requests: usize) -> Load {
-        let personality = Personality::IoUring;
+        let engine_kind = EngineKind::IoUring;
         let (write, hindered_on, taker) = (false, None, None);
-        Load { personality, depth: 1, request_bytes, requests, write, hindered_on, taker }
+        Load { engine_kind, depth: 1, request_bytes, requests, write, hindered_on, taker }
     }
 
     /// Does it, on a thread of its own; the stamps are those of the kernel's clock.
@@ -97,7 +97,7 @@ impl Load {
         let (depth, pages) = (self.depth, BufferPages::Small);
         let options =
             ioengine::EngineOptions { sq_poll: self.taker.is_some(), ..Default::default() };
-        let spec = EngineSpec { personality: self.personality, depth, slot_bytes, pages, options };
+        let spec = EngineSpec { engine_kind: self.engine_kind, depth, slot_bytes, pages, options };
         if self.taker.is_some() {
             // That of an earlier engine may still be on its way out.
             eventually(|| threads_of_the_kernel().is_empty().then_some(()))

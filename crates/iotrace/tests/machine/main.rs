@@ -18,7 +18,7 @@ use cpucost::affinity;
 use cpucost::rusage::ProcessTime;
 use ioengine::extents::DiskExtents;
 use ioengine::truth::Truth;
-use ioengine::{Caching, EngineOption, HostTarget, Personality};
+use ioengine::{Caching, EngineKind, EngineOption, HostTarget};
 use iotrace::{Extent, Phase, Phases, TraceSpec, Tracer};
 
 use devices::{Served, Throttle};
@@ -68,7 +68,7 @@ fn phases_of(path: &Path, load: &Load) -> Result<Seen, String> {
     let writable = load.write;
     let target = HostTarget::open(path, writable, Caching::Direct).map_err(|e| e.to_string())?;
     let place = target.extents().map_err(|e| e.to_string())?;
-    let uring = load.personality == Personality::IoUring;
+    let uring = load.engine_kind == EngineKind::IoUring;
     let spec = TraceSpec::new(place.disk, uring, Some(load::THREAD));
     let tracer = Tracer::start(&spec).map_err(|declined| declined.to_string())?;
     let requests = load.run(&target)?;
@@ -132,13 +132,13 @@ fn is_whole(phases: &Phases) {
 }
 
 #[test]
-fn every_request_to_a_file_is_found_whatever_the_personality_and_the_direction() {
+fn every_request_to_a_file_is_found_whatever_the_engine_and_the_direction() {
     let _alone = alone();
     let file = written_file(32 * MIB);
-    for personality in [Personality::IoUring, Personality::Libaio, Personality::Sync] {
+    for engine_kind in [EngineKind::IoUring, EngineKind::Libaio, EngineKind::Sync] {
         for write in [false, true] {
-            let depth = if personality == Personality::Sync { 1 } else { 16 };
-            let load = Load { personality, depth, write, ..Load::random(4096, 2000) };
+            let depth = if engine_kind == EngineKind::Sync { 1 } else { 16 };
+            let load = Load { engine_kind, depth, write, ..Load::random(4096, 2000) };
             let phases = or_skip!(phases_of(file.path(), &load)).phases;
             is_whole(&phases);
             assert!(phases.time(Phase::Device).is_some_and(|time| time.p50_ns > 0));
@@ -167,7 +167,7 @@ fn events_that_are_lost_are_counted_and_what_they_told_is_missing() {
         ..TraceSpec::new(place.disk, false, Some(load::THREAD))
     };
     let tracer = or_skip!(Tracer::start(&spec));
-    let load = Load { personality: Personality::Sync, ..Load::random(4096, 8000) };
+    let load = Load { engine_kind: EngineKind::Sync, ..Load::random(4096, 8000) };
     let requests = load.run(&target).unwrap();
     let trace = tracer.stop().unwrap();
     assert!(trace.lost.total() > 0, "{:?} of {} events", trace.lost, trace.events.len());
@@ -244,9 +244,9 @@ fn a_slow_device_shows_in_the_phase_device_only() {
     let _alone = alone();
     let (quick, slow) = (or_skip!(served(MS)), or_skip!(served(21 * MS)));
     or_skip!(phases_of(quick.path(), &Load::random(4096, 1)));
-    for personality in [Personality::IoUring, Personality::Libaio, Personality::Sync] {
+    for engine_kind in [EngineKind::IoUring, EngineKind::Libaio, EngineKind::Sync] {
         within_tries(|| {
-            let load = Load { personality, ..Load::random(4096, 40) };
+            let load = Load { engine_kind, ..Load::random(4096, 40) };
             let (before, after) = (phases_of(quick.path(), &load)?, phases_of(slow.path(), &load)?);
             only_grows(Phase::Device, &before, &after, 20.0 * MS as f64)
         });

@@ -58,7 +58,7 @@ pub fn made_up() -> SurveyView {
         time_series: time_series(&points),
         ladder: Some(ladder(&points)),
         instrument: pairs(&[
-            ("Null personality, full statistics", "31 ns per request"),
+            ("Null I/O engine, full statistics", "31 ns per request"),
             ("Share of one CPU at the highest rate", "4.2%"),
             ("Soaker's own disturbance", "+1.8% throughput, \u{2212}6% CPU per request"),
         ]),

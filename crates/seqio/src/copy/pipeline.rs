@@ -113,8 +113,8 @@ impl Pipeline {
     fn description(&self, slots: u32) -> String {
         let way = |file| if self.requests.is_direct(file) { "direct" } else { "buffered" };
         let (source, target, kib) = (way(SOURCE), way(TARGET), self.request_bytes >> 10);
-        let personality = self.requests.personality();
-        format!("{source} to {target}, {kib} KiB x {slots}, {personality}")
+        let engine_kind = self.requests.engine_kind();
+        format!("{source} to {target}, {kib} KiB x {slots}, {engine_kind}")
     }
 
     /// Moves everything through; gives where the source ended (bytes).

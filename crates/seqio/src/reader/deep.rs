@@ -106,7 +106,7 @@ impl Deep {
         plan.depth = plan.depth.min(plan.depth_most);
         let paths: Vec<FilePaths> = members.iter().map(|m| m.paths(plan.direct)).collect();
         let requests = Requests::new(&paths, &options.setup(), memory)?;
-        plan.personality = requests.personality();
+        plan.engine_kind = requests.engine_kind();
         plan.direct &= requests.is_direct(0);
         let sparse = options.keep_holes.unwrap_or(true) && layout.is_none();
         let apart = if sparse { members[0].apart() } else { None };

@@ -133,7 +133,7 @@ impl Deep {
         plan.depth = plan.depth.min(plan.depth_most);
         let paths: Vec<FilePaths> = members.iter().map(|m| m.paths(plan.direct)).collect();
         let requests = Requests::new(&paths, &options.setup(), memory)?;
-        plan.personality = requests.personality();
+        plan.engine_kind = requests.engine_kind();
         plan.direct &= requests.is_direct(0);
         Ok(Deep {
             free: (0..requests.slots()).rev().collect(),

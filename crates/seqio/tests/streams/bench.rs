@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use ioengine::fault::{Fault, FaultPlan, FaultRule};
 use proptest::prelude::*;
-use seqio::{Cache, Options, Personality, Reader};
+use seqio::{Cache, EngineKind, Options, Reader};
 use tempfile::TempDir;
 
 /// The numbers of errors that are tried again.
@@ -22,20 +22,20 @@ pub fn folder() -> TempDir {
 /// A way through the kernel.
 pub fn way() -> impl Strategy<Value = Options> {
     let caches = prop::sample::select(vec![Cache::Auto, Cache::Direct, Cache::Buffered]);
-    let personalities = prop::sample::select(vec![
+    let engine_kinds = prop::sample::select(vec![
         None,
-        Some(Personality::Sync),
-        Some(Personality::Threads),
-        Some(Personality::Libaio),
-        Some(Personality::IoUring),
+        Some(EngineKind::Sync),
+        Some(EngineKind::Threads),
+        Some(EngineKind::Libaio),
+        Some(EngineKind::IoUring),
     ]);
     let sizes =
         prop::sample::select(vec![None, Some(4096), Some(12288), Some(65536), Some(1 << 20)]);
     let depths = prop::sample::select(vec![None, Some(1), Some(2), Some(5)]);
-    (caches, personalities, sizes, depths).prop_map(|(cache, personality, size, depth)| {
+    (caches, engine_kinds, sizes, depths).prop_map(|(cache, engine_kind, size, depth)| {
         let mut options = Options::new().cache(cache);
-        if let Some(personality) = personality.filter(|p| p.availability().available) {
-            options = options.personality(personality);
+        if let Some(engine_kind) = engine_kind.filter(|p| p.availability().available) {
+            options = options.engine_kind(engine_kind);
         }
         if let Some(size) = size {
             options = options.request_bytes(size);

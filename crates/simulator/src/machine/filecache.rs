@@ -30,7 +30,8 @@ pub(crate) enum Layer {
     Controller,
 }
 
-/// See the module.
+/// The path through a cache, the file system's or a RAID controller's: copying, read-ahead, the
+/// lazy writer, and the pages that a small write must read first.
 #[derive(Debug)]
 pub(crate) struct FileCache {
     pub layer: Layer,

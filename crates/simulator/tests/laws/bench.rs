@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ioengine::{Caching, Personality};
+use ioengine::{Caching, EngineKind};
 use simulator::Description;
 use simulator::{Account, SimTarget, SimWorld, System};
 use workload::{Control, Placement, Sample, Workload, plan, stepper};
@@ -160,7 +160,7 @@ pub fn run(system: &System, load: &Workload, caching: Caching) -> Ran {
     let whole = |file: SimTarget| file.with_size(u64::MAX);
     let files: Vec<SimTarget> = world.files(caching).into_iter().map(whole).collect();
     let targets: Vec<&SimTarget> = files.iter().collect();
-    let load = Workload { personality: Personality::IoUring, ..load.clone() };
+    let load = Workload { engine_kind: EngineKind::IoUring, ..load.clone() };
     let planned = plan::resolve(&load, targets[0]).unwrap_or_else(|error| panic!("{error}"));
     let mark = world.mark();
     let stop = AtomicBool::new(false);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ioengine::{Caching, Personality};
+use ioengine::{Caching, EngineKind};
 use simulator::{Account, Binding, SimWorld, System};
 use workload::{Control, Pattern, Workload, plan, stepper};
 
@@ -113,7 +113,7 @@ fn of_several_links_the_one_speaks_that_was_busiest_in_the_interval() {
     // Small requests keep a link busy for longer with fewer bytes.
     for (file, request, bytes) in [(0, 1 << 20, 4 * MIB), (1, 512, 2 * MIB), (0, 4096, MIB)] {
         let mark = world.mark();
-        let load = Workload { personality: Personality::IoUring, ..load(100, request, 1, bytes) };
+        let load = Workload { engine_kind: EngineKind::IoUring, ..load(100, request, 1, bytes) };
         let planned = plan::resolve(&load, &files[file]).unwrap();
         let stop = AtomicBool::new(false);
         let mut control = Control { stop: &stop, on_progress: &mut |_| {} };

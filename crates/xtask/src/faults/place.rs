@@ -19,7 +19,7 @@ use tempfile::TempDir;
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 
-/// The personalities that do I/O.
+/// The I/O engines that do I/O.
 pub const ENGINES: [&str; 4] = ["io_uring", "libaio", "threads", "sync"];
 
 /// What all classes share.
@@ -62,7 +62,7 @@ impl Context {
     }
 }
 
-/// See the module.
+/// A place to make a fault in: a folder, a state folder of its own, and the program run in it.
 pub struct Place<'a> {
     context: &'a Context,
     folder: TempDir,

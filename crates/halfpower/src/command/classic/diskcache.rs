@@ -13,16 +13,16 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::job;
 use crate::json;
-use crate::keeper::Keeper;
 use crate::lab::Lab;
 use crate::machine::Host;
 use crate::plan_file::Flags;
+use crate::recorder::Recorder;
 use crate::settings;
 use crate::study::catalogue::{self, Study};
 use crate::study::evidence::{Evidence, Stated};
-use crate::study::ground::Ground;
 use crate::study::plan::Plan;
-use crate::study::session::{Made, Session};
+use crate::study::session::{Session, StudyResult};
+use crate::study::target::StudyTarget;
 use crate::units;
 
 /// The study behind it.
@@ -51,15 +51,16 @@ pub fn execute(args: &DiskcacheArgs) -> Outcome {
     settings::warn_of_left_behind(&console);
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     let interrupt = Interrupt::install();
-    Keeper::check(db, std::slice::from_ref(&args.target))?;
+    Recorder::check(db, std::slice::from_ref(&args.target))?;
     let lab = Lab::new(console, interrupt);
     let most = if args.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
     let consent = job::consent(&args.common);
-    let ground = Ground::ready(&args.target, args.size, (most, args.common.seed), &consent, &lab)?;
+    let study_target =
+        StudyTarget::ready(&args.target, args.size, (most, args.common.seed), &consent, &lab)?;
     let session = Session {
         lab: &lab,
         host: Host::read(),
-        grounds: vec![ground],
+        study_targets: vec![study_target],
         quick: args.quick,
         toggle_write_cache: false,
         stated: Stated::default(),
@@ -167,7 +168,7 @@ impl Table {
         })
     }
 
-    fn lines(&self, rereads: &Made) -> Vec<String> {
+    fn lines(&self, rereads: &StudyResult) -> Vec<String> {
         let ms =
             |ns: &Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.4}", ns / 1e6));
         let rate = |bytes: &u64, ns: &Option<f64>| {

@@ -19,13 +19,13 @@ use crate::point::Trial;
 use crate::scratch::Scratch;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
-use crate::study::curve::{self, Told};
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::Ground;
-use crate::study::rig::Rig;
+use crate::study::curve::{self, Comparison};
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::StudyRunner;
+use crate::study::target::StudyTarget;
 use crate::units;
 
-/// See the module.
+/// The study `alignment`.
 pub const STUDY: Study = Study {
     name: "alignment",
     papers: "Riedel 1997, section 5.5 and Figure 13: 64 KB requests that lie 12 KB off the chunk \
@@ -97,39 +97,39 @@ const COST_MIN: f64 = 0.03;
 /// The allocation unit that the papers ask for (bytes): as large as the chunk of a stripe.
 const PAPERS_UNIT: u64 = 64 << 10;
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    for ground in rig.grounds {
-        let name = ground.name.display().to_string();
-        if !ground.is_real() {
-            rig.leave_out(
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    for study_target in runner.study_targets {
+        let name = study_target.name.display().to_string();
+        if !study_target.is_real() {
+            runner.leave_out(
                 "where it lies",
                 &format!("{name} is on no device of this host; name a file, device or directory"),
             );
             continue;
         }
-        place(rig, &name, &ground.open()?);
-        match ground.folder() {
-            Some(folder) => allocation(rig, &name, folder),
-            None => rig.leave_out("allocation unit", &no_file_of_its_own(ground, &name)),
+        place(runner, &name, &study_target.open()?);
+        match study_target.folder() {
+            Some(folder) => allocation(runner, &name, folder),
+            None => runner.leave_out("allocation unit", &no_file_of_its_own(study_target, &name)),
         }
     }
-    rig.measure()
+    runner.measure()
 }
 
-fn no_file_of_its_own(ground: &Ground, name: &str) -> String {
-    let folder = ground.path().parent().filter(|_| ground.path().is_file());
+fn no_file_of_its_own(study_target: &StudyTarget, name: &str) -> String {
+    let folder = study_target.path().parent().filter(|_| study_target.path().is_file());
     let folder = folder.map_or_else(|| "on a file system".into(), |one| one.display().to_string());
     format!("it takes a file of the study's own, and {name} is yours; name a directory ({folder})")
 }
 
 /// Where a target lies, and what the device says of it.
-fn place(rig: &mut Rig<'_>, name: &str, target: &HostTarget) {
+fn place(runner: &mut StudyRunner<'_>, name: &str, target: &HostTarget) {
     let beneath = || ioengine::host::device_of(target.path());
     let Some(device) = target.block_device().cloned().or_else(beneath) else {
         let reason = format!(
             "the system knows no device beneath {name}; name a file on a disk of its own, or a disk"
         );
-        rig.leave_out("where it lies", &reason);
+        runner.leave_out("where it lies", &reason);
         return;
     };
     let whole = device.whole().unwrap_or_else(|| device.clone());
@@ -142,14 +142,14 @@ fn place(rig: &mut Rig<'_>, name: &str, target: &HostTarget) {
         ("discard-offset", "discard_alignment"),
     ] {
         if let Some(bytes) = number(whole.text(file)) {
-            rig.evidence.note(quantity, "bytes", &disk, bytes as f64);
+            runner.evidence.note(quantity, "bytes", &disk, bytes as f64);
         }
     }
     if let Some(bytes) = number(device.text("alignment_offset")) {
-        rig.evidence.note("alignment-offset", "bytes", &own, bytes as f64);
+        runner.evidence.note("alignment-offset", "bytes", &own, bytes as f64);
     }
     if let Some(sector) = device.whole().and_then(|_| number(device.text("start"))) {
-        rig.evidence.note("partition-start", "bytes", &own, (sector * 512) as f64);
+        runner.evidence.note("partition-start", "bytes", &own, (sector * 512) as f64);
     }
     if !target.kind().is_storage() || target.mount().is_none() {
         return;
@@ -157,20 +157,20 @@ fn place(rig: &mut Rig<'_>, name: &str, target: &HostTarget) {
     match target.extents() {
         Ok(extents) => {
             if let Some(granule) = extents.granule_bytes() {
-                let evidence = &mut rig.evidence;
+                let evidence = &mut runner.evidence;
                 evidence.note("pieces", "pieces", &disk, extents.extents.len() as f64);
                 evidence.note("placement", "bytes", &disk, granule as f64);
             }
         }
-        Err(error) => rig.leave_out("where it lies", &Failure::from(error).message),
+        Err(error) => runner.leave_out("where it lies", &Failure::from(error).message),
     }
 }
 
 /// In which units the file system of a folder gives and takes space.
-fn allocation(rig: &mut Rig<'_>, name: &str, folder: &Path) {
+fn allocation(runner: &mut StudyRunner<'_>, name: &str, folder: &Path) {
     let units = match units_in(folder) {
         Ok(units) => units,
-        Err(failure) => return rig.leave_out("allocation unit", &failure.message),
+        Err(failure) => return runner.leave_out("allocation unit", &failure.message),
     };
     let labels = [("target", name.to_owned())];
     for (quantity, bytes) in [
@@ -179,8 +179,8 @@ fn allocation(rig: &mut Rig<'_>, name: &str, folder: &Path) {
         ("hole-unit", units.taken_bytes),
     ] {
         match bytes {
-            Some(bytes) => rig.evidence.note(quantity, "bytes", &labels, bytes as f64),
-            None => rig.leave_out(
+            Some(bytes) => runner.evidence.note(quantity, "bytes", &labels, bytes as f64),
+            None => runner.leave_out(
                 &quantity.replace('-', " "),
                 &format!(
                     "the space that a file takes up does not tell it in {name}; name a directory \
@@ -233,18 +233,18 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// The points of a part and direction by shift, the unshifted one first.
-fn shifts<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a Cell> {
+fn shifts<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
     cells.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
     cells
 }
 
-fn shift_of(cell: &Cell) -> f64 {
+fn shift_of(cell: &MeasuredPoint) -> f64 {
     cell.number("offset").unwrap_or_default()
 }
 
 /// The time of a request in each trial: the median latency, the smallest and the largest (ns).
-fn times_of(cell: &Cell) -> (f64, f64) {
+fn times_of(cell: &MeasuredPoint) -> (f64, f64) {
     let time = |trial: &Trial| match trial.latency().quantile(0.5) {
         Some(ns) => ns as f64,
         None => cell.bytes() as f64 * 1e9 / trial.bytes_per_s().max(1.0),
@@ -255,14 +255,14 @@ fn times_of(cell: &Cell) -> (f64, f64) {
 
 /// What a shift costs over the unshifted request, as a share of its time; None where one trial of
 /// either is among those of the other.
-fn cost(cell: &Cell, plain: &Cell) -> Option<f64> {
+fn cost(cell: &MeasuredPoint, plain: &MeasuredPoint) -> Option<f64> {
     let ((low, high), (_, plain_high)) = (times_of(cell), times_of(plain));
     let (plain_low, _) = times_of(plain);
     let cost = (low + high) / (plain_low + plain_high) - 1.0;
     (low > plain_high && cost >= COST_MIN).then_some(cost)
 }
 
-fn granule(cells: &[&Cell]) -> Option<Granule> {
+fn granule(cells: &[&MeasuredPoint]) -> Option<Granule> {
     let (plain, shifted) = cells.split_first()?;
     if shift_of(plain) != 0.0 || shifted.is_empty() {
         return None;
@@ -464,17 +464,17 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     };
     for (id, rw) in [("R155", "read"), ("R161", "read"), ("R162", "write")] {
         let told = at(rw, "12k").zip(at(rw, "0")).map(|(off, on)| curve::told(off, on));
-        if let Some(why) = told.and_then(Told::noise) {
+        if let Some(why) = told.and_then(Comparison::noise) {
             found.cannot(&[id], &why);
         }
-        let lost = told.and_then(Told::times).map(|times| 1.0 - times);
+        let lost = told.and_then(Comparison::times).map(|times| 1.0 - times);
         found.loss(id, lost, &format!("{rw}s of 64 KiB, 12 KiB off the chunk"));
     }
     found.claim_if("R158", split(at("read", "12k"), at("read", "0")));
 }
 
 /// Whether misaligned requests become twice as many at the device.
-fn split(off: Option<&Cell>, on: Option<&Cell>) -> Option<(bool, String)> {
+fn split(off: Option<&MeasuredPoint>, on: Option<&MeasuredPoint>) -> Option<(bool, String)> {
     let (off, on) = (off?.device_request_bytes()?, on?.device_request_bytes()?);
     let times = on / off;
     Some((times >= 1.5, format!("{times:.2} device requests for each one when misaligned")))

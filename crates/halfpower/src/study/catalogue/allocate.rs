@@ -2,11 +2,11 @@
 
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::Conclusion;
-use crate::study::curve::{self, Told};
-use crate::study::evidence::{Cell, Evidence};
+use crate::study::curve::{self, Comparison};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::units;
 
-/// See the module.
+/// The study `allocate`.
 pub const STUDY: Study = Study {
     name: "allocate",
     papers: "Riedel 1997, section 5.4, Figure 12: a file that grows takes one write at a time; \
@@ -56,7 +56,7 @@ const SERIAL: f64 = 1.2;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    let mut written: Vec<&Cell> = evidence.all(&[("allocation", "preallocated")]);
+    let mut written: Vec<&MeasuredPoint> = evidence.all(&[("allocation", "preallocated")]);
     written.sort_by_key(|cell| (cell.word("caching"), cell.bytes(), cell.depth()));
     for base in &written {
         ways(&mut found, evidence, base);
@@ -71,10 +71,10 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 /// The point like another, but with blocks of another origin, and at another depth.
 fn like<'a>(
     evidence: &'a Evidence,
-    base: &Cell,
+    base: &MeasuredPoint,
     allocation: &str,
     depth: &str,
-) -> Option<&'a Cell> {
+) -> Option<&'a MeasuredPoint> {
     let (caching, bs) = (base.word("caching"), base.bytes().to_string());
     evidence.find(&[
         ("caching", &caching),
@@ -92,23 +92,23 @@ fn place(evidence: &Evidence) -> String {
     system.or(simulated).unwrap_or_else(|| "here".to_owned())
 }
 
-fn name(cell: &Cell) -> String {
+fn name(cell: &MeasuredPoint) -> String {
     let size = units::size(cell.bytes());
     format!("{} writes of {size}, depth {}", cell.word("caching"), cell.depth())
 }
 
 /// Each way beside blocks that were written before.
-fn ways(found: &mut Conclusion, evidence: &Evidence, base: &Cell) {
+fn ways(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     let depth = base.depth().to_string();
-    let cells: Vec<&Cell> =
+    let cells: Vec<&MeasuredPoint> =
         WAYS.iter().filter_map(|way| like(evidence, base, way, &depth)).collect();
     if cells.is_empty() {
         return;
     }
-    let word = |cell: &&Cell| {
+    let word = |cell: &&MeasuredPoint| {
         let way = cell.word("allocation");
         match curve::told(cell, base) {
-            Told::Times(times) => format!("{:.0}% of it with {way}", 100.0 * times),
+            Comparison::Times(times) => format!("{:.0}% of it with {way}", 100.0 * times),
             other => format!("with {way}: {}", other.words()),
         }
     };
@@ -134,7 +134,7 @@ fn ways(found: &mut Conclusion, evidence: &Evidence, base: &Cell) {
 }
 
 /// What depth gains while a file grows, and where it does not grow.
-fn gains(evidence: &Evidence, base: &Cell) -> Option<(f64, f64)> {
+fn gains(evidence: &Evidence, base: &MeasuredPoint) -> Option<(f64, f64)> {
     let gain = |way: &str| {
         let (deep, one) = (like(evidence, base, way, "8")?, like(evidence, base, way, "1")?);
         Some(deep.rate() / one.rate().max(1.0))
@@ -142,7 +142,7 @@ fn gains(evidence: &Evidence, base: &Cell) -> Option<(f64, f64)> {
     Some((gain("extend")?, gain("preallocated")?))
 }
 
-fn serial(found: &mut Conclusion, evidence: &Evidence, base: &Cell) {
+fn serial(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     let Some((grown, written)) = gains(evidence, base) else { return };
     let (size, caching) = (units::size(base.bytes()), base.word("caching"));
     found.find(
@@ -167,10 +167,10 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         ("R153", lost("buffered", "4k", "1"), "what buffered writes of 4 KiB lose"),
         ("C073", lost("direct", "64k", "8"), "what direct writes of 64 KiB, depth 8, lose"),
     ] {
-        if let Some(why) = told.and_then(Told::noise) {
+        if let Some(why) = told.and_then(Comparison::noise) {
             found.cannot(&[id], &why);
         }
-        found.loss(id, told.and_then(Told::times).map(|times| 1.0 - times), what);
+        found.loss(id, told.and_then(Comparison::times).map(|times| 1.0 - times), what);
     }
     let direct = [("caching", "direct"), ("bs", "64k"), ("allocation", "preallocated")];
     let seen = evidence.find(&direct).and_then(|base| gains(evidence, base));
@@ -194,7 +194,7 @@ mod tests {
     use crate::study::conclusion::Verdict;
     use crate::study::evidence::tests::{cell, evidence};
 
-    fn write(allocation: &str, depth: &str, rate: u64) -> Cell {
+    fn write(allocation: &str, depth: &str, rate: u64) -> MeasuredPoint {
         let flags = [("caching", "direct"), ("rw", "write"), ("bs", "64k"), ("iodepth", depth)];
         cell(rate, &[flags[0], flags[1], flags[2], flags[3], ("allocation", allocation)])
     }

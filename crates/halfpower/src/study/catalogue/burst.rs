@@ -13,11 +13,11 @@ use ioengine::Clock;
 use crate::failure::Outcome;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::rig::Rig;
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::StudyRunner;
 use crate::units;
 
-/// See the module.
+/// The study `burst`.
 pub const STUDY: Study = Study {
     name: "burst",
     papers: "not there: the disks of 1997 and 2000 had no credit to spend; the nearest thing is \
@@ -57,37 +57,37 @@ const RESTED: &str = " after a rest";
 
 /// Each part by itself, for one spends the credit of the other; what was spent gets a rest and is
 /// measured once more.
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    let grounds = rig.grounds;
-    for group in rig.groups()? {
-        for ground in grounds {
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let study_targets = runner.study_targets;
+    for group in runner.groups()? {
+        for study_target in study_targets {
             let mut ready = Vec::new();
-            rig.prepare(&group, std::slice::from_ref(ground), &mut ready)?;
+            runner.prepare(&group, std::slice::from_ref(study_target), &mut ready)?;
             let Some(one) = ready.first_mut() else { continue };
-            rig.run(std::slice::from_ref(one))?;
-            let spent = rig.evidence.cells.last().and_then(spent);
-            let Some(throttle) = spent.filter(|_| !rig.lab.interrupt.is_set()) else { continue };
+            runner.run(std::slice::from_ref(one))?;
+            let spent = runner.evidence.cells.last().and_then(spent);
+            let Some(throttle) = spent.filter(|_| !runner.lab.interrupt.is_set()) else { continue };
             // Half of what it takes to be full again, so that the bucket is not.
             let half_ns = (refill_ns(&throttle) / 2.0) as u64;
-            let rest_ns = half_ns.min(REST_NS[usize::from(!rig.quick)]);
-            rest(rig, rest_ns);
+            let rest_ns = half_ns.min(REST_NS[usize::from(!runner.quick)]);
+            rest(runner, rest_ns);
             one.call(&format!("{}{RESTED}", group.part));
             let part = one.part().to_owned();
-            rig.run(std::slice::from_ref(one))?;
-            rig.evidence.note("rest", "ns", &[("part", part)], rest_ns as f64);
+            runner.run(std::slice::from_ref(one))?;
+            runner.evidence.note("rest", "ns", &[("part", part)], rest_ns as f64);
             // The next part shall not begin with what this one left.
-            if ground.is_real() {
-                rest(rig, (2 * half_ns).min(REST_NS[usize::from(!rig.quick)]));
+            if study_target.is_real() {
+                rest(runner, (2 * half_ns).min(REST_NS[usize::from(!runner.quick)]));
             }
         }
     }
     Ok(())
 }
 
-fn rest(rig: &Rig<'_>, ns: u64) {
-    let until = rig.lab.clock.now_ns() + ns;
-    while rig.lab.clock.now_ns() < until && !rig.lab.interrupt.is_set() {
-        rig.lab.clock.sleep(Duration::from_millis(100));
+fn rest(runner: &StudyRunner<'_>, ns: u64) {
+    let until = runner.lab.clock.now_ns() + ns;
+    while runner.lab.clock.now_ns() < until && !runner.lab.interrupt.is_set() {
+        runner.lab.clock.sleep(Duration::from_millis(100));
     }
 }
 
@@ -117,18 +117,18 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// The fall of a point's rate; its first trial began with all the credit there was.
-pub fn spent(cell: &Cell) -> Option<Throttle> {
+pub fn spent(cell: &MeasuredPoint) -> Option<Throttle> {
     let series = moved(cell)?;
     throttle(&series).or_else(|| early_burst(&series))
 }
 
 /// Length (ns) and bytes of the intervals of a point's first trial.
-fn moved(cell: &Cell) -> Option<Vec<(u64, f64)>> {
+fn moved(cell: &MeasuredPoint) -> Option<Vec<(u64, f64)>> {
     let whole = cell.point.trials.first()?.series_until(cell.point.key.limit_ns());
     Some(whole.iter().map(|i| (i.length_ns, i.bytes as f64)).collect())
 }
 
-fn words(cell: &Cell, throttle: &Throttle) -> String {
+fn words(cell: &MeasuredPoint, throttle: &Throttle) -> String {
     let Throttle { at_ns, before_per_s, after_per_s, credit } = *throttle;
     format!(
         "{}: {} for {}, then {}: a credit of {}, full again after {} at rest if it fills at the \
@@ -142,7 +142,7 @@ fn words(cell: &Cell, throttle: &Throttle) -> String {
     )
 }
 
-fn lasts(cell: &Cell) -> String {
+fn lasts(cell: &MeasuredPoint) -> String {
     let trials = cell.point.trials.first();
     let (ns, bytes) = trials.map_or((0, 0), |trial| (trial.elapsed_ns, trial.bytes()));
     let (amount, time) = (units::size(bytes), units::time(ns as f64));
@@ -170,7 +170,7 @@ mod tests {
     use crate::study::evidence::tests::{cell, evidence};
 
     /// A trial of so many intervals of 100 ms at a rate that depends on the time (s).
-    fn long(rate: impl Fn(f64) -> f64) -> Cell {
+    fn long(rate: impl Fn(f64) -> f64) -> MeasuredPoint {
         let mut cell = cell(1 << 20, &[("part", "reads"), ("rw", "randread")]);
         let interval = |number: u64| SeriesPoint {
             start_ns: number * 100_000_000,

@@ -28,12 +28,12 @@ use crate::rounds;
 use crate::simulated;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::{Ground, Kind};
-use crate::study::rig::{Ready, Rig};
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::{Ready, StudyRunner};
+use crate::study::target::{Kind, StudyTarget};
 use crate::units;
 
-/// See the module.
+/// The study `competing`.
 pub const STUDY: Study = Study {
     name: "competing",
     papers: "named as future work: several applications on one device",
@@ -115,47 +115,48 @@ impl CpuMeter for NoMeter {
     }
 }
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    let (grounds, groups) = (rig.grounds, rig.groups()?);
-    for ground in grounds {
-        rig.measure_groups_by(&groups, slice::from_ref(ground), &compete)?;
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let (study_targets, groups) = (runner.study_targets, runner.groups()?);
+    for study_target in study_targets {
+        runner.measure_groups_by(&groups, slice::from_ref(study_target), &compete)?;
     }
     Ok(())
 }
 
 /// All streams of a target, alone and together.
-fn compete(rig: &mut Rig<'_>, ready: &[Ready]) -> Outcome<()> {
-    let ground = &rig.grounds[ready[0].first()];
+fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
+    let study_target = &runner.study_targets[ready[0].first()];
     let mut streams = Vec::new();
     for owner in ready {
         let Some(setting) = owner.settings().into_iter().next() else { continue };
         let key = setting.key();
-        let number = rig.keeper.add_point(&key)?;
+        let number = runner.recorder.add_point(&key)?;
         streams.push(Stream { owner, setting, alone: Point { key, trials: Vec::new() }, number });
     }
     if streams.len() < 2 {
         let reason = "fewer than two streams fit the target; see what is left out";
-        rig.leave_out("together", reason);
+        runner.leave_out("together", reason);
     }
-    let scheduler = ground.facts().device.and_then(|device| device.scheduler);
-    let why = match ground.is_simulated() {
+    let scheduler = study_target.facts().device.and_then(|device| device.scheduler);
+    let why = match study_target.is_simulated() {
         true => Some("a simulated system knows no priorities; name a file on a device".to_owned()),
         false => no_priorities(scheduler.as_deref()),
     };
     let priorities: &[&str] = if why.is_none() { &[PLAIN, FIRST] } else { &[PLAIN] };
-    let is_known = matches!(ground.kind, Kind::Known { .. });
+    let is_known = matches!(study_target.kind, Kind::Known { .. });
     if is_known {
         let reason = "each stream would have a device of known truth of its own; serve one as a \
                       file (halfpower mount) and name that";
-        rig.leave_out("together", reason);
+        runner.leave_out("together", reason);
     }
-    let measured = take_turns(rig, ground, &mut streams, if is_known { &[] } else { priorities });
+    let measured =
+        take_turns(runner, study_target, &mut streams, if is_known { &[] } else { priorities });
     for stream in streams {
-        rig.keeper.judge(stream.number, slice::from_ref(&stream.alone));
-        rig.add(stream.owner, &[], stream.alone);
+        runner.recorder.judge(stream.number, slice::from_ref(&stream.alone));
+        runner.add(stream.owner, &[], stream.alone);
     }
     if let Some(reason) = why {
-        rig.leave_out("priorities", &reason);
+        runner.leave_out("priorities", &reason);
     }
     measured
 }
@@ -217,8 +218,8 @@ struct Mixture {
 /// Runs all streams alone and all mixes of them by turns, as often as the plan says, and notes the
 /// medians of the mixes.
 fn take_turns(
-    rig: &mut Rig<'_>,
-    ground: &Ground,
+    runner: &mut StudyRunner<'_>,
+    study_target: &StudyTarget,
     streams: &mut [Stream<'_>],
     priorities: &[&'static str],
 ) -> Outcome<()> {
@@ -233,21 +234,21 @@ fn take_turns(
     let mut mixes: Vec<Mixture> = subsets(streams.len()).into_iter().flat_map(mixed).collect();
     let trials = streams.iter().map(|stream| stream.owner.trials()).max().unwrap_or(0);
     let all = f64::from(trials) * (streams.len() + mixes.len()) as f64;
-    let (mut progress, mut done) = (rig.lab.console.open_progress(), 0.0);
+    let (mut progress, mut done) = (runner.lab.console.open_progress(), 0.0);
     for round in 0..trials {
         for (stream, place) in streams.iter_mut().zip(1..) {
             // Two streams alike do not ask for the same blocks.
-            stream.setting.workload.seed = mix(rounds::seed_of(rig.common.seed, round), place);
+            stream.setting.workload.seed = mix(rounds::seed_of(runner.common.seed, round), place);
         }
         for turn in turns(streams.len(), mixes.len(), round) {
-            if rig.lab.interrupt.is_set() {
+            if runner.lab.interrupt.is_set() {
                 progress.finish();
                 return Err(Failure::interrupted());
             }
             match turn {
                 Turn::Alone(place) => {
                     progress.advance(Some(done / all), &streams[place].alone.key.describe());
-                    run_alone(rig, &mut streams[place], round)?;
+                    run_alone(runner, &mut streams[place], round)?;
                 }
                 Turn::Together(number) => {
                     let mix = &mut mixes[number];
@@ -255,31 +256,36 @@ fn take_turns(
                         mix.places.iter().map(|place| &streams[*place]).collect();
                     let label = format!("together: {}", name_of(&together));
                     progress.advance(Some(done / all), &label);
-                    mix.rounds.push(run(rig, &together, mix.priority == FIRST)?);
+                    mix.rounds.push(run(runner, &together, mix.priority == FIRST)?);
                 }
             }
             done += 1.0;
         }
     }
     progress.finish();
-    mixes.iter().for_each(|mix| note(&mut rig.evidence, ground, streams, mix));
+    mixes.iter().for_each(|mix| note(&mut runner.evidence, study_target, streams, mix));
     Ok(())
 }
 
 /// One trial of a stream alone.
-fn run_alone(rig: &mut Rig<'_>, stream: &mut Stream<'_>, round: u32) -> Outcome<()> {
-    let trial = rig.lab.trial(&stream.setting, &mut |_| {})?;
+fn run_alone(runner: &mut StudyRunner<'_>, stream: &mut Stream<'_>, round: u32) -> Outcome<()> {
+    let trial = runner.lab.trial(&stream.setting, &mut |_| {})?;
     rounds::fail_on_errors(&trial, &stream.alone.key.describe())?;
     if trial.requests() > 0 {
         let trial = Trial { ordinal: round, ..trial };
-        rig.keeper.add_trial(stream.number, &trial)?;
+        runner.recorder.add_trial(stream.number, &trial)?;
         stream.alone.trials.push(trial);
     }
     Ok(())
 }
 
 /// Notes what each stream of a mix did: the medians over its rounds.
-fn note(evidence: &mut Evidence, ground: &Ground, streams: &[Stream<'_>], mix: &Mixture) {
+fn note(
+    evidence: &mut Evidence,
+    study_target: &StudyTarget,
+    streams: &[Stream<'_>],
+    mix: &Mixture,
+) {
     let together: Vec<&Stream<'_>> = mix.places.iter().map(|place| &streams[*place]).collect();
     for (place, stream) in together.iter().enumerate() {
         let of = |value: fn(&Done) -> Option<f64>| {
@@ -288,7 +294,7 @@ fn note(evidence: &mut Evidence, ground: &Ground, streams: &[Stream<'_>], mix: &
             median(&values)
         };
         let labels = [
-            ("target", ground.name.display().to_string()),
+            ("target", study_target.name.display().to_string()),
             ("mix", name_of(&together)),
             ("stream", stream.part().to_owned()),
             ("priority", mix.priority.to_owned()),
@@ -311,10 +317,10 @@ fn name_of(streams: &[&Stream<'_>]) -> String {
 }
 
 /// Runs streams at the same time, and counts what each did while all of them ran.
-fn run(rig: &Rig<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Done>> {
+fn run(runner: &StudyRunner<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Done>> {
     let samples = match streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
-        true => in_one_world(rig, streams)?,
-        false => on_threads(rig, streams, prioritised)?,
+        true => in_one_world(runner, streams)?,
+        false => on_threads(runner, streams, prioritised)?,
     };
     for (sample, stream) in samples.iter().zip(streams) {
         if sample.errors > 0 {
@@ -331,7 +337,7 @@ fn run(rig: &Rig<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec
 }
 
 /// The same in the world of a simulated system.
-fn in_one_world(rig: &Rig<'_>, streams: &[&Stream<'_>]) -> Outcome<Vec<Sample>> {
+fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Vec<Sample>> {
     let places = streams.iter().filter_map(|stream| match stream.setting.place {
         Place::Simulated(place) => Some(place),
         Place::Host(_) => None,
@@ -349,13 +355,17 @@ fn in_one_world(rig: &Rig<'_>, streams: &[&Stream<'_>]) -> Outcome<Vec<Sample>> 
         system.setup.file_size = system.setup.file_size.max(place.system.setup.file_size);
     }
     let workloads: Vec<_> = streams.iter().map(|one| one.setting.workload.clone()).collect();
-    simulated::together(&system, &workloads, first.caching, rig.lab.interrupt.flag())
+    simulated::together(&system, &workloads, first.caching, runner.lab.interrupt.flag())
 }
 
 /// The same on this host: with priorities the one with the smallest requests goes first and the
 /// others get what is left.
-fn on_threads(rig: &Rig<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Sample>> {
-    let (clock, stop) = (rig.lab.clock, rig.lab.interrupt.flag());
+fn on_threads(
+    runner: &StudyRunner<'_>,
+    streams: &[&Stream<'_>],
+    prioritised: bool,
+) -> Outcome<Vec<Sample>> {
+    let (clock, stop) = (runner.lab.clock, runner.lab.interrupt.flag());
     let smallest = streams.iter().map(|stream| stream.setting.workload.request_bytes).min();
     let together = Barrier::new(streams.len());
     let one = |stream: &Stream<'_>| -> Outcome<Sample> {
@@ -413,7 +423,7 @@ fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> Done {
 /// A stream within a mix, beside what it was alone.
 struct Beside<'a> {
     stream: String,
-    alone: &'a Cell,
+    alone: &'a MeasuredPoint,
     rate: f64,
     p99_ns: Option<f64>,
 }

@@ -17,17 +17,17 @@ use report::model::{Cell as TableCell, Column, Table};
 use report::units::Unit;
 
 use crate::failure::Outcome;
-use crate::served::Served;
+use crate::fuse_server::Served;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::curve::{self, Told};
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::{Ground, Kind};
-use crate::study::rig::Rig;
+use crate::study::curve::{self, Comparison};
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::StudyRunner;
+use crate::study::target::{Kind, StudyTarget};
 use crate::survey::memory;
 use crate::units;
 
-/// See the module.
+/// The study `copy-cost`.
 pub const STUDY: Study = Study {
     name: "copy-cost",
     papers: "Chung 2000, section 9: a file behind a share costs up to ten times the CPU of a local \
@@ -91,37 +91,37 @@ const FUSE_BYTES: u64 = 64 << 20;
 const NO_SHARE: &str = "it compares a share with the local file: mount one (NFS, SMB) and name the \
                         folder and one on its server as two targets";
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    let (grounds, groups) = (rig.grounds, rig.groups()?);
-    if grounds.is_empty() || !grounds.iter().all(Ground::is_real) {
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let (study_targets, groups) = (runner.study_targets, runner.groups()?);
+    if study_targets.is_empty() || !study_targets.iter().all(StudyTarget::is_real) {
         let reason = "a simulated system has one path to its bytes; name several, such as \
                       sim:w2k-atlas10k sim:w2k-cifs-gigabit";
-        rig.leave_out("layers", reason);
-        return rig.measure();
+        runner.leave_out("layers", reason);
+        return runner.measure();
     }
     let mut ready = Vec::new();
     for group in &groups {
-        rig.prepare(group, grounds, &mut ready)?;
+        runner.prepare(group, study_targets, &mut ready)?;
     }
-    let layers = layers(rig, grounds[0].path());
+    let layers = layers(runner, study_targets[0].path());
     for layer in &layers {
         for group in groups.iter().filter(|group| group.part == LOCAL) {
             let mut group = group.clone();
             layer.name().clone_into(&mut group.part);
-            let ground = Ground { name: layer.path.clone(), kind: Kind::Existing };
-            rig.prepare(&group, &[ground], &mut ready)?;
+            let study_target = StudyTarget { name: layer.path.clone(), kind: Kind::Existing };
+            runner.prepare(&group, &[study_target], &mut ready)?;
         }
     }
-    let measured = if ready.is_empty() { Ok(()) } else { rig.run(&ready) };
+    let measured = if ready.is_empty() { Ok(()) } else { runner.run(&ready) };
     // What holds the layers open goes before them.
     drop(ready);
     drop(layers);
     measured?;
-    if !rig.evidence.targets.iter().any(|target| is_network(target.file_system.as_deref())) {
-        rig.leave_out("network", NO_SHARE);
+    if !runner.evidence.targets.iter().any(|target| is_network(target.file_system.as_deref())) {
+        runner.leave_out("network", NO_SHARE);
     }
-    if let Some(rate) = memory::copy_bytes_per_s(rig.lab.clock) {
-        rig.evidence.note("memory-copy", "bytes/s", &[], rate);
+    if let Some(rate) = memory::copy_bytes_per_s(runner.lab.clock) {
+        runner.evidence.note("memory-copy", "bytes/s", &[], rate);
     }
     Ok(())
 }
@@ -153,13 +153,14 @@ impl Layer {
 }
 
 /// All layers that can be had over a file; the others are left out with the reason.
-fn layers(rig: &mut Rig<'_>, file: &Path) -> Vec<Layer> {
+fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
-    for (name, made) in [("bind mount", bind(file)), ("loop device", over(file)), (FUSE, fuse(rig))]
+    for (name, made) in
+        [("bind mount", bind(file)), ("loop device", over(file)), (FUSE, fuse(runner))]
     {
         match made {
             Ok(layer) => layers.push(layer),
-            Err(reason) => rig.leave_out(name, &reason),
+            Err(reason) => runner.leave_out(name, &reason),
         }
     }
     layers
@@ -186,9 +187,9 @@ fn over(file: &Path) -> Result<Layer, String> {
 }
 
 /// A file that is served over FUSE from the memory of another process.
-fn fuse(rig: &Rig<'_>) -> Result<Layer, String> {
+fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
     let failed = |cause: String| format!("no FUSE: {cause}; run it as root, or install fuse3");
-    rig.lab.console.say("mounting a file of known truth over FUSE; it is removed afterwards");
+    runner.lab.console.say("mounting a file of known truth over FUSE; it is removed afterwards");
     let served = Served::start("", FUSE_BYTES).map_err(|failure| failed(failure.message))?;
     let path = served.path().to_path_buf();
     let filled = File::options()
@@ -203,11 +204,11 @@ fn fuse(rig: &Rig<'_>) -> Result<Layer, String> {
 struct Way<'a> {
     name: String,
     is_network: bool,
-    cells: Vec<&'a Cell>,
+    cells: Vec<&'a MeasuredPoint>,
 }
 
 impl<'a> Way<'a> {
-    fn at(&self, bytes: u64) -> Option<&'a Cell> {
+    fn at(&self, bytes: u64) -> Option<&'a MeasuredPoint> {
         self.cells.iter().find(|cell| cell.bytes() == bytes).copied()
     }
 }
@@ -247,7 +248,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// Mean time of a request, one at a time (ns).
-fn each_ns(cell: &Cell) -> f64 {
+fn each_ns(cell: &MeasuredPoint) -> f64 {
     1e9 / cell.requests_per_s().max(1e-9)
 }
 
@@ -263,18 +264,18 @@ fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
     else {
         return;
     };
-    let cpu = |(plain, layered): (&Cell, &Cell)| {
+    let cpu = |(plain, layered): (&MeasuredPoint, &MeasuredPoint)| {
         let more = layered.cpu_ns().zip(plain.cpu_ns()).map(|(with, without)| with - without);
         more.map(|ns| format!(", CPU {}", signed(ns))).unwrap_or_default()
     };
-    let words = |pair: (&Cell, &Cell)| {
+    let words = |pair: (&MeasuredPoint, &MeasuredPoint)| {
         let size = units::size(pair.0.bytes());
         if way.name == FUSE {
             return format!("{} for {size}", units::time(each_ns(pair.1)));
         }
         // One request at a time, so that the rate is the latency.
         match curve::told(pair.1, pair.0) {
-            Told::Times(_) => {
+            Comparison::Times(_) => {
                 let more = signed(each_ns(pair.1) - each_ns(pair.0));
                 format!("{more} for {size} ({} there{})", units::time(each_ns(pair.1)), cpu(pair))
             }
@@ -392,7 +393,7 @@ mod tests {
     use crate::study::evidence::tests::{cell, evidence};
 
     /// Reads of 4 KiB by a path, so many in a second.
-    fn way(part: &str, requests: u64) -> Cell {
+    fn way(part: &str, requests: u64) -> MeasuredPoint {
         cell(requests * 4096, &[("part", part), ("rw", "randread"), ("bs", "4k")])
     }
 
@@ -425,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_share_that_was_named_tries_the_claim_about_its_cpu() {
-        let costing = |mut cell: Cell, ns: u64| {
+        let costing = |mut cell: MeasuredPoint, ns: u64| {
             let requests = cell.requests_per_s() as u64;
             cell.point.trials.iter_mut().for_each(|trial| trial.cpu.process_ns = ns * requests);
             cell.summary = cell.point.summary();

@@ -1,7 +1,7 @@
 //! What a request costs in CPU on every path: so much whatever its size, and so much for each KiB.
 //!
 //! The lower bound is what the system charges to the process, the upper what a soaker loses
-//! beside it (kernel threads, interrupts). A path is a caching mode, a personality and a depth on
+//! beside it (kernel threads, interrupts). A path is a caching mode, an I/O engine and a depth on
 //! one target; further targets (a volume and its members, a loop device) are further paths.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
@@ -13,11 +13,11 @@ use crate::failure::Outcome;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
 use crate::study::curve;
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::rig::Rig;
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::StudyRunner;
 use crate::units;
 
-/// See the module.
+/// The study `cpu-cost`.
 pub const STUDY: Study = Study {
     name: "cpu-cost",
     papers: "Riedel 1997, section 3 and Figure 4; Chung 2000, sections 3.5, 5, 6, 7.2 and 7.3, \
@@ -98,10 +98,10 @@ by = ["part", "rw"]
     analyse,
 };
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    rig.measure()?;
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    runner.measure()?;
     let mut readings = Vec::new();
-    for path in paths(&rig.evidence) {
+    for path in paths(&runner.evidence) {
         for (bound, model) in [("lower", path.lower()), ("upper", path.upper())] {
             let Some(model) = model else { continue };
             let labels =
@@ -111,7 +111,7 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
         }
     }
     for (quantity, unit, labels, value) in readings {
-        rig.evidence.note(quantity, unit, &labels, value);
+        runner.evidence.note(quantity, unit, &labels, value);
     }
     Ok(())
 }
@@ -133,17 +133,17 @@ struct Path<'a> {
     name: String,
     target: usize,
     rw: String,
-    cells: Vec<&'a Cell>,
+    cells: Vec<&'a MeasuredPoint>,
 }
 
 impl<'a> Path<'a> {
-    fn at(&self, bytes: u64) -> Option<&'a Cell> {
+    fn at(&self, bytes: u64) -> Option<&'a MeasuredPoint> {
         self.cells.iter().find(|cell| cell.bytes() == bytes).copied()
     }
 
     /// A model of some cost of each point; None where it was not measured, or cannot be fitted.
-    fn fit(&self, of: impl Fn(&Cell) -> Option<f64>) -> Option<CostModel> {
-        let point = |cell: &&Cell| {
+    fn fit(&self, of: impl Fn(&MeasuredPoint) -> Option<f64>) -> Option<CostModel> {
+        let point = |cell: &&MeasuredPoint| {
             let error = cell.summary.requests_per_s.half_width_relative();
             Some(CostPoint {
                 request_bytes: cell.bytes(),
@@ -173,7 +173,7 @@ impl<'a> Path<'a> {
 }
 
 /// Instructions of a request, where they were counted: the median of the trials.
-fn instructions(cell: &Cell) -> Option<f64> {
+fn instructions(cell: &MeasuredPoint) -> Option<f64> {
     let each = |trial: &&crate::point::Trial| {
         let requests = trial.requests();
         let count = trial.cpu.instructions.filter(|count| *count > 0)?;
@@ -183,7 +183,7 @@ fn instructions(cell: &Cell) -> Option<f64> {
 }
 
 /// Interrupt time of the machine for a request (ns).
-fn interrupt_ns(cell: &Cell) -> Option<f64> {
+fn interrupt_ns(cell: &MeasuredPoint) -> Option<f64> {
     let each = |trial: &&crate::point::Trial| {
         let requests = trial.requests();
         (requests > 0).then_some(trial.cpu.interrupt_ns? as f64 / requests as f64)
@@ -296,7 +296,7 @@ fn describe(found: &mut Conclusion, path: &Path<'_>) {
     );
 }
 
-fn per_byte(cell: &Cell) -> Option<f64> {
+fn per_byte(cell: &MeasuredPoint) -> Option<f64> {
     Some(cell.cpu_ns()? / cell.bytes() as f64)
 }
 
@@ -319,7 +319,7 @@ fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         );
     }
     let Some(times) = times_at(buffered, direct, LARGE) else { return };
-    let cost = |path: &Path<'_>| path.at(LARGE).and_then(Cell::cpu_ns).map(units::time);
+    let cost = |path: &Path<'_>| path.at(LARGE).and_then(MeasuredPoint::cpu_ns).map(units::time);
     found.advise_in(
         "CPU",
         "bypass-cache-cpu",
@@ -425,7 +425,7 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
             }
         }
     }
-    let load = |cell: &Cell| Some(cell.cpu_ns()? * cell.requests_per_s() / 1e9);
+    let load = |cell: &MeasuredPoint| Some(cell.cpu_ns()? * cell.requests_per_s() / 1e9);
     found.claim_if(
         "R074",
         direct.at(LARGE).and_then(load).map(|load| {
@@ -584,7 +584,7 @@ mod tests {
     use crate::study::evidence::tests::{cell, evidence};
 
     /// A point whose requests cost so much each, and so many instructions.
-    fn point(caching: &str, rw: &str, bs: &str, cpu_ns: f64, instructions: u64) -> Cell {
+    fn point(caching: &str, rw: &str, bs: &str, cpu_ns: f64, instructions: u64) -> MeasuredPoint {
         let mut cell = cell(
             1 << 30,
             &[("part", caching), ("caching", caching), ("rw", rw), ("bs", bs), ("iodepth", "1")],

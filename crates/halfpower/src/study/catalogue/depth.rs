@@ -8,10 +8,10 @@ use analysis::halfpower::measured;
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::Conclusion;
 use crate::study::curve::differ;
-use crate::study::evidence::{Cell, Evidence};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::units;
 
-/// See the module.
+/// The study `depth`.
 pub const STUDY: Study = Study {
     name: "depth",
     papers: "Riedel 1997, section 4 and Figure 6: reads reach half power at 4 KB at any depth, \
@@ -70,7 +70,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// The points of a size in rising depth.
-fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a Cell> {
+fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("rw", rw)]);
     cells.retain(|cell| cell.bytes() == bs);
     cells.sort_by_key(|cell| cell.depth());
@@ -78,7 +78,8 @@ fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a Cell> {
 }
 
 fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
-    let mut sizes: Vec<u64> = evidence.all(&[("rw", rw)]).into_iter().map(Cell::bytes).collect();
+    let mut sizes: Vec<u64> =
+        evidence.all(&[("rw", rw)]).into_iter().map(MeasuredPoint::bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes
@@ -93,7 +94,8 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
         return;
     }
     let Some(knee) = knee_of(&cells) else { return };
-    let latency = |cell: &Cell| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
+    let latency =
+        |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let beyond = match last.depth() == knee.depth() {
         true => format!("the median latency is {} there", latency(knee)),
         false => format!(
@@ -127,9 +129,9 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
 }
 
 /// The first point that is as fast as any later one, as far as it can be told.
-fn knee_of<'a>(cells: &[&'a Cell]) -> Option<&'a Cell> {
+fn knee_of<'a>(cells: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
     let top = cells.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
-    let is_there = |cell: &&Cell| {
+    let is_there = |cell: &&MeasuredPoint| {
         let near = cell.rate() * STEP_MIN >= top.rate();
         near || (!differ(cell, top) && cell.rate() * NOISE_MOST >= top.rate())
     };
@@ -137,7 +139,7 @@ fn knee_of<'a>(cells: &[&'a Cell]) -> Option<&'a Cell> {
 }
 
 fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
-    let top = evidence.fastest(&[("rw", rw)]).map_or(0.0, Cell::rate);
+    let top = evidence.fastest(&[("rw", rw)]).map_or(0.0, MeasuredPoint::rate);
     let (pap, source) = match evidence.pap_bytes_per_s {
         Some(stated) => (stated, "stated with --pap".to_owned()),
         None => (top, format!("the highest rate of {rw}s here")),
@@ -164,7 +166,7 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 
 /// Depth against rate x latency: what was really outstanding.
 fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
-    let kept = |cell: &&Cell| {
+    let kept = |cell: &&MeasuredPoint| {
         let mean_ns = cell.summary.latency.mean().unwrap_or_default();
         let outstanding = cell.requests_per_s() * mean_ns / 1e9;
         (outstanding / f64::from(cell.depth()) - 1.0).abs() <= 0.1
@@ -184,8 +186,9 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     };
     let gain = |rw: &str, bs: &str, deep: &str| Some(rate(rw, bs, deep)? / rate(rw, bs, "1")?);
     let half = |rw: &str, bs: &str, depth: &str| {
-        let pap =
-            evidence.pap_bytes_per_s.or_else(|| evidence.fastest(&[("rw", rw)]).map(Cell::rate))?;
+        let pap = evidence
+            .pap_bytes_per_s
+            .or_else(|| evidence.fastest(&[("rw", rw)]).map(MeasuredPoint::rate))?;
         let share = rate(rw, bs, depth)? / pap;
         Some((share > 0.5, format!("{rw}s of {bs}, depth {depth}: {:.0}% of PAP", 100.0 * share)))
     };

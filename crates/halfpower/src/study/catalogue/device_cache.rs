@@ -20,12 +20,12 @@ use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::curve;
 use crate::study::evidence::Evidence;
-use crate::study::ground::Ground;
 use crate::study::plan::Group;
-use crate::study::rig::Rig;
+use crate::study::runner::StudyRunner;
+use crate::study::target::StudyTarget;
 use crate::units;
 
-/// See the module.
+/// The study `device-cache`.
 pub const STUDY: Study = Study {
     name: "device-cache",
     papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential \
@@ -65,42 +65,49 @@ const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536]
 const R2_MIN: f64 = 0.95;
 /// How often the block is read.
 const BLOCK_READS: u64 = 200;
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    let grounds = rig.grounds;
-    for group in rig.groups()? {
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let study_targets = runner.study_targets;
+    for group in runner.groups()? {
         // The papers read blocks of the disk by a driver of their own, not of a file.
         let changes = Some("path=driver,file_at=0.0".to_owned());
         let group = Group { changes, ..group };
-        for ground in grounds {
-            match rig.bench(&group, std::slice::from_ref(ground)) {
-                Ok((job, bench)) => match target(rig, ground, &job, &bench) {
-                    Err(failure) if !rig.lab.interrupt.is_set() => {
-                        rig.leave_out(&ground.name.display().to_string(), &failure.message);
+        for study_target in study_targets {
+            match runner.bench(&group, std::slice::from_ref(study_target)) {
+                Ok((job, bench)) => match target(runner, study_target, &job, &bench) {
+                    Err(failure) if !runner.lab.interrupt.is_set() => {
+                        runner
+                            .leave_out(&study_target.name.display().to_string(), &failure.message);
                     }
                     other => other?,
                 },
-                Err(failure) => rig.leave_out(&group.part, &failure.message),
+                Err(failure) => runner.leave_out(&group.part, &failure.message),
             }
         }
     }
     Ok(())
 }
 
-fn target(rig: &mut Rig<'_>, ground: &Ground, job: &Job, bench: &Bench) -> Outcome<()> {
-    if !bench.place().caching().is_direct() && ground.is_real() {
-        let name = ground.name.display().to_string();
-        rig.leave_out(&name, "no direct I/O here; name a target that is read past the page cache");
+fn target(
+    runner: &mut StudyRunner<'_>,
+    study_target: &StudyTarget,
+    job: &Job,
+    bench: &Bench,
+) -> Outcome<()> {
+    if !bench.place().caching().is_direct() && study_target.is_real() {
+        let name = study_target.name.display().to_string();
+        runner
+            .leave_out(&name, "no direct I/O here; name a target that is read past the page cache");
         return Ok(());
     }
-    let name = ground.name.display().to_string();
+    let name = study_target.name.display().to_string();
     // First of all: what has been read once may lie in the cache.
-    ahead::measure(rig, (&name, job, bench), &BLOCK_BYTES)?;
-    same_block(rig, &name, job, bench)?;
-    rereads(rig, &name, job, bench)
+    ahead::measure(runner, (&name, job, bench), &BLOCK_BYTES)?;
+    same_block(runner, &name, job, bench)?;
+    rereads(runner, &name, job, bench)
 }
 
 /// The median latency of the same block at several sizes.
-fn same_block(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
+fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     for bytes in BLOCK_BYTES {
         let workload = Workload {
@@ -114,33 +121,33 @@ fn same_block(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcom
         if setting.place.check_fit(&workload).is_err() {
             continue;
         }
-        let trial = rig.trial(job, bench, workload)?;
+        let trial = runner.trial(job, bench, workload)?;
         if let Some(ns) = trial.latency().quantile(0.5) {
             let labels = [("target", name.to_owned()), ("bytes", bytes.to_string())];
-            rig.evidence.note("same-block", "ns", &labels, ns as f64);
+            runner.evidence.note("same-block", "ns", &labels, ns as f64);
         }
     }
     Ok(())
 }
 
 /// The median latency of several passes over a region, and whether they were all made.
-fn passes(rig: &Rig<'_>, job: &Job, bench: &Bench, region: u64) -> Outcome<Option<f64>> {
+fn passes(runner: &StudyRunner<'_>, job: &Job, bench: &Bench, region: u64) -> Outcome<Option<f64>> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
-    let trial = rig.trial(job, bench, workload)?;
+    let trial = runner.trial(job, bench, workload)?;
     // Half of it all or less, and the median may be of the first pass.
     let told = trial.bytes() * 2 > region * PASSES;
     Ok(trial.latency().quantile(0.5).filter(|_| told).map(|ns| ns as f64))
 }
 
 /// Grows the region until rereads miss, then narrows the size down.
-fn rereads(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
-    let most = REGION_MAX[usize::from(!rig.quick)].min(bench.region_bytes);
+fn rereads(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
+    let most = REGION_MAX[usize::from(!runner.quick)].min(bench.region_bytes);
     let mut seen: Vec<(u64, f64)> = Vec::new();
     let mut region = REGION_MIN;
     while region <= most {
-        let Some(ns) = passes(rig, job, bench, region)? else { break };
-        note(rig, name, region, ns);
+        let Some(ns) = passes(runner, job, bench, region)? else { break };
+        note(runner, name, region, ns);
         seen.push((region, ns));
         region *= 2;
     }
@@ -153,16 +160,16 @@ fn rereads(rig: &mut Rig<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<(
         if middle <= hit || middle >= miss {
             break;
         }
-        let Some(ns) = passes(rig, job, bench, middle)? else { break };
-        note(rig, name, middle, ns);
+        let Some(ns) = passes(runner, job, bench, middle)? else { break };
+        note(runner, name, middle, ns);
         if ns < threshold_ns { hit = middle } else { miss = middle }
     }
     Ok(())
 }
 
-fn note(rig: &mut Rig<'_>, name: &str, region: u64, ns: f64) {
+fn note(runner: &mut StudyRunner<'_>, name: &str, region: u64, ns: f64) {
     let labels = [("target", name.to_owned()), ("region", region.to_string())];
-    rig.evidence.note("reread", "ns", &labels, ns);
+    runner.evidence.note("reread", "ns", &labels, ns);
 }
 
 /// The size of the cache, between the largest region of hits and the smallest of misses (bytes).

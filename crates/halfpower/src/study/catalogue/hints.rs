@@ -2,11 +2,11 @@
 
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::Conclusion;
-use crate::study::curve::{self, Told};
-use crate::study::evidence::{Cell, Evidence};
+use crate::study::curve::{self, Comparison};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::units;
 
-/// See the module.
+/// The study `hints`.
 pub const STUDY: Study = Study {
     name: "hints",
     papers: "Riedel 1997, section 2: the sequential-scan flag gains 10% on writes and makes the \
@@ -103,14 +103,14 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// "of 128 KiB", where the device counted.
-fn device_request(cell: &Cell) -> String {
+fn device_request(cell: &MeasuredPoint) -> String {
     cell.device_request_bytes().map_or_else(String::new, |bytes| {
         format!(", device requests of {}", units::size((bytes / 512.0).round() as u64 * 512))
     })
 }
 
 /// Each hint beside none.
-fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &Cell) {
+fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     let (part, rw, bs) = (usual.word("part"), usual.word("rw"), usual.bytes().to_string());
     let mut words = Vec::new();
     for hint in ["sequential", "random", "noreuse"] {
@@ -118,7 +118,7 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &Cell) {
         let Some(told) = evidence.find(&flags) else { continue };
         let seen = curve::told(told, usual);
         words.push(format!("{hint}: {}{}", seen.words(), device_request(told)));
-        let Told::Times(times) = seen else { continue };
+        let Comparison::Times(times) = seen else { continue };
         let text = format!("{} instead of {}", units::rate(told.rate()), units::rate(usual.rate()));
         let setting = format!("hint {hint} for {rw} of {}", units::size(usual.bytes()));
         found.advise("sequential-hint", times, &setting, text);
@@ -138,14 +138,14 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &Cell) {
 /// The read-ahead windows, smallest first.
 fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
     let mut cells = evidence.all(&[("part", "read-ahead"), ("bs", bs)]);
-    let window = |cell: &Cell| cell.number("read-ahead").unwrap_or_default() as u64;
+    let window = |cell: &MeasuredPoint| cell.number("read-ahead").unwrap_or_default() as u64;
     cells.sort_by_key(|cell| window(cell));
-    let name = |cell: &Cell| match window(cell) {
+    let name = |cell: &MeasuredPoint| match window(cell) {
         0 => "no read-ahead".to_owned(),
         bytes => format!("a window of {}", units::size(bytes)),
     };
     let (Some(first), true) = (cells.first(), cells.len() > 1) else { return };
-    let word = |cell: &&Cell| {
+    let word = |cell: &&MeasuredPoint| {
         format!("{} with {}{}", units::rate_mib(cell.rate()), name(cell), device_request(cell))
     };
     let words: Vec<String> = cells.iter().map(word).collect();
@@ -177,7 +177,7 @@ fn uncached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         device_request(once)
     );
     found.find("uncached", text.clone());
-    if let Told::Times(times) = told {
+    if let Comparison::Times(times) = told {
         found.advise("sequential-hint", times, &format!("RWF_DONTCACHE for {rw}s"), text);
     }
 }
@@ -189,10 +189,10 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     };
     let pair = write("sequential").zip(write("normal"));
     let told = pair.map(|(hinted, usual)| curve::told(hinted, usual));
-    if let Some(why) = told.and_then(Told::noise) {
+    if let Some(why) = told.and_then(Comparison::noise) {
         found.cannot(&["R026"], &why);
     }
-    let gain = told.and_then(Told::times);
+    let gain = told.and_then(Comparison::times);
     found.gain("R026", gain, "buffered writes of 4 KiB with the hint sequential over none");
     let plain = |rw: &str| {
         let cell = evidence.find(&[("part", "without hints"), ("rw", rw), ("bs", "4k")])?;
@@ -217,7 +217,7 @@ mod tests {
     use crate::study::conclusion::Verdict;
     use crate::study::evidence::tests::{cell, evidence};
 
-    fn hinted(rw: &str, hint: &str, rate: u64) -> Cell {
+    fn hinted(rw: &str, hint: &str, rate: u64) -> MeasuredPoint {
         let part = if rw == "write" { "writes" } else { "reads" };
         cell(rate, &[("part", part), ("rw", rw), ("bs", "4k"), ("hint", hint)])
     }

@@ -11,10 +11,10 @@ use crate::memory::{self, MemoryReadings, MemorySpec};
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
 use crate::study::evidence::Evidence;
-use crate::study::rig::Rig;
+use crate::study::runner::StudyRunner;
 use crate::units;
 
-/// See the module.
+/// The study `memory`.
 pub const STUDY: Study = Study {
     name: "memory",
     papers: "Riedel 1997, section 5.1 and Table 2; Chung 2000, sections 3.1 and 4.1: eight tests \
@@ -30,18 +30,22 @@ compares = true
     analyse,
 };
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    if rig.grounds.iter().any(|ground| !ground.is_real()) {
-        rig.skip("memory of this host is meant", "name a directory or file of this host");
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    if runner.study_targets.iter().any(|study_target| !study_target.is_real()) {
+        runner.skip("memory of this host is meant", "name a directory or file of this host");
         return Ok(());
     }
-    let folder = rig.grounds.iter().find_map(|ground| ground.folder()).map(ToOwned::to_owned);
-    let of_this_host = MemorySpec::of_this_host(rig.quick);
+    let folder = runner
+        .study_targets
+        .iter()
+        .find_map(|study_target| study_target.folder())
+        .map(ToOwned::to_owned);
+    let of_this_host = MemorySpec::of_this_host(runner.quick);
     let spec = MemorySpec { folder: folder.or(of_this_host.folder.clone()), ..of_this_host };
-    let readings = memory::measure(rig.lab, &spec)?;
-    note(&mut rig.evidence, &readings);
+    let readings = memory::measure(runner.lab, &spec)?;
+    note(&mut runner.evidence, &readings);
     for skipped in &readings.skipped {
-        rig.leave_out("file in memory", skipped);
+        runner.leave_out("file in memory", skipped);
     }
     Ok(())
 }

@@ -16,13 +16,13 @@ use crate::failure::Outcome;
 use crate::point::Trial;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::curve::{self, Told};
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::Ground;
-use crate::study::rig::Rig;
+use crate::study::curve::{self, Comparison};
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::StudyRunner;
+use crate::study::target::StudyTarget;
 use crate::units;
 
-/// See the module.
+/// The study `out-of-box`.
 pub const STUDY: Study = Study {
     name: "out-of-box",
     papers: "Riedel 1997, section 2 and Figures 2 and 5; Chung 2000, section 7.2: the defaults do \
@@ -137,12 +137,12 @@ const CONSTANT: f64 = 0.8;
 
 // ---- measuring
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    rig.measure_parts(&|part| part != PHASES)?;
-    if rig.grounds.iter().any(Ground::is_simulated) {
-        return rig.measure_parts(&|part| part == PHASES);
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    runner.measure_parts(&|part| part != PHASES)?;
+    if runner.study_targets.iter().any(StudyTarget::is_simulated) {
+        return runner.measure_parts(&|part| part == PHASES);
     }
-    let (meter, clock, over) = (HostMeter::new(), rig.lab.clock, AtomicBool::new(false));
+    let (meter, clock, over) = (HostMeter::new(), runner.lab.clock, AtomicBool::new(false));
     let (measured, samples) = thread::scope(|scope| {
         let watch = scope.spawn(|| {
             let mut samples: Vec<(i64, CpuSample)> = Vec::new();
@@ -152,13 +152,13 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
             }
             samples
         });
-        let measured = rig.measure_parts(&|part| part == PHASES);
+        let measured = runner.measure_parts(&|part| part == PHASES);
         over.store(true, Ordering::Relaxed);
         (measured, watch.join().unwrap_or_default())
     });
-    let cells = rig.evidence.cells.iter().filter(|cell| cell.part == PHASES);
+    let cells = runner.evidence.cells.iter().filter(|cell| cell.part == PHASES);
     let trials: Vec<Trial> = cells.flat_map(|cell| cell.point.trials.first().cloned()).collect();
-    trials.iter().for_each(|trial| note_cpu(&mut rig.evidence, trial, &samples));
+    trials.iter().for_each(|trial| note_cpu(&mut runner.evidence, trial, &samples));
     measured
 }
 
@@ -255,18 +255,19 @@ fn part_of(rw: &str) -> &'static str {
     if rw == "read" { "reads" } else { "writes" }
 }
 
-fn buffered<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a Cell> {
+fn buffered<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a MeasuredPoint> {
     evidence.find(&[("part", part_of(rw)), ("bs", bs)])
 }
 
-fn direct<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a Cell> {
+fn direct<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a MeasuredPoint> {
     evidence.find(&[("part", DIRECT), ("rw", rw), ("bs", bs)])
 }
 
 /// The sizes that were measured both ways, smallest first, with the two points.
-fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a Cell, &'a Cell)> {
+fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a MeasuredPoint, &'a MeasuredPoint)> {
     let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
-    let pair = |cell: &'a Cell| Some((cell, direct(evidence, rw, &cell.bytes().to_string())?));
+    let pair =
+        |cell: &'a MeasuredPoint| Some((cell, direct(evidence, rw, &cell.bytes().to_string())?));
     curve.into_iter().filter_map(pair).collect()
 }
 
@@ -286,7 +287,7 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             units::rate(high)
         ),
     );
-    let faster = |(buffered, direct): &&(&Cell, &Cell)| {
+    let faster = |(buffered, direct): &&(&MeasuredPoint, &MeasuredPoint)| {
         direct.rate() > buffered.rate() && curve::differ(buffered, direct)
     };
     let pairs = both(evidence, rw);
@@ -347,7 +348,7 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
 }
 
 /// The mean latency of a point between the lowest and the highest of its trials (ns).
-fn latency(cell: &Cell) -> Option<(f64, f64, f64)> {
+fn latency(cell: &MeasuredPoint) -> Option<(f64, f64, f64)> {
     let trials = cell.point.trials.iter().filter_map(|trial| trial.latency().mean());
     let (low, high) =
         trials.fold((f64::MAX, 0.0_f64), |(low, high), ns| (low.min(ns), high.max(ns)));
@@ -355,7 +356,7 @@ fn latency(cell: &Cell) -> Option<(f64, f64, f64)> {
 }
 
 /// Device reads for each request of a point, and their mean size (bytes).
-fn device_reads(cell: &Cell) -> Option<(f64, f64)> {
+fn device_reads(cell: &MeasuredPoint) -> Option<(f64, f64)> {
     let counted = cell.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (reads, sectors, requests) =
         counted.fold((0, 0, 0), |(reads, sectors, requests), (c, t)| {
@@ -376,7 +377,7 @@ fn truncation(found: &mut Conclusion, evidence: &Evidence) {
             "truncating first, writes of {size} beside an overwrite of cold pages: {words}"
         );
         found.find("truncate", text.clone());
-        if let (true, Told::Times(times)) = (bs == "2k", told) {
+        if let (true, Comparison::Times(times)) = (bs == "2k", told) {
             found.advise("truncate-before-small-writes", times, "writes of 2 KiB", text);
         }
     }
@@ -475,7 +476,7 @@ fn chart_of(trial: &Trial) -> Chart {
 // ---- claims
 
 /// The lowest of some rates over the highest.
-fn evenness(cells: &[&Cell]) -> Option<f64> {
+fn evenness(cells: &[&MeasuredPoint]) -> Option<f64> {
     let rates = cells.iter().map(|cell| cell.rate());
     let top = rates.clone().reduce(f64::max)?;
     (cells.len() > 1).then(|| rates.fold(f64::MAX, f64::min) / top)
@@ -485,8 +486,8 @@ fn evenness(cells: &[&Cell]) -> Option<f64> {
 fn compared(
     found: &mut Conclusion,
     id: &'static str,
-    pair: Option<(&Cell, &Cell)>,
-    judge: impl Fn(Told) -> Option<(bool, String)>,
+    pair: Option<(&MeasuredPoint, &MeasuredPoint)>,
+    judge: impl Fn(Comparison) -> Option<(bool, String)>,
 ) {
     let Some((one, other)) = pair else { return };
     let told = curve::told(one, other);
@@ -499,7 +500,8 @@ fn compared(
 fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
     let reads = curve::by_size(evidence, &[("part", "reads")]);
     let writes = curve::by_size(evidence, &[("part", "writes")]);
-    let small: Vec<&Cell> = reads.iter().filter(|cell| cell.bytes() <= 64 << 10).copied().collect();
+    let small: Vec<&MeasuredPoint> =
+        reads.iter().filter(|cell| cell.bytes() <= 64 << 10).copied().collect();
     let read = |bs: &str| Some(buffered(evidence, "read", bs)?.rate());
     let drop = read("128k").zip(read("64k")).map(|(large, usual)| large / usual);
     found.claim_if(
@@ -521,7 +523,8 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
         // The second paper says that the loss of a third and more is gone.
         told.times().map(|times| (times >= 1.0 - GONE, text))
     });
-    let large: Vec<&Cell> = writes.iter().filter(|cell| cell.bytes() > 4 << 10).copied().collect();
+    let large: Vec<&MeasuredPoint> =
+        writes.iter().filter(|cell| cell.bytes() > 4 << 10).copied().collect();
     found.claim_if(
         "R022",
         evenness(&large).map(|even| {
@@ -532,10 +535,10 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
     let at = |part: &str| evidence.find(&[("part", part), ("bs", "64k")]);
     let pair = at("truncated").zip(at("overwritten"));
     let told = pair.map(|(cut, kept)| curve::told(cut, kept));
-    if let Some(why) = told.and_then(Told::noise) {
+    if let Some(why) = told.and_then(Comparison::noise) {
         found.cannot(&["R025"], &why);
     }
-    let lost = told.and_then(Told::times).map(|times| 1.0 - times);
+    let lost = told.and_then(Comparison::times).map(|times| 1.0 - times);
     found.loss("R025", lost, "what truncating first loses with writes of 64 KiB");
     media_claims(found, evidence);
 }

@@ -20,18 +20,18 @@ use report::model::Table;
 use report::model::{Axis, Cell as TableCell, Chart, Column, Kind, Point as Dot, Scale, Series};
 use report::units::Unit;
 
-use crate::balance;
 use crate::failure::Outcome;
+use crate::resource_usage;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::Ground;
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::study::plan::Group;
-use crate::study::rig::{Ready, Rig};
-use crate::study::traced::{self, Seen, Watch};
+use crate::study::runner::{Ready, StudyRunner};
+use crate::study::target::StudyTarget;
+use crate::study::traced::{self, TraceSummary, Watch};
 use crate::units;
 
-/// See the module.
+/// The study `phases`.
 pub const STUDY: Study = Study {
     name: "phases",
     papers: "Riedel 1997, section 5.3 and Table 4: of the time that the bus is used, 45% carries \
@@ -90,26 +90,27 @@ const FLAGS: [&str; 8] = ["part", "target", "rw", "bs", "iodepth", "numjobs", "i
 
 // ---- measuring
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    if rig.grounds.iter().all(Ground::is_simulated) {
-        return modelled(rig);
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    if runner.study_targets.iter().all(StudyTarget::is_simulated) {
+        return modelled(runner);
     }
-    if !rig.grounds.iter().all(Ground::is_real) {
+    if !runner.study_targets.iter().all(StudyTarget::is_real) {
         let reason = "the kernel sees no request to a target that lives in this process";
-        rig.skip(reason, "name files and devices of this host, or simulated systems, alone");
+        runner.skip(reason, "name files and devices of this host, or simulated systems, alone");
         return Ok(());
     }
     if let Err(declined) = Watch::check() {
-        rig.skip(declined.cause(), declined.remedy());
+        runner.skip(declined.cause(), declined.remedy());
         return Ok(());
     }
-    let groups = rig.groups()?;
-    let by_turns = |rig: &mut Rig<'_>, ready: &[Ready]| traced::by_turns(rig, ready, tell);
-    rig.measure_groups_by(&groups, rig.grounds, &by_turns)
+    let groups = runner.groups()?;
+    let by_turns =
+        |runner: &mut StudyRunner<'_>, ready: &[Ready]| traced::by_turns(runner, ready, tell);
+    runner.measure_groups_by(&groups, runner.study_targets, &by_turns)
 }
 
 /// Notes what the traces of the newest point told.
-fn tell(evidence: &mut Evidence, seen: &[Seen]) {
+fn tell(evidence: &mut Evidence, seen: &[TraceSummary]) {
     let Some(cell) = evidence.cells.last() else { return };
     let labels = labels(cell);
     let all: Vec<&Phases> = seen.iter().flat_map(|one| &one.phases).collect();
@@ -155,9 +156,10 @@ fn tell(evidence: &mut Evidence, seen: &[Seen]) {
 }
 
 /// The same points in simulated systems, several disks as one volume.
-fn modelled(rig: &mut Rig<'_>) -> Outcome<()> {
+fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     // NT 4 began its volumes 12 KiB off their chunks, and so they were in Table 4.
-    let first = rig.grounds.first().map(|ground| ground.name.display().to_string());
+    let first =
+        runner.study_targets.first().map(|study_target| study_target.name.display().to_string());
     let volume = match first.is_some_and(|name| name.starts_with("sim:nt4-")) {
         true => "volume=stripe,misalign=12k",
         false => "volume=stripe",
@@ -167,9 +169,10 @@ fn modelled(rig: &mut Rig<'_>) -> Outcome<()> {
         let changes = several.then(|| volume.to_owned());
         Group { changes, ..group.note("traced", "no") }
     };
-    let groups: Vec<Group> = rig.groups()?.into_iter().map(with_volume).collect();
-    rig.measure_groups(&groups)?;
-    let balances = rig.evidence.cells.iter().map(|cell| (labels(cell), balance::of(&cell.point)));
+    let groups: Vec<Group> = runner.groups()?.into_iter().map(with_volume).collect();
+    runner.measure_groups(&groups)?;
+    let balances =
+        runner.evidence.cells.iter().map(|cell| (labels(cell), resource_usage::of(&cell.point)));
     for (labels, balance) in balances.collect::<Vec<_>>() {
         let named = |name: &str| {
             let mut labels = labels.clone();
@@ -178,37 +181,37 @@ fn modelled(rig: &mut Rig<'_>) -> Outcome<()> {
         };
         for part in &balance.resources {
             let labels = named(&part.name);
-            rig.evidence.note("phase-utilisation", "share", &labels, part.utilisation);
+            runner.evidence.note("phase-utilisation", "share", &labels, part.utilisation);
         }
         let bus = balance.resources.iter().find(|part| part.phases_ns.contains_key("arbitrate"));
         let Some(bus) = bus else { continue };
-        rig.evidence.note("bus-utilisation", "share", &labels, bus.utilisation);
+        runner.evidence.note("bus-utilisation", "share", &labels, bus.utilisation);
         let all_ns: u64 = bus.phases_ns.values().sum();
         for (phase, ns) in bus.phases_ns.iter().filter(|_| all_ns > 0) {
             let share = *ns as f64 / all_ns as f64;
-            rig.evidence.note("phase-share", "share", &named(phase), share);
+            runner.evidence.note("phase-share", "share", &named(phase), share);
         }
     }
     Ok(())
 }
 
 /// What tells a point from others.
-fn labels(cell: &Cell) -> Vec<(&'static str, String)> {
+fn labels(cell: &MeasuredPoint) -> Vec<(&'static str, String)> {
     FLAGS.iter().map(|flag| (*flag, cell.word(flag))).collect()
 }
 
 // ---- what it means
 
 /// A point of which there are phases.
-struct Told<'a> {
-    cell: &'a Cell,
+struct PhasedPoint<'a> {
+    cell: &'a MeasuredPoint,
     /// Its readings that have no phase, and those that have, by phase.
     whole: BTreeMap<&'a str, f64>,
     phases: BTreeMap<&'a str, Vec<(&'a str, f64)>>,
 }
 
-impl Told<'_> {
-    fn of<'a>(evidence: &'a Evidence, cell: &'a Cell) -> Told<'a> {
+impl PhasedPoint<'_> {
+    fn of<'a>(evidence: &'a Evidence, cell: &'a MeasuredPoint) -> PhasedPoint<'a> {
         let (labels, mut whole, mut phases) = (labels(cell), BTreeMap::new(), BTreeMap::new());
         for reading in &evidence.readings {
             if labels.iter().any(|(flag, word)| reading.labels.get(*flag) != Some(word)) {
@@ -223,7 +226,7 @@ impl Told<'_> {
                 }
             }
         }
-        Told { cell, whole, phases }
+        PhasedPoint { cell, whole, phases }
     }
 
     fn whole(&self, quantity: &str) -> f64 {
@@ -264,7 +267,7 @@ impl Told<'_> {
 
     /// "reads of 8 KiB at depth 8 on 2 devices".
     fn name(&self) -> String {
-        let Cell { disks, part, .. } = self.cell;
+        let MeasuredPoint { disks, part, .. } = self.cell;
         let on = if *disks > 1 { format!(" on {disks} devices") } else { String::new() };
         let (size, depth) = (units::size(self.cell.bytes()), self.cell.depth());
         format!("{part}s of {size} at depth {depth}{on}")
@@ -273,13 +276,13 @@ impl Told<'_> {
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    let all: Vec<Told<'_>> = evidence
+    let all: Vec<PhasedPoint<'_>> = evidence
         .usable()
         .filter(|cell| cell.word("traced") == "yes" || cell.point.key.is_simulated())
-        .map(|cell| Told::of(evidence, cell))
+        .map(|cell| PhasedPoint::of(evidence, cell))
         .filter(|told| !told.phases.is_empty() || told.is_traced())
         .collect();
-    let trusted: Vec<&Told<'_>> = all.iter().filter(|told| told.is_trusted()).collect();
+    let trusted: Vec<&PhasedPoint<'_>> = all.iter().filter(|told| told.is_trusted()).collect();
     let corners = corners(&trusted);
     for told in &corners {
         match told.is_traced() {
@@ -287,7 +290,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
             false => parts(&mut found, told),
         }
     }
-    if all.iter().any(Told::is_traced) {
+    if all.iter().any(PhasedPoint::is_traced) {
         growth(&mut found, &trusted);
         trace(&mut found, &all);
         cost(&mut found, evidence, &all);
@@ -305,12 +308,12 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 
 /// The points that tell most: small and large requests alone, small ones at depth, and all devices
 /// together.
-fn corners<'a>(all: &[&'a Told<'a>]) -> Vec<&'a Told<'a>> {
-    let mut corners: Vec<&Told<'_>> = Vec::new();
+fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
+    let mut corners: Vec<&PhasedPoint<'_>> = Vec::new();
     for part in ["read", "write"] {
-        let mut of: Vec<&Told<'_>> =
+        let mut of: Vec<&PhasedPoint<'_>> =
             all.iter().filter(|told| told.cell.part == part).copied().collect();
-        let key = |told: &Told<'_>| (told.cell.disks, told.cell.depth(), told.cell.bytes());
+        let key = |told: &PhasedPoint<'_>| (told.cell.disks, told.cell.depth(), told.cell.bytes());
         of.sort_by_key(|told| key(told));
         let (Some(first), Some(last)) = (of.first(), of.last()) else { continue };
         let (disks, depth) = (first.cell.disks, first.cell.depth());
@@ -362,7 +365,7 @@ fn remedy(phase: &str) -> &'static str {
 }
 
 /// How long a request takes, and in which phases.
-fn way(found: &mut Conclusion, told: &Told<'_>) {
+fn way(found: &mut Conclusion, told: &PhasedPoint<'_>) {
     let shares = told.ranked("phase-share");
     let Some((longest, _)) = shares.first() else { return };
     let mean_ns: f64 = told.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
@@ -372,7 +375,7 @@ fn way(found: &mut Conclusion, told: &Told<'_>) {
 }
 
 /// How busy the parts of a simulated system are, and with what its bus.
-fn parts(found: &mut Conclusion, told: &Told<'_>) {
+fn parts(found: &mut Conclusion, told: &PhasedPoint<'_>) {
     let busy = listed(&told.ranked("phase-utilisation"), 3);
     let text = match told.phase("phase-share", "data") {
         None => format!("{}: busy are {busy}", told.name()),
@@ -393,7 +396,7 @@ fn parts(found: &mut Conclusion, told: &Told<'_>) {
 }
 
 /// What grows with the size of a request: the device, or the way to it.
-fn growth(found: &mut Conclusion, all: &[&Told<'_>]) {
+fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     for part in ["read", "write"] {
         let of = all.iter().filter(|t| t.cell.part == part && t.cell.disks == 1);
         let Some(depth) = of.clone().map(|told| told.cell.depth()).min() else { continue };
@@ -404,12 +407,13 @@ fn growth(found: &mut Conclusion, all: &[&Told<'_>]) {
         if small.cell.bytes() == large.cell.bytes() {
             continue;
         }
-        let device_ns = |told: &Told<'_>| told.phase("phase-mean", "device").unwrap_or_default();
-        let others_ns = |told: &Told<'_>| {
+        let device_ns =
+            |told: &PhasedPoint<'_>| told.phase("phase-mean", "device").unwrap_or_default();
+        let others_ns = |told: &PhasedPoint<'_>| {
             let all_ns: f64 = told.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
             all_ns - device_ns(told)
         };
-        let size = |told: &Told<'_>| units::size(told.cell.bytes());
+        let size = |told: &PhasedPoint<'_>| units::size(told.cell.bytes());
         let text = format!(
             "from {} to {} a {part} alone is in the device for {} instead of {}, and elsewhere for \
              {} instead of {}",
@@ -425,11 +429,11 @@ fn growth(found: &mut Conclusion, all: &[&Told<'_>]) {
 }
 
 /// How much of the requests was seen, and what is not to be trusted.
-fn trace(found: &mut Conclusion, all: &[Told<'_>]) {
+fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
     let sum = |quantity: &str| all.iter().map(|told| told.whole(quantity)).sum::<f64>();
     let (requests, lost) = (sum("requests"), sum("lost-events"));
-    let least = all.iter().map(Told::matched_share).fold(1.0, f64::min);
-    let most = all.iter().map(Told::unattributed_share).fold(0.0, f64::max);
+    let least = all.iter().map(PhasedPoint::matched_share).fold(1.0, f64::min);
+    let most = all.iter().map(PhasedPoint::unattributed_share).fold(0.0, f64::max);
     found.find(
         "trace",
         format!(
@@ -443,7 +447,7 @@ fn trace(found: &mut Conclusion, all: &[Told<'_>]) {
         ),
     );
     let doubted: Vec<String> =
-        all.iter().filter(|told| !told.is_trusted()).map(Told::name).collect();
+        all.iter().filter(|told| !told.is_trusted()).map(PhasedPoint::name).collect();
     if !doubted.is_empty() {
         found.find(
             "not-trusted",
@@ -460,11 +464,11 @@ fn trace(found: &mut Conclusion, all: &[Told<'_>]) {
 }
 
 /// What tracing took from the load: rate, and CPU.
-fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[Told<'_>]) {
+fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     let (mut changes, mut cpu_ns) = (Vec::new(), Vec::new());
     for traced in all.iter().map(|told| told.cell) {
         let mine = labels(traced);
-        let is_other = |cell: &&Cell| cell.word("traced") == "no" && labels(cell) == mine;
+        let is_other = |cell: &&MeasuredPoint| cell.word("traced") == "no" && labels(cell) == mine;
         let Some(untraced) = evidence.usable().find(is_other) else { continue };
         if untraced.requests_per_s() > 0.0 {
             changes.push(traced.requests_per_s() / untraced.requests_per_s() - 1.0);
@@ -495,7 +499,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[Told<'_>]) {
 // ---- the papers
 
 /// Table 4: what the bus of the model does, and for how long.
-fn bus_claims(found: &mut Conclusion, all: &[&Told<'_>]) {
+fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let find = |bytes: u64, depth: u32, disks: u32| {
         all.iter().find(|told| {
             let cell = told.cell;
@@ -507,8 +511,8 @@ fn bus_claims(found: &mut Conclusion, all: &[&Told<'_>]) {
     };
     let (small, large) = (find(8 << 10, 1, 1), find(64 << 10, 1, 1));
     let (two, three) = (find(64 << 10, 8, 2), find(64 << 10, 8, 3));
-    let data = |told: &&Told<'_>| told.phase("phase-share", "data");
-    let busy = |told: &&Told<'_>| told.whole("bus-utilisation");
+    let data = |told: &&PhasedPoint<'_>| told.phase("phase-share", "data");
+    let busy = |told: &&PhasedPoint<'_>| told.whole("bus-utilisation");
     for (id, share, published, what) in [
         ("R147", small.and_then(data), 0.45, "of the bus's time carries data at 8 KiB"),
         ("R148", large.and_then(data), 0.9, "of the bus's time carries data at 64 KiB"),
@@ -528,7 +532,7 @@ fn bus_claims(found: &mut Conclusion, all: &[&Told<'_>]) {
 fn second_disk(found: &mut Conclusion, evidence: &Evidence) {
     let of = |disks| {
         let flags = [("part", "read"), ("bs", "64k"), ("iodepth", "8"), ("traced", "no")];
-        evidence.find(&[flags.as_slice(), &[("disks", disks)]].concat()).map(Cell::rate)
+        evidence.find(&[flags.as_slice(), &[("disks", disks)]].concat()).map(MeasuredPoint::rate)
     };
     let times = of("2").zip(of("1")).map(|(two, one)| two / one.max(f64::MIN_POSITIVE));
     found.gain("R151", times, "reads of 64 KiB at depth 8 from two disks over one");
@@ -536,22 +540,24 @@ fn second_disk(found: &mut Conclusion, evidence: &Evidence) {
 
 // ---- pictures
 
-fn charts(all: &[&Told<'_>], corners: &[&Told<'_>]) -> Vec<Chart> {
+fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> {
     let traced = corners.iter().any(|told| told.is_traced());
     let (bars, label, unit) = match traced {
         true => ("phase-mean", "Mean time of a request", Unit::Nanoseconds),
         false => ("phase-share", "Share of the time that the bus is used", Unit::Share),
     };
     let mut charts: Vec<Chart> = by_phase(corners, bars, (label, unit)).into_iter().collect();
-    let reads: Vec<&Told<'_>> = all.iter().filter(|t| t.cell.part == "read").copied().collect();
+    let reads: Vec<&PhasedPoint<'_>> =
+        all.iter().filter(|t| t.cell.part == "read").copied().collect();
     let shallow = reads.iter().map(|told| told.cell.depth()).min();
     let deep = reads.iter().map(|told| told.cell.depth()).max();
-    let alone = |depth: Option<u32>| -> Vec<&Told<'_>> {
-        let is = |told: &&&Told<'_>| told.cell.disks == 1 && Some(told.cell.depth()) == depth;
+    let alone = |depth: Option<u32>| -> Vec<&PhasedPoint<'_>> {
+        let is =
+            |told: &&&PhasedPoint<'_>| told.cell.disks == 1 && Some(told.cell.depth()) == depth;
         reads.iter().filter(is).copied().collect()
     };
     let largest = reads.iter().map(|told| told.cell.bytes()).max();
-    let together: Vec<&Told<'_>> = reads
+    let together: Vec<&PhasedPoint<'_>> = reads
         .iter()
         .filter(|told| Some(told.cell.depth()) == deep && Some(told.cell.bytes()) == largest)
         .copied()
@@ -567,14 +573,18 @@ fn charts(all: &[&Told<'_>], corners: &[&Told<'_>]) -> Vec<Chart> {
 }
 
 /// Bars: a group for each phase, a bar for each point.
-fn by_phase(corners: &[&Told<'_>], quantity: &str, (label, unit): (&str, Unit)) -> Option<Chart> {
+fn by_phase(
+    corners: &[&PhasedPoint<'_>],
+    quantity: &str,
+    (label, unit): (&str, Unit),
+) -> Option<Chart> {
     let mut names: Vec<String> = Vec::new();
     for (phase, value) in corners.iter().flat_map(|told| told.phases(quantity)) {
         if *value > 0.0 && names.iter().all(|name| name != phase) {
             names.push((*phase).to_owned());
         }
     }
-    let line = |told: &&Told<'_>| {
+    let line = |told: &&PhasedPoint<'_>| {
         let at = |name: &String| told.phase(quantity, name).unwrap_or_default();
         let dots = names.iter().enumerate().map(|(x, name)| dot(x as f64, at(name)));
         Series { name: told.name(), points: dots.collect(), dashed: false, hue: None }
@@ -594,12 +604,12 @@ fn by_phase(corners: &[&Told<'_>], quantity: &str, (label, unit): (&str, Unit)) 
 }
 
 /// Lines: the utilisation of each phase against size or number of devices.
-fn against(id: &str, points: &[&Told<'_>], x: &str, at: &str) -> Option<Chart> {
+fn against(id: &str, points: &[&PhasedPoint<'_>], x: &str, at: &str) -> Option<Chart> {
     let (unit, by_size) = match x {
         "Request size" => (Unit::Bytes, true),
         _ => (Unit::Count, false),
     };
-    let place = |told: &Told<'_>| match by_size {
+    let place = |told: &PhasedPoint<'_>| match by_size {
         true => told.cell.bytes() as f64,
         false => f64::from(told.cell.disks),
     };
@@ -638,7 +648,7 @@ fn dot(x: f64, y: f64) -> Dot {
 }
 
 /// Every phase of every point.
-fn table(all: &[Told<'_>]) -> Option<Table> {
+fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
     let columns = [
         ("Point", None),
         ("Phase or part", None),
@@ -648,7 +658,7 @@ fn table(all: &[Told<'_>]) -> Option<Table> {
         ("Share", Some(Unit::Share)),
         ("Utilisation", Some(Unit::Share)),
     ];
-    let rows = |told: &Told<'_>| {
+    let rows = |told: &PhasedPoint<'_>| {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in told.phases.values().flatten() {
             if !names.contains(name) {
@@ -682,7 +692,7 @@ mod tests {
 
     /// A trace of one point: requests of which so many were found, that spent so long in the
     /// device and as long in the queue, and so long nowhere.
-    fn seen(requests: u64, matched: u64, unattributed_ns: u64) -> Seen {
+    fn seen(requests: u64, matched: u64, unattributed_ns: u64) -> TraceSummary {
         let time = |phase, each_ns: u64| iotrace::PhaseTime {
             phase,
             requests: matched,
@@ -702,11 +712,11 @@ mod tests {
             remainder_ns: unattributed_ns,
             ..Phases::default()
         };
-        Seen { phases: vec![phases], lost: 0, not_logged: 0 }
+        TraceSummary { phases: vec![phases], lost: 0, not_logged: 0 }
     }
 
     /// Points of one size each, untraced and traced.
-    fn traced(points: &[(&str, u64, u64, Seen)]) -> Evidence {
+    fn traced(points: &[(&str, u64, u64, TraceSummary)]) -> Evidence {
         let mut evidence = Evidence::default();
         for (bs, without, with, seen) in points {
             let flags =
@@ -757,7 +767,7 @@ mod tests {
 
     #[test]
     fn requests_for_which_the_log_had_no_room_are_not_found() {
-        let short = Seen { not_logged: 1000, ..seen(1000, 1000, 0) };
+        let short = TraceSummary { not_logged: 1000, ..seen(1000, 1000, 0) };
         let found = analyse(&traced(&[("4k", 1 << 30, 1 << 30, short)]));
         assert!(texts(&found, "trace")[0].starts_with("50.00% of 2000 requests"));
         assert_eq!(texts(&found, "not-trusted").len(), 1);

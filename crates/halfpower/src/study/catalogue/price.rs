@@ -11,11 +11,11 @@ use report::model::{Cell as TableCell, Column, Table};
 use crate::failure::{Failure, Outcome};
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::rig::Rig;
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::StudyRunner;
 use crate::units;
 
-/// See the module.
+/// The study `price`.
 pub const STUDY: Study = Study {
     name: "price",
     papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the dearer drive wins on \
@@ -70,9 +70,9 @@ const LIFE_S: f64 = LIFE_YEARS * 365.25 * 86_400.0;
 const TB: f64 = 1e12;
 const GB: f64 = 1e9;
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    let targets = rig.grounds.len();
-    let stated = &rig.evidence.stated;
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let targets = runner.study_targets.len();
+    let stated = &runner.evidence.stated;
     for (flag, count) in [
         ("--price", stated.prices.len()),
         ("--power", stated.power_watts.len()),
@@ -86,20 +86,20 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
         }
     }
     if stated.prices.is_empty() {
-        rig.leave_out("money", "no price is known; state it with --price, one for each target");
+        runner.leave_out("money", "no price is known; state it with --price, one for each target");
     }
-    rig.measure()?;
-    for figures in all_figures(&rig.evidence) {
+    runner.measure()?;
+    for figures in all_figures(&runner.evidence) {
         for (quantity, unit, value) in figures.readings() {
             let labels = [("target", figures.name.clone())];
-            rig.evidence.note(quantity, unit, &labels, value);
+            runner.evidence.note(quantity, unit, &labels, value);
         }
         if figures.capacity.is_none() {
             let reason = format!(
                 "the capacity of {} is not known; state it with --capacity, one for each target",
                 figures.name
             );
-            rig.leave_out("capacity", &reason);
+            runner.leave_out("capacity", &reason);
         }
     }
     Ok(())
@@ -231,7 +231,7 @@ fn all_figures(evidence: &Evidence) -> Vec<Figures> {
 
 /// What a target gives; None where nothing of it was measured.
 fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
-    let of = |flags: &[(&str, &str)]| -> Vec<&Cell> {
+    let of = |flags: &[(&str, &str)]| -> Vec<&MeasuredPoint> {
         let mut cells = evidence.all(flags);
         cells.retain(|cell| cell.target_index == index);
         cells
@@ -239,7 +239,7 @@ fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     let at = |bs: &str, depth: u32| {
         let rate = |rw: &str| {
             let cells = of(&[("part", "random"), ("rw", rw), ("bs", bs)]);
-            cells.into_iter().find(|cell| cell.depth() == depth).map(Cell::requests_per_s)
+            cells.into_iter().find(|cell| cell.depth() == depth).map(MeasuredPoint::requests_per_s)
         };
         Some(Accesses { reads: rate("randread")?, writes: rate("randwrite"), depth })
     };
@@ -456,7 +456,7 @@ mod tests {
     use crate::study::evidence::tests::{cell, evidence};
 
     /// The cells of a target: accesses of 8 KiB read and written, of 1 MiB, bytes in a scan.
-    fn drive(index: usize, reads: u64, writes: u64, large: u64, scan: u64) -> Vec<Cell> {
+    fn drive(index: usize, reads: u64, writes: u64, large: u64, scan: u64) -> Vec<MeasuredPoint> {
         let random = |rw, bs, bytes| {
             cell(bytes, &[("part", "random"), ("rw", rw), ("bs", bs), ("iodepth", "1")])
         };

@@ -13,14 +13,14 @@ use cpucost::affinity::allowed_cpus;
 use crate::failure::Outcome;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::curve::{Told, told};
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::Ground;
+use crate::study::curve::{Comparison, told};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::study::plan::Group;
-use crate::study::rig::Rig;
+use crate::study::runner::StudyRunner;
+use crate::study::target::StudyTarget;
 use crate::units;
 
-/// See the module.
+/// The study `processors`.
 pub const STUDY: Study = Study {
     name: "processors",
     papers: "Chung 2000, sections 3.4, 7.2 and 8: two processors double the cached rate that one \
@@ -98,9 +98,9 @@ const WORTH: f64 = 1.05;
 /// Why nothing can be pinned apart.
 const ONE_CPU: &str = "this process may use one CPU; give it more (taskset, cpuset)";
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let cpus = allowed_cpus();
-    let simulated = rig.grounds.iter().all(Ground::is_simulated);
+    let simulated = runner.study_targets.iter().all(StudyTarget::is_simulated);
     let threads = match simulated {
         true => SIMULATED_THREADS.to_vec(),
         false => doublings(cpus.len()),
@@ -108,12 +108,12 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
     let sides = match simulated {
         true => Err("a simulated system has no CPUs of this host; name a file or device".into()),
         false if cpus.len() < 2 => Err(ONE_CPU.to_owned()),
-        false => sides(rig, &cpus),
+        false => sides(runner, &cpus),
     };
     let mut groups = Vec::new();
-    for group in rig.groups()? {
+    for group in runner.groups()? {
         match group.part.as_str() {
-            "pinned" if cpus.len() < 2 && !simulated => rig.leave_out("pinned", ONE_CPU),
+            "pinned" if cpus.len() < 2 && !simulated => runner.leave_out("pinned", ONE_CPU),
             "pinned" => {
                 groups.extend(threads.iter().map(|n| pinned(&with_threads(&group, *n), &cpus, *n)));
             }
@@ -122,12 +122,12 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
                     let cpu = if group.part == "near" { near } else { far };
                     groups.push(pinned(&group, &[*cpu], 1));
                 }
-                Err(reason) => rig.leave_out(&group.part, reason),
+                Err(reason) => runner.leave_out(&group.part, reason),
             },
             _ => groups.extend(threads.iter().map(|n| with_threads(&group, *n))),
         }
     }
-    rig.measure_groups(&groups)
+    runner.measure_groups(&groups)
 }
 
 /// 1, 2, 4 ... and all of them.
@@ -155,13 +155,13 @@ fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
 
 /// A CPU that serves interrupts of the first target's device, and one that does not; why not,
 /// where there are no such two. What was found is noted.
-fn sides(rig: &mut Rig<'_>, cpus: &[usize]) -> Result<(usize, usize), String> {
-    let device = rig.evidence.targets.first().and_then(|target| target.device.as_ref());
+fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize), String> {
+    let device = runner.evidence.targets.first().and_then(|target| target.device.as_ref());
     let Some(device) = device.map(|device| device.name.clone()) else {
         return Err("the target has no block device; name a file on one".to_owned());
     };
     let serving = interrupt_cpus(&device)?;
-    rig.evidence.note(
+    runner.evidence.note(
         "interrupt-cpus",
         "CPUs",
         &[("device", device.clone())],
@@ -282,29 +282,29 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// The points of a part, fewest threads first.
-fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a Cell> {
+fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("part", part)]);
     cells.sort_by_key(|cell| cell.point.key.threads);
     cells
 }
 
 /// What a step from one point to another is worth; a small one is none.
-fn step(one: &Cell, other: &Cell) -> Told {
+fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     match told(other, one) {
-        Told::Times(times) if (1.0 / WORTH..WORTH).contains(&times) => Told::Same,
+        Comparison::Times(times) if (1.0 / WORTH..WORTH).contains(&times) => Comparison::Same,
         other => other,
     }
 }
 
 /// In words.
-fn words_of(step: Told) -> String {
+fn words_of(step: Comparison) -> String {
     match step {
-        Told::Times(times) => format!("{} the requests", words_of_times(times)),
+        Comparison::Times(times) => format!("{} the requests", words_of_times(times)),
         other => other.words(),
     }
 }
 
-fn cpu(cell: &Cell) -> String {
+fn cpu(cell: &MeasuredPoint) -> String {
     cell.cpu_ns().map_or_else(|| "-".to_owned(), units::time)
 }
 
@@ -316,9 +316,9 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) 
         return;
     };
     let last = cells[cells.len() - 1];
-    let threads = |cell: &Cell| cell.point.key.threads;
+    let threads = |cell: &MeasuredPoint| cell.point.key.threads;
     let peak = match step(last, best) {
-        Told::Times(_) => {
+        Comparison::Times(_) => {
             let rate = units::count(best.requests_per_s());
             format!("; {} threads gave most, {rate}/s", threads(best))
         }
@@ -345,10 +345,10 @@ fn pinning(found: &mut Conclusion, evidence: &Evidence) {
     let (free, pinned) = (curve(evidence, "free"), curve(evidence, "pinned"));
     let (Some(free), Some(pinned)) = (free.last(), pinned.last()) else { return };
     let change = match step(free, pinned) {
-        Told::Unclear(_) => "measure for longer (--runtime, --trials)",
-        Told::Same => "leave the threads where the kernel puts them",
-        Told::Times(times) if times > 1.0 => "pin the threads (taskset, --cpus-allowed)",
-        Told::Times(_) => "do not pin the threads",
+        Comparison::Unclear(_) => "measure for longer (--runtime, --trials)",
+        Comparison::Same => "leave the threads where the kernel puts them",
+        Comparison::Times(times) if times > 1.0 => "pin the threads (taskset, --cpus-allowed)",
+        Comparison::Times(_) => "do not pin the threads",
     };
     found.find(
         "pinning",
@@ -363,12 +363,15 @@ fn pinning(found: &mut Conclusion, evidence: &Evidence) {
 fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
     let at = |part: &str| evidence.find(&[("part", part), ("iodepth", depth)]);
     let (Some(near), Some(far)) = (at("near"), at("far")) else { return };
-    let latency = |cell: &Cell| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
+    let latency =
+        |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let change = match step(far, near) {
-        Told::Unclear(_) => "measure for longer (--runtime, --trials)",
-        Told::Same => "it does not matter where the thread is",
-        Told::Times(times) if times > 1.0 => "keep the thread on a CPU that serves the interrupts",
-        Told::Times(_) => "keep the thread off the CPUs that serve the interrupts",
+        Comparison::Unclear(_) => "measure for longer (--runtime, --trials)",
+        Comparison::Same => "it does not matter where the thread is",
+        Comparison::Times(times) if times > 1.0 => {
+            "keep the thread on a CPU that serves the interrupts"
+        }
+        Comparison::Times(_) => "keep the thread off the CPUs that serve the interrupts",
     };
     found.find(
         "interrupt",
@@ -410,7 +413,7 @@ mod tests {
  52:          0          0 PCI-MSIX-0000:00:04.0   2-edge      nvme0q12
 NMI:      25267      17825   Non-maskable interrupts";
 
-    fn found(part: &str, threads: &str, cpus: &str, requests: u64) -> Cell {
+    fn found(part: &str, threads: &str, cpus: &str, requests: u64) -> MeasuredPoint {
         let flags = [
             ("part", part),
             ("rw", "randread"),

@@ -17,13 +17,13 @@ use ioengine::stack::{self, Kind as LayerKind, Value};
 use crate::failure::Outcome;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::{Ground, Kind};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::study::plan::Group;
-use crate::study::rig::Rig;
+use crate::study::runner::StudyRunner;
+use crate::study::target::{Kind, StudyTarget};
 use crate::units;
 
-/// See the module.
+/// The study `raid`.
 pub const STUDY: Study = Study {
     name: "raid",
     papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which \
@@ -109,10 +109,10 @@ const IDLE: f64 = 0.5;
 
 // ---- what is measured
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    let Some(volume) = rig.grounds.first() else { return Ok(()) };
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let Some(volume) = runner.study_targets.first() else { return Ok(()) };
     let found;
-    let members = match &rig.grounds[1..] {
+    let members = match &runner.study_targets[1..] {
         [] => {
             found = members_beneath(volume);
             &found[..]
@@ -120,7 +120,7 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
         named => named,
     };
     if members.is_empty() {
-        rig.skip(
+        runner.skip(
             format!("the system tells of no members beneath {}", volume.name.display()),
             "name the volume and, behind it, its members: halfpower study raid VOLUME MEMBER..",
         );
@@ -128,31 +128,31 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
     }
     let names: Vec<String> = members.iter().map(|m| m.name.display().to_string()).collect();
     let count = members.len();
-    rig.evidence.note("members", "count", &[("names", names.join(", "))], count as f64);
+    runner.evidence.note("members", "count", &[("names", names.join(", "))], count as f64);
     if volume.is_real() {
-        note_state(rig, volume);
+        note_state(runner, volume);
     }
-    let groups = rig.groups()?;
+    let groups = runner.groups()?;
     let of = |part: fn(&str) -> bool| -> Vec<Group> {
         groups.iter().filter(|group| part(&group.part)).cloned().collect()
     };
-    let volumes = &rig.grounds[..1];
-    rig.measure_groups_on(&of(|part| part != "members" && part != SEEN), volumes)?;
+    let volumes = &runner.study_targets[..1];
+    runner.measure_groups_on(&of(|part| part != "members" && part != SEEN), volumes)?;
     let mut together = of(|part| part == "members");
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
-    match members.iter().any(Ground::is_simulated) {
+    match members.iter().any(StudyTarget::is_simulated) {
         // Worlds of their own cannot work together: one tells what each of them could.
         true => {
             together.iter_mut().for_each(|group| group.disks = None);
-            rig.measure_groups_on(&together, &members[..1])?;
+            runner.measure_groups_on(&together, &members[..1])?;
         }
-        false => rig.measure_groups_on(&together, members)?,
+        false => runner.measure_groups_on(&together, members)?,
     }
     let devices: Option<Vec<Device>> = members.iter().map(device_of).collect();
     match devices {
-        Some(devices) => see(rig, &of(|part| part == SEEN), &devices),
+        Some(devices) => see(runner, &of(|part| part == SEEN), &devices),
         None => {
-            rig.leave_out(
+            runner.leave_out(
                 SEEN,
                 "the members are no block devices, which count requests; name those",
             );
@@ -162,13 +162,13 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
 }
 
 /// The block devices that a volume lies on, nearest first.
-fn members_beneath(volume: &Ground) -> Vec<Ground> {
+fn members_beneath(volume: &StudyTarget) -> Vec<StudyTarget> {
     if !volume.is_real() {
         return Vec::new();
     }
     let path = volume.path().canonicalize().unwrap_or_else(|_| volume.path().to_path_buf());
-    let ground = |path: PathBuf| Ground { name: path, kind: Kind::Existing };
-    member_names(&Kernel::of_host(), &path).into_iter().map(ground).collect()
+    let study_target = |path: PathBuf| StudyTarget { name: path, kind: Kind::Existing };
+    member_names(&Kernel::of_host(), &path).into_iter().map(study_target).collect()
 }
 
 /// Their paths: what an array holds, or all devices of a btrfs.
@@ -193,50 +193,50 @@ fn btrfs_of(kernel: &Kernel, layers: &[stack::Layer]) -> Option<Btrfs> {
     kernel.btrfs().into_iter().find(holds)
 }
 
-fn device_of(member: &Ground) -> Option<Device> {
+fn device_of(member: &StudyTarget) -> Option<Device> {
     let path = member.path().canonicalize().ok()?;
     Kernel::of_host().at(&path)
 }
 
-fn note_state(rig: &mut Rig<'_>, volume: &Ground) {
+fn note_state(runner: &mut StudyRunner<'_>, volume: &StudyTarget) {
     let path = volume.path().canonicalize().unwrap_or_else(|_| volume.path().to_path_buf());
     let Some(state) = state_of(&Kernel::of_host(), &path) else { return };
     let State { kind, level, missing, action, done, errors } = state;
     let labels = [("kind", kind.to_owned()), ("level", level)];
-    rig.evidence.note("missing-members", "count", &labels, missing as f64);
+    runner.evidence.note("missing-members", "count", &labels, missing as f64);
     if let Some(action) = action {
-        rig.evidence.note("rebuilding", "share", &[("action", action)], done);
+        runner.evidence.note("rebuilding", "share", &[("action", action)], done);
     }
     if errors > 0 {
-        rig.evidence.note("member-errors", "count", &[], errors as f64);
+        runner.evidence.note("member-errors", "count", &[], errors as f64);
     }
 }
 
 /// Makes trials one by one and notes what the members did meanwhile, for each byte and request.
-fn see(rig: &mut Rig<'_>, groups: &[Group], devices: &[Device]) -> Outcome<()> {
-    let volume = &rig.grounds[..1];
+fn see(runner: &mut StudyRunner<'_>, groups: &[Group], devices: &[Device]) -> Outcome<()> {
+    let volume = &runner.study_targets[..1];
     for group in groups {
-        let (job, bench) = match rig.bench(group, volume) {
+        let (job, bench) = match runner.bench(group, volume) {
             Ok(ready) => ready,
             Err(failure) => {
-                rig.leave_out(SEEN, &failure.message);
+                runner.leave_out(SEEN, &failure.message);
                 continue;
             }
         };
         for axes in &job.axes {
-            if rig.lab.interrupt.is_set() {
+            if runner.lab.interrupt.is_set() {
                 return Ok(());
             }
             let setting = bench.setting(&job, axes);
             let before = counters(devices);
-            let trial = rig.lab.trial(&setting, &mut |_| {})?;
+            let trial = runner.lab.trial(&setting, &mut |_| {})?;
             // Whatever the volume still keeps to itself belongs to these requests too.
             volume[0].open()?.sync()?;
             let (Some(before), Some(after)) = (before, counters(devices)) else { continue };
             let moved: Vec<DeviceCounters> =
                 after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
             let bytes = trial.bytes();
-            note_moved(rig, &setting.key().rw, axes.request_bytes, bytes, &moved);
+            note_moved(runner, &setting.key().rw, axes.request_bytes, bytes, &moved);
         }
     }
     Ok(())
@@ -246,12 +246,18 @@ fn counters(devices: &[Device]) -> Option<Vec<DeviceCounters>> {
     devices.iter().map(Device::counters).collect()
 }
 
-fn note_moved(rig: &mut Rig<'_>, rw: &str, bs: u32, bytes: u64, moved: &[DeviceCounters]) {
+fn note_moved(
+    runner: &mut StudyRunner<'_>,
+    rw: &str,
+    bs: u32,
+    bytes: u64,
+    moved: &[DeviceCounters],
+) {
     if bytes == 0 {
         return;
     }
     let labels = [("rw", rw.to_owned()), ("bs", units::size(u64::from(bs)))];
-    let mut note = |name: &str, value: f64| rig.evidence.note(name, "ratio", &labels, value);
+    let mut note = |name: &str, value: f64| runner.evidence.note(name, "ratio", &labels, value);
     let requests = bytes as f64 / f64::from(bs);
     let sum = |of: fn(&DeviceCounters) -> u64| moved.iter().map(of).sum::<u64>() as f64;
     note("member-read-bytes", sum(|c| c.read_sectors) * 512.0 / bytes as f64);
@@ -453,7 +459,9 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 /// Whether a second reader brings more, and whether all members work for them.
 fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let of = |threads: &str| {
-        evidence.find(&[("part", "two readers"), ("rw", rw), ("numjobs", threads)]).map(Cell::rate)
+        evidence
+            .find(&[("part", "two readers"), ("rw", rw), ("numjobs", threads)])
+            .map(MeasuredPoint::rate)
     };
     let Some((one, two)) = of("1").zip(of("2")) else { return };
     let seen = evidence.value("least-member", &[("rw", "randread"), ("bs", "64 KiB")]);

@@ -1,6 +1,6 @@
 //! Random requests: how many a device takes, what the depth of the queue gains, what the page cache
 //! does with them, and how many of several striped targets they keep busy by the log of the
-//! requests (`study::crowd`).
+//! requests (`study::stripe_load`).
 
 use std::slice;
 
@@ -12,14 +12,14 @@ use crate::rounds::{self, Rounds};
 use crate::sim_target;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::crowd::{Crowd, crowded, thrown};
-use crate::study::curve::{self, Told};
-use crate::study::evidence::{Cell, Evidence};
+use crate::study::curve::{self, Comparison};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::study::plan::Group;
-use crate::study::rig::{Ready, Rig};
+use crate::study::runner::{Ready, StudyRunner};
+use crate::study::stripe_load::{StripeLoad, busy_closed, busy_open};
 use crate::units;
 
-/// See the module.
+/// The study `random`.
 pub const STUDY: Study = Study {
     name: "random",
     papers: "Chung 2000, section 7.1, Table 9 and Figures 11 and 12: a disk of 10,000 revolutions \
@@ -129,18 +129,20 @@ const ANSWERED: f64 = 0.9;
 /// From this share of the targets on all of them count as busy.
 const ALL_BUSY: f64 = 0.95;
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    let (grounds, mut groups) = (rig.grounds, rig.groups()?);
-    let count = grounds.len() as u32;
-    let are_simulated = grounds.iter().filter(|ground| ground.is_simulated()).count();
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let (study_targets, mut groups) = (runner.study_targets, runner.groups()?);
+    let count = study_targets.len() as u32;
+    let are_simulated =
+        study_targets.iter().filter(|study_target| study_target.is_simulated()).count();
     if are_simulated > 0 {
         let (together, alone): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.disks.is_some());
-        rig.measure_groups(&alone)?;
+        runner.measure_groups(&alone)?;
         // Each is a world of its own, with as many disks as are wanted.
-        for ground in grounds.iter().filter(|ground| ground.is_simulated()) {
-            let groups = as_large_on_each(&together, &ground.name.to_string_lossy())?;
-            rig.measure_groups_by(&groups, slice::from_ref(ground), &logged)?;
+        for study_target in study_targets.iter().filter(|study_target| study_target.is_simulated())
+        {
+            let groups = as_large_on_each(&together, &study_target.name.to_string_lossy())?;
+            runner.measure_groups_by(&groups, slice::from_ref(study_target), &logged)?;
         }
         return Ok(());
     }
@@ -155,9 +157,9 @@ fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
     if count < 2 {
         let reason = "one target cannot be idle while another is busy; name several at once, as \
                       in halfpower study random DIR1 DIR2";
-        rig.leave_out(SPREAD, reason);
+        runner.leave_out(SPREAD, reason);
     }
-    rig.measure_groups_by(&groups, grounds, &logged)
+    runner.measure_groups_by(&groups, study_targets, &logged)
 }
 
 /// Groups whose striped file has on each disk of a simulated system as much as the file of one
@@ -174,8 +176,8 @@ fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     Ok(groups.iter().map(sized).collect())
 }
 
-/// Measures groups as [`Rig::run`] does, and looks into the log of those that are spread.
-fn logged(rig: &mut Rig<'_>, ready: &[Ready]) -> Outcome<()> {
+/// Measures groups as [`StudyRunner::run`] does, and looks into the log of those that are spread.
+fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     let (mut settings, mut owners) = (Vec::new(), Vec::new());
     for one in ready {
         for mut setting in one.settings() {
@@ -187,34 +189,34 @@ fn logged(rig: &mut Rig<'_>, ready: &[Ready]) -> Outcome<()> {
         }
     }
     let trials = ready.iter().map(Ready::trials).max().unwrap_or(1);
-    let rounds = Rounds { trials, soaker: false, seed: rig.common.seed };
-    let (points, measured) = rounds::measure(rig.lab, &rounds, settings, rig.keeper);
+    let rounds = Rounds { trials, soaker: false, seed: runner.common.seed };
+    let (points, measured) = rounds::measure(runner.lab, &rounds, settings, runner.recorder);
     for (owner, mut point) in owners.into_iter().zip(points) {
-        note_crowd(rig, owner, &point);
+        note_stripe_load(runner, owner, &point);
         point.trials.iter_mut().for_each(|trial| trial.log = Vec::new());
-        rig.add(owner, &[], point);
+        runner.add(owner, &[], point);
     }
     measured
 }
 
 /// Notes how the requests of a spread point crowded, on average over its trials.
-fn note_crowd(rig: &mut Rig<'_>, owner: &Ready, point: &Point) {
+fn note_stripe_load(runner: &mut StudyRunner<'_>, owner: &Ready, point: &Point) {
     let chunk_bytes = units::parse_size(owner.given("chunk")).unwrap_or(0);
     let Ok(layout) = Layout::new(owner.disks() as usize, chunk_bytes) else { return };
-    let crowds = point.trials.iter().filter_map(|trial| Crowd::of(&trial.log, &layout));
-    let crowds: Vec<Crowd> = crowds.collect();
-    if crowds.is_empty() {
+    let loads = point.trials.iter().filter_map(|trial| StripeLoad::of(&trial.log, &layout));
+    let loads: Vec<StripeLoad> = loads.collect();
+    if loads.is_empty() {
         return;
     }
-    let mean = |of: fn(&Crowd) -> f64| crowds.iter().map(of).sum::<f64>() / crowds.len() as f64;
+    let mean = |of: fn(&StripeLoad) -> f64| loads.iter().map(of).sum::<f64>() / loads.len() as f64;
     let labels = [
-        ("target", rig.grounds[owner.first()].name.display().to_string()),
+        ("target", runner.study_targets[owner.first()].name.display().to_string()),
         ("rw", point.key.rw.clone()),
         ("disks", owner.disks().to_string()),
         ("iodepth", point.key.depth.to_string()),
     ];
-    rig.evidence.note("busy-targets", "count", &labels, mean(|crowd| crowd.busy));
-    rig.evidence.note("requests-imbalance", "times", &labels, mean(|crowd| crowd.imbalance));
+    runner.evidence.note("busy-targets", "count", &labels, mean(|load| load.busy));
+    runner.evidence.note("requests-imbalance", "times", &labels, mean(|load| load.imbalance));
 }
 
 // ---- what it means
@@ -252,18 +254,18 @@ fn of_one(evidence: &Evidence) -> Conclusion {
     found
 }
 
-fn at<'a>(evidence: &'a Evidence, part: &str, rw: &str, depth: &str) -> Option<&'a Cell> {
+fn at<'a>(evidence: &'a Evidence, part: &str, rw: &str, depth: &str) -> Option<&'a MeasuredPoint> {
     evidence.find(&[("part", part), ("rw", rw), ("iodepth", depth)])
 }
 
 /// The points of a part in rising depth.
-fn by_depth<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a Cell> {
+fn by_depth<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
     cells.sort_by_key(|cell| cell.depth());
     cells
 }
 
-fn latency(cell: &Cell, quantile: f64) -> String {
+fn latency(cell: &MeasuredPoint, quantile: f64) -> String {
     cell.latency_ns(quantile).map_or_else(|| "-".to_owned(), units::time)
 }
 
@@ -273,7 +275,7 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let cells = by_depth(evidence, part, rw);
         let Some(one) = cells.first() else { continue };
         let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())).unwrap_or(one);
-        let count = |cell: &Cell| units::count(cell.requests_per_s());
+        let count = |cell: &MeasuredPoint| units::count(cell.requests_per_s());
         let more = match best.depth() == one.depth() {
             true => format!(", 99th percentile {}), and no more deeper", latency(one, 0.99)),
             false => format!(
@@ -303,13 +305,15 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let gain = knee.rate() / one.rate().max(1.0);
     if knee.depth() == one.depth() {
         let text = match curve::told(top, one) {
-            Told::Unclear(wide) if wide.is_finite() => {
+            Comparison::Unclear(wide) if wide.is_finite() => {
                 format!(
                     "what more requests outstanding gain is lost in noise (+-{:.0}%)",
                     100.0 * wide
                 )
             }
-            Told::Unclear(_) => "what more requests outstanding gain is lost in noise".to_owned(),
+            Comparison::Unclear(_) => {
+                "what more requests outstanding gain is lost in noise".to_owned()
+            }
             _ => "more requests outstanding gain nothing (less than 10%)".to_owned(),
         };
         found.find("queue", format!("{rw} of 8 KiB: {text}"));
@@ -332,7 +336,7 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 
 /// Requests in the time of a revolution, where they are of one device and it says how fast it
 /// rotates.
-fn per_revolution(evidence: &Evidence, cell: Option<&Cell>) -> Option<f64> {
+fn per_revolution(evidence: &Evidence, cell: Option<&MeasuredPoint>) -> Option<f64> {
     let rotation = evidence.device()?.revolutions_per_min?;
     Some(cell.filter(|cell| cell.disks == 1)?.requests_per_s() * 60.0 / f64::from(rotation))
 }
@@ -397,12 +401,12 @@ fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 }
 
 /// CPU of a buffered request over that of a direct one.
-fn costs(with: &Cell, past: &Cell) -> Option<f64> {
+fn costs(with: &MeasuredPoint, past: &MeasuredPoint) -> Option<f64> {
     Some(with.cpu_ns()? / past.cpu_ns()?.max(1.0))
 }
 
 /// Device requests and bytes, both ways, for each request.
-fn moved(cell: &Cell) -> Option<(f64, f64)> {
+fn moved(cell: &MeasuredPoint) -> Option<(f64, f64)> {
     let counted = cell.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (moved, sectors, requests) =
         counted.fold((0, 0, 0), |(moved, sectors, requests), (c, t)| {
@@ -417,17 +421,19 @@ fn moved(cell: &Cell) -> Option<(f64, f64)> {
 }
 
 /// The points of a part of several targets, in rising depth; those of each target that leads.
-fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a Cell>> {
+fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a MeasuredPoint>> {
     let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
     cells.retain(|cell| cell.disks > 1);
     cells.sort_by_key(|cell| (cell.target_index, cell.disks, cell.depth()));
-    let alike = |a: &&Cell, b: &&Cell| (a.target_index, a.disks) == (b.target_index, b.disks);
-    cells.chunk_by(alike).map(<[&Cell]>::to_vec).collect()
+    let alike = |a: &&MeasuredPoint, b: &&MeasuredPoint| {
+        (a.target_index, a.disks) == (b.target_index, b.disks)
+    };
+    cells.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
 }
 
 /// What one of the targets of a point does alone, by depth: the mean of all of them, or one disk of
 /// the simulated system.
-fn alone(evidence: &Evidence, of: &Cell) -> Vec<(u32, f64)> {
+fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     let rw = of.word("rw");
     let mut cells = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
     cells.retain(|cell| cell.target_index == of.target_index);
@@ -435,7 +441,7 @@ fn alone(evidence: &Evidence, of: &Cell) -> Vec<(u32, f64)> {
         cells = evidence.all(&[("part", DIRECT), ("rw", &rw)]);
     }
     cells.sort_by_key(|cell| cell.depth());
-    let mean = |cells: &[&Cell]| {
+    let mean = |cells: &[&MeasuredPoint]| {
         let sum: f64 = cells.iter().map(|cell| cell.requests_per_s()).sum();
         (cells[0].depth(), sum / cells.len() as f64)
     };
@@ -443,7 +449,7 @@ fn alone(evidence: &Evidence, of: &Cell) -> Vec<(u32, f64)> {
 }
 
 /// What a point would bring if its requests were spread evenly [requests per second].
-fn evenly(evidence: &Evidence, cell: &Cell) -> Option<f64> {
+fn evenly(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, cell);
     let targets = f64::from(cell.disks);
     let each = (f64::from(cell.depth()) / targets).max(1.0);
@@ -463,7 +469,7 @@ fn evenly(evidence: &Evidence, cell: &Cell) -> Option<f64> {
 }
 
 /// A reading of a spread point.
-fn reading(evidence: &Evidence, quantity: &str, cell: &Cell) -> Option<f64> {
+fn reading(evidence: &Evidence, quantity: &str, cell: &MeasuredPoint) -> Option<f64> {
     let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, cell.word(flag)));
     let labels: Vec<(&str, &str)> = words.iter().map(|(name, word)| (*name, &**word)).collect();
     evidence.value(quantity, &labels)
@@ -475,7 +481,7 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let widest = all.iter().map(|cells| cells[0].disks).max();
     for cells in all {
         let targets = cells[0].disks;
-        let points: Vec<(&Cell, f64)> = cells
+        let points: Vec<(&MeasuredPoint, f64)> = cells
             .iter()
             // Fewer requests than targets leave some idle however they are spread, and where a
             // cache takes writes all disks work at those that were taken before.
@@ -513,14 +519,14 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 }
 
 /// "depth 2: 75%, 1.49 busy (by chance 1.33 to 1.50)".
-fn share_in_words(evidence: &Evidence, cell: &Cell, share: f64) -> String {
+fn share_in_words(evidence: &Evidence, cell: &MeasuredPoint, share: f64) -> String {
     let (targets, depth) = (cell.disks, cell.depth());
     let noise = match is_known(cell) {
         false => ": lost in noise".to_owned(),
         true => format!(": {:.0}%", 100.0 * share),
     };
     let busy = reading(evidence, "busy-targets", cell).map_or_else(String::new, |busy| {
-        let (least, most) = (crowded(targets, depth), thrown(targets, depth));
+        let (least, most) = (busy_closed(targets, depth), busy_open(targets, depth));
         match busy < ANSWERED * least {
             true => format!(", requests at {busy:.2}: a cache answers before the disks do"),
             false => format!(", {busy:.2} busy (by chance {least:.2} to {most:.2})"),
@@ -530,12 +536,12 @@ fn share_in_words(evidence: &Evidence, cell: &Cell, share: f64) -> String {
 }
 
 /// What to change, where something is lost.
-fn change(evidence: &Evidence, points: &[(&Cell, f64)], targets: u32) -> String {
+fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
         return format!("; they lie on one device, {device}: neither depth nor queues part them");
     }
     let known = points.iter().filter(|(cell, _)| is_known(cell));
-    let are_busy = |cell: &Cell| {
+    let are_busy = |cell: &MeasuredPoint| {
         reading(evidence, "busy-targets", cell)
             .is_some_and(|busy| busy >= ALL_BUSY * f64::from(targets))
     };
@@ -562,12 +568,12 @@ fn change(evidence: &Evidence, points: &[(&Cell, f64)], targets: u32) -> String 
 }
 
 /// Whether the rate of a point is known well enough to be judged.
-fn is_known(cell: &Cell) -> bool {
+fn is_known(cell: &MeasuredPoint) -> bool {
     cell.summary.requests_per_s.half_width_relative() <= KNOWN
 }
 
 /// What a deeper queue gains over one request for each target.
-fn deeper(found: &mut Conclusion, cells: &[&Cell], rw: &str) {
+fn deeper(found: &mut Conclusion, cells: &[&MeasuredPoint], rw: &str) {
     let targets = cells[0].disks;
     let Some(base) = cells.iter().find(|cell| cell.depth() >= targets) else { return };
     let Some(top) = cells.iter().find(|cell| {
@@ -575,9 +581,9 @@ fn deeper(found: &mut Conclusion, cells: &[&Cell], rw: &str) {
     }) else {
         return;
     };
-    if let (Told::Times(gain), true) = (curve::told(top, base), top.depth() > base.depth()) {
+    if let (Comparison::Times(gain), true) = (curve::told(top, base), top.depth() > base.depth()) {
         let setting = format!("{rw} over {targets} targets at depth {}", top.depth());
-        let rate = |cell: &Cell| units::count(cell.requests_per_s());
+        let rate = |cell: &MeasuredPoint| units::count(cell.requests_per_s());
         let text = format!("{}/s instead of {}/s at depth {}", rate(top), rate(base), base.depth());
         found.advise("deeper-random", gain, &setting, text);
     }
@@ -640,7 +646,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
 }
 
 /// What targets with a queue each would bring if they shared nothing [requests per second].
-fn evenly_apart(evidence: &Evidence, cell: &Cell) -> Option<f64> {
+fn evenly_apart(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, cell);
     let one = curve.iter().find(|(depth, _)| *depth == cell.depth())?.1;
     Some(one * f64::from(cell.disks))
@@ -660,14 +666,14 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     }
     let buffered = at(evidence, BUFFERED, "randread", "1");
     let told = buffered.zip(read("1")).map(|(with, past)| curve::told(with, past));
-    if let Some(why) = told.and_then(Told::noise) {
+    if let Some(why) = told.and_then(Comparison::noise) {
         found.cannot(&["C101", "C109"], &why);
     }
-    let times = told.and_then(Told::times);
+    let times = told.and_then(Comparison::times);
     for id in ["C101", "C109"] {
         found.gain(id, times, "buffered random reads over direct ones, one at a time");
     }
-    let turns = |cell: Option<&Cell>, published: f64, what: &str| {
+    let turns = |cell: Option<&MeasuredPoint>, published: f64, what: &str| {
         let each = per_revolution(evidence, cell)?;
         let holds = (published / 1.3..=published * 1.3).contains(&each);
         Some((holds, format!("{what}: {each:.2} for each revolution")))
@@ -698,7 +704,7 @@ mod tests {
     use crate::study::conclusion::Verdict;
     use crate::study::evidence::tests::{cell, evidence};
 
-    fn read(part: &str, depth: &str, per_s: u64) -> Cell {
+    fn read(part: &str, depth: &str, per_s: u64) -> MeasuredPoint {
         let flags = [("part", part), ("rw", "randread"), ("bs", "8k"), ("iodepth", depth)];
         cell(per_s * 8192, &flags)
     }

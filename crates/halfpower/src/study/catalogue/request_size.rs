@@ -6,10 +6,10 @@ use analysis::costmodel::CostModel;
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::Conclusion;
 use crate::study::curve;
-use crate::study::evidence::{Cell, Evidence};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::units;
 
-/// See the module.
+/// The study `request-size`.
 pub const STUDY: Study = Study {
     name: "request-size",
     papers: "Riedel 1997, section 3, Figures 3 and 4: unbuffered reads reach the media limit at \
@@ -79,7 +79,12 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// The half-power size, and what a larger request gains over the usual small one.
-fn half_power(found: &mut Conclusion, curve: &[&Cell], rw: &str, (pap, source): (f64, &str)) {
+fn half_power(
+    found: &mut Conclusion,
+    curve: &[&MeasuredPoint],
+    rw: &str,
+    (pap, source): (f64, &str),
+) {
     let (measured, fitted) = curve::half_power(curve, pap);
     let peak = format!("PAP {} ({source})", units::rate(pap));
     let fitted = fitted.map_or_else(
@@ -118,14 +123,14 @@ fn half_power(found: &mut Conclusion, curve: &[&Cell], rw: &str, (pap, source): 
     }
 }
 
-fn model(curve: &[&Cell]) -> Option<CostModel> {
-    let whole: Vec<&Cell> =
+fn model(curve: &[&MeasuredPoint]) -> Option<CostModel> {
+    let whole: Vec<&MeasuredPoint> =
         curve.iter().filter(|cell| cell.bytes() <= COST_BYTES_MAX).copied().collect();
     curve::cost(&whole)
 }
 
 /// What a request costs, and each KiB of it.
-fn cost(found: &mut Conclusion, curve: &[&Cell], rw: &str) {
+fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     let Some(model) = model(curve) else { return };
     let (fixed, marginal) = (model.fixed_ns, model.marginal_ns_per_kib);
     let between = |low: f64, high: f64| format!("{} to {}", units::time(low), units::time(high));
@@ -150,8 +155,8 @@ fn cost(found: &mut Conclusion, curve: &[&Cell], rw: &str) {
 }
 
 /// From which size on the device sees several requests for one.
-fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&Cell], rw: &str) {
-    let seen: Vec<(&Cell, f64)> =
+fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], rw: &str) {
+    let seen: Vec<(&MeasuredPoint, f64)> =
         curve.iter().filter_map(|cell| Some((*cell, cell.device_request_bytes()?))).collect();
     let Some((largest, of_largest)) = seen.last() else {
         let counted = evidence.is_simulated() || curve.is_empty();
@@ -189,7 +194,7 @@ fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&Cell], rw: &str)
 fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
     let reads = curve::by_size(evidence, &[("rw", "read")]);
     let writes = curve::by_size(evidence, &[("rw", "write")]);
-    let at_peak = |curve: &[&Cell], rw: &str, most: u64| {
+    let at_peak = |curve: &[&MeasuredPoint], rw: &str, most: u64| {
         let reached = curve::reaches_peak(curve)?;
         let text = format!("{rw}s reach 90% of their highest rate at {}", units::size(reached));
         Some((reached <= most, text))
@@ -220,12 +225,12 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
 }
 
 /// What the papers say of writes depends on the drive's cache.
-fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Cell]) {
+fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&MeasuredPoint]) {
     let state = evidence.device().and_then(|device| device.write_cache.as_deref());
     if state != Some("write through") {
         let why = "the write cache is on, or not known; halfpower study write-cache switches it";
         found.cannot(&["R050", "R064"], why);
-    } else if let Some(media) = evidence.fastest(&[("rw", "read")]).map(Cell::rate) {
+    } else if let Some(media) = evidence.fastest(&[("rw", "read")]).map(MeasuredPoint::rate) {
         // The media limit of the papers is the rate of reads.
         let half = curve::half_power(writes, media).0;
         let words = half.map_or_else(|| "no size".to_owned(), units::size);
@@ -249,7 +254,7 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Ce
 fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     let read = |bs: &str| evidence.find(&[("rw", "read"), ("bs", bs)]);
     let small = read("2k");
-    let share = |cell: Option<&Cell>| {
+    let share = |cell: Option<&MeasuredPoint>| {
         let cell = cell?;
         let percent = 100.0 * curve::utilisation(cell)?;
         let size = units::size(cell.bytes());

@@ -8,19 +8,19 @@
 
 use ioengine::engine::EngineOptions;
 use ioengine::{
-    BufferPages, Caching, Clock, Engine, EngineSpec, HostEngine, HostTarget, Monotonic, Op,
-    Personality, Request, Target, TargetKind,
+    BufferPages, Caching, Clock, Engine, EngineKind, EngineSpec, HostEngine, HostTarget, Monotonic,
+    Op, Request, Target, TargetKind,
 };
 
 use crate::failure::Outcome;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::{Ground, Kind};
-use crate::study::rig::Rig;
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::StudyRunner;
+use crate::study::target::{Kind, StudyTarget};
 use crate::units;
 
-/// See the module.
+/// The study `stripe`.
 pub const STUDY: Study = Study {
     name: "stripe",
     papers: "Riedel 1997, section 4, Figures 8 to 11, and section 6: three disks saturate a SCSI \
@@ -90,10 +90,10 @@ const SAME: f64 = 0.1;
 /// A target more that brings less than this share of what it brings alone meets a ceiling.
 const FULL: f64 = 0.85;
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    rig.measure()?;
-    if let [ground] = rig.grounds {
-        look_within(rig, ground);
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    runner.measure()?;
+    if let [study_target] = runner.study_targets {
+        look_within(runner, study_target);
     }
     Ok(())
 }
@@ -135,20 +135,20 @@ struct Prober {
     turn: usize,
 }
 
-fn look_within(rig: &mut Rig<'_>, ground: &Ground) {
+fn look_within(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
     let part = "chunk within";
-    if ground.is_simulated() {
-        return rig.leave_out(
+    if study_target.is_simulated() {
+        return runner.leave_out(
             part,
             "a simulated system says its chunk itself (halfpower simulate --list)",
         );
     }
-    let found = match &ground.kind {
+    let found = match &study_target.kind {
         Kind::Known { device } => within(device),
-        _ => HostTarget::open(ground.path(), false, Caching::Direct).and_then(|t| within(&t)),
+        _ => HostTarget::open(study_target.path(), false, Caching::Direct).and_then(|t| within(&t)),
     };
     let mut note = |quantity: &str, unit: &str, value: u64| {
-        rig.evidence.note(quantity, unit, &[], value as f64);
+        runner.evidence.note(quantity, unit, &[], value as f64);
     };
     match found {
         Ok(Within::Stripe { chunk_bytes, members }) => {
@@ -156,17 +156,17 @@ fn look_within(rig: &mut Rig<'_>, ground: &Ground) {
             members.into_iter().for_each(|members| note("stripe-members", "count", members));
         }
         Ok(Within::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
-        Ok(Within::NoQueue) => rig.leave_out(
+        Ok(Within::NoQueue) => runner.leave_out(
             part,
             "requests at one place do not wait for each other, so that a chunk would not show; \
              ask the volume itself (halfpower target)",
         ),
-        Ok(Within::Unclear) => rig.leave_out(
+        Ok(Within::Unclear) => runner.leave_out(
             part,
             "requests at a distance wait for each other without order; quieten the device and \
              measure again",
         ),
-        Err(error) => rig.leave_out(part, &error.to_string()),
+        Err(error) => runner.leave_out(part, &error.to_string()),
     }
 }
 
@@ -221,12 +221,12 @@ impl Prober {
     fn new(target: &HostTarget) -> Result<Prober, ioengine::Error> {
         let known = target.kind() == TargetKind::Delay;
         let granule = u64::from(target.alignment().offset_bytes.max(512));
-        let personality = match known {
-            true => Personality::Delay,
-            false => Personality::best(target.caching().is_direct()),
+        let engine_kind = match known {
+            true => EngineKind::Delay,
+            false => EngineKind::best(target.caching().is_direct()),
         };
         let engine = target.engine(&EngineSpec {
-            personality,
+            engine_kind,
             depth: BURST_MAX,
             slot_bytes: granule as u32,
             pages: BufferPages::Small,
@@ -303,7 +303,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// The fastest point on so many targets together, striped or as streams.
-fn best<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Option<&'a Cell> {
+fn best<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Option<&'a MeasuredPoint> {
     let disks = disks.to_string();
     evidence.fastest(&[("rw", rw), ("disks", &disks)])
 }
@@ -317,7 +317,8 @@ fn measured_disks(evidence: &Evidence) -> Vec<u32> {
 
 /// What each target more brings, and from where on they share a ceiling.
 fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
-    let Some(one) = best(evidence, rw, 1).map(Cell::rate).filter(|rate| *rate > 0.0) else {
+    let Some(one) = best(evidence, rw, 1).map(MeasuredPoint::rate).filter(|rate| *rate > 0.0)
+    else {
         return;
     };
     let rates: Vec<(u32, f64)> = measured_disks(evidence)
@@ -352,7 +353,7 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
     if most > 1 {
         let cell = best(evidence, rw, most);
-        let depth = cell.map_or(1, Cell::depth);
+        let depth = cell.map_or(1, MeasuredPoint::depth);
         let setting = format!("{rw}s over {most} targets at depth {depth}");
         let text = format!("{} instead of {one_rate}", units::rate(top));
         found.advise("stripe-width", top / one, &setting, text);
@@ -376,7 +377,7 @@ fn shared(evidence: &Evidence) -> String {
 }
 
 /// The striped points on so many targets, by rising depth: those of the middle chunk.
-fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a Cell> {
+fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a MeasuredPoint> {
     let disks = disks.to_string();
     let flags = [("part", "striped"), ("rw", rw), ("disks", &*disks), ("chunk", "64k")];
     let mut cells = evidence.all(&flags);
@@ -385,7 +386,7 @@ fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a Cell> {
 }
 
 /// The smallest depth that reaches the rate of any depth.
-fn sufficient(cells: &[&Cell]) -> Option<u32> {
+fn sufficient(cells: &[&MeasuredPoint]) -> Option<u32> {
     let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
     cells.iter().find(|cell| cell.rate() >= (1.0 - SAME) * top).map(|cell| cell.depth())
 }
@@ -481,13 +482,13 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
 }
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
-    let rate = |disks: u32| best(evidence, "read", disks).map(Cell::rate);
+    let rate = |disks: u32| best(evidence, "read", disks).map(MeasuredPoint::rate);
     let times = |of: u32| Some(rate(of)? / rate(1)?);
     found.gain("R118", times(3), "reads over three targets, over one");
     let deep = |disks: &str| {
         let flags = [("rw", "read"), ("disks", disks), ("iodepth", "3")];
         let cells = evidence.all(&flags).into_iter().filter(|cell| cell.part != "streams");
-        cells.map(Cell::rate).max_by(f64::total_cmp)
+        cells.map(MeasuredPoint::rate).max_by(f64::total_cmp)
     };
     let two = deep("2").zip(deep("1")).map(|(two, one)| two / one);
     found.gain("C147", two, "striped reads over two targets, three-deep, over one");

@@ -15,12 +15,12 @@ use crate::settings::{self, Changed, DRIVE_CACHE, HostSetting};
 use crate::study::catalogue::Study;
 use crate::study::conclusion::{Conclusion, words_of_times};
 use crate::study::curve;
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::Ground;
-use crate::study::rig::Rig;
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::StudyRunner;
+use crate::study::target::StudyTarget;
 use crate::units;
 
-/// See the module.
+/// The study `write-cache`.
 pub const STUDY: Study = Study {
     name: "write-cache",
     papers: "Riedel 1997, sections 2 and 3, and its box on the risk: the drive's write cache makes \
@@ -93,106 +93,117 @@ const SWITCHED: &str = ", cache switched";
 
 // ---- what is measured
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    if rig.grounds.first().is_some_and(Ground::is_simulated) {
-        return both_in_a_model(rig);
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    if runner.study_targets.first().is_some_and(StudyTarget::is_simulated) {
+        return both_in_a_model(runner);
     }
-    let disk = rig.grounds.first().filter(|ground| ground.is_real()).map(|ground| {
-        let path = ground.path().to_path_buf();
-        settings::disk_beneath(std::slice::from_ref(&path)).map(|disk| (path, disk))
-    });
+    let disk = runner.study_targets.first().filter(|study_target| study_target.is_real()).map(
+        |study_target| {
+            let path = study_target.path().to_path_buf();
+            settings::disk_beneath(std::slice::from_ref(&path)).map(|disk| (path, disk))
+        },
+    );
     let switch = match disk {
-        Some(Ok((path, disk))) => look(rig, &disk).map(|wish| (path, wish)),
+        Some(Ok((path, disk))) => look(runner, &disk).map(|wish| (path, wish)),
         Some(Err(failure)) => {
-            say_fixed(rig, &failure.message);
+            say_fixed(runner, &failure.message);
             None
         }
         None => {
-            say_fixed(rig, "it is no drive of this host; its model has the cache that it has");
+            say_fixed(runner, "it is no drive of this host; its model has the cache that it has");
             None
         }
     };
-    rig.measure()?;
+    runner.measure()?;
     let Some((path, wish)) = switch else { return Ok(()) };
-    let mut groups = rig.groups()?;
+    let mut groups = runner.groups()?;
     groups.iter_mut().for_each(|group| group.part.push_str(SWITCHED));
     match Changed::apply(&[path], &[wish]) {
         Ok(changed) => {
-            let measured = rig.measure_groups(&groups);
+            let measured = runner.measure_groups(&groups);
             let whole = changed.is_none_or(Changed::restore);
             if !whole {
-                rig.leave_out("restoring", "the cache is not back in its state; halfpower restore");
+                runner.leave_out(
+                    "restoring",
+                    "the cache is not back in its state; halfpower restore",
+                );
             }
             measured
         }
         Err(failure) => {
-            say_fixed(rig, &failure.message);
+            say_fixed(runner, &failure.message);
             Ok(())
         }
     }
 }
 
 /// A simulated drive is there with its cache on and off.
-fn both_in_a_model(rig: &mut Rig<'_>) -> Outcome<()> {
-    note(rig, "means", "the model");
-    note(rig, "drive-cache", BACK);
+fn both_in_a_model(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    note(runner, "means", "the model");
+    note(runner, "drive-cache", BACK);
     for (state, suffix) in [("on", ""), ("off", SWITCHED)] {
-        let mut groups = rig.groups()?;
+        let mut groups = runner.groups()?;
         for group in &mut groups {
             group.part.push_str(suffix);
             group.changes = Some(format!("write_cache={state}"));
         }
-        rig.measure_groups(&groups)?;
+        runner.measure_groups(&groups)?;
     }
     Ok(())
 }
 
-fn note(rig: &mut Rig<'_>, quantity: &str, words: &str) {
-    rig.evidence.note(quantity, "words", &[("is", words.to_owned())], 1.0);
+fn note(runner: &mut StudyRunner<'_>, quantity: &str, words: &str) {
+    runner.evidence.note(quantity, "words", &[("is", words.to_owned())], 1.0);
 }
 
-fn say_fixed(rig: &mut Rig<'_>, why: &str) {
-    note(rig, "not-switched", why);
+fn say_fixed(runner: &mut StudyRunner<'_>, why: &str) {
+    note(runner, "not-switched", why);
 }
 
 /// Notes what is known of the cache of a disk; the wish for its other state, where that is asked
 /// for and possible.
-fn look(rig: &mut Rig<'_>, disk: &Path) -> Option<HostSetting> {
+fn look(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
     let text = |name: &str| std::fs::read_to_string(disk.join("queue").join(name));
     for (quantity, name) in [("kernel-believes", "write_cache"), ("fua-flag", "fua")] {
         if let Ok(text) = text(name) {
-            note(rig, quantity, text.trim());
+            note(runner, quantity, text.trim());
         }
     }
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let device = Device::of(number_of(disk)?);
     if device.is_some_and(|device| device.text("loop/backing_file").is_some()) {
-        note(rig, "beneath", "a loop device, whose image has the cache of its own disk");
+        note(runner, "beneath", "a loop device, whose image has the cache of its own disk");
     }
     let Some(means) = Means::of(disk) else {
         let why = format!("{name} has no cache that could be asked: no SCSI, ATA, NVMe or guest's");
-        say_fixed(rig, &format!("{why} disk; name a file or partition on one"));
+        say_fixed(runner, &format!("{why} disk; name a file or partition on one"));
         return None;
     };
-    note(rig, "means", means.words());
+    note(runner, "means", means.words());
     if matches!(means, Means::Guest(_)) {
-        note(rig, "beneath", "a disk of the host, whose own cache cannot be seen from this guest");
+        note(
+            runner,
+            "beneath",
+            "a disk of the host, whose own cache cannot be seen from this guest",
+        );
     }
     let state = match means.state() {
         Ok(state) => state,
         Err(error) => {
             let cause = ioengine::error::cause(&error);
             say_fixed(
-                rig,
+                runner,
                 &format!("{name} does not tell the state of its cache: {cause}; run as root"),
             );
             return None;
         }
     };
-    note(rig, "drive-cache", &state);
-    match (means.fixed(), rig.toggle_write_cache) {
-        (Some(why), _) => say_fixed(rig, why),
-        (None, false) => say_fixed(rig, "it was not asked for; say --toggle-write-cache as root"),
+    note(runner, "drive-cache", &state);
+    match (means.fixed(), runner.toggle_write_cache) {
+        (Some(why), _) => say_fixed(runner, why),
+        (None, false) => {
+            say_fixed(runner, "it was not asked for; say --toggle-write-cache as root");
+        }
         (None, true) => {
             let value = if state == BACK { THROUGH } else { BACK }.to_owned();
             return Some(HostSetting { name: DRIVE_CACHE, value });
@@ -288,7 +299,7 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
     found.find("loss", format!("{text}{beneath}"));
 }
 
-fn at<'a>(evidence: &'a Evidence, part: &str, bs: &str, depth: &str) -> Option<&'a Cell> {
+fn at<'a>(evidence: &'a Evidence, part: &str, bs: &str, depth: &str) -> Option<&'a MeasuredPoint> {
     evidence.find(&[("part", part), ("bs", bs), ("iodepth", depth)])
 }
 
@@ -339,7 +350,7 @@ fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
 }
 
 /// The median over the trials of the median flush of each (ns).
-fn median_flush_ns(cell: &Cell) -> Option<f64> {
+fn median_flush_ns(cell: &MeasuredPoint) -> Option<f64> {
     let trials = cell.point.trials.iter();
     let mut medians: Vec<u64> = trials.filter_map(|trial| trial.flushes.quantile(0.5)).collect();
     medians.sort_unstable();
@@ -347,7 +358,12 @@ fn median_flush_ns(cell: &Cell) -> Option<f64> {
 }
 
 /// The cells of two states: on, off; None where only one was measured.
-fn both<'a>(evidence: &'a Evidence, part: &str, bs: &str, depth: &str) -> Option<[&'a Cell; 2]> {
+fn both<'a>(
+    evidence: &'a Evidence,
+    part: &str,
+    bs: &str,
+    depth: &str,
+) -> Option<[&'a MeasuredPoint; 2]> {
     let found = at(evidence, part, bs, depth)?;
     let switched = at(evidence, &format!("{part}{SWITCHED}"), bs, depth)?;
     match word(evidence, "drive-cache")? {
@@ -419,7 +435,7 @@ mod tests {
         evidence.note(quantity, "words", &[("is", words.to_owned())], 1.0);
     }
 
-    fn write(part: &str, bs: &str, depth: &str, rate: u64) -> Cell {
+    fn write(part: &str, bs: &str, depth: &str, rate: u64) -> MeasuredPoint {
         cell(rate, &[("part", part), ("rw", "write"), ("bs", bs), ("iodepth", depth)])
     }
 
@@ -452,7 +468,7 @@ mod tests {
         let found = analyse(&evidence);
         assert!(text(&found, "not-switched").contains("the host does not offer it"));
         assert_eq!(found.claims.len(), STUDY.claims.len());
-        let cannot = |claim: &crate::study::conclusion::Tried| {
+        let cannot = |claim: &crate::study::conclusion::ClaimResult| {
             claim.verdict == Verdict::CannotBeTried && claim.here.contains("the host does not")
         };
         assert!(found.claims.iter().all(cannot));

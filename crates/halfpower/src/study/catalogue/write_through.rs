@@ -2,11 +2,11 @@
 
 use crate::study::catalogue::{Study, plan};
 use crate::study::conclusion::{Conclusion, words_of_times};
-use crate::study::curve::{self, Told};
-use crate::study::evidence::{Cell, Evidence};
+use crate::study::curve::{self, Comparison};
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::units;
 
-/// See the module.
+/// The study `write-through`.
 pub const STUDY: Study = Study {
     name: "write-through",
     papers: "Riedel 1997, section 2: write-through to each request costs almost ten times, with \
@@ -109,15 +109,15 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     }
     let loss = at(evidence, "buffered", 4 << 10, 1).zip(at(evidence, "O_DSYNC", 4 << 10, 1));
     let told = loss.map(|(plain, durable)| curve::told(plain, durable));
-    if let Some(why) = told.and_then(Told::noise) {
+    if let Some(why) = told.and_then(Comparison::noise) {
         found.cannot(&["R028"], &why);
     }
-    let times = told.and_then(Told::times);
+    let times = told.and_then(Comparison::times);
     found.gain("R028", times, "buffered writes of 4 KiB without write-through over those with it");
     found
 }
 
-fn at<'a>(evidence: &'a Evidence, part: &str, bytes: u64, depth: u32) -> Option<&'a Cell> {
+fn at<'a>(evidence: &'a Evidence, part: &str, bytes: u64, depth: u32) -> Option<&'a MeasuredPoint> {
     evidence.find(&[("part", part), ("bs", &bytes.to_string()), ("iodepth", &depth.to_string())])
 }
 
@@ -128,7 +128,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
         let Some(free) = at(evidence, plain, through.bytes(), 1) else { continue };
         let size = units::size(through.bytes());
         let told = curve::told(free, through);
-        let Told::Times(times) = told else {
+        let Comparison::Times(times) = told else {
             let text = format!(
                 "{plain} writes of {size}, one at a time, with O_DSYNC and without: {}",
                 told.words()
@@ -154,22 +154,22 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
 /// What depth gives back.
 fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     for shallow in curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]) {
-        let same = |cell: &&Cell| cell.bytes() == shallow.bytes() && cell.depth() > 1;
+        let same = |cell: &&MeasuredPoint| cell.bytes() == shallow.bytes() && cell.depth() > 1;
         let deeper = evidence.all(&[("part", durable)]).into_iter().filter(same);
         let Some(best) = deeper.max_by(|a, b| a.rate().total_cmp(&b.rate())) else { continue };
         let size = units::size(shallow.bytes());
         found.find(
             "durable-depth",
             match curve::told(best, shallow) {
-                Told::Times(gain) if gain > 1.0 => format!(
+                Comparison::Times(gain) if gain > 1.0 => format!(
                     "{durable} writes of {size}: depth {} gives {} of depth 1",
                     best.depth(),
                     words_of_times(gain)
                 ),
-                Told::Unclear(wide) => format!(
+                Comparison::Unclear(wide) => format!(
                     "{durable} writes of {size}: depth {} and depth 1 {}",
                     best.depth(),
-                    Told::Unclear(wide).words()
+                    Comparison::Unclear(wide).words()
                 ),
                 _ => format!("{durable} writes of {size}: depth gives less than 10%"),
             },
@@ -195,9 +195,9 @@ fn flushed(found: &mut Conclusion, evidence: &Evidence, caching: &str) {
     for each in curve::by_size(evidence, &[("caching", caching), ("fdatasync", "1")]) {
         let bs = each.bytes().to_string();
         let mut cells = evidence.all(&[("part", "flushed"), ("caching", caching), ("bs", &bs)]);
-        let count = |cell: &Cell| cell.number("fdatasync").unwrap_or_default() as u64;
+        let count = |cell: &MeasuredPoint| cell.number("fdatasync").unwrap_or_default() as u64;
         cells.sort_by_key(|cell| count(cell));
-        let word = |cell: &&Cell| match count(cell) {
+        let word = |cell: &&MeasuredPoint| match count(cell) {
             1 => format!("{} with a flush after each", units::rate_mib(cell.rate())),
             n => format!("{} after every {n}", units::rate_mib(cell.rate())),
         };
@@ -226,7 +226,7 @@ mod tests {
     use crate::study::conclusion::Verdict;
     use crate::study::evidence::tests::{cell, evidence};
 
-    fn write(part: &str, depth: &str, rate: u64) -> Cell {
+    fn write(part: &str, depth: &str, rate: u64) -> MeasuredPoint {
         cell(rate, &[("part", part), ("rw", "write"), ("bs", "4k"), ("iodepth", depth)])
     }
 

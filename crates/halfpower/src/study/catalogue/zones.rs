@@ -12,13 +12,13 @@ use crate::failure::Outcome;
 use crate::machine::TargetFacts;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::Ground;
+use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::study::plan::Group;
-use crate::study::rig::Rig;
+use crate::study::runner::StudyRunner;
+use crate::study::target::StudyTarget;
 use crate::units;
 
-/// See the module.
+/// The study `zones`.
 pub const STUDY: Study = Study {
     name: "zones",
     papers: "Riedel 1997, section 5.6 and Figure 14; Chung 2000, section 4.3 and Figure 2: the \
@@ -62,26 +62,26 @@ const FLAT: f64 = 0.1;
 /// A trend is one where chance orders the places so strongly less often than this.
 const P_TREND: f64 = 1e-3;
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    let (plan, grounds) = (rig.groups()?, rig.grounds);
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let (plan, study_targets) = (runner.groups()?, runner.study_targets);
     // Places of one target are no places of another, so each has its turn.
-    for ground in grounds {
-        let places = |group| (0..POSITIONS).filter_map(move |n| place(group, ground, n));
+    for study_target in study_targets {
+        let places = |group| (0..POSITIONS).filter_map(move |n| place(group, study_target, n));
         let groups: Vec<Group> = plan.iter().flat_map(places).collect();
-        let name = ground.name.display().to_string();
+        let name = study_target.name.display().to_string();
         match groups.is_empty() {
-            true => rig.leave_out(&name, "too small; name a target of at least 16 MiB"),
-            false => rig.measure_groups_on(&groups, std::slice::from_ref(ground))?,
+            true => runner.leave_out(&name, "too small; name a target of at least 16 MiB"),
+            false => runner.measure_groups_on(&groups, std::slice::from_ref(study_target))?,
         }
     }
     Ok(())
 }
 
 /// One place; None where the target is too small for it.
-fn place(group: &Group, ground: &Ground, number: u64) -> Option<Group> {
+fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group> {
     let share = number as f64 / POSITIONS as f64;
     let group = group.clone().note("at", &format!("{share:.4}"));
-    let Some(bytes) = ground.bytes() else {
+    let Some(bytes) = study_target.bytes() else {
         // In a simulated system the file itself moves, and time costs nothing.
         let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
         return Some(Group { changes: Some(changes), ..group }.with("runtime", "5"));
@@ -92,15 +92,15 @@ fn place(group: &Group, ground: &Ground, number: u64) -> Option<Group> {
 }
 
 /// The points of a target from its first byte to its last.
-fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a Cell> {
+fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("target", target)]);
-    let at = |cell: &Cell| cell.number("at").unwrap_or_default();
+    let at = |cell: &MeasuredPoint| cell.number("at").unwrap_or_default();
     cells.sort_by(|a, b| at(a).total_cmp(&at(b)));
     cells
 }
 
 /// Where the rate changes: shares of the target, with the rates before and after.
-fn boundaries(cells: &[&Cell]) -> Vec<(f64, Step)> {
+fn boundaries(cells: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
     let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
     let at = |index: usize| cells[index].number("at").unwrap_or_default();
     let halfway = |step: &Step| (at(step.index - 1) + at(step.index)) / 2.0;

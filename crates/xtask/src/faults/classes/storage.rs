@@ -40,7 +40,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "truncated",
         fault: "the target is cut by somebody while it is measured",
-        made: "truncate(2) to half during a read, four personalities",
+        made: "truncate(2) to half during a read, four I/O engines",
         must: "exit 1 saying that it shrank",
         run: truncated,
     },

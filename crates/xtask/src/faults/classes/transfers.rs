@@ -32,7 +32,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "duplicate",
         fault: "a request that completes twice",
-        made: "`--inject twice@n`, four personalities",
+        made: "`--inject twice@n`, four I/O engines",
         must: "exit 1 with the offset",
         run: duplicate,
     },
@@ -52,7 +52,7 @@ pub const CLASSES: &[Class] = &[
     },
 ];
 
-/// Depth 8 where the personality can.
+/// Depth 8 where the I/O engine can.
 pub fn depth(engine: &str) -> u32 {
     if engine == "sync" { 1 } else { 8 }
 }

@@ -14,7 +14,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "flip-read",
         fault: "a bit flipped on the way in",
-        made: "`--inject read-flip@n`, `--rw read --verify`, four personalities",
+        made: "`--inject read-flip@n`, `--rw read --verify`, four I/O engines",
         must: "exit 4 with the block's offset",
         run: flipped_reads,
     },

@@ -26,8 +26,8 @@ pub const SITUATIONS: &[Situation] = &[
         word: "loop-fuse",
         wrong: "direct requests are served by memory",
         made: "a loop device without direct I/O on a file of nbdfuse, read once before",
-        must: "suspect: the image is in the page cache",
-        says: &["is in the page cache"],
+        must: "suspect: the image is in, or goes through, the page cache",
+        says: &["is in the page cache", "its image through the page cache"],
         run: loop_on_fuse,
     },
     Situation {

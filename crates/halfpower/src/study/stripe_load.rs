@@ -9,29 +9,29 @@ use ioengine::stripe::Layout;
 use workload::LoggedRequest;
 
 /// How many of N targets D requests keep busy that are thrown at them anew ...
-pub fn thrown(targets: u32, requests: u32) -> f64 {
+pub fn busy_open(targets: u32, requests: u32) -> f64 {
     let targets = f64::from(targets);
     targets * (1.0 - (1.0 - 1.0 / targets).powf(f64::from(requests)))
 }
 
 /// ... and if a new one is thrown where one returns whose time was anything.
-pub fn crowded(targets: u32, requests: u32) -> f64 {
+pub fn busy_closed(targets: u32, requests: u32) -> f64 {
     let (targets, requests) = (f64::from(targets), f64::from(requests));
     targets * requests / (requests + targets - 1.0)
 }
 
 /// How requests crowd on the members of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Crowd {
+pub struct StripeLoad {
     /// Members with a request, on average over the time.
     pub busy: f64,
     /// Requests of the member that got most of them, over the mean.
     pub imbalance: f64,
 }
 
-impl Crowd {
+impl StripeLoad {
     /// Of the requests of one trial, from the first that was submitted to the last.
-    pub fn of(log: &[LoggedRequest], layout: &Layout) -> Option<Crowd> {
+    pub fn of(log: &[LoggedRequest], layout: &Layout) -> Option<StripeLoad> {
         let mut changes: Vec<(u64, usize, i64)> = Vec::with_capacity(2 * log.len());
         let mut counts = vec![0_u64; layout.members()];
         for request in log {
@@ -58,7 +58,7 @@ impl Crowd {
         }
         let (most, all) = (*counts.iter().max()?, counts.iter().sum::<u64>());
         let imbalance = most as f64 * counts.len() as f64 / all.max(1) as f64;
-        (last > first).then(|| Crowd { busy: area / (last - first) as f64, imbalance })
+        (last > first).then(|| StripeLoad { busy: area / (last - first) as f64, imbalance })
     }
 }
 
@@ -79,10 +79,13 @@ mod tests {
         // Both at the first, then one at each, then the second alone.
         let log = [(0, 0, 10), (0, 0, 20), (1, 10, 40), (0, 30, 35)];
         let log = log.map(|(member, from, to)| request(member, from, to));
-        let crowd = Crowd::of(&log, &layout).unwrap();
-        assert!((crowd.busy - (10.0 + 2.0 * 10.0 + 10.0) / 30.0).abs() < 1e-9, "{crowd:?}");
-        assert!((crowd.imbalance - 1.5).abs() < 1e-9, "{crowd:?}");
-        assert_eq!(Crowd::of(&[], &layout), None);
+        let stripe_load = StripeLoad::of(&log, &layout).unwrap();
+        assert!(
+            (stripe_load.busy - (10.0 + 2.0 * 10.0 + 10.0) / 30.0).abs() < 1e-9,
+            "{stripe_load:?}"
+        );
+        assert!((stripe_load.imbalance - 1.5).abs() < 1e-9, "{stripe_load:?}");
+        assert_eq!(StripeLoad::of(&[], &layout), None);
     }
 
     /// The log of targets that take so long for each request, with so many outstanding.
@@ -109,15 +112,17 @@ mod tests {
         for (targets, depth) in [(2, 2), (2, 8), (4, 4), (4, 16)] {
             let layout = Layout::new(targets as usize, 8192).unwrap();
             let busy = |service: fn(f64) -> f64| {
-                Crowd::of(&closed_loop(targets.into(), depth as usize, service), &layout)
+                StripeLoad::of(&closed_loop(targets.into(), depth as usize, service), &layout)
                     .unwrap()
                     .busy
             };
             let (even, any) = (busy(|_| 1e6), busy(|share| -1e6 * (1.0 - share).ln()));
-            let (most, least) = (thrown(targets, depth), crowded(targets, depth));
+            let (most, least) = (busy_open(targets, depth), busy_closed(targets, depth));
             assert!((any - least).abs() < 0.03 * least, "{targets} {depth}: {any} {least}");
             assert!(least < even && even < 1.01 * most, "{targets} {depth}: {even} {most}");
         }
-        assert!((thrown(2, 2) - 1.5).abs() < 1e-9 && (crowded(2, 2) - 4.0 / 3.0).abs() < 1e-9);
+        assert!(
+            (busy_open(2, 2) - 1.5).abs() < 1e-9 && (busy_closed(2, 2) - 4.0 / 3.0).abs() < 1e-9
+        );
     }
 }

@@ -19,7 +19,7 @@ pub const JSON_SCHEMA: u32 = 1;
 
 /// A run being kept.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Recorder {
     store: Option<Store>,
     run: Option<RunId>,
     points: Vec<(PointId, PointEnd)>,
@@ -43,7 +43,7 @@ pub struct RunFacts<'a> {
     pub settings_json: String,
 }
 
-impl Keeper {
+impl Recorder {
     /// Finds out whether a database could be kept there, leaving nothing behind: worth knowing
     /// before minutes are spent.
     ///
@@ -62,7 +62,7 @@ impl Keeper {
             )));
         }
         if path.exists() {
-            return Keeper::open(Some(path)).map(drop);
+            return Recorder::open(Some(path)).map(drop);
         }
         if std::fs::symlink_metadata(path).is_ok() {
             return Err(Failure::refused(format!(
@@ -91,7 +91,7 @@ impl Keeper {
     ///
     /// # Errors
     /// When the database cannot be opened or is none of ours.
-    pub fn open(path: Option<&Path>) -> Outcome<Keeper> {
+    pub fn open(path: Option<&Path>) -> Outcome<Recorder> {
         let store = path.map(Store::open).transpose();
         let mut store = store.map_err(|error| {
             Failure::failed(format!("{error}; or name another file with --db, or use --no-store"))
@@ -99,7 +99,7 @@ impl Keeper {
         if let Some(store) = &mut store {
             store.mark_interrupted_runs(machine::is_alive)?;
         }
-        Ok(Keeper { store, run: None, points: Vec::new(), log: None })
+        Ok(Recorder { store, run: None, points: Vec::new(), log: None })
     }
 
     /// Every request goes to a file too, where one is named.

@@ -18,9 +18,9 @@ use crate::units;
 /// The longest that laying out a test file of the default size may take (ns).
 const LAYOUT_NS: u64 = 15_000_000_000;
 
-/// See the module.
+/// Where a study takes place: a target as it was named, made ready once for all studies.
 #[derive(Debug)]
-pub struct Ground {
+pub struct StudyTarget {
     /// As it was named.
     pub name: PathBuf,
     /// What it is.
@@ -48,7 +48,7 @@ pub enum Kind {
     },
 }
 
-impl Ground {
+impl StudyTarget {
     /// Refuses what cannot be a target, without making anything.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Ground {
         (most, seed): (u64, u64),
         consent: &Consent,
         lab: &Lab,
-    ) -> Outcome<Ground> {
+    ) -> Outcome<StudyTarget> {
         let kind = if is_simulated(name) {
             Kind::Simulated
         } else if is_truth(name) {
@@ -96,7 +96,7 @@ impl Ground {
                 false => Kind::Existing,
             }
         };
-        Ok(Ground { name: name.to_path_buf(), kind })
+        Ok(StudyTarget { name: name.to_path_buf(), kind })
     }
 
     /// The file or device that is measured; the name of what is no file.

@@ -1,6 +1,6 @@
-//! How requests are issued: every personality of this host by depth and size, and which to use.
+//! How requests are issued: every I/O engine of this host by depth and size, and which to use.
 //!
-//! Each personality is a part of its own, so that one that this host lacks leaves the others in
+//! Each I/O engine is a part of its own, so that one that this host lacks leaves the others in
 //! place; io_uring is three: driven by interrupts, with a thread of the kernel that takes
 //! submissions (SQPOLL), and with polled completions (IOPOLL), which only devices with poll queues
 //! have. The thread of SQPOLL is one of the process, so that its CPU is charged as the process's
@@ -13,20 +13,20 @@ use crate::failure::Outcome;
 use crate::point::Trial;
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
-use crate::study::curve::{self, Told};
-use crate::study::evidence::{Cell, Evidence};
-use crate::study::ground::Ground;
-use crate::study::rig::Rig;
+use crate::study::curve::{self, Comparison};
+use crate::study::evidence::{Evidence, MeasuredPoint};
+use crate::study::runner::StudyRunner;
+use crate::study::target::StudyTarget;
 use crate::survey::advice;
 use crate::units;
 
-/// See the module.
+/// The study `engines`.
 pub const STUDY: Study = Study {
-    name: "personalities",
+    name: "engines",
     papers: "named as future work: completion routines, events and completion ports beside threads",
     needs: "",
     plan: r#"
-title = "Personalities: ways to issue requests"
+title = "I/O engines: ways to issue requests"
 asks = "Which way to issue requests is fastest here, and which costs least CPU?"
 direct = true
 rw = ["randread", "randwrite"]
@@ -100,14 +100,14 @@ by = ["part", "rw", "bs"]
 /// A median fault quicker than this found its page in memory (ns): no device answers so soon.
 const FOUND_NS: f64 = 1000.0;
 
-fn measure(rig: &mut Rig<'_>) -> Outcome<()> {
-    if !rig.grounds.iter().any(Ground::is_real) {
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    if !runner.study_targets.iter().any(StudyTarget::is_real) {
         let reason =
             "a simulated system and a device of known truth issue requests in their own way";
-        rig.skip(reason, "name a file, device or directory of this host");
+        runner.skip(reason, "name a file, device or directory of this host");
         return Ok(());
     }
-    rig.measure()
+    runner.measure()
 }
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -132,14 +132,14 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// What the direct points of a direction have, in rising order, each once.
-fn values(evidence: &Evidence, rw: &str, of: impl Fn(&Cell) -> u64) -> Vec<u64> {
+fn values(evidence: &Evidence, rw: &str, of: impl Fn(&MeasuredPoint) -> u64) -> Vec<u64> {
     let mut values: Vec<u64> = evidence.all(&[("rw", rw)]).into_iter().map(of).collect();
     values.sort_unstable();
     values.dedup();
     values
 }
 
-/// What a personality is chosen by.
+/// What an I/O engine is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Rate,
@@ -149,7 +149,7 @@ enum By {
 
 impl By {
     /// Time for each request, the less the better (ns).
-    fn ns(self, cell: &Cell) -> f64 {
+    fn ns(self, cell: &MeasuredPoint) -> f64 {
         match self {
             By::Rate => 1e9 / cell.requests_per_s().max(f64::MIN_POSITIVE),
             By::Cpu => cell.cpu_ns().unwrap_or(f64::MAX),
@@ -163,7 +163,7 @@ impl By {
     }
 
     /// The same in each trial, the least and the most.
-    fn range(self, cell: &Cell) -> Option<(f64, f64)> {
+    fn range(self, cell: &MeasuredPoint) -> Option<(f64, f64)> {
         let rate = cell.summary.requests_per_s;
         let of = |trial: &Trial| match self {
             By::Cpu => Some(trial.cpu.process_ns as f64 / trial.requests().max(1) as f64),
@@ -179,7 +179,7 @@ impl By {
     }
 
     /// Whether one point is better than another beyond the noise of both.
-    fn is_better(self, one: &Cell, other: &Cell) -> bool {
+    fn is_better(self, one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
         let (Some((_, high)), Some((low, _))) = (self.range(one), self.range(other)) else {
             return false;
         };
@@ -187,18 +187,18 @@ impl By {
     }
 
     /// The point that no other is better than, and whether all others are worse.
-    fn choose<'a>(self, cells: &[&'a Cell]) -> Option<(&'a Cell, bool)> {
-        let known = |cell: &&&Cell| self.ns(cell) < f64::MAX;
+    fn choose<'a>(self, cells: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
+        let known = |cell: &&&MeasuredPoint| self.ns(cell) < f64::MAX;
         let first = *cells.iter().filter(known).min_by(|a, b| self.ns(a).total_cmp(&self.ns(b)))?;
-        let is_alike = |cell: &&&Cell| !self.is_better(first, cell);
-        let alike: Vec<&Cell> = cells.iter().filter(is_alike).copied().collect();
+        let is_alike = |cell: &&&MeasuredPoint| !self.is_better(first, cell);
+        let alike: Vec<&MeasuredPoint> = cells.iter().filter(is_alike).copied().collect();
         let then = self.then();
         let chosen = alike.iter().min_by(|a, b| then.ns(a).total_cmp(&then.ns(b)))?;
         Some((chosen, alike.len() == 1))
     }
 }
 
-/// All personalities that bypass the page cache at one size and depth: the fastest, and among
+/// All I/O engines that bypass the page cache at one size and depth: the fastest, and among
 /// those that are as fast the one with the least CPU; the one with the least CPU of all; and the
 /// one with the lowest latency.
 fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64, u32)) {
@@ -249,7 +249,7 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
         (true, _) => "blocking calls are faster than any queue",
         (_, true) => "a queue is faster even with one request in it",
         _ => match curve::told(sync, best) {
-            Told::Unclear(_) => "noise hides whether a queue is faster than blocking calls",
+            Comparison::Unclear(_) => "noise hides whether a queue is faster than blocking calls",
             _ => "blocking calls do as well as a queue, within 10%",
         },
     };
@@ -267,7 +267,9 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
 /// A mapping beside calls through the same page cache.
 fn mapped(found: &mut Conclusion, evidence: &Evidence) {
     for map in evidence.all(&[("part", "mmap")]) {
-        let same = |cell: &&&Cell| cell.bytes() == map.bytes() && cell.word("rw") == map.word("rw");
+        let same = |cell: &&&MeasuredPoint| {
+            cell.bytes() == map.bytes() && cell.word("rw") == map.word("rw")
+        };
         let calls = evidence.all(&[("part", "buffered sync")]);
         let Some(call) = calls.iter().find(same) else { continue };
         if map.latency_ns(0.5).is_some_and(|ns| ns < FOUND_NS) {
@@ -297,14 +299,15 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
 
 /// What it changes to poll at one size: the same points of io_uring with and without, by depth.
 fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, (rw, bs): (&str, u64)) {
-    let pairs: Vec<(&Cell, &Cell)> = pairs(evidence, |cell| polls(cell) == Some(polled), plain)
-        .into_iter()
-        .filter(|(cell, _)| cell.word("rw") == rw && cell.bytes() == bs)
-        .collect();
+    let pairs: Vec<(&MeasuredPoint, &MeasuredPoint)> =
+        pairs(evidence, |cell| polls(cell) == Some(polled), plain)
+            .into_iter()
+            .filter(|(cell, _)| cell.word("rw") == rw && cell.bytes() == bs)
+            .collect();
     if pairs.is_empty() {
         return;
     }
-    let time = |cell: &Cell, by: By| units::time(by.ns(cell));
+    let time = |cell: &MeasuredPoint, by: By| units::time(by.ns(cell));
     let each: Vec<String> = pairs
         .iter()
         .map(|(cell, without)| {
@@ -355,7 +358,7 @@ const IO_POLL: Polled = Polled {
 };
 
 /// How a direct point of io_uring polls, where it polls in one way.
-fn polls(cell: &Cell) -> Option<Polled> {
+fn polls(cell: &MeasuredPoint) -> Option<Polled> {
     let is_on = |polled: &Polled| matches!(&*cell.word(polled.flag), "true" | "1");
     let ways: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
     match ways.as_slice() {
@@ -365,21 +368,22 @@ fn polls(cell: &Cell) -> Option<Polled> {
 }
 
 /// Whether a point is of io_uring driven by interrupts, past the page cache.
-fn plain(cell: &Cell) -> bool {
+fn plain(cell: &MeasuredPoint) -> bool {
     is_direct(cell) && cell.word("ioengine") == "io_uring" && name(cell) == "io_uring"
 }
 
 /// Each point of one kind with that of another kind at the same direction, size and depth.
 fn pairs(
     evidence: &Evidence,
-    one: impl Fn(&Cell) -> bool,
-    other: impl Fn(&Cell) -> bool,
-) -> Vec<(&Cell, &Cell)> {
-    let load = |cell: &Cell| (cell.word("rw"), cell.bytes(), cell.depth());
-    let mut ones: Vec<&Cell> = evidence.usable().filter(|cell| one(cell)).collect();
+    one: impl Fn(&MeasuredPoint) -> bool,
+    other: impl Fn(&MeasuredPoint) -> bool,
+) -> Vec<(&MeasuredPoint, &MeasuredPoint)> {
+    let load = |cell: &MeasuredPoint| (cell.word("rw"), cell.bytes(), cell.depth());
+    let mut ones: Vec<&MeasuredPoint> = evidence.usable().filter(|cell| one(cell)).collect();
     ones.sort_by_key(|cell| cell.depth());
-    let partner =
-        |cell: &Cell| evidence.usable().find(|found| other(found) && load(found) == load(cell));
+    let partner = |cell: &MeasuredPoint| {
+        evidence.usable().find(|found| other(found) && load(found) == load(cell))
+    };
     ones.into_iter().filter_map(|cell| Some((cell, partner(cell)?))).collect()
 }
 
@@ -387,16 +391,16 @@ fn pairs(
 struct Gain<'a> {
     times: f64,
     by: By,
-    to: &'a Cell,
-    from: &'a Cell,
+    to: &'a MeasuredPoint,
+    from: &'a MeasuredPoint,
 }
 
 /// The rules that this study prices, each where it gains most: in rate, or else in CPU.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
-    let is = |personality: &'static str| {
-        move |cell: &Cell| is_direct(cell) && cell.word("ioengine") == personality
+    let is = |engine_kind: &'static str| {
+        move |cell: &MeasuredPoint| is_direct(cell) && cell.word("ioengine") == engine_kind
     };
-    let is_queue = |cell: &Cell| plain(cell) || is("libaio")(cell);
+    let is_queue = |cell: &MeasuredPoint| plain(cell) || is("libaio")(cell);
     let of = |polled: Polled| pairs(evidence, move |cell| polls(cell) == Some(polled), plain);
     let rules = [
         // One at a time a pool is no rival: plain calls are.
@@ -425,12 +429,12 @@ fn advise(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-fn is_direct(cell: &Cell) -> bool {
+fn is_direct(cell: &MeasuredPoint) -> bool {
     cell.point.key.is_direct()
 }
 
 /// "io_uring", "io_uring with SQPOLL".
-fn name(cell: &Cell) -> String {
+fn name(cell: &MeasuredPoint) -> String {
     let is_on = |flag: &str| matches!(&*cell.word(flag), "true" | "1");
     let ways = match (is_on(SQ_POLL.flag), is_on(IO_POLL.flag)) {
         (true, true) => " with SQPOLL and IOPOLL",
@@ -442,7 +446,7 @@ fn name(cell: &Cell) -> String {
 }
 
 /// "io_uring (120k/s, 3.2 us of CPU each, median 80 us)".
-fn in_short(cell: &Cell) -> String {
+fn in_short(cell: &MeasuredPoint) -> String {
     let cpu = cell.cpu_ns().map(|ns| format!(", {} of CPU each", units::time(ns)));
     let median = cell.latency_ns(0.5).map(|ns| format!(", median {}", units::time(ns)));
     let rate = units::count(cell.requests_per_s());
@@ -451,10 +455,11 @@ fn in_short(cell: &Cell) -> String {
 
 /// Everything side by side.
 fn table(evidence: &Evidence) -> Option<Table> {
-    let mut cells: Vec<&Cell> = evidence.usable().collect();
-    let key = |cell: &Cell| (cell.word("rw"), cell.bytes(), cell.depth(), cell.part.clone());
+    let mut cells: Vec<&MeasuredPoint> = evidence.usable().collect();
+    let key =
+        |cell: &MeasuredPoint| (cell.word("rw"), cell.bytes(), cell.depth(), cell.part.clone());
     cells.sort_by_key(|cell| key(cell));
-    let row = |cell: &&Cell| {
+    let row = |cell: &&MeasuredPoint| {
         vec![
             TableCell::Text(cell.word("rw")),
             TableCell::Number(cell.bytes() as f64),
@@ -468,13 +473,13 @@ fn table(evidence: &Evidence) -> Option<Table> {
     };
     let column = |(label, unit): (&str, Option<Unit>)| Column { label: label.to_owned(), unit };
     (!cells.is_empty()).then(|| Table {
-        id: "personalities-side-by-side".to_owned(),
-        caption: "Every personality at the same size and depth".to_owned(),
+        id: "engines-side-by-side".to_owned(),
+        caption: "Every I/O engine at the same size and depth".to_owned(),
         columns: [
             ("Direction", None),
             ("Request size", Some(Unit::Bytes)),
             ("Depth", Some(Unit::Count)),
-            ("Personality", None),
+            ("I/O engine", None),
             ("Requests", Some(Unit::PerSecond)),
             ("Median latency", Some(Unit::Nanoseconds)),
             ("99th percentile", Some(Unit::Nanoseconds)),
@@ -491,9 +496,9 @@ mod tests {
     use super::*;
     use crate::study::evidence::tests::{cell, evidence};
 
-    /// A point of 4 KiB reads of a personality, with so many requests in its second and so much
+    /// A point of 4 KiB reads of an I/O engine, with so many requests in its second and so much
     /// CPU for each (ns).
-    fn point(part: &str, depth: &str, requests: u64, cpu_ns: u64) -> Cell {
+    fn point(part: &str, depth: &str, requests: u64, cpu_ns: u64) -> MeasuredPoint {
         let caching = if part == "mmap" || part == "buffered sync" { "buffered" } else { "direct" };
         let (ioengine, polled) = match part.strip_prefix("io_uring ") {
             Some(way) => ("io_uring", if way == "SQPOLL" { SQ_POLL.flag } else { IO_POLL.flag }),
@@ -568,7 +573,7 @@ mod tests {
         ]));
         let text = words(&found, "mapped");
         assert!(text.contains("a mapping beside calls: 0.50 times ("), "{text}");
-        assert_eq!(words(&found, "race"), "", "one direct personality is no race");
+        assert_eq!(words(&found, "race"), "", "one direct I/O engine is no race");
     }
 
     #[test]

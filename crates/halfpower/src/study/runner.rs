@@ -10,25 +10,26 @@ use crate::bench::{self, Bench};
 use crate::cli::{Cli, CommonArgs, RunArgs, Verb};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::job::Job;
-use crate::keeper::Keeper;
 use crate::lab::{Lab, Setting};
 use crate::plan_file::Flags;
 use crate::point::{Point, State, Trial};
+use crate::recorder::Recorder;
 use crate::rounds::{self, Rounds};
 use crate::settings::{Changed, HostSetting};
-use crate::study::evidence::{Cell, Evidence, LeftOut, Skipped};
-use crate::study::ground::Ground;
+use crate::study::evidence::{Evidence, LeftOut, MeasuredPoint, Skipped};
 use crate::study::plan::{Group, Plan};
+use crate::study::target::StudyTarget;
 
 /// A trial of a simulated system that time ends is at least so long (ns).
 const SIMULATED_NS: u64 = 2_000_000_000;
 
-/// See the module.
-pub struct Rig<'a> {
+/// What a study measures with: the points of its plan on the targets, interleaved as far as they
+/// want the same settings of the device beneath, and room for readings of its own.
+pub struct StudyRunner<'a> {
     /// The laboratory.
     pub lab: &'a Lab,
     /// The targets, in the order in which they were named.
-    pub grounds: &'a [Ground],
+    pub study_targets: &'a [StudyTarget],
     /// What is to be measured.
     pub plan: &'a Plan,
     /// Fewer points and shorter trials.
@@ -42,7 +43,7 @@ pub struct Rig<'a> {
     /// The size of test files that was typed (bytes): files that grow end there too.
     pub size: Option<u64>,
     /// Where finished trials go.
-    pub keeper: &'a mut Keeper,
+    pub recorder: &'a mut Recorder,
     /// What was found so far.
     pub evidence: Evidence,
     /// How the program would end for the first part that was left out.
@@ -118,7 +119,7 @@ impl Ready {
     }
 }
 
-impl Rig<'_> {
+impl StudyRunner<'_> {
     /// Measures all points of the plan: on each target by itself, or on as many together as the
     /// plan says. What does not fit a target is left out with the reason.
     ///
@@ -139,42 +140,46 @@ impl Rig<'_> {
     /// Measures the points of some parts of the plan.
     ///
     /// # Errors
-    /// As for [`Rig::measure`].
+    /// As for [`StudyRunner::measure`].
     pub fn measure_parts(&mut self, wanted: &dyn Fn(&str) -> bool) -> Outcome<()> {
         let mut groups = self.groups()?;
         groups.retain(|group| wanted(&group.part));
         self.measure_groups(&groups)
     }
 
-    /// Measures some groups, as [`Rig::measure`] does those of the plan.
+    /// Measures some groups, as [`StudyRunner::measure`] does those of the plan.
     ///
     /// # Errors
     /// See there.
     pub fn measure_groups(&mut self, groups: &[Group]) -> Outcome<()> {
-        self.measure_groups_on(groups, self.grounds)
+        self.measure_groups_on(groups, self.study_targets)
     }
 
     /// The same on some of the targets.
     ///
     /// # Errors
     /// See there.
-    pub fn measure_groups_on(&mut self, groups: &[Group], grounds: &[Ground]) -> Outcome<()> {
-        self.measure_groups_by(groups, grounds, &Self::run)
+    pub fn measure_groups_on(
+        &mut self,
+        groups: &[Group],
+        study_targets: &[StudyTarget],
+    ) -> Outcome<()> {
+        self.measure_groups_by(groups, study_targets, &Self::run)
     }
 
-    /// The same in a way of its own, which takes the place of [`Rig::run`].
+    /// The same in a way of its own, which takes the place of [`StudyRunner::run`].
     ///
     /// # Errors
     /// See there.
     pub fn measure_groups_by(
         &mut self,
         groups: &[Group],
-        grounds: &[Ground],
+        study_targets: &[StudyTarget],
         run: &dyn Fn(&mut Self, &[Ready]) -> Outcome<()>,
     ) -> Outcome<()> {
         let mut ready = Vec::new();
         for group in groups {
-            self.prepare(group, grounds, &mut ready)?;
+            self.prepare(group, study_targets, &mut ready)?;
         }
         while !ready.is_empty() && !self.lab.interrupt.is_set() {
             let together = ready[0].surroundings();
@@ -216,15 +221,17 @@ impl Rig<'_> {
     pub fn prepare(
         &mut self,
         group: &Group,
-        grounds: &[Ground],
+        study_targets: &[StudyTarget],
         ready: &mut Vec<Ready>,
     ) -> Outcome<()> {
-        let sets: Vec<&[Ground]> = match group.disks {
-            None => grounds.iter().map(std::slice::from_ref).collect(),
-            Some(_) if grounds.iter().all(Ground::is_simulated) => {
+        let sets: Vec<&[StudyTarget]> = match group.disks {
+            None => study_targets.iter().map(std::slice::from_ref).collect(),
+            Some(_) if study_targets.iter().all(StudyTarget::is_simulated) => {
                 // Its disks are its own: several of them are imagined, none is borrowed.
-                let first = &grounds[0].name;
-                if let Some(other) = grounds.iter().find(|ground| ground.name != *first) {
+                let first = &study_targets[0].name;
+                if let Some(other) =
+                    study_targets.iter().find(|study_target| study_target.name != *first)
+                {
                     let (first, other) = (first.display(), other.name.display());
                     let reason = format!(
                         "disks of {first} do not work with those of {other}; it is measured \
@@ -232,17 +239,17 @@ impl Rig<'_> {
                     );
                     self.leave_out(&group.part, &reason);
                 }
-                vec![&grounds[..1]]
+                vec![&study_targets[..1]]
             }
-            Some(_) if grounds.iter().any(Ground::is_simulated) => {
+            Some(_) if study_targets.iter().any(StudyTarget::is_simulated) => {
                 let reason = "simulated and real targets do not work together; name one kind";
                 self.leave_out(&group.part, reason);
                 return Ok(());
             }
-            Some(disks) => match grounds.get(..disks as usize) {
+            Some(disks) => match study_targets.get(..disks as usize) {
                 Some(together) => vec![together],
                 None => {
-                    let count = grounds.len();
+                    let count = study_targets.len();
                     let reason = format!(
                         "it needs {disks} targets and has {count}; name them one behind the other"
                     );
@@ -268,7 +275,7 @@ impl Rig<'_> {
     ///
     /// # Errors
     /// When the flags do not go together, or do not fit the targets.
-    pub fn bench(&mut self, group: &Group, set: &[Ground]) -> Outcome<(Job, Bench)> {
+    pub fn bench(&mut self, group: &Group, set: &[StudyTarget]) -> Outcome<(Job, Bench)> {
         let args = self.args(group, set)?;
         let mut job = Job::resolve(&args, true)?;
         self.keep_what_fits(&group.part, &mut job)?;
@@ -276,9 +283,10 @@ impl Rig<'_> {
         Ok((job, bench))
     }
 
-    fn open(&mut self, group: &Group, set: &[Ground]) -> Outcome<Ready> {
+    fn open(&mut self, group: &Group, set: &[StudyTarget]) -> Outcome<Ready> {
         let (job, bench) = self.bench(group, set)?;
-        let first = self.grounds.iter().position(|ground| ground.name == set[0].name);
+        let first =
+            self.study_targets.iter().position(|study_target| study_target.name == set[0].name);
         let disks = group.disks.unwrap_or(set.len() as u32);
         Ok(Ready { group: group.clone(), first: first.unwrap_or(0), disks, job, bench })
     }
@@ -311,7 +319,7 @@ impl Rig<'_> {
     ///
     /// # Errors
     /// Usage, when they do not go together.
-    pub fn args(&self, group: &Group, set: &[Ground]) -> Outcome<RunArgs> {
+    pub fn args(&self, group: &Group, set: &[StudyTarget]) -> Outcome<RunArgs> {
         let mut args = parsed(group)?;
         // The run is the command's; what a point is, the plan's.
         let own = args.common;
@@ -321,27 +329,27 @@ impl Rig<'_> {
         }
         args.common.allow_holes |= own.allow_holes;
         // A simulated system tells both bounds of its CPU cost without one.
-        args.soaker &= !set.iter().any(Ground::is_simulated);
+        args.soaker &= !set.iter().any(StudyTarget::is_simulated);
         let grows = args.allocation != "preallocated";
-        if args.ioengine == "sync" && set.iter().any(Ground::is_simulated) {
+        if args.ioengine == "sync" && set.iter().any(StudyTarget::is_simulated) {
             // There one request at a time is the same, however it is issued.
             "auto".clone_into(&mut args.ioengine);
         }
-        for ground in set {
-            if grows && ground.folder().is_none() && ground.is_real() {
+        for study_target in set {
+            if grows && study_target.folder().is_none() && study_target.is_real() {
                 return Err(Failure::usage(format!(
                     "--allocation {} cuts the file that other parts measure; name a directory",
                     args.allocation
                 )));
             }
-            let changes = group.changes.as_deref().filter(|_| ground.is_simulated());
-            let folder = ground.folder().filter(|_| grows);
-            let mut target = folder.unwrap_or(ground.path()).to_path_buf();
-            if folder.is_none() && ground.folder().is_some() {
+            let changes = group.changes.as_deref().filter(|_| study_target.is_simulated());
+            let folder = study_target.folder().filter(|_| grows);
+            let mut target = folder.unwrap_or(study_target.path()).to_path_buf();
+            if folder.is_none() && study_target.folder().is_some() {
                 // Our own test file, so there is nothing to ask.
-                args.common.overwrite.push(ground.path().to_path_buf());
+                args.common.overwrite.push(study_target.path().to_path_buf());
             }
-            if let Some(disks) = group.disks.filter(|_| ground.is_simulated()) {
+            if let Some(disks) = group.disks.filter(|_| study_target.is_simulated()) {
                 target = format!("{},disks={disks}", target.display()).into();
             }
             if let Some(changes) = changes {
@@ -349,11 +357,11 @@ impl Rig<'_> {
             }
             args.targets.push(target);
         }
-        if set.iter().any(Ground::is_simulated) {
+        if set.iter().any(StudyTarget::is_simulated) {
             // Virtual time costs nothing, and disks of the papers need seconds to get going.
             args.runtime = args.runtime.map(|ns| ns.max(SIMULATED_NS));
         }
-        let bytes: Option<Vec<u64>> = set.iter().map(Ground::bytes).collect();
+        let bytes: Option<Vec<u64>> = set.iter().map(StudyTarget::bytes).collect();
         let most = bytes.and_then(|bytes| bytes.into_iter().min());
         let room = if grows { self.size } else { most };
         if let (Some(size), Some(most)) = (args.size, room) {
@@ -392,7 +400,7 @@ impl Rig<'_> {
         let job = &ready[0].job;
         let soaker = job.soaker && self.lab.prepare_soaker().is_ok();
         let rounds = Rounds { trials: job.trials, soaker, seed: job.base.seed };
-        let (points, measured) = rounds::measure(self.lab, &rounds, settings, self.keeper);
+        let (points, measured) = rounds::measure(self.lab, &rounds, settings, self.recorder);
         for (owner, point) in owners.into_iter().zip(points) {
             self.add(owner, &[], point);
         }
@@ -437,9 +445,9 @@ impl Rig<'_> {
         let summary = point.summary();
         let mut given = owner.group.given.clone();
         given.extend(notes.iter().map(|(name, word)| ((*name).to_owned(), (*word).to_owned())));
-        self.evidence.cells.push(Cell {
+        self.evidence.cells.push(MeasuredPoint {
             part: owner.group.part.clone(),
-            target: self.grounds[owner.first].name.display().to_string(),
+            target: self.study_targets[owner.first].name.display().to_string(),
             target_index: owner.first,
             disks: owner.disks,
             given,
