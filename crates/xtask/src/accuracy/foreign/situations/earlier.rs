@@ -79,7 +79,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "`soak` of a command that leaves a process behind",
         made: "`sh` starts a busy loop of 3 s and ends",
         must: "the process is named with its number, or the upper bound holds its CPU",
-        says: &["it left a process running, "],
+        says: &["it left a process running, ", " processes running, "],
         run: left_behind,
     },
 ];
