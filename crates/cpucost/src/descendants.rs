@@ -60,9 +60,12 @@ impl Descendants {
             if self.known.contains(&pid) {
                 continue;
             }
+            let Stat { name, time, is_zombie, .. } = process;
             match sys::reap_if_ended(pid) {
                 Some((user_ns, system_ns)) => left.ended.add(user_ns, system_ns),
-                None => left.running.push(Running { pid, name: process.name, time: process.time }),
+                // Of a process that was left behind itself, which may still wait for it.
+                None if is_zombie => left.ended.add(time.user_ns, time.system_ns),
+                None => left.running.push(Running { pid, name, time }),
             }
         }
         Ok(left)
@@ -83,6 +86,8 @@ impl LeftBehind {
 struct Stat {
     name: String,
     parent: i32,
+    /// It has ended, and its parent has not waited for it.
+    is_zombie: bool,
     time: ProcessTime,
 }
 
@@ -98,7 +103,8 @@ fn parse(text: &str, ticks_per_second: u64) -> Option<Stat> {
     // utime, stime, cutime, cstime: fields 14 to 17; the first after the name is the third.
     let (user, system) = (ticks(11)?.checked_add(ticks(13)?)?, ticks(12)?.checked_add(ticks(14)?)?);
     time.add(user.checked_mul(tick_ns)?, system.checked_mul(tick_ns)?);
-    Some(Stat { name, parent: fields.get(1)?.parse().ok()?, time })
+    let is_zombie = fields.first()? == &"Z";
+    Some(Stat { name, parent: fields.get(1)?.parse().ok()?, is_zombie, time })
 }
 
 /// All descendants of this process.
@@ -141,6 +147,8 @@ mod tests {
         let line = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 50 6 70 8 20 0 1 0 5 6 7";
         let stat = parse(line, 100).unwrap();
         assert_eq!((stat.name.as_str(), stat.parent), ("a) b (c)", 7));
+        assert!(!stat.is_zombie);
+        assert!(parse(&line.replace(") S ", ") Z "), 100).unwrap().is_zombie);
         assert_eq!((stat.time.user_ns, stat.time.system_ns), (1_200_000_000, 140_000_000));
         for text in ["", "42", "42 (a)", "42 (a) S 7 1 2", "42 (a) S x 1 2 3 4 5 6 7 8 9 1 2 3 4"] {
             assert_eq!(parse(text, 100), None, "{text}");

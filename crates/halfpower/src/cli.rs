@@ -431,7 +431,7 @@ pub struct SurveyArgs {
   halfpower soak --settle 5 -- make          a steadier background
   halfpower soak --json -- sort big.txt > cost.json
 
-The lower bound is what the system charges to the command and the children it waited for. The upper
+The lower bound is what the system charges to the command and all that it started. The upper
 bound is what idle-priority spinners lose meanwhile, less what they lose when nothing is run: it
 holds kernel threads, interrupts and whatever was left to other processes too. The report goes to
 stderr and the command's output through unchanged; with --json the document is on stdout and the

@@ -89,6 +89,8 @@ pub struct Question {
     pub load_after: Workload,
     /// Prices before and after.
     pub prices: [Option<f64>; 2],
+    /// Whether values of the system file were changed, before and after.
+    pub are_changed: [bool; 2],
 }
 
 /// The answer.
@@ -122,7 +124,7 @@ impl Answer {
 /// # Errors
 /// When a system cannot be, or a load does not fit it.
 pub fn check(question: &Question) -> Outcome<()> {
-    for (description, load, price) in sides(question) {
+    for (description, load, price, _) in sides(question) {
         let system = description.system()?;
         fits(&system, load, simulated::caching_of(&system))?;
         if price.is_some() {
@@ -157,8 +159,8 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         tell(done as f64 / all as f64);
     };
-    let found = on_all_cores(&sides, |(description, load, price)| {
-        let found = side(description, load, *price);
+    let found = on_all_cores(&sides, |one| {
+        let found = side(one);
         count();
         found
     });
@@ -166,7 +168,7 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
     let mut next = || found.next().unwrap_or_else(|| Err(crate::failure::Failure::interrupted()));
     let (before, after) = (next()?, next()?);
     let moved = on_all_cores(&moves, |(number, key)| {
-        let (description, load, _) = sides[*number];
+        let (description, load, ..) = sides[*number];
         let found =
             responds(description, load, key, [before.bytes_per_s, after.bytes_per_s][*number]);
         count();
@@ -177,13 +179,14 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
     Ok(Answer { before, after, sensitivities: of(0), sensitivities_after: of(1) })
 }
 
-type Side<'a> = (&'a Description, &'a Workload, Option<f64>);
+type Side<'a> = (&'a Description, &'a Workload, Option<f64>, bool);
 
 fn sides(question: &Question) -> [Side<'_>; 2] {
     let [price, price_after] = question.prices;
+    let [changed, changed_after] = question.are_changed;
     [
-        (&question.before, &question.load, price),
-        (&question.after, &question.load_after, price_after),
+        (&question.before, &question.load, price, changed),
+        (&question.after, &question.load_after, price_after, changed_after),
     ]
 }
 
@@ -214,7 +217,7 @@ fn served(system: &System, load: &Workload) -> (Workload, Caching) {
     (Workload { flush_at_end, ..load.clone() }, caching)
 }
 
-fn side(description: &Description, load: &Workload, price: Option<f64>) -> Outcome<SideDocument> {
+fn side(&(description, load, price, is_changed): &Side<'_>) -> Outcome<SideDocument> {
     let system = description.system()?;
     let (load, caching) = served(&system, load);
     let load = &load;
@@ -229,7 +232,7 @@ fn side(description: &Description, load: &Workload, price: Option<f64>) -> Outco
     let price = price.map(|price| priced(price, &system, load, &simulated)).transpose()?;
     let bytes_per_s = simulated.bytes_per_s();
     Ok(SideDocument {
-        trust: trust(&description.calibration(), load, bytes_per_s),
+        trust: trust(&description.calibration(), load, bytes_per_s, is_changed),
         workload: describe(load),
         bytes_per_s,
         requests_per_s: simulated.requests_per_s(),
@@ -353,7 +356,11 @@ mod tests {
         change.iter().for_each(|(key, value)| after.set(key, value).unwrap());
         let prices = [Some(1000.0), Some(2000.0)];
         let (load, load_after) = (load(65536), load(65536));
-        answer(&Question { before, after, load, load_after, prices }, &|_| {}).unwrap()
+        answer(
+            &Question { before, after, load, load_after, prices, are_changed: [false; 2] },
+            &|_| {},
+        )
+        .unwrap()
     }
 
     /// A load of 5000 requests within 20 MiB of a system, which then changes.
@@ -369,7 +376,18 @@ mod tests {
             ..load.clone()
         };
         let load_after = load.clone();
-        answer(&Question { before, after, load, load_after, prices: [None; 2] }, &|_| {}).unwrap()
+        answer(
+            &Question {
+                before,
+                after,
+                load,
+                load_after,
+                prices: [None; 2],
+                are_changed: [false; 2],
+            },
+            &|_| {},
+        )
+        .unwrap()
     }
 
     fn random_writes(request_bytes: u32) -> Workload {
@@ -413,6 +431,7 @@ mod tests {
         let before = Description::named("nt4-ultrawide").unwrap();
         let (load, prices) = (load(4096), [Some(1.0); 2]);
         let question = |load_after| Question {
+            are_changed: [false; 2],
             before: before.clone(),
             after: before.clone(),
             load: load.clone(),

@@ -49,11 +49,14 @@ pub struct Fit {
 }
 
 impl Fit {
+    /// Residuals without those of the priors.
+    fn points(&self) -> f64 {
+        (self.place.residuals.len() - self.structure.parameters.len()).max(1) as f64
+    }
+
     /// Mean of the squared residuals (squared standard errors).
     fn mean_square(&self) -> f64 {
-        let parameters = self.structure.parameters.len();
-        let points = (self.place.residuals.len() - parameters).max(1) as f64;
-        self.place.objective() / points
+        self.place.objective() / self.points()
     }
 }
 
@@ -194,8 +197,8 @@ impl Fitting<'_> {
         self.judged(&fit.structure, place)
     }
 
-    /// The best of several structures: the most promising ones go a step downhill, and the best of
-    /// them goes on.
+    /// The best of several structures: the most promising ones go some steps downhill, and
+    /// the best of them goes on.
     fn best(&self, structures: &[Structure], most: usize) -> Option<Fit> {
         let better = |a: &Fit, b: &Fit| a.criterion.total_cmp(&b.criterion);
         let seen = Mutex::new(Vec::new());
@@ -208,12 +211,11 @@ impl Fitting<'_> {
     }
 
     fn judged(&self, structure: &Structure, place: Place) -> Fit {
-        let parameters = structure.parameters.len();
-        let points = (place.residuals.len() - parameters).max(1) as f64;
+        let mut fit = Fit { structure: structure.clone(), place, criterion: 0.0 };
+        let (points, parameters) = (fit.points(), structure.parameters.len() as f64);
         // Below a hundredth of the standard error nothing is learned.
-        let mean_square = place.objective() / points + 0.01;
-        let criterion = points * mean_square.ln() + parameters as f64 * points.ln();
-        Fit { structure: structure.clone(), place, criterion }
+        fit.criterion = points * (fit.mean_square() + 0.01).ln() + parameters * points.ln();
+        fit
     }
 }
 

@@ -33,6 +33,8 @@ pub enum Basis {
 pub struct TrustDocument {
     /// What the trust rests on.
     pub basis: Basis,
+    /// Whether the system was changed since: the errors were found without the change.
+    pub is_changed: bool,
     /// In what the load lies outside of what was calibrated; empty where it does not.
     pub outside: Vec<String>,
     /// Number of points near the load.
@@ -51,7 +53,8 @@ pub struct TrustDocument {
 impl TrustDocument {
     /// Whether the answer can be relied on within 10%.
     pub fn is_good(&self) -> bool {
-        self.basis == Basis::HeldOut && self.worst_error.is_some_and(|error| error <= SMALL)
+        let is_known = self.basis == Basis::HeldOut && !self.is_changed;
+        is_known && self.worst_error.is_some_and(|error| error <= SMALL)
     }
 
     /// In a sentence.
@@ -68,15 +71,23 @@ impl TrustDocument {
             Basis::HeldOut => units::counted(self.points as u64, "held-out point"),
             _ => format!("{}, none held out", units::counted(self.points as u64, "fitted point")),
         };
-        format!("error {mean} on average, {worst} at the worst, of the nearest points ({what})")
+        let change = match self.is_changed {
+            true => ", all measured without the change of the system",
+            false => "",
+        };
+        format!(
+            "error {mean} on average, {worst} at the worst, of the nearest points ({what}){change}"
+        )
     }
 }
 
 /// The trust in `bytes_per_s` of a load, by the points of a calibration; `None` without any.
+/// `is_changed` says whether the system was changed after it was calibrated.
 pub fn trust(
     points: &[CalibrationPoint],
     load: &Workload,
     bytes_per_s: f64,
+    is_changed: bool,
 ) -> Option<TrustDocument> {
     if points.is_empty() {
         return None;
@@ -112,6 +123,7 @@ pub fn trust(
     let factor = near.iter().map(ratio).map(|r| r.max(1.0 / r)).fold(1.0, f64::max);
     Some(TrustDocument {
         basis,
+        is_changed,
         outside,
         points: near.len(),
         mean_error: known.then_some(errors.mean),
@@ -198,44 +210,46 @@ mod tests {
 
     #[test]
     fn an_error_near_the_load_is_told_and_one_far_away_is_not() {
-        let near = trust(&grid(), &load(4096, 16), 1e8).unwrap();
+        let near = trust(&grid(), &load(4096, 16), 1e8, false).unwrap();
         assert_eq!((near.basis, near.points), (Basis::HeldOut, 2));
         assert!((near.worst_error.unwrap() - 1.8).abs() < 1e-9 && !near.is_good());
         assert!((near.low_bytes_per_s.unwrap() - 1e8 / 2.8).abs() < 1.0, "{near:?}");
         assert!((near.high_bytes_per_s.unwrap() - 2.8e8).abs() < 1.0, "{near:?}");
-        let far = trust(&grid(), &load(65_536, 2), 1e8).unwrap();
+        let far = trust(&grid(), &load(65_536, 2), 1e8, false).unwrap();
         assert_eq!((far.basis, far.points), (Basis::HeldOut, 1));
         assert!(far.is_good(), "{far:?}");
-        let fitted = trust(&grid(), &load(65_536, 16), 1e8).unwrap();
+        let changed = trust(&grid(), &load(65_536, 2), 1e8, true).unwrap();
+        assert!(!changed.is_good() && changed.text().contains("without the change"), "{changed:?}");
+        let fitted = trust(&grid(), &load(65_536, 16), 1e8, false).unwrap();
         assert_eq!(fitted.basis, Basis::Fitted);
         assert!(fitted.text().contains("none held out"), "{}", fitted.text());
     }
 
     #[test]
     fn a_load_outside_of_what_was_calibrated_is_trusted_in_nothing() {
-        let deep = trust(&grid(), &load(4096, 32), 1e8).unwrap();
+        let deep = trust(&grid(), &load(4096, 32), 1e8, false).unwrap();
         assert_eq!((deep.basis, deep.worst_error), (Basis::Outside, None));
         let text = deep.text();
         assert!(text.contains("32 outstanding requests (measured: 1 to 16)"), "{text}");
-        let large = trust(&grid(), &load(1 << 20, 4), 1e8).unwrap().text();
+        let large = trust(&grid(), &load(1 << 20, 4), 1e8, false).unwrap().text();
         assert!(large.contains("requests of 1 MiB (measured: 4 KiB to 64 KiB)"), "{large}");
         let writes = Workload { read_percent: 0, ..load(4096, 4) };
-        let writes = trust(&grid(), &writes, 1e8).unwrap().text();
+        let writes = trust(&grid(), &writes, 1e8, false).unwrap().text();
         assert!(writes.contains("randwrite requests were not measured"), "{writes}");
         let sequential = Workload { pattern: Pattern::Sequential, ..load(4096, 4) };
-        assert_eq!(trust(&grid(), &sequential, 1e8).unwrap().basis, Basis::Outside);
+        assert_eq!(trust(&grid(), &sequential, 1e8, false).unwrap().basis, Basis::Outside);
     }
 
     #[test]
     fn a_gap_between_the_points_is_outside_of_them() {
         let sparse = points(&[(4096, 1, true, 1.0), (1 << 20, 1, false, 1.0)]);
-        let between = trust(&sparse, &load(65_536, 1), 1e8).unwrap();
+        let between = trust(&sparse, &load(65_536, 1), 1e8, false).unwrap();
         assert_eq!(between.basis, Basis::Outside);
         assert!(between.text().contains("within a factor of 4 of 64 KiB"), "{}", between.text());
     }
 
     #[test]
     fn a_system_that_was_not_calibrated_is_not_judged() {
-        assert_eq!(trust(&[], &load(4096, 1), 1e8), None);
+        assert_eq!(trust(&[], &load(4096, 1), 1e8, false), None);
     }
 }

@@ -112,7 +112,8 @@ fn question(args: &WhatifArgs) -> Outcome<Question> {
     let (size, depth) = (args.bs_to.unwrap_or(args.bs), args.iodepth_to.unwrap_or(args.iodepth));
     let load_after = self::load(args, &after, size, depth)?;
     let prices = [args.price, args.price_to.or(args.price)];
-    let question = Question { before, after, load, load_after, prices };
+    let are_changed = [!args.given.is_empty(), !both.is_empty()];
+    let question = Question { before, after, load, load_after, prices, are_changed };
     whatif::check(&question)?;
     Ok(question)
 }

@@ -90,6 +90,8 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
     let document = place.document(deep);
     assert_eq!(document["after"]["trust"]["basis"], "outside");
     assert!(document["after"]["trust"]["worst_error"].is_null(), "{document}");
+    let changed = "whatif my.toml --rw randread --bs 4k --set drive.fixed_read=500us";
+    assert!(place.does(changed).stdout.contains("measured without the change of the system"));
     let large = place.document("whatif my.toml --rw randread --bs 4k --bs-to 1m");
     assert_eq!(large["after"]["trust"]["basis"], "outside");
     assert!(place.document("whatif sata-ssd --iodepth-to 2")["before"]["trust"].is_null());
