@@ -9,9 +9,10 @@ use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target, TargetKind};
 use workload::{Workload, plan};
 
+use crate::experiment::{Allocation, PageCache};
 use crate::failure::{Failure, Outcome};
 use crate::guard::{self, Consent, Permit};
-use crate::job::{self, Allocation, Axes, Job, PageCache};
+use crate::job::{self, Axes, Job};
 use crate::lab::{Lab, Place, Setting};
 use crate::machine::TargetFacts;
 use crate::memory_limit;
@@ -238,7 +239,7 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     if let Some(wanted) = job.page_cache.filter(|_| direct && !job.touches_nothing()) {
         return Err(Failure::usage(format!(
             "--page-cache {} is about buffered requests, and these are direct; add --direct=0",
-            wanted.word(),
+            wanted.name(),
         )));
     }
     for axes in &job.axes {

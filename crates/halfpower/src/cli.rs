@@ -6,11 +6,10 @@
 pub mod calibrate;
 pub mod classic;
 pub mod copy;
-pub mod engine;
 pub mod memory;
 pub mod mount;
+mod parameters;
 pub mod simulate;
-pub mod skew;
 pub mod inputs;
 pub mod study;
 pub mod tune;
@@ -20,12 +19,19 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ioengine::fault::FaultPlan;
-use ioengine::truth::Truth;
+use ioengine::BufferPages;
 
+use self::parameters::ParameterArgs;
 use crate::app::{self, App};
-use crate::{truth, units};
+use crate::experiment::Experiment;
+use crate::experiment::parameters as experiment_parameters;
+use crate::failure::{Failure, Outcome};
+use crate::guard::Consent;
+use crate::recorder::RunOptions;
+use crate::selftest::devices::Source;
+use crate::units;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -138,12 +144,13 @@ pub struct CommonArgs {
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate, help_heading = "Workload")]
     pub pap: Option<f64>,
     /// Memory pages behind the buffers
-    #[arg(long, value_name = "huge|4k", default_value = "huge", help_heading = "Workload")]
-    pub buffer_pages: String,
+    #[arg(long, value_name = "huge|4k", default_value = "huge", help_heading = "Workload",
+          value_parser = experiment_parameters::buffer_pages)]
+    pub buffer_pages: BufferPages,
     /// Measure holes and unwritten blocks without calling the result invalid
     #[arg(long, value_name = "0|1",
           help_heading = "Safety", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = parse_bool, default_value = "false")]
+          default_missing_value = "true", value_parser = experiment_parameters::boolean, default_value = "false")]
     pub allow_holes: bool,
     /// Bytes that may be written to the drive in its life as rated, such as 600TB: --plan says
     /// which share of them goes
@@ -183,151 +190,9 @@ pub struct RunArgs {
     /// fio's way to name a target
     #[arg(long, hide = true)]
     pub filename: Option<PathBuf>,
-    /// read, write, rw, randread, randwrite or randrw
-    #[arg(
-        long,
-        alias = "readwrite",
-        value_name = "KIND",
-        default_value = "read",
-        help_heading = "Workload"
-    )]
-    pub rw: String,
-    /// Request size (default 4k)
-    #[arg(long, alias = "blocksize", value_name = "SIZE", help_heading = "Workload")]
-    pub bs: Option<String>,
-    /// Requests outstanding in each thread
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Workload")]
-    pub iodepth: String,
-    /// Threads
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Workload")]
-    pub numjobs: String,
-    /// How requests are issued: auto, null, delay, sync, mmap, threads, libaio, io_uring
-    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Workload")]
-    pub ioengine: String,
-    /// The device of known truth behind --ioengine delay, such as fixed=500us,rate=500MB/s; keys:
-    /// fixed, rate, parallel, cache, prefetch, hit, buffer, drain, credit, sustained; span and
-    /// zones (rates by position: 200MB/s@40/100MB/s@100); granule, rmw, straddle; members and
-    /// chunk (a stripe); link; cpu. As a target: truth:KEY=VALUE,..
-    #[arg(long, value_name = "KEY=VALUE,..", value_parser = truth::parse_truth,
-          help_heading = "Known truth")]
-    pub truth: Option<Truth>,
-    /// Let chosen requests of each thread fail or lie, to see what becomes of them: eio, enospc,
-    /// eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, lose,
-    /// misdirect:SIZE, tear; as in write-lose@100x3
-    #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults,
-          help_heading = "Known truth")]
-    pub inject: Option<FaultPlan>,
-    /// Bypass the page cache (default: where the target allows it)
-    #[arg(long, value_name = "0|1",
-          num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          value_parser = parse_bool, help_heading = "Workload")]
-    pub direct: Option<bool>,
-    /// Every write is durable before it completes (O_DSYNC)
-    #[arg(long, alias = "sync", value_name = "0|1", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = parse_bool, default_value = "false",
-          help_heading = "Workload")]
-    pub write_through: bool,
-    /// Share of reads in a mix (percent)
-    #[arg(long, value_name = "PERCENT", default_value = "50", help_heading = "Workload")]
-    pub rwmixread: String,
-    /// Visit every so many bytes instead of every block
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
-    pub stride: Option<u64>,
-    /// Region of the target to work on (default: all of it; of a directory: a test file)
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
-    pub size: Option<u64>,
-    /// Stripe the targets into one, so many bytes on each in turn; requests are cut between them
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
-    pub chunk: Option<u64>,
-    /// Where the region begins
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "0",
-          help_heading = "Workload")]
-    pub offset: u64,
-    /// own: each thread its own part of the region; shared: all on all of it; interlocked: all
-    /// together one sequential stream
-    #[arg(
-        long,
-        value_name = "own|shared|interlocked",
-        default_value = "own",
-        help_heading = "Workload"
-    )]
-    pub placement: String,
-    /// preallocated: blocks were written before; extend: writes grow a new file; truncate: a
-    /// written file is cut to nothing before each trial; fallocate: blocks of a new file are
-    /// reserved; last-block: its last block is written before the others
-    #[arg(
-        long,
-        value_name = "preallocated|extend|truncate|fallocate|last-block",
-        default_value = "preallocated",
-        help_heading = "Workload"
-    )]
-    pub allocation: String,
-    /// Hint to the kernel: normal, sequential, random, noreuse, willneed, dontneed
-    #[arg(long, alias = "fadvise-hint", value_name = "HINT", help_heading = "Workload")]
-    pub hint: Option<String>,
-    /// Take the target out of the page cache before buffered reads
-    #[arg(long, value_name = "0|1",
-          num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          value_parser = parse_bool, default_value = "true", help_heading = "Workload")]
-    pub invalidate: bool,
-    /// What buffered requests find in the page cache. cold: nothing, writes neither; warm: all of
-    /// the region, read just before. Default: reads nothing, writes what the last trial left
-    #[arg(long, value_name = "cold|warm", value_parser = ["cold", "warm"],
-          help_heading = "Workload")]
-    pub page_cache: Option<String>,
-    /// Length of a trial (default 5 s where no --size is given)
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Time")]
-    pub runtime: Option<u64>,
-    /// Start over at the end of the region until --runtime is over
-    #[arg(long, value_name = "0|1",
-          num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          value_parser = parse_bool, default_value = "false", help_heading = "Time")]
-    pub time_based: bool,
-    /// Warm-up that is not counted
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "0",
-          help_heading = "Time")]
-    pub ramp_time: u64,
-    /// Warm up until the rate is steady (5 s within 20%, slope within 10%), at most 10 minutes
-    #[arg(long, help_heading = "Time")]
-    pub steady_state: bool,
-    /// How often to measure
-    #[arg(long, default_value_t = 3, help_heading = "Time")]
-    pub trials: u32,
-    /// Open loop: issue at this rate over all threads [requests per second]
-    #[arg(long, value_name = "RATE", help_heading = "Workload")]
-    pub rate_iops: Option<f64>,
-    /// linear: at equal distances; poisson: at random, as many independent users do
-    #[arg(
-        long,
-        value_name = "linear|poisson",
-        default_value = "linear",
-        help_heading = "Workload"
-    )]
-    pub rate_process: String,
-    /// Latency percentiles to print, and to require enough requests for (default 50,99)
-    #[arg(long, alias = "percentile-list", value_name = "P,P", help_heading = "Output")]
-    pub percentile: Option<String>,
-    /// Pin threads to these CPUs: 0,2 or 0-3
-    #[arg(long, value_name = "LIST", help_heading = "Workload")]
-    pub cpus_allowed: Option<String>,
-    /// Write zeros instead of incompressible data
-    #[arg(long, help_heading = "Workload")]
-    pub zero_buffers: bool,
-    /// Write checksummed blocks and read them back; with reads, check them
-    #[arg(long, help_heading = "Workload")]
-    pub verify: bool,
-    /// Alternate trials with an idle-priority soaker: the upper bound of the CPU cost
-    #[arg(long, help_heading = "Workload")]
-    pub soaker: bool,
-    /// See SkewArgs.
+    /// What to measure and how.
     #[command(flatten)]
-    pub skew: skew::SkewArgs,
-    /// See EngineArgs.
-    #[command(flatten)]
-    pub engine: engine::EngineArgs,
-    /// See HostArgs.
-    #[command(flatten)]
-    pub host: HostArgs,
+    pub parameters: ParameterArgs,
     /// See CommonArgs.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -348,36 +213,83 @@ pub struct RunArgs {
     /// The flags that came from a plan file, to be kept with the results.
     #[arg(skip)]
     pub planned: Vec<String>,
-    /// What was typed beside the plan of a study.
-    #[arg(skip)]
-    pub typed: Vec<OsString>,
     /// The plan file with its text, where it is the plan of a study.
     #[arg(skip)]
     pub study_plan: Option<(PathBuf, String)>,
 }
 
-/// Settings of the block device beneath the target, changed for the run and put back (root).
-#[derive(Args, Debug, Clone)]
-pub struct HostArgs {
-    /// I/O scheduler of the device during the run, put back afterwards (root)
-    #[arg(long, value_name = "NAME", help_heading = "Host")]
-    pub scheduler: Option<String>,
-    /// Read-ahead window of the device during the run (root)
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Host")]
-    pub read_ahead: Option<u64>,
-    /// What the kernel believes of the device's write cache: with through it sends no flushes.
-    /// The drive's own setting is not touched, so data may be lost at a power failure (root)
-    #[arg(long, value_name = "back|through", value_parser = ["back", "through"],
-          help_heading = "Host")]
-    pub kernel_write_cache: Option<String>,
-    /// Requests that the device's queue holds during the run (root)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..),
-          help_heading = "Host")]
-    pub nr_requests: Option<u32>,
-    /// Merging of requests: 0 all, 1 simple merges only, 2 none (root)
-    #[arg(long, value_name = "0|1|2", value_parser = clap::value_parser!(u8).range(0..=2),
-          help_heading = "Host")]
-    pub nomerges: Option<u8>,
+impl RunArgs {
+    /// What is to be measured.
+    ///
+    /// # Errors
+    /// None for what clap let through.
+    pub fn experiment(&self) -> Outcome<Experiment> {
+        let mut experiment = self.common.experiment();
+        self.parameters.given.apply(&mut experiment)?;
+        experiment.targets.extend(self.targets.iter().chain(&self.filename).cloned());
+        Ok(experiment)
+    }
+
+    /// Refuses flags that only a plan file gives a meaning.
+    ///
+    /// # Errors
+    /// Usage.
+    pub fn check_without_plan(&self) -> Outcome<()> {
+        if self.study_plan.is_some() || !self.planned.is_empty() {
+            return Ok(());
+        }
+        if self.quick {
+            return Err(Failure::usage(
+                "--quick takes the quick form of a plan file, and there is none; drop it",
+            ));
+        }
+        if self.html.is_some() {
+            return Err(Failure::usage(
+                "--html is for plan files with figures, and for survey; drop it",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl SurveyArgs {
+    /// The target, its size, and what every verb says.
+    pub fn experiment(&self) -> Experiment {
+        Experiment {
+            targets: vec![self.target.clone()],
+            size_bytes: self.size,
+            ..self.common.experiment()
+        }
+    }
+}
+
+impl CommonArgs {
+    /// An experiment that has nothing but what every verb says of it.
+    pub fn experiment(&self) -> Experiment {
+        Experiment {
+            seed: self.seed,
+            buffer_pages: self.buffer_pages,
+            allow_holes: self.allow_holes,
+            consent: self.consent(),
+            endurance_bytes: self.endurance,
+            ..Experiment::default()
+        }
+    }
+
+    /// What the user allowed to be written.
+    pub fn consent(&self) -> Consent {
+        let (overwrite, destroy_data_on) = (self.overwrite.clone(), self.destroy_data_on.clone());
+        Consent { overwrite, destroy_data_on }
+    }
+
+    /// Where results are kept, under which name, and what the user says of the hardware.
+    pub fn run_options(&self) -> RunOptions {
+        RunOptions {
+            db: (!self.no_store).then(|| self.db.clone()),
+            label: self.label.clone(),
+            pap_bytes_per_s: self.pap,
+        }
+    }
 }
 
 /// Flags of `survey`.
@@ -531,15 +443,6 @@ pub enum RunsVerb {
     },
 }
 
-/// Where devices of known truth come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Source {
-    /// A file over FUSE: every request goes through the kernel.
-    Fuse,
-    /// In this process: the generator and its statistics without any kernel.
-    Delay,
-}
-
 /// Flags of `selftest`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
@@ -549,7 +452,8 @@ pub enum Source {
 Exit codes: 0 all within their bars, 5 some are not.")]
 pub struct SelftestArgs {
     /// Where the devices come from: fuse (the default, where it can be had) or delay
-    #[arg(long, value_name = "fuse|delay")]
+    #[arg(long, value_name = "fuse|delay", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(["fuse", "delay"]).map(source))]
     pub device: Option<Source>,
     /// Only the quantities whose name holds this word, such as latency or cache
     #[arg(long, value_name = "WORD")]
@@ -643,13 +547,9 @@ pub struct GenerateArgs {
     pub plan: bool,
 }
 
-/// Reads 0, 1, false, true, no, yes.
-fn parse_bool(text: &str) -> Result<bool, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" => Ok(true),
-        "0" | "false" | "no" | "off" => Ok(false),
-        _ => Err("write 0 or 1".to_owned()),
-    }
+/// One of the two words that clap lets through.
+fn source(word: String) -> Source {
+    if word == Source::Delay.name() { Source::Delay } else { Source::Fuse }
 }
 
 /// Accepts `--time_based` for `--time-based`: underscores in a flag's name become dashes, its
@@ -672,7 +572,9 @@ pub fn normalise(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::RateProcess;
     use clap::CommandFactory;
+    use ioengine::EngineKind;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         let words = std::iter::once("halfpower").chain(line.split_whitespace());
@@ -693,18 +595,20 @@ mod tests {
 
     #[test]
     fn both_spellings_and_all_forms_of_booleans_are_understood() {
-        assert!(run("run . --time_based --runtime=3").time_based);
-        assert!(run("run . --time-based=1 --runtime 3").time_based);
-        assert!(!run("run . --time_based=0").time_based);
-        assert_eq!(run("run . --direct").direct, Some(true));
-        assert_eq!(run("run . --direct=0").direct, Some(false));
-        assert_eq!(run("run . --rate_iops=100").rate_iops, Some(100.0));
-        assert_eq!(run("run . --rate_process=poisson").rate_process, "poisson");
+        let experiment = |line| run(line).experiment().unwrap();
+        assert!(experiment("run . --time_based --runtime=3").time_based);
+        assert!(experiment("run . --time-based=1 --runtime 3").time_based);
+        assert!(!experiment("run . --time_based=0").time_based);
+        assert_eq!(experiment("run . --direct").direct, Some(true));
+        assert_eq!(experiment("run . --direct=0").direct, Some(false));
+        assert_eq!(experiment("run . --rate_iops=100").rate_iops, Some(100.0));
+        assert_eq!(experiment("run . --rate_process=poisson").rate_process, RateProcess::Poisson);
     }
 
     #[test]
     fn values_keep_their_underscores() {
-        assert_eq!(run("run . --ioengine=io_uring --label=a_b").ioengine, "io_uring");
+        let experiment = run("run . --ioengine=io_uring --label=a_b").experiment().unwrap();
+        assert_eq!(experiment.engine_kinds, [Some(EngineKind::IoUring)]);
         let args = normalise(["--", "--keep_this"].map(OsString::from).into_iter());
         assert_eq!(args[1], "--keep_this");
     }
@@ -712,7 +616,8 @@ mod tests {
     #[test]
     fn a_flag_given_twice_takes_its_last_value_and_lists_grow() {
         let args = run("run . --bs 4k --json --bs 8k --json --overwrite a --overwrite b");
-        assert!(args.common.json && args.bs.as_deref() == Some("8k"));
+        assert_eq!(args.experiment().unwrap().request_bytes, Some(vec![8192]));
+        assert!(args.common.json);
         assert_eq!(args.common.overwrite.len(), 2);
     }
 

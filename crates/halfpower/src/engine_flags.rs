@@ -4,7 +4,7 @@
 use ioengine::{Caching, EngineKind, EngineOption, EngineOptions};
 use workload::FlushEvery;
 
-use crate::cli::RunArgs;
+use crate::experiment::Experiment;
 use crate::failure::{Failure, Outcome};
 use crate::flag_names::in_flags;
 
@@ -26,11 +26,11 @@ impl EngineFlags {
     /// # Errors
     /// Usage: what means nothing here, or is not offered, with the remedy.
     pub fn resolve(
-        args: &RunArgs,
+        experiment: &Experiment,
         engine_kinds: &[Option<EngineKind>],
         writes: bool,
     ) -> Outcome<EngineFlags> {
-        let wanted = &args.engine;
+        let wanted = &experiment.engine;
         let options = EngineOptions {
             sq_poll: wanted.sqthread_poll,
             io_poll: wanted.hipri,
@@ -46,8 +46,8 @@ impl EngineFlags {
         for engine_kind in engine_kinds.iter().flatten().filter(|p| !p.does_io()) {
             options.check(*engine_kind, Caching::Direct)?;
         }
-        let direct = direct(args.direct, options, engine_kinds)?;
-        let flush_every = flush_every(args, engine_kinds, writes)?;
+        let direct = direct(experiment.direct, options, engine_kinds)?;
+        let flush_every = flush_every(experiment, engine_kinds, writes)?;
         Ok(EngineFlags { options, flush_every, direct })
     }
 }
@@ -95,11 +95,14 @@ fn direct(
 }
 
 fn flush_every(
-    args: &RunArgs,
+    experiment: &Experiment,
     engine_kinds: &[Option<EngineKind>],
     writes: bool,
 ) -> Outcome<Option<FlushEvery>> {
-    let (writes_each, data_only) = match (args.engine.fsync, args.engine.fdatasync) {
+    let (writes_each, data_only) = match (experiment.engine.fsync, experiment.engine.fdatasync) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage("--fsync and --fdatasync exclude each other; drop one"));
+        }
         (Some(n), _) => (n, false),
         (None, Some(n)) => (n, true),
         (None, None) => return Ok(None),

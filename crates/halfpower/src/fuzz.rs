@@ -171,8 +171,8 @@ fn command_line(data: &[u8]) {
         }
     };
     let resolved = match verb {
-        Verb::Run(args) => Job::resolve(&args, false),
-        Verb::Sweep(args) => Job::resolve(&args, true),
+        Verb::Run(args) => args.experiment().and_then(|found| Job::resolve(&found, false)),
+        Verb::Sweep(args) => args.experiment().and_then(|found| Job::resolve(&found, true)),
         _ => return,
     };
     let job = match resolved {
@@ -213,7 +213,8 @@ fn plan_file(data: &[u8]) {
     let Verb::Sweep(args) = cli.verb else { unreachable!("sweep was typed") };
     assert!(args.common.overwrite.is_empty() && args.common.destroy_data_on.is_empty());
     assert!(args.targets.is_empty(), "a value became a target");
-    if let Err(failure) = Job::resolve(&args, true) {
+    let experiment = args.experiment().expect("each value was accepted");
+    if let Err(failure) = Job::resolve(&experiment, true) {
         let message = failure.message.clone();
         assert!(plan.place(failure).message.ends_with(&message));
     }

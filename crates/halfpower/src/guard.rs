@@ -22,7 +22,7 @@ use crate::failure::{Failure, Outcome};
 use crate::signature;
 
 /// What the user allowed on the command line.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// Files that may be overwritten.
     pub overwrite: Vec<PathBuf>,

@@ -15,6 +15,7 @@ use ioengine::{Caching, Clock, HostTarget, Monotonic, Target};
 use workload::{Control, Progress, Workload, plan};
 
 use crate::console::Console;
+use crate::experiment::Blocks;
 use crate::failure::Outcome;
 use crate::interrupt::Interrupt;
 use crate::point::{PointKey, SIMULATED, State, Trial};
@@ -177,20 +178,6 @@ impl Place<'_> {
             Place::Simulated(place) => simulated::check_fit(place, workload),
         }
     }
-}
-
-/// What of a file is there when a trial begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Blocks {
-    /// What the last trial left.
-    #[default]
-    AsTheyAre,
-    /// Nothing.
-    None,
-    /// All of the region, reserved and not written.
-    Reserved,
-    /// The last request's worth of the region, behind a hole.
-    Last,
 }
 
 /// What to measure, and what to do around it.

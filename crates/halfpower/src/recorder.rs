@@ -26,6 +26,17 @@ pub struct Recorder {
     log: Option<RequestLog>,
 }
 
+/// What the user says of a run, beyond what is measured.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// The database; None: results are not kept.
+    pub db: Option<PathBuf>,
+    /// A name for the run.
+    pub label: Option<String>,
+    /// What the hardware promises [bytes per second].
+    pub pap_bytes_per_s: Option<f64>,
+}
+
 /// What a run is, beyond its points.
 #[derive(Debug)]
 pub struct RunFacts<'a> {

@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use ioengine::Caching;
+use ioengine::{BufferPages, Caching};
 use simulator::system::{Allocated, CachingChoice};
 use simulator::{Description, System};
 
-use crate::cli::{CommonArgs, RunArgs, SurveyArgs};
+use crate::experiment::{Allocation, EngineParameters, Experiment, HostParameters, PageCache};
 use crate::failure::{Failure, Outcome};
+use crate::guard::Consent;
 
 /// What the name of a simulated target begins with.
 pub const PREFIX: &str = "sim:";
@@ -47,7 +48,8 @@ impl SimPlace {
     ///
     /// # Errors
     /// When there is no such system, several targets, or a flag that means nothing there.
-    pub fn of(args: &RunArgs, targets: &[PathBuf]) -> Outcome<Option<SimPlace>> {
+    pub fn of(experiment: &Experiment) -> Outcome<Option<SimPlace>> {
+        let targets = &experiment.targets;
         let Some(target) = targets.iter().find(|target| is_simulated(target)) else {
             return Ok(None);
         };
@@ -58,7 +60,7 @@ impl SimPlace {
                 target.display()
             )));
         }
-        check_flags(args)?;
+        check_flags(experiment)?;
         let name = target.to_string_lossy().into_owned();
         let Named { mut description, mut changes } = named(&name, &[])?;
         let mut change = |key: &str, value: String| -> Outcome<()> {
@@ -66,19 +68,19 @@ impl SimPlace {
             changes.insert(key.to_owned(), value);
             Ok(())
         };
-        if args.allocation == "extend" {
-            change("allocation", args.allocation.clone())?;
+        if experiment.allocation == Allocation::Extend {
+            change("allocation", "extend".to_owned())?;
         }
-        if let Some(direct) = args.direct {
+        if let Some(direct) = experiment.direct {
             change("caching", if direct { "direct" } else { "buffered" }.to_owned())?;
         }
-        if let Some(chunk) = args.chunk {
+        if let Some(chunk) = experiment.chunk_bytes {
             change("volume", "stripe".to_owned())?;
             change("chunk", chunk.to_string())?;
         }
-        let wanted = args.size.unwrap_or(0).saturating_add(args.offset);
+        let wanted = experiment.size_bytes.unwrap_or(0).saturating_add(experiment.offset_bytes);
         let place = SimPlace::new(name, &description, changes, wanted)?;
-        let caching = Caching::of(place.caching.is_direct(), args.write_through);
+        let caching = Caching::of(place.caching.is_direct(), experiment.write_through);
         Ok(Some(SimPlace { caching, ..place }))
     }
 
@@ -87,14 +89,14 @@ impl SimPlace {
     ///
     /// # Errors
     /// When there is no such system, or a flag that means nothing there.
-    pub fn of_survey(args: &SurveyArgs) -> Outcome<Option<SimPlace>> {
-        if !is_simulated(&args.target) {
+    pub fn of_survey(experiment: &Experiment) -> Outcome<Option<SimPlace>> {
+        let Some(target) = experiment.targets.iter().find(|target| is_simulated(target)) else {
             return Ok(None);
-        }
-        refuse(&foreign(&args.common))?;
-        let name = args.target.to_string_lossy().into_owned();
+        };
+        refuse(&foreign(experiment))?;
+        let name = target.to_string_lossy().into_owned();
         let Named { description, changes } = named(&name, &[])?;
-        Ok(Some(SimPlace::new(name, &description, changes, args.size.unwrap_or(0))?))
+        Ok(Some(SimPlace::new(name, &description, changes, experiment.size_bytes.unwrap_or(0))?))
     }
 
     /// As a test file in a directory, the file is as large as the region that is asked for.
@@ -117,50 +119,50 @@ impl SimPlace {
 }
 
 /// Refuses flags that are about this host, or about data.
-fn check_flags(args: &RunArgs) -> Outcome<()> {
-    let host = &args.host;
-    let sets_host = host.scheduler.is_some()
-        || host.read_ahead.is_some()
-        || host.kernel_write_cache.is_some()
-        || host.nr_requests.is_some()
-        || host.nomerges.is_some();
+fn check_flags(experiment: &Experiment) -> Outcome<()> {
+    let allocation = experiment.allocation;
     refuse(&[
-        (args.verify, "--verify", "keeps no data to verify"),
-        (args.inject.is_some(), "--inject", "suffers no faults"),
-        (args.cpus_allowed.is_some(), "--cpus-allowed", "has no CPUs of this host"),
-        (args.hint.is_some(), "--hint", "has no kernel to be told"),
-        (args.ioengine != "auto", "--ioengine", "issues requests in its own way"),
-        (args.allocation == "truncate", "--allocation truncate", "has no blocks to give back"),
-        (args.allocation == "fallocate", "--allocation fallocate", "has no blocks to reserve"),
-        (args.allocation == "last-block", "--allocation last-block", "has no holes"),
-        (args.soaker, "--soaker", "tells both bounds of its CPU cost without one"),
-        (args.zero_buffers, "--zero-buffers", "keeps no data"),
-        (!args.invalidate, "--invalidate=0", "begins each trial with a cold cache"),
-        (args.engine.is_given(), "the flags under Engine (halfpower run --help)", ENGINE),
+        (experiment.verify, "--verify", "keeps no data to verify"),
+        (experiment.faults.is_some(), "--inject", "suffers no faults"),
+        (!experiment.cpus.is_empty(), "--cpus-allowed", "has no CPUs of this host"),
+        (experiment.hint.is_some(), "--hint", "has no kernel to be told"),
+        (experiment.engine_kinds != [None], "--ioengine", "issues requests in its own way"),
+        (allocation == Allocation::Truncate, "--allocation truncate", "has no blocks to give back"),
+        (allocation == Allocation::Reserve, "--allocation fallocate", "has no blocks to reserve"),
+        (allocation == Allocation::LastBlock, "--allocation last-block", "has no holes"),
+        (experiment.soaker, "--soaker", "tells both bounds of its CPU cost without one"),
+        (experiment.zero_buffers, "--zero-buffers", "keeps no data"),
+        (!experiment.invalidate, "--invalidate=0", "begins each trial with a cold cache"),
         (
-            args.page_cache.as_deref() == Some("warm"),
+            experiment.engine != EngineParameters::default(),
+            "the flags under Engine (halfpower run --help)",
+            "issues requests in its own way and flushes at the end",
+        ),
+        (
+            experiment.page_cache == Some(PageCache::Warm),
             "--page-cache warm",
             "begins each trial with a cold cache",
         ),
-        (sets_host, "the flags under Host (halfpower run --help)", "is not this host"),
+        (
+            experiment.host != HostParameters::default(),
+            "the flags under Host (halfpower run --help)",
+            "is not this host",
+        ),
     ])?;
-    refuse(&foreign(&args.common))
+    refuse(&foreign(experiment))
 }
-
-/// Why the flags under Engine mean nothing there.
-const ENGINE: &str = "issues requests in its own way and flushes at the end";
 
 /// A flag, whether it was given, and why a simulated system has no use for it.
 type Refused = (bool, &'static str, &'static str);
 
 /// What of the flags of every verb means nothing there.
-fn foreign(common: &CommonArgs) -> [Refused; 4] {
-    let consents = !common.overwrite.is_empty() || !common.destroy_data_on.is_empty();
+fn foreign(experiment: &Experiment) -> [Refused; 4] {
+    let consents = experiment.consent != Consent::default();
     [
         (consents, "--overwrite and --destroy-data-on", "holds nothing that could be lost"),
-        (common.buffer_pages != "huge", "--buffer-pages", "has no memory pages"),
-        (common.allow_holes, "--allow-holes", "has no holes"),
-        (common.endurance.is_some(), "--endurance", "wears no drive"),
+        (experiment.buffer_pages == BufferPages::Small, "--buffer-pages", "has no memory pages"),
+        (experiment.allow_holes, "--allow-holes", "has no holes"),
+        (experiment.endurance_bytes.is_some(), "--endurance", "wears no drive"),
     ]
 }
 

@@ -10,7 +10,7 @@ use ioengine::engine::DelayDevice;
 use ioengine::truth::Truth;
 use ioengine::{EngineKind, HostTarget};
 
-use crate::cli::RunArgs;
+use crate::experiment::Experiment;
 use crate::failure::{Failure, Outcome};
 use crate::truth;
 
@@ -59,20 +59,20 @@ pub fn is_truth(target: &Path) -> bool {
 /// Usage: devices beside other targets, under another I/O engine, described twice, or asked to
 /// keep data.
 pub fn devices(
-    args: &RunArgs,
-    targets: &[PathBuf],
+    experiment: &Experiment,
     engine_kinds: &[Option<EngineKind>],
 ) -> Outcome<Vec<KnownDevice>> {
+    let targets = &experiment.targets;
     let named: Vec<_> = targets.iter().filter(|target| is_truth(target)).collect();
     let devices = match named.is_empty() {
-        true => described(args, targets, engine_kinds)?,
+        true => described(experiment, engine_kinds)?,
         false => {
-            check_named(args, named.len() == targets.len())?;
+            check_named(experiment, named.len() == targets.len())?;
             let parse = |target: &&PathBuf| KnownDevice::parse(&target.to_string_lossy());
             named.iter().map(parse).collect::<Outcome<_>>()?
         }
     };
-    if args.verify && !devices.is_empty() {
+    if experiment.verify && !devices.is_empty() {
         return Err(Failure::usage(
             "a device of known truth in this process keeps no data to verify; drop --verify, or \
              mount such a device as a file: halfpower mount truth:... DIR",
@@ -82,23 +82,23 @@ pub fn devices(
 }
 
 /// Named devices need no other word, and take none.
-fn check_named(args: &RunArgs, alone: bool) -> Outcome<()> {
+fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     if !alone {
         return Err(Failure::usage(
             "devices of known truth (truth:...) and other targets are not measured together; \
              measure them one by one",
         ));
     }
-    if args.truth.is_some() {
+    if experiment.truth.is_some() {
         return Err(Failure::usage(
             "a target truth:... says itself what it does; drop --truth, or the target",
         ));
     }
-    if !matches!(args.ioengine.as_str(), "auto" | "delay") {
+    let is_other = |kind: &&EngineKind| **kind != EngineKind::Delay;
+    if let Some(other) = experiment.engine_kinds.iter().flatten().find(is_other) {
         return Err(Failure::usage(format!(
-            "--ioengine {}: a device of known truth is in this process and served by delay alone; \
-             drop --ioengine, or mount it as a file: halfpower mount truth:... DIR",
-            args.ioengine
+            "--ioengine {other}: a device of known truth is in this process and served by delay alone; \
+             drop --ioengine, or mount it as a file: halfpower mount truth:... DIR"
         )));
     }
     Ok(())
@@ -106,22 +106,21 @@ fn check_named(args: &RunArgs, alone: bool) -> Outcome<()> {
 
 /// The device of `--ioengine delay`, which needs no target and shares it with nobody.
 fn described(
-    args: &RunArgs,
-    targets: &[PathBuf],
+    experiment: &Experiment,
     engine_kinds: &[Option<EngineKind>],
 ) -> Outcome<Vec<KnownDevice>> {
     let is_delay = |engine_kind: &Option<EngineKind>| *engine_kind == Some(EngineKind::Delay);
     let (some, all) = (engine_kinds.iter().any(is_delay), engine_kinds.iter().all(is_delay));
-    if some && (!all || !targets.is_empty()) {
+    if some && (!all || !experiment.targets.is_empty()) {
         return Err(Failure::usage(
             "--ioengine delay is a device of its own; name no target but truth:..., and no other \
              I/O engine",
         ));
     }
-    if args.truth.is_some() && !all {
+    if experiment.truth.is_some() && !all {
         return Err(Failure::usage("--truth describes the device of --ioengine delay; add that"));
     }
-    let truth = args.truth.clone().unwrap_or_default();
+    let truth = experiment.truth.clone().unwrap_or_default();
     let name = format!("device of {}", truth::describe(&truth));
     Ok(if all { vec![KnownDevice { name, truth }] } else { Vec::new() })
 }

@@ -202,7 +202,7 @@ fn each<T: Copy>(tests: Vec<Flags>, values: &[T], set: impl Fn(&mut Flags, T)) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan_file::Flags as PlanFlags;
+    use crate::experiment::settings::Settings;
     use crate::study::plan::Plan;
 
     fn set() -> TestSet {
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn the_plan_has_the_same_tests() {
         let text = set().toml().unwrap();
-        let groups = Plan::parse(&text).unwrap().groups(false, &PlanFlags::default()).unwrap();
+        let groups = Plan::parse(&text).unwrap().groups(false, &Settings::default()).unwrap();
         let mut parts: Vec<&str> = groups.iter().map(|group| group.part.as_str()).collect();
         parts.dedup();
         assert_eq!(parts, ["buffered sync", "buffered async", "direct sync", "direct async"]);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::parse_bool;
+use crate::experiment::parameters;
 use crate::units;
 
 /// Flags of `copy`.
@@ -62,7 +62,7 @@ pub struct CopyArgs {
     pub dereference: bool,
     /// Leave holes holes
     #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = parse_bool, default_value = "true",
+          default_missing_value = "true", value_parser = parameters::boolean, default_value = "true",
           help_heading = "What is kept")]
     pub sparse: bool,
 

@@ -47,9 +47,9 @@ fn simulated(arg: Arg) -> Arg {
         "ioengine",
         "hint",
         "invalidate",
-        "page_cache",
-        "cpus_allowed",
-        "zero_buffers",
+        "page-cache",
+        "cpus-allowed",
+        "zero-buffers",
         "verify",
         "soaker",
         "no_store",
@@ -57,7 +57,7 @@ fn simulated(arg: Arg) -> Arg {
         "buffer_pages",
     ];
     let heading = arg.get_help_heading().unwrap_or_default();
-    let foreign = matches!(heading, "Host" | "Safety" | "Known truth");
+    let foreign = matches!(heading, "Host" | "Safety" | "Reference device");
     let hidden = foreign || HIDDEN.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {
         // Without what is about files and folders of this host.

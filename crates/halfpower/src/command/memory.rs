@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::cli::memory::MemoryArgs;
 use crate::console::{self, Console};
+use crate::experiment::parameters;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::job;
 use crate::json::{self, IntervalDocument, Program};
 use crate::lab::Lab;
 use crate::machine::Host;
@@ -196,7 +196,8 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
         spec.threads = counts.into_iter().map(|count| count as usize).collect();
     }
     if let Some(list) = &args.cpus_allowed {
-        spec.cpus = job::cpus(list)?;
+        spec.cpus = parameters::cpus(list)
+            .map_err(|why| Failure::usage(format!("--cpus-allowed {list}: {why}")))?;
     }
     if args.offset >= 4096 || !args.offset.is_multiple_of(8) {
         return Err(Failure::usage(format!(

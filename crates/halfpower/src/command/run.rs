@@ -12,7 +12,7 @@ use crate::cli::RunArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::job::{Job, check};
+use crate::job::Job;
 use crate::journal::settings::Change;
 use crate::json::{self, HostSettingDocument, PointDocument, Program, RunDocument, SweepDocument};
 use crate::lab::{Lab, Setting};
@@ -60,8 +60,8 @@ pub fn execute_shown_by(args: &RunArgs, show: Show<'_>) -> Outcome {
 
 fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     let console = Console::new(args.common.quiet);
-    check::without_plan(args)?;
-    let job = Job::resolve(args, form != Form::Run)?;
+    args.check_without_plan()?;
+    let job = Job::resolve(&args.experiment()?, form != Form::Run)?;
     if args.common.plan {
         return print_plan(&job, args.common.endurance);
     }

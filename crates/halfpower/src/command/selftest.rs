@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cli::{SelftestArgs, Source};
+use crate::cli::SelftestArgs;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
@@ -11,7 +11,7 @@ use crate::lab::Lab;
 use crate::machine::Host;
 use crate::selftest::Quantity;
 use crate::selftest::apparatus::Apparatus;
-use crate::selftest::devices;
+use crate::selftest::devices::{self, Source};
 use crate::selftest::quantities::{GROUPS, Group};
 
 /// About how long it takes (ns), for the progress bar.
@@ -57,7 +57,7 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     progress.finish();
     let pass = quantities.iter().all(|quantity| quantity.pass);
     if args.json {
-        let device = if source == Source::Fuse { "fuse" } else { "delay" }.to_owned();
+        let device = source.name().to_owned();
         let (halfpower, host) = (Program::this(), Host::read());
         let document = SelftestDocument { halfpower, host, device, quantities, pass };
         console::data(&json::print(&document));

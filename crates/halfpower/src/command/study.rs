@@ -8,16 +8,15 @@ use ioengine::clock::unix_ns;
 use crate::cli::study::StudyArgs;
 use crate::cli::{CommonArgs, RunArgs};
 use crate::console::{self, Console};
+use crate::experiment::settings::{self, Settings};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::job;
 use crate::json::{self, Program};
 use crate::lab::Lab;
 use crate::machine::Host;
 use crate::page;
-use crate::plan_file::{self, Flags};
 use crate::recorder::Recorder;
-use crate::settings;
+use crate::settings as host_settings;
 use crate::study::catalogue::{self, Study};
 use crate::study::document::{StudiesDocument, StudyDocument};
 use crate::study::evidence::Stated;
@@ -49,7 +48,7 @@ struct Form<'a> {
     quick: bool,
     toggle_write_cache: bool,
     stated: Stated,
-    typed: Flags,
+    typed: Settings,
     html: Option<&'a Path>,
     common: &'a CommonArgs,
 }
@@ -87,8 +86,8 @@ pub fn execute(args: &StudyArgs) -> Outcome {
 /// Makes the study of a plan file.
 pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
     let asked = asked_in(path, text)?;
-    let mut targets = args.targets.clone();
-    targets.extend(args.filename.clone());
+    let experiment = args.experiment()?;
+    let mut targets = experiment.targets;
     if targets.is_empty() {
         targets.clone_from(&asked.plan.targets);
     }
@@ -99,11 +98,11 @@ pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
     }
     let form = Form {
         targets,
-        size: args.size,
+        size: experiment.size_bytes,
         quick: args.quick,
         toggle_write_cache: false,
         stated: Stated::default(),
-        typed: Flags::typed(&args.typed),
+        typed: args.parameters.given.clone(),
         html: args.html.as_deref(),
         common: &args.common,
     };
@@ -116,7 +115,7 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
         return print_plan(&asked, form);
     }
     let console = Console::new(common.quiet);
-    settings::warn_of_left_behind(&console);
+    host_settings::warn_of_left_behind(&console);
     let interrupt = Interrupt::install();
     if let Some(html) = form.html {
         page::check(html)?;
@@ -126,7 +125,7 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
     let lab = Lab::new(console, interrupt);
     let (started_unix_ns, host) = (unix_ns(), Host::read());
     let most = if form.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
-    let consent = job::consent(common);
+    let consent = common.consent();
     // What names no target is refused before time is spent on another.
     form.targets.iter().try_for_each(|name| StudyTarget::check(name, &consent))?;
     let ready =
@@ -138,7 +137,8 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
         quick: form.quick,
         toggle_write_cache: form.toggle_write_cache,
         stated: form.stated.clone(),
-        common,
+        options: common.run_options(),
+        base: common.experiment(),
         typed: form.typed.clone(),
         size: form.size,
     };
@@ -243,7 +243,7 @@ fn asked(names: &str) -> Outcome<Vec<Asked>> {
     let named = |name: &str| match catalogue::named(name) {
         Some(study) => built_in(study),
         None if name.ends_with(".toml") => {
-            asked_in(Path::new(name), &plan_file::text_of(Path::new(name))?)
+            asked_in(Path::new(name), &settings::read_plan(Path::new(name))?)
         }
         None => Err(unknown(name)),
     };
@@ -285,12 +285,8 @@ fn stated(args: &StudyArgs) -> Outcome<Stated> {
     })
 }
 
-/// The flags of plans that were typed.
-fn typed(args: &StudyArgs) -> Outcome<Flags> {
-    let mut table = toml::Table::new();
-    if let Some(runtime) = &args.runtime {
-        table.insert("runtime".to_owned(), runtime.clone().into());
-    }
+/// The settings of plans that were typed.
+fn typed(args: &StudyArgs) -> Outcome<Settings> {
     if args.trials == Some(0) {
         return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));
     }
@@ -300,10 +296,14 @@ fn typed(args: &StudyArgs) -> Outcome<Flags> {
     if args.size == Some(0) {
         return Err(Failure::usage("--size 0 measures nothing; use a size such as 1g"));
     }
-    if let Some(trials) = args.trials {
-        table.insert("trials".to_owned(), i64::from(trials).into());
+    let mut settings = Settings::default();
+    if let Some(runtime) = &args.runtime {
+        settings.add("runtime", &runtime.clone().into())?;
     }
-    Flags::of(&table)
+    if let Some(trials) = args.trials {
+        settings.add("trials", &i64::from(trials).into())?;
+    }
+    Ok(settings)
 }
 
 fn list(as_json: bool) -> Outcome {
@@ -336,7 +336,7 @@ fn print_plan(asked: &[Asked], form: &Form<'_>) -> Outcome {
     let most = if form.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
     let size = units::size(form.size.unwrap_or(most));
     for target in &form.targets {
-        StudyTarget::check(target, &job::consent(form.common))?;
+        StudyTarget::check(target, &form.common.consent())?;
         let name = target.display();
         console::data(&match target.is_dir() {
             true => format!("lay out a test file of at most {size} in {name}, removed afterwards"),

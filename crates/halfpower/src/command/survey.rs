@@ -13,7 +13,6 @@ use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::guard::{self, Permit};
 use crate::interrupt::Interrupt;
-use crate::job;
 use crate::json;
 use crate::lab::Lab;
 use crate::machine::{Host, TargetFacts};
@@ -64,7 +63,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
     if matches!(place, Place::Simulated(_)) {
         effort = effort.in_virtual_time();
     }
-    let pages = job::pages(&args.common)?;
+    let pages = args.common.buffer_pages;
     let size = size_of(&place, args, &effort)?;
     if args.common.plan {
         return plan(args, &place, size, &effort);
@@ -146,10 +145,10 @@ fn check_memory() -> Outcome<()> {
 
 /// What the target is.
 fn place_of(args: &SurveyArgs) -> Outcome<Place> {
-    if let Some(place) = SimPlace::of_survey(args)? {
+    if let Some(place) = SimPlace::of_survey(&args.experiment())? {
         return Ok(Place::Simulated(Box::new(place)));
     }
-    bench::check_path(&args.target, &job::consent(&args.common))?;
+    bench::check_path(&args.target, &args.common.consent())?;
     match args.target.is_dir() {
         true => Ok(Place::Directory(args.target.clone())),
         false => Ok(Place::Existing(args.target.clone())),
@@ -379,7 +378,7 @@ fn write_left(args: &SurveyArgs, subject: &Subject, written: u64) -> u64 {
 /// Whether writes are measured, and if not why.
 fn may_write(place: &Place, args: &SurveyArgs) -> Outcome<(bool, Option<String>, Option<Permit>)> {
     let Place::Existing(path) = place else { return Ok((true, None, None)) };
-    let consent = job::consent(&args.common);
+    let consent = args.common.consent();
     let buffered = ioengine::HostTarget::open(path, false, ioengine::Caching::Buffered)?;
     let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
     match guard::check_writable(&buffered, path, &consent) {

@@ -31,7 +31,8 @@ pub fn sqlio(data: &[u8]) {
     assert!(args.common.overwrite.is_empty() && args.common.destroy_data_on.is_empty());
     assert!(args.targets.is_empty(), "a value became a target");
     assert!(!found.targets.is_empty());
-    if let Err(failure) = Job::resolve(&args, false) {
+    let experiment = args.experiment().expect("each value was accepted");
+    if let Err(failure) = Job::resolve(&experiment, false) {
         check(&failure);
     }
 }

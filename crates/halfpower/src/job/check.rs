@@ -1,12 +1,10 @@
 //! What of the flags of a run does not go together. Looks at flags alone, not at targets' contents.
 
-use std::path::PathBuf;
-
 use ioengine::EngineKind;
 use workload::{Distribution, Pattern};
 
-use super::{Allocation, Axes};
-use crate::cli::RunArgs;
+use super::Axes;
+use crate::experiment::{Allocation, Experiment};
 use crate::failure::{Failure, Outcome};
 
 /// A mapping is as long as the file was.
@@ -22,27 +20,27 @@ pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
 }
 
 /// Sealed blocks can be written, or read, not both at once; and all alike, to be read back.
-pub fn verify(args: &RunArgs, axes: &[Axes], targets: &[PathBuf]) -> Outcome<()> {
+pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let mixed = axes.iter().any(|a| !matches!(a.read_percent, 0 | 100))
         || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
-    if args.verify && mixed {
+    if experiment.verify && mixed {
         return Err(Failure::usage(
             "--verify checks what was written before, so it goes with reads or with writes, not \
              with a mix; run --rw write --verify first, then --rw read --verify",
         ));
     }
     let shape = |a: &Axes| (a.request_bytes, a.threads);
-    if args.verify && axes.iter().any(|a| shape(a) != shape(&axes[0])) {
+    if experiment.verify && axes.iter().any(|a| shape(a) != shape(&axes[0])) {
         return Err(Failure::usage(
             "--verify reads back one layout of blocks; give one --bs and one --numjobs",
         ));
     }
-    if args.verify && args.zero_buffers {
+    if experiment.verify && experiment.zero_buffers {
         return Err(Failure::usage("--verify and --zero-buffers exclude each other; drop one"));
     }
     let reads = axes.iter().any(|axes| axes.read_percent == 100);
-    let makes_a_file = targets.iter().find(|target| target.is_dir());
-    if let Some(folder) = makes_a_file.filter(|_| args.verify && reads) {
+    let makes_a_file = experiment.targets.iter().find(|target| target.is_dir());
+    if let Some(folder) = makes_a_file.filter(|_| experiment.verify && reads) {
         return Err(Failure::usage(format!(
             "--verify with --rw read checks what an earlier run wrote, and the test file in {} is \
              new; use --rw write, which reads back what it wrote, or name the file that was \
@@ -54,26 +52,17 @@ pub fn verify(args: &RunArgs, axes: &[Axes], targets: &[PathBuf]) -> Outcome<()>
 }
 
 /// Flags that would change nothing are mistakes.
-pub fn without_effect(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
+pub fn without_effect(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let only_reads = axes.iter().all(|axes| axes.read_percent == 100);
     let only_random = axes.iter().all(|axes| axes.pattern == Pattern::Random);
     let found = [
         (
-            args.zero_buffers && only_reads,
+            experiment.zero_buffers && only_reads,
             "--zero-buffers is about what is written, and --rw reads",
         ),
-        (args.stride.is_some() && only_random, "--stride is for sequential requests"),
+        (experiment.stride_bytes.is_some() && only_random, "--stride is for sequential requests"),
     ];
     refuse_vain(&found)
-}
-
-/// Flags that only a plan file gives a meaning.
-pub fn without_plan(args: &RunArgs) -> Outcome<()> {
-    let has_plan = args.study_plan.is_some() || !args.planned.is_empty();
-    refuse_vain(&[
-        (args.quick && !has_plan, "--quick takes the quick form of a plan file, and there is none"),
-        (args.html.is_some() && !has_plan, "--html is for plan files with figures, and for survey"),
-    ])
 }
 
 fn refuse_vain(found: &[(bool, &str)]) -> Outcome<()> {
@@ -84,20 +73,19 @@ fn refuse_vain(found: &[(bool, &str)]) -> Outcome<()> {
 }
 
 /// Each flag of a skewed load goes with what it is about.
-pub fn skew(args: &RunArgs, axes: &[Axes]) -> Outcome<()> {
-    let skew = &args.skew;
-    if args.bs.is_some() && skew.bssplit.is_some() {
+pub fn skew(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
+    if experiment.request_bytes.is_some() && experiment.request_sizes.is_some() {
         return Err(Failure::usage("--bs and --bssplit exclude each other; drop one"));
     }
     let random = axes.iter().any(|axes| axes.pattern == Pattern::Random);
-    if skew.random_distribution != Distribution::Even && !random {
+    if experiment.distribution != Distribution::Even && !random {
         return Err(Failure::usage(format!(
             "--random-distribution {} is for random requests; use --rw randread, randwrite or \
              randrw",
-            skew.random_distribution
+            experiment.distribution
         )));
     }
-    if skew.thinktime_blocks.is_some() && skew.thinktime.is_none() {
+    if experiment.think_requests.is_some() && experiment.think_ns.is_none() {
         return Err(Failure::usage(
             "--thinktime-blocks says how often to pause; say how long, as in --thinktime 100us",
         ));

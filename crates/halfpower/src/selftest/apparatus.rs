@@ -4,10 +4,10 @@ use analysis::quantile::median;
 use ioengine::{EngineKind, HostTarget};
 use workload::{Pattern, Workload};
 
-use crate::cli::Source;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::lab::{Lab, Setting};
 use crate::point::{State, Trial};
+use crate::selftest::devices::Source;
 use crate::selftest::devices::{self, Device};
 
 /// Size of the devices (bytes).

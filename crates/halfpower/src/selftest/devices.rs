@@ -9,9 +9,27 @@ use ioengine::engine::DelayDevice;
 use ioengine::truth::Truth;
 use ioengine::{Caching, EngineKind, HostTarget};
 
-use crate::cli::Source;
 use crate::failure::{Failure, Outcome};
 use crate::fuse_server::{self, Served};
+
+/// Where reference devices come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file over FUSE: every request goes through the kernel.
+    Fuse,
+    /// In this process: the generator and its statistics without any kernel.
+    Delay,
+}
+
+impl Source {
+    /// The value of `--device`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Fuse => "fuse",
+            Source::Delay => "delay",
+        }
+    }
+}
 
 /// A device with the truth it was made from; dropping it takes it away.
 pub struct Device {

@@ -103,7 +103,7 @@ pub fn named(name: &str) -> Option<&'static Study> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan_file::Flags;
+    use crate::experiment::settings::Settings;
     use crate::study::conclusion::claim_of;
     use crate::study::figure;
     use crate::study::plan::Plan;
@@ -115,7 +115,7 @@ mod tests {
             let plan = Plan::parse(study.plan).unwrap_or_else(|e| panic!("{}: {e}", study.name));
             assert!(!plan.title.is_empty() && plan.asks.ends_with('?'), "{}", study.name);
             for quick in [false, true] {
-                plan.groups(quick, &Flags::default()).unwrap();
+                plan.groups(quick, &Settings::default()).unwrap();
             }
             figure::check(&plan).unwrap_or_else(|e| panic!("{}: {e}", study.name));
         }

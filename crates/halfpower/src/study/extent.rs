@@ -6,7 +6,6 @@ use crate::failure::{Failure, Outcome};
 use crate::job::Job;
 use crate::sim_target::is_simulated;
 use crate::study::plan::Group;
-use crate::study::runner;
 use crate::units;
 
 /// What points cost at the most. A trial ends with its time, or once its size has been moved.
@@ -28,7 +27,7 @@ impl Extent {
     /// # Errors
     /// When its flags do not go together or with the targets.
     pub fn of(group: &Group, targets: &[PathBuf], file_bytes: u64) -> Outcome<Extent> {
-        let mut args = runner::parsed(group)?;
+        let mut experiment = group.experiment.clone();
         let (together, times) = match group.disks {
             // A simulated system imagines as many as are wanted.
             Some(_) if targets.iter().all(|name| is_simulated(name)) => (&targets[..1], 1),
@@ -39,11 +38,12 @@ impl Extent {
             Some(disks) => (&targets[..disks as usize], 1),
             None => (&targets[..1], targets.len() as u64),
         };
-        args.targets = together.to_vec();
-        let job = Job::resolve(&args, true)?;
+        experiment.targets = together.to_vec();
+        let job = Job::resolve(&experiment, true)?;
         let trials = u64::from(job.trials);
         let each_ns = job.base.limit_ns.unwrap_or(0).saturating_add(job.base.warm_up_ns);
-        let each_bytes = args.size.unwrap_or(file_bytes).saturating_mul(together.len() as u64);
+        let each_bytes =
+            experiment.size_bytes.unwrap_or(file_bytes).saturating_mul(together.len() as u64);
         let points = job.axes.len() as u64 * times;
         let writes = job.axes.iter().filter(|axes| axes.read_percent < 100).count() as u64 * times;
         Ok(Extent {
@@ -81,13 +81,13 @@ impl Extent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan_file::Flags;
+    use crate::experiment::settings::Settings;
     use crate::study::plan::Plan;
 
     #[test]
     fn more_targets_than_there_are_make_no_points_but_a_simulated_system_imagines_them() {
         let text = "disks = [1, 2]\nbs = '4k'\ntrials = 1\nruntime = 1";
-        let groups = Plan::parse(text).unwrap().groups(false, &Flags::default()).unwrap();
+        let groups = Plan::parse(text).unwrap().groups(false, &Settings::default()).unwrap();
         let points = |target: &str| -> Vec<Option<u64>> {
             let of = |group| Extent::of(group, &[PathBuf::from(target)], 1 << 20);
             groups.iter().map(|group| of(group).ok().map(|extent| extent.points)).collect()
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_plan_costs_the_product_of_its_lists() {
         let text = "rw = ['read', 'write']\nbs = ['4k', '8k', '64k']\ntrials = 5\nruntime = 0.5";
-        let groups = Plan::parse(text).unwrap().groups(false, &Flags::default()).unwrap();
+        let groups = Plan::parse(text).unwrap().groups(false, &Settings::default()).unwrap();
         let targets = [PathBuf::from("."), PathBuf::from("/tmp")];
         let each = groups.iter().map(|group| Extent::of(group, &targets, 1 << 20).unwrap());
         let extent = each.fold(Extent::default(), Extent::and);

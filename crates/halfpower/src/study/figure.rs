@@ -3,8 +3,8 @@
 use report::model::{Axis, Chart, Kind, Point, Scale, Series};
 use report::units::Unit;
 
+use crate::experiment::parameters;
 use crate::failure::{Failure, Outcome};
-use crate::plan_file;
 use crate::study::evidence::{Evidence, MeasuredPoint};
 use crate::study::plan::{FigurePlan, Plan, Words};
 
@@ -128,7 +128,7 @@ pub fn check(plan: &Plan) -> Outcome<()> {
 }
 
 fn is_known(flag: &str) -> bool {
-    NOTED.contains(&flag) || plan_file::flag_of(flag).is_some_and(|(name, _)| name == flag)
+    NOTED.contains(&flag) || parameters::named(flag).is_some_and(|parameter| parameter.name == flag)
 }
 
 /// The chart that a plan asks for; None where nothing of it was measured.

@@ -15,13 +15,14 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
+use crate::experiment::Experiment;
+use crate::experiment::settings::{self, Setting, Settings};
 use crate::failure::{Failure, Outcome};
-use crate::plan_file::{self, Flags, Setting};
 
-/// The flags whose lists `sweep` itself understands, ranges included. The direction is not left to
-/// it: where writes are not allowed, reads are measured all the same.
-const AXES: [&str; 5] = ["bs", "iodepth", "numjobs", "rwmixread", "ioengine"];
-/// Flags that no plan of a study sets.
+/// The parameter whose list is no axis here: where writes are not allowed, reads are measured all
+/// the same, so each direction has a group of its own.
+const DIRECTION: &str = "rw";
+/// Settings that no plan of a study sets.
 const OF_THE_RUN: [&str; 12] = [
     "json",
     "quiet",
@@ -61,8 +62,8 @@ pub struct Plan {
 #[derive(Clone, Debug, Default)]
 struct Part {
     name: String,
-    flags: Flags,
-    quick: Flags,
+    flags: Settings,
+    quick: Settings,
     disks: Vec<u32>,
 }
 
@@ -79,7 +80,7 @@ pub struct FigurePlan {
     /// How the y axis runs: each factor of ten takes the same room.
     #[serde(default)]
     pub log: bool,
-    /// Flags that tell one line from another.
+    /// Settings that tell one line from another.
     #[serde(default)]
     pub by: Vec<String>,
     /// Only points with these values of flags.
@@ -108,15 +109,18 @@ impl Words {
 }
 
 /// Points that need the same targets opened in the same way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Group {
     /// The part they belong to.
     pub part: String,
     /// How many targets work together; None: each by itself.
     pub disks: Option<u32>,
-    /// Flags of `sweep`.
+    /// What is measured on each target.
+    pub experiment: Experiment,
+    /// As it would be typed.
     pub words: Vec<String>,
-    /// What the flags are that are no axes of `sweep`.
+    /// The parameters that are no axes of a sweep, as they were set, and what else tells the points
+    /// of this group from others.
     pub given: BTreeMap<String, String>,
     /// What is changed in a simulated system for these points, such as "file_at=0.5".
     pub changes: Option<String>,
@@ -129,7 +133,7 @@ impl Plan {
     /// Usage, naming what is wrong and where.
     pub fn parse(text: &str) -> Outcome<Plan> {
         let table: Table = toml::from_str(text).map_err(|error| {
-            let line = plan_file::line_of(text, error.span().map_or(0, |span| span.start));
+            let line = settings::line_of(text, error.span().map_or(0, |span| span.start));
             let message = error.message().replace('\n', " ");
             Failure::usage(format!(
                 "line {line}: {message}; write a plan as halfpower study depth --show does"
@@ -137,7 +141,7 @@ impl Plan {
         })?;
         let lines = Lines::of(text);
         let mut plan = Plan::default();
-        let (mut base, mut parts, mut quick) = (Part::default(), Vec::new(), Flags::default());
+        let (mut base, mut parts, mut quick) = (Part::default(), Vec::new(), Settings::default());
         let mut flags = Table::new();
         for (key, value) in table {
             match key.as_str() {
@@ -156,7 +160,7 @@ impl Plan {
                     )));
                 }
                 "target" => {
-                    let targets = plan_file::texts_of(&key, &value)?;
+                    let targets = settings::texts_of(&key, &value)?;
                     plan.targets = targets.into_iter().map(PathBuf::from).collect();
                 }
                 "disks" => base.disks = disks_of(&value)?,
@@ -188,14 +192,14 @@ impl Plan {
     ///
     /// # Errors
     /// Usage, when there are more than anybody can measure.
-    pub fn groups(&self, quick: bool, typed: &Flags) -> Outcome<Vec<Group>> {
+    pub fn groups(&self, quick: bool, typed: &Settings) -> Outcome<Vec<Group>> {
         let mut groups = Vec::new();
         for part in &self.parts {
             let flags = match quick {
                 true => part.flags.overridden_by(&part.quick),
                 false => part.flags.clone(),
             };
-            groups.extend(part.groups(&flags.overridden_by(typed)));
+            groups.extend(part.groups(&flags.overridden_by(typed))?);
             if groups.len() > GROUPS_MAX {
                 return Err(Failure::usage(format!(
                     "the lists of the plan make more than {GROUPS_MAX} combinations; shorten them"
@@ -231,55 +235,48 @@ impl Part {
         })
     }
 
-    fn groups(&self, flags: &Flags) -> Vec<Group> {
-        let (axes, others): (Vec<&Setting>, Vec<&Setting>) =
-            flags.settings().iter().partition(|setting| AXES.contains(&setting.flag.as_str()));
-        let axes: Vec<String> = axes.into_iter().filter_map(Setting::word).collect();
-        let counts = match self.disks.is_empty() {
-            true => vec![None],
-            false => self.disks.iter().copied().map(Some).collect(),
+    fn groups(&self, settings: &Settings) -> Outcome<Vec<Group>> {
+        let is_axis = |one: &&Setting| one.parameter.is_axis && one.parameter.name != DIRECTION;
+        let (axes, others): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(is_axis);
+        let mut group = Group { part: self.name.clone(), ..Group::default() };
+        axes.into_iter().try_for_each(|setting| group.set(setting))?;
+        let counts = match self.disks.as_slice() {
+            [] => vec![None],
+            counts => counts.iter().copied().map(Some).collect(),
         };
-        let mut groups: Vec<Group> = counts
-            .into_iter()
-            .map(|disks| Group {
-                part: self.name.clone(),
-                disks,
-                words: axes.clone(),
-                given: BTreeMap::new(),
-                changes: None,
-            })
-            .collect();
+        let with_disks = |disks| Group { disks, ..group.clone() };
+        let mut groups: Vec<Group> = counts.into_iter().map(with_disks).collect();
         for setting in others {
             // No more than are needed to see that they are too many.
             let each = groups.into_iter().take(GROUPS_MAX + 1);
-            groups = each.flat_map(|group| group.with_each(setting)).collect();
+            let each = each.map(|group| group.with_each(setting));
+            groups = each.collect::<Outcome<Vec<_>>>()?.concat();
         }
-        groups
+        Ok(groups)
     }
 }
 
 impl Group {
-    /// This group with one more flag, which wins over an earlier one.
-    #[must_use]
-    pub fn with(mut self, flag: &str, value: &str) -> Group {
-        self.words.push(format!("--{flag}={value}"));
-        self.note(flag, value)
+    /// Sets a parameter.
+    fn set(&mut self, setting: &Setting) -> Outcome<()> {
+        setting.apply(&mut self.experiment)?;
+        self.words.push(setting.word());
+        Ok(())
     }
 
     /// This group with something that tells its points from others.
     #[must_use]
-    pub fn note(mut self, name: &str, value: &str) -> Group {
-        self.given.insert(name.to_owned(), value.to_owned());
+    pub fn note(mut self, name: &str, value: impl Into<String>) -> Group {
+        self.given.insert(name.to_owned(), value.into());
         self
     }
 
-    /// This group with each value of one more flag.
-    fn with_each(&self, setting: &Setting) -> Vec<Group> {
+    /// This group with each value of one more parameter.
+    fn with_each(&self, setting: &Setting) -> Outcome<Vec<Group>> {
         let with = |value: &String| {
-            let mut group = self.clone();
-            group.words.extend(setting.with(value).word());
-            group.given.insert(setting.flag.clone(), value.clone());
-            group
+            let mut group = self.clone().note(setting.parameter.name, value);
+            group.set(&setting.with(value))?;
+            Ok(group)
         };
         setting.values.iter().map(with).collect()
     }
@@ -301,14 +298,14 @@ impl Lines {
     fn add_table(&mut self, text: &str, path: &str, table: &DeTable<'_>) {
         for (key, value) in table {
             let path = format!("{path}.{}", key.get_ref());
-            self.0.insert(path.clone(), plan_file::line_of(text, key.span().start));
+            self.0.insert(path.clone(), settings::line_of(text, key.span().start));
             match value.get_ref() {
                 DeValue::Table(table) => self.add_table(text, &path, table),
                 DeValue::Array(values) => {
                     for (number, value) in values.iter().enumerate() {
                         let DeValue::Table(table) = value.get_ref() else { continue };
                         let path = format!("{path}.{number}");
-                        self.0.insert(path.clone(), plan_file::line_of(text, value.span().start));
+                        self.0.insert(path.clone(), settings::line_of(text, value.span().start));
                         self.add_table(text, &path, table);
                     }
                 }
@@ -323,10 +320,10 @@ impl Lines {
     }
 
     /// The flags of a table at a path; a failure names the line, and begins with `lead`.
-    fn flags(&self, path: &str, lead: &str, table: &Table) -> Outcome<Flags> {
-        let mut flags = Flags::default();
+    fn flags(&self, path: &str, lead: &str, table: &Table) -> Outcome<Settings> {
+        let mut flags = Settings::default();
         for (key, value) in table {
-            flags.add(0, key, value).map_err(|failure| {
+            flags.add(key, value).map_err(|failure| {
                 let line = self.before(&format!("{path}.{key}"));
                 Failure { message: format!("{line}{lead}{}", failure.message), ..failure }
             })?;
@@ -369,7 +366,7 @@ fn figures_of(value: Value, lines: &Lines) -> Outcome<Vec<FigurePlan>> {
 }
 
 fn disks_of(value: &Value) -> Outcome<Vec<u32>> {
-    let numbers = plan_file::texts_of("disks", value)?;
+    let numbers = settings::texts_of("disks", value)?;
     let number = |text: &String| text.parse().ok().filter(|n| (1..=1024).contains(n));
     numbers.iter().map(number).collect::<Option<Vec<u32>>>().ok_or_else(|| {
         Failure::usage("disks: write how many targets work together, as in disks = [1, 2, 4]")
@@ -381,7 +378,7 @@ mod tests {
     use super::*;
 
     fn groups(text: &str, quick: bool) -> Vec<Group> {
-        Plan::parse(text).unwrap().groups(quick, &Flags::default()).unwrap()
+        Plan::parse(text).unwrap().groups(quick, &Settings::default()).unwrap()
     }
 
     #[test]
@@ -411,8 +408,9 @@ mod tests {
     #[test]
     fn typed_flags_win() {
         let plan = Plan::parse("asks = '?'\nbs = '4k'").unwrap();
-        let typed = toml::from_str::<Table>("bs = '1m'").unwrap();
-        let groups = plan.groups(false, &Flags::of(&typed).unwrap()).unwrap();
+        let mut typed = Settings::default();
+        typed.add("bs", &Value::from("1m")).unwrap();
+        let groups = plan.groups(false, &typed).unwrap();
         assert_eq!(groups[0].words, ["--bs=1m"]);
     }
 
@@ -451,7 +449,7 @@ mod tests {
         }
         let many = (0..40).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
         let text = format!("title = 'x'\noffset = [{many}]\nsize = [{many}]");
-        let failure = Plan::parse(&text).unwrap().groups(false, &Flags::default()).unwrap_err();
+        let failure = Plan::parse(&text).unwrap().groups(false, &Settings::default()).unwrap_err();
         assert!(failure.message.contains("more than 1000"), "{failure}");
     }
 }

@@ -3,15 +3,15 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use ioengine::EngineKind;
 use workload::Workload;
 
 use crate::bench::{self, Bench};
-use crate::cli::{Cli, CommonArgs, RunArgs, Verb};
+use crate::experiment::settings::Settings;
+use crate::experiment::{Allocation, Experiment};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::job::Job;
 use crate::lab::{Lab, Setting};
-use crate::plan_file::Flags;
 use crate::point::{Point, State, Trial};
 use crate::recorder::Recorder;
 use crate::rounds::{self, Rounds};
@@ -36,10 +36,10 @@ pub struct StudyRunner<'a> {
     pub quick: bool,
     /// The drive's own write cache may be switched and put back.
     pub toggle_write_cache: bool,
-    /// Flags that every verb has.
-    pub common: &'a CommonArgs,
-    /// Flags that were typed and win over those of the plan.
-    pub typed: &'a Flags,
+    /// Seed, permissions and memory pages, which hold for all points.
+    pub base: &'a Experiment,
+    /// Settings that were typed and win over those of the plan.
+    pub typed: &'a Settings,
     /// The size of test files that was typed (bytes): files that grow end there too.
     pub size: Option<u64>,
     /// Where finished trials go.
@@ -48,21 +48,6 @@ pub struct StudyRunner<'a> {
     pub evidence: Evidence,
     /// How the program would end for the first part that was left out.
     pub refused: Option<Exit>,
-}
-
-/// The flags of a group as they would be typed.
-///
-/// # Errors
-/// Usage, when they do not go together.
-pub fn parsed(group: &Group) -> Outcome<RunArgs> {
-    let words = ["halfpower", "sweep"].map(str::to_owned).into_iter();
-    match Cli::try_parse_from(words.chain(group.words.iter().cloned())) {
-        Ok(Cli { verb: Verb::Sweep(args) }) => Ok(args),
-        other => {
-            let error = other.err().map(|error| error.to_string()).unwrap_or_default();
-            Err(Failure::usage(error.lines().next().unwrap_or_default()))
-        }
-    }
 }
 
 /// A group of points whose targets are open.
@@ -276,8 +261,7 @@ impl StudyRunner<'_> {
     /// # Errors
     /// When the flags do not go together, or do not fit the targets.
     pub fn bench(&mut self, group: &Group, set: &[StudyTarget]) -> Outcome<(Job, Bench)> {
-        let args = self.args(group, set)?;
-        let mut job = Job::resolve(&args, true)?;
+        let mut job = Job::resolve(&self.experiment(group, set)?, true)?;
         self.keep_what_fits(&group.part, &mut job)?;
         let bench = Bench::ready(&job, self.lab)?;
         Ok((job, bench))
@@ -315,73 +299,85 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// The flags of a group on some targets, as they would be typed.
+    /// What is measured of a group on some targets.
     ///
     /// # Errors
-    /// Usage, when they do not go together.
-    pub fn args(&self, group: &Group, set: &[StudyTarget]) -> Outcome<RunArgs> {
-        let mut args = parsed(group)?;
-        // The run is the command's; what a point is, the plan's.
-        let own = args.common;
-        args.common = self.common.clone();
-        if group.given.contains_key("buffer-pages") {
-            args.common.buffer_pages = own.buffer_pages;
-        }
-        args.common.allow_holes |= own.allow_holes;
+    /// Usage, when its parameters do not go together.
+    pub fn experiment(&self, group: &Group, set: &[StudyTarget]) -> Outcome<Experiment> {
+        let mut experiment = self.with_base(group);
+        let simulated = set.iter().any(StudyTarget::is_simulated);
         // A simulated system tells both bounds of its CPU cost without one.
-        args.soaker &= !set.iter().any(StudyTarget::is_simulated);
-        let grows = args.allocation != "preallocated";
-        if args.ioengine == "sync" && set.iter().any(StudyTarget::is_simulated) {
+        experiment.soaker &= !simulated;
+        if simulated && experiment.engine_kinds == [Some(EngineKind::Sync)] {
             // There one request at a time is the same, however it is issued.
-            "auto".clone_into(&mut args.ioengine);
+            experiment.engine_kinds = vec![None];
         }
         for study_target in set {
-            if grows && study_target.folder().is_none() && study_target.is_real() {
-                return Err(Failure::usage(format!(
-                    "--allocation {} cuts the file that other parts measure; name a directory",
-                    args.allocation
-                )));
-            }
-            let changes = group.changes.as_deref().filter(|_| study_target.is_simulated());
-            let folder = study_target.folder().filter(|_| grows);
-            let mut target = folder.unwrap_or(study_target.path()).to_path_buf();
-            if folder.is_none() && study_target.folder().is_some() {
-                // Our own test file, so there is nothing to ask.
-                args.common.overwrite.push(study_target.path().to_path_buf());
-            }
-            if let Some(disks) = group.disks.filter(|_| study_target.is_simulated()) {
-                target = format!("{},disks={disks}", target.display()).into();
-            }
-            if let Some(changes) = changes {
-                target = format!("{},{changes}", target.display()).into();
-            }
-            args.targets.push(target);
+            self.add_target(group, study_target, &mut experiment)?;
         }
-        if set.iter().any(StudyTarget::is_simulated) {
+        if simulated {
             // Virtual time costs nothing, and disks of the papers need seconds to get going.
-            args.runtime = args.runtime.map(|ns| ns.max(SIMULATED_NS));
+            experiment.runtime_ns = experiment.runtime_ns.map(|ns| ns.max(SIMULATED_NS));
         }
         let bytes: Option<Vec<u64>> = set.iter().map(StudyTarget::bytes).collect();
         let most = bytes.and_then(|bytes| bytes.into_iter().min());
-        let room = if grows { self.size } else { most };
-        if let (Some(size), Some(most)) = (args.size, room) {
+        let room = if experiment.allocation.grows() { self.size } else { most };
+        let offset = experiment.offset_bytes;
+        if let (Some(size), Some(most)) = (experiment.size_bytes, room) {
             // A plan asks for more than a small target has; a part of it will do.
-            args.size = Some(size.min(most.saturating_sub(args.offset)));
+            experiment.size_bytes = Some(size.min(most.saturating_sub(offset)));
         }
-        if args.size.is_none() && !args.time_based {
+        if experiment.size_bytes.is_none() && !experiment.time_based {
             // Once through all of it at the most: a second pass may be a pass over some cache.
-            args.size = match most {
-                Some(bytes) => Some(bytes.saturating_sub(args.offset)),
-                None => self.simulated_bytes(&args),
+            experiment.size_bytes = match most {
+                Some(bytes) => Some(bytes.saturating_sub(offset)),
+                None => simulated_bytes(&experiment),
             };
         }
-        Ok(args)
+        Ok(experiment)
     }
 
-    /// The size of the file of a simulated system.
-    fn simulated_bytes(&self, args: &RunArgs) -> Option<u64> {
-        let job = Job::resolve(args, true).ok()?;
-        Some(job.simulated?.system.setup.file_size.saturating_sub(args.offset))
+    /// The experiment of a group, with what holds for all points unless the plan sets it.
+    fn with_base(&self, group: &Group) -> Experiment {
+        let own = &group.experiment;
+        let sets_pages = group.given.contains_key("buffer-pages");
+        Experiment {
+            seed: self.base.seed,
+            consent: self.base.consent.clone(),
+            buffer_pages: if sets_pages { own.buffer_pages } else { self.base.buffer_pages },
+            allow_holes: own.allow_holes || self.base.allow_holes,
+            endurance_bytes: self.base.endurance_bytes,
+            ..own.clone()
+        }
+    }
+
+    fn add_target(
+        &self,
+        group: &Group,
+        study_target: &StudyTarget,
+        experiment: &mut Experiment,
+    ) -> Outcome<()> {
+        let grows = experiment.allocation != Allocation::Existing;
+        if grows && study_target.folder().is_none() && study_target.is_real() {
+            return Err(Failure::usage(format!(
+                "--allocation {} cuts the file that other parts measure; name a directory",
+                experiment.allocation.name()
+            )));
+        }
+        let folder = study_target.folder().filter(|_| grows);
+        let mut target = folder.unwrap_or(study_target.path()).to_path_buf();
+        if folder.is_none() && study_target.folder().is_some() {
+            // Our own test file, so there is nothing to ask.
+            experiment.consent.overwrite.push(study_target.path().to_path_buf());
+        }
+        if study_target.is_simulated() {
+            let disks = group.disks.map(|disks| format!("disks={disks}"));
+            for change in disks.iter().chain(&group.changes) {
+                target = format!("{},{change}", target.display()).into();
+            }
+        }
+        experiment.targets.push(target);
+        Ok(())
     }
 
     /// Measures groups whose targets are open, all interleaved.
@@ -468,4 +464,10 @@ impl StudyRunner<'_> {
     pub fn skip(&mut self, reason: impl Into<String>, remedy: impl Into<String>) {
         self.evidence.skipped = Some(Skipped { reason: reason.into(), remedy: remedy.into() });
     }
+}
+
+/// The size of the file of a simulated system, behind the offset (bytes).
+fn simulated_bytes(experiment: &Experiment) -> Option<u64> {
+    let simulated = Job::resolve(experiment, true).ok()?.simulated?;
+    Some(simulated.system.setup.file_size.saturating_sub(experiment.offset_bytes))
 }

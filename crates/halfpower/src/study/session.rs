@@ -4,13 +4,13 @@ use results::{RunKind, RunState};
 
 use report::model::Chart;
 
-use crate::cli::CommonArgs;
+use crate::experiment::Experiment;
+use crate::experiment::settings::Settings;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::lab::Lab;
 use crate::machine::Host;
-use crate::plan_file::Flags;
 use crate::point::{State, Verdict};
-use crate::recorder::{Recorder, RunFacts};
+use crate::recorder::{Recorder, RunFacts, RunOptions};
 use crate::study::catalogue::Study;
 use crate::study::conclusion::Conclusion;
 use crate::study::evidence::{Evidence, Skipped, Stated};
@@ -34,10 +34,12 @@ pub struct Session<'a> {
     pub toggle_write_cache: bool,
     /// What the user says of the targets.
     pub stated: Stated,
-    /// Flags that every verb has.
-    pub common: &'a CommonArgs,
-    /// Flags that were typed and win over those of plans.
-    pub typed: Flags,
+    /// Where results are kept, under which name, and what the user says of the hardware.
+    pub options: RunOptions,
+    /// Seed, permissions and memory pages, which hold for all points.
+    pub base: Experiment,
+    /// Settings that were typed and win over those of plans.
+    pub typed: Settings,
     /// The size of test files that was typed (bytes).
     pub size: Option<u64>,
 }
@@ -86,8 +88,7 @@ impl Session<'_> {
         plan: Plan,
     ) -> Outcome<StudyResult> {
         self.lab.console.say(format!("{name}: {}", plan.asks));
-        let db = (!self.common.no_store).then_some(self.common.db.as_path());
-        let mut recorder = Recorder::open(db)?;
+        let mut recorder = Recorder::open(self.options.db.as_deref())?;
         self.begin(&mut recorder, name)?;
         let mut runner = StudyRunner {
             lab: self.lab,
@@ -95,7 +96,7 @@ impl Session<'_> {
             plan: &plan,
             quick: self.quick,
             toggle_write_cache: self.toggle_write_cache,
-            common: self.common,
+            base: &self.base,
             typed: &self.typed,
             size: self.size,
             recorder: &mut recorder,
@@ -139,7 +140,7 @@ impl Session<'_> {
         Evidence {
             host: self.host.clone(),
             targets: self.study_targets.iter().map(StudyTarget::facts).collect(),
-            pap_bytes_per_s: self.common.pap,
+            pap_bytes_per_s: self.options.pap_bytes_per_s,
             stated: self.stated.clone(),
             ..Evidence::default()
         }
@@ -149,14 +150,14 @@ impl Session<'_> {
         let target = self.study_targets.first().map(StudyTarget::facts);
         recorder.begin(&RunFacts {
             kind: RunKind::Study,
-            label: Some(self.common.label.clone().unwrap_or_else(|| name.to_owned())),
-            seed: self.common.seed,
+            label: Some(self.options.label.clone().unwrap_or_else(|| name.to_owned())),
+            seed: self.base.seed,
             host: &self.host,
             target_json: serde_json::to_string(&target).unwrap_or_default(),
             settings_json: serde_json::json!({
                 "study": name,
                 "quick": self.quick,
-                "pap_bytes_per_s": self.common.pap,
+                "pap_bytes_per_s": self.options.pap_bytes_per_s,
             })
             .to_string(),
         })

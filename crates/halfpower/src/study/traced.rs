@@ -182,7 +182,7 @@ impl<'a> Pair<'a> {
     }
 
     fn measure(&mut self, runner: &mut StudyRunner<'_>, round: u32, traced: bool) -> Outcome<()> {
-        self.setting.workload.seed = rounds::seed_of(runner.common.seed, round);
+        self.setting.workload.seed = rounds::seed_of(runner.base.seed, round);
         let trial = match traced {
             false => runner.lab.trial(&self.setting, &mut |_| {})?,
             true => {

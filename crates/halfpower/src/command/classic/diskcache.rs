@@ -9,13 +9,12 @@ use ioengine::clock::unix_ns;
 
 use crate::cli::classic::DiskcacheArgs;
 use crate::console::{self, Console};
+use crate::experiment::settings::Settings;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::job;
 use crate::json;
 use crate::lab::Lab;
 use crate::machine::Host;
-use crate::plan_file::Flags;
 use crate::recorder::Recorder;
 use crate::settings;
 use crate::study::catalogue::{self, Study};
@@ -54,7 +53,7 @@ pub fn execute(args: &DiskcacheArgs) -> Outcome {
     Recorder::check(db, std::slice::from_ref(&args.target))?;
     let lab = Lab::new(console, interrupt);
     let most = if args.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
-    let consent = job::consent(&args.common);
+    let consent = args.common.consent();
     let study_target =
         StudyTarget::ready(&args.target, args.size, (most, args.common.seed), &consent, &lab)?;
     let session = Session {
@@ -64,8 +63,9 @@ pub fn execute(args: &DiskcacheArgs) -> Outcome {
         quick: args.quick,
         toggle_write_cache: false,
         stated: Stated::default(),
-        common: &args.common,
-        typed: Flags::default(),
+        options: args.common.run_options(),
+        base: args.common.experiment(),
+        typed: Settings::default(),
         size: args.size,
     };
     let rereads = session.make(STUDY, Some(study), Plan::parse(study.plan)?)?;
@@ -89,7 +89,7 @@ fn print_plan(args: &DiskcacheArgs, study: &Study, plan: &Plan) -> Outcome {
     let target = args.target.display();
     console::data(&format!("target {target}: a directory gets a test file, removed afterwards"));
     console::data(&format!("the study {}, which only reads", study.name));
-    let groups = plan.groups(args.quick, &Flags::default())?;
+    let groups = plan.groups(args.quick, &Settings::default())?;
     for group in groups {
         console::data(&format!("  {} {}", group.part, group.words.join(" ")));
     }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn its_plan_reads_in_order_and_writes_nothing() {
         for quick in [true, false] {
-            let groups = Plan::parse(&plan(quick)).unwrap().groups(quick, &Flags::default());
+            let groups = Plan::parse(&plan(quick)).unwrap().groups(quick, &Settings::default());
             let groups = groups.unwrap();
             assert_eq!(groups.len(), SIZES.len() + 1);
             assert!(groups.iter().all(|group| group.words.contains(&"--rw=read".to_owned())));

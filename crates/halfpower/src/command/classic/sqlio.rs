@@ -79,18 +79,15 @@ fn read_params(path: &Path) -> Outcome<Vec<ParamLine>> {
 /// The flags of `run` with those of every verb as they were typed.
 fn run_args(args: &SqlioArgs, translation: &Translation) -> Outcome<RunArgs> {
     let words = ["halfpower", "run"].map(str::to_owned).into_iter();
-    let words = words.chain(translation.words.iter().cloned()).map(OsString::from);
+    let trials = format!("--trials={}", args.trials);
+    let words = words.chain(translation.words.iter().cloned()).chain([trials]);
+    let words = words.map(OsString::from);
     let cli = Cli::try_parse_from(words).map_err(|error| {
         let first = error.to_string().lines().next().unwrap_or_default().to_owned();
         Failure::usage(format!("{first}; see halfpower classic sqlio --help"))
     })?;
     let Verb::Run(run) = cli.verb else { return Err(Failure::usage("run was meant; try again")) };
-    Ok(RunArgs {
-        targets: translation.targets.clone(),
-        trials: args.trials,
-        common: args.common.clone(),
-        ..run
-    })
+    Ok(RunArgs { targets: translation.targets.clone(), common: args.common.clone(), ..run })
 }
 
 fn show(args: &SqlioArgs, flags: &Flags, measured: &Measured<'_>) -> Outcome<()> {

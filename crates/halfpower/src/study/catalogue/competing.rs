@@ -238,7 +238,7 @@ fn take_turns(
     for round in 0..trials {
         for (stream, place) in streams.iter_mut().zip(1..) {
             // Two streams alike do not ask for the same blocks.
-            stream.setting.workload.seed = mix(rounds::seed_of(runner.common.seed, round), place);
+            stream.setting.workload.seed = mix(rounds::seed_of(runner.base.seed, round), place);
         }
         for turn in turns(streams.len(), mixes.len(), round) {
             if runner.lab.interrupt.is_set() {

@@ -140,16 +140,16 @@ fn doublings(cpus: usize) -> Vec<usize> {
 
 fn with_threads(group: &Group, threads: usize) -> Group {
     let mut group = group.clone();
-    group.words.push(format!("--numjobs={threads}"));
+    group.experiment.threads = vec![threads as u32];
     group
 }
 
 /// A group on the first `count` of some CPUs.
 fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
-    let names: Vec<String> = cpus.iter().take(count).map(usize::to_string).collect();
-    let mut group = group.clone();
-    group.words.push(format!("--cpus-allowed={}", names.join(",")));
-    group.given.insert("cpus-allowed".to_owned(), names.join(","));
+    let cpus: Vec<usize> = cpus.iter().take(count).copied().collect();
+    let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
+    let mut group = group.clone().note("cpus-allowed", names.join(","));
+    group.experiment.cpus = cpus;
     group
 }
 

@@ -189,7 +189,7 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
         }
     }
     let trials = ready.iter().map(Ready::trials).max().unwrap_or(1);
-    let rounds = Rounds { trials, soaker: false, seed: runner.common.seed };
+    let rounds = Rounds { trials, soaker: false, seed: runner.base.seed };
     let (points, measured) = rounds::measure(runner.lab, &rounds, settings, runner.recorder);
     for (owner, mut point) in owners.into_iter().zip(points) {
         note_stripe_load(runner, owner, &point);

@@ -57,6 +57,8 @@ const POSITIONS: u64 = 64;
 const PLACE_BYTES: u64 = 256 << 10;
 /// What is read at each place of a simulated system (bytes).
 const SIMULATED_BYTES: u64 = 16 << 20;
+/// Length of a trial there (ns).
+const SIMULATED_NS: u64 = 5_000_000_000;
 /// Rates that differ by less than this are called flat.
 const FLAT: f64 = 0.1;
 /// A trend is one where chance orders the places so strongly less often than this.
@@ -80,15 +82,19 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 /// One place; None where the target is too small for it.
 fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group> {
     let share = number as f64 / POSITIONS as f64;
-    let group = group.clone().note("at", &format!("{share:.4}"));
+    let mut group = group.clone().note("at", format!("{share:.4}"));
     let Some(bytes) = study_target.bytes() else {
         // In a simulated system the file itself moves, and time costs nothing.
         let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
-        return Some(Group { changes: Some(changes), ..group }.with("runtime", "5"));
+        let mut group = Group { changes: Some(changes), ..group };
+        group.experiment.runtime_ns = Some(SIMULATED_NS);
+        return Some(group);
     };
     let each = bytes / POSITIONS / PLACE_BYTES * PLACE_BYTES;
     let offset = (bytes as f64 * share) as u64 / PLACE_BYTES * PLACE_BYTES;
-    (each > 0).then(|| group.with("offset", &offset.to_string()).with("size", &each.to_string()))
+    group.experiment.offset_bytes = offset;
+    group.experiment.size_bytes = Some(each);
+    (each > 0).then_some(group)
 }
 
 /// The points of a target from its first byte to its last.

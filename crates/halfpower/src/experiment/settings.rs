@@ -1,0 +1,183 @@
+//! Settings: parameters with the values that a file or the command line gives them.
+
+use std::path::Path;
+
+use toml::Value;
+
+use crate::experiment::Experiment;
+use crate::experiment::parameters::{self, PARAMETERS, Parameter};
+use crate::failure::{Exit, Failure, Outcome};
+
+/// The largest plan file (bytes): what is larger is something else that ends in .toml.
+const BYTES_MAX: u64 = 1 << 20;
+/// Permissions to write, which no file can give.
+pub const CONSENTS: [&str; 2] = ["overwrite", "destroy-data-on"];
+
+/// One parameter with its values.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The parameter.
+    pub parameter: &'static Parameter,
+    /// Its values, each as it would be typed.
+    pub values: Vec<String>,
+}
+
+impl Setting {
+    /// As it would be typed.
+    pub fn word(&self) -> String {
+        format!("--{}={}", self.parameter.name, self.values.join(","))
+    }
+
+    /// The same parameter with one of its values.
+    #[must_use]
+    pub fn with(&self, value: &str) -> Setting {
+        Setting { values: vec![value.to_owned()], ..self.clone() }
+    }
+
+    /// Sets it in an experiment.
+    ///
+    /// # Errors
+    /// Usage, for a value that the parameter does not take.
+    pub fn apply(&self, experiment: &mut Experiment) -> Outcome<()> {
+        let (name, text) = (self.parameter.name, self.values.join(","));
+        (self.parameter.set)(experiment, &text)
+            .map_err(|why| Failure::usage(format!("invalid value '{text}' for {name}: {why}")))
+    }
+}
+
+/// Parameters that were set, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Settings(Vec<Setting>);
+
+impl Settings {
+    /// Adds a setting; it takes the place of an earlier one of the same parameter.
+    pub fn put(&mut self, setting: Setting) {
+        self.0.retain(|other| other.parameter.name != setting.parameter.name);
+        self.0.push(setting);
+    }
+
+    /// Adds the key and value of a plan.
+    ///
+    /// # Errors
+    /// Usage for what is no parameter, or no value of it; refused for a consent to write.
+    pub fn add(&mut self, key: &str, value: &Value) -> Outcome<()> {
+        let values = texts_of(key, value)?;
+        let name = key.replace('_', "-");
+        if CONSENTS.contains(&name.as_str()) {
+            return Err(consent_in_file(key, &name));
+        }
+        let parameter = parameters::named(key).ok_or_else(|| unknown(key))?;
+        if self.0.iter().any(|setting| setting.parameter.name == parameter.name) {
+            let name = parameter.name;
+            return Err(Failure::usage(format!("{key} sets {name} again; drop one of them")));
+        }
+        let setting = Setting { parameter, values };
+        for value in &setting.values {
+            setting.with(value).apply(&mut Experiment::default())?;
+        }
+        self.0.push(setting);
+        Ok(())
+    }
+
+    /// All of them, in the order in which they were set.
+    pub fn iter(&self) -> impl Iterator<Item = &Setting> {
+        self.0.iter()
+    }
+
+    /// The same, but what `others` set as they set it.
+    #[must_use]
+    pub fn overridden_by(&self, others: &Settings) -> Settings {
+        let mut settings = self.without(others);
+        settings.0.extend(others.0.iter().cloned());
+        settings
+    }
+
+    /// The same without what `others` set.
+    #[must_use]
+    pub fn without(&self, others: &Settings) -> Settings {
+        let is_set = |setting: &Setting| {
+            others.0.iter().any(|other| other.parameter.name == setting.parameter.name)
+        };
+        Settings(self.0.iter().filter(|setting| !is_set(setting)).cloned().collect())
+    }
+
+    /// Sets all of them in an experiment.
+    ///
+    /// # Errors
+    /// As for [`Setting::apply`].
+    pub fn apply(&self, experiment: &mut Experiment) -> Outcome<()> {
+        self.0.iter().try_for_each(|setting| setting.apply(experiment))
+    }
+}
+
+/// The failure of a file that allows to write.
+pub fn consent_in_file(key: &str, flag: &str) -> Failure {
+    Failure::new(
+        Exit::Refused,
+        format!("{key} is a consent, which no file can give; type --{flag} yourself"),
+    )
+}
+
+/// The text of a plan file.
+///
+/// # Errors
+/// When it cannot be read, or is too large for one.
+pub fn read_plan(path: &Path) -> Outcome<String> {
+    let reading = |error: std::io::Error| {
+        let cause = ioengine::error::cause(&error);
+        Failure::failed(format!("reading {}: {cause}; name a plan file", path.display()))
+    };
+    if std::fs::metadata(path).map_err(reading)?.len() > BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "{} is too large for a plan file; to measure it, use --filename={0}",
+            path.display()
+        )));
+    }
+    std::fs::read_to_string(path).map_err(reading)
+}
+
+/// The line of an offset; of the end of the text, the last one.
+pub fn line_of(text: &str, offset: usize) -> usize {
+    let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
+    line.min(text.lines().count().max(1))
+}
+
+/// What a value would be typed as, each of a list by itself.
+///
+/// # Errors
+/// Usage, naming the key, for what cannot be typed and for an empty list.
+pub fn texts_of(key: &str, value: &Value) -> Outcome<Vec<String>> {
+    match values_of(value) {
+        Some(values) if values.is_empty() => Err(Failure::usage(format!(
+            "{key} is an empty list, which measures nothing; write at least one value"
+        ))),
+        Some(values) => Ok(values),
+        None => Err(Failure::usage(format!(
+            "{key}: no value of a flag; write text, a number or a list"
+        ))),
+    }
+}
+
+fn values_of(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::String(text) => Some(vec![text.clone()]),
+        Value::Integer(number) => Some(vec![number.to_string()]),
+        Value::Float(number) => Some(vec![number.to_string()]),
+        Value::Boolean(on) => Some(vec![u8::from(*on).to_string()]),
+        Value::Array(values) if values.iter().any(Value::is_array) => None,
+        Value::Array(values) => {
+            values.iter().map(values_of).collect::<Option<Vec<_>>>().map(|all| all.concat())
+        }
+        Value::Datetime(_) | Value::Table(_) => None,
+    }
+}
+
+fn unknown(key: &str) -> Failure {
+    let names = PARAMETERS.iter().map(|parameter| parameter.name);
+    let alike = names.map(|name| (strsim::jaro(&key.replace('_', "-"), name), name));
+    let remedy = match alike.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((likeness, name)) if likeness > 0.7 => format!("did you mean {name}?"),
+        _ => "halfpower sweep --help lists the flags".to_owned(),
+    };
+    Failure::usage(format!("'{}' is no flag of sweep; {remedy}", key.escape_debug()))
+}
