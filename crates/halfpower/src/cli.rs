@@ -22,16 +22,15 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ioengine::BufferPages;
+use lab::experiment::Experiment;
+use lab::experiment::parameters as experiment_parameters;
+use lab::failure::{Failure, Outcome};
+use lab::guard::Consent;
+use lab::recorder::RunOptions;
+use lab::selftest::devices::Source;
+use survey::app::{self, App};
 
 use self::parameters::ParameterArgs;
-use crate::app::{self, App};
-use crate::experiment::Experiment;
-use crate::experiment::parameters as experiment_parameters;
-use crate::failure::{Failure, Outcome};
-use crate::guard::Consent;
-use crate::recorder::RunOptions;
-use crate::selftest::devices::Source;
-use crate::units;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -572,9 +571,9 @@ pub fn normalise(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::RateProcess;
     use clap::CommandFactory;
     use ioengine::EngineKind;
+    use lab::experiment::RateProcess;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         let words = std::iter::once("halfpower").chain(line.split_whitespace());

@@ -14,23 +14,22 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use analysis::histogram::{BUCKETS, Exact, Histogram, bucket_bounds};
+use bytes::Bytes;
 use clap::Parser;
 use filecopy::{Filter, FilterRule};
 use ioengine::fault::FaultCounter;
 use ioengine::truth::{Schedule, Truth};
 use ioengine::{HostTarget, Op};
+use lab::date;
+use lab::job::Job;
+use lab::journal;
+use lab::truth;
 use seqio::tune::Tunings;
 use workload::plan::{self, WorkerPlan};
 
 use crate::checksum_file::{self, Sum};
 use crate::cli::{self, Cli, Verb};
-use crate::date;
-use crate::job::Job;
-use crate::journal;
 use crate::plan_file::PlanFile;
-use crate::{truth, units};
-
-use bytes::Bytes;
 
 /// A fuzz target: any bytes may come, and it panics only where the program is wrong.
 pub type Target = fn(&[u8]);

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use filecopy::stream::Input;
 use ioengine::open_file;
+use lab::failure::{Failure, Outcome};
 use seqio::Options;
-
-use crate::failure::{Failure, Outcome};
 
 /// Whether a name stands for standard input.
 pub fn is_stdin(path: &Path) -> bool {

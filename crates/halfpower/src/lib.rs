@@ -4,53 +4,8 @@
 //! This crate is the only one that prints. Verbs are in `command/`, one file each; everything
 //! that they share is in the modules listed here, in the order in which they may import.
 
-mod units;
-mod truth;
-mod skew;
-mod date;
-mod flag_names;
-mod failure;
-mod interrupt;
-mod console;
-mod app;
-mod machine;
-mod journal;
-mod settings;
-mod signature;
-mod memory_limit;
-mod guard;
-mod experiment;
-mod page;
-mod point;
-mod request_log;
-mod record;
-mod verdict;
-mod recorder;
-mod json;
-mod sim_target;
-mod truth_target;
-mod simulated;
-mod lab;
-mod soak;
-mod fuse_server;
-mod time_machine;
-mod calibrate;
-mod reproduce;
-mod whatif;
-mod scratch;
 mod inputs;
-mod engine_flags;
-mod job;
-mod bench;
-mod rounds;
-mod resource_usage;
-mod memory;
 mod checksum_file;
-mod tuning;
-mod survey;
-mod study;
-mod classic;
-mod selftest;
 mod cli;
 mod plan_file;
 mod command;
@@ -63,7 +18,7 @@ use clap::Parser;
 
 use cli::{Cli, Verb};
 use command::run::Form;
-use failure::{Exit, Failure, Outcome};
+use lab::failure::{Exit, Failure, Outcome};
 
 /// The program, from its command line to its exit code.
 pub fn main() -> ExitCode {
@@ -79,13 +34,13 @@ pub fn main() -> ExitCode {
     let outcome = plan_file::expand(cli, &words)
         .and_then(|(cli, plan)| execute(&cli.verb).map_err(|failure| plan.place(failure)));
     match outcome {
-        Ok(_) if console::lost_data() => {
-            console::error("the results could not be written to stdout; free space there");
+        Ok(_) if lab::console::lost_data() => {
+            lab::console::error("the results could not be written to stdout; free space there");
             Exit::Failed.into()
         }
         Ok(exit) => exit.into(),
         Err(Failure { exit, message }) => {
-            console::error(&format!("{message}{}", deleted_folder()));
+            lab::console::error(&format!("{message}{}", deleted_folder()));
             exit.into()
         }
     }

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, CommandFactory, Parser};
+use lab::experiment::settings::{CONSENTS, consent_in_file, line_of, read_plan, texts_of};
+use lab::failure::{Failure, Outcome};
 use toml::{Spanned, Value};
 
 use crate::cli::{Cli, Verb};
-use crate::experiment::settings::{CONSENTS, consent_in_file, line_of, read_plan, texts_of};
-use crate::failure::{Failure, Outcome};
 
 /// Keys that only the plan of a study has.
 const STRUCTURE: [&str; 8] =
@@ -221,7 +221,7 @@ fn first_line(error: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Exit;
+    use lab::failure::Exit;
 
     fn parse(text: &str) -> Outcome<PlanFile> {
         PlanFile::parse(Path::new("plan.toml"), text)

@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 #[derive(clap::Args)]
 pub struct Options {
     /// The published points
-    #[arg(long, default_value = "papers/riedel97_fig03_unbuffered_single_disk.csv")]
+    #[arg(long, default_value = "crates/papers/data/riedel97_fig03_unbuffered_single_disk.csv")]
     data: PathBuf,
     /// Length of one run
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]

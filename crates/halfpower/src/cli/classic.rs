@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::{CommonArgs, SoakArgs};
-use crate::units;
 
 /// Flags of `classic`.
 #[derive(Args, Debug, Clone)]

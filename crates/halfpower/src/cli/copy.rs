@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-
-use crate::experiment::parameters;
-use crate::units;
+use lab::experiment::parameters;
 
 /// Flags of `copy`.
 #[derive(Args, Debug, Clone)]

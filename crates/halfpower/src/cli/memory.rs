@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::units;
-
 /// Flags of `memory`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:

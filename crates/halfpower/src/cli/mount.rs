@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ioengine::fault::FaultPlan;
-
-use crate::{truth, units};
+use lab::truth;
 
 /// Flags of `mount`.
 #[derive(Args, Debug, Clone)]

@@ -5,10 +5,9 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-
-use crate::experiment::Experiment;
-use crate::experiment::parameters::{PARAMETERS, Parameter};
-use crate::experiment::settings::{Setting, Settings};
+use lab::experiment::Experiment;
+use lab::experiment::parameters::{PARAMETERS, Parameter};
+use lab::experiment::settings::{Setting, Settings};
 
 /// The parameters that were typed.
 #[derive(Clone, Debug, Default)]

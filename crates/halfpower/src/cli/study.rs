@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::CommonArgs;
-use crate::units;
 
 /// Flags of `study`.
 #[derive(Args, Debug, Clone)]

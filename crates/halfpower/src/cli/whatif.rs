@@ -2,8 +2,6 @@
 
 use clap::Args;
 
-use crate::units;
-
 /// Flags of `whatif`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:

@@ -4,9 +4,9 @@
 use std::io::Read;
 
 use ioengine::engine::burn_cpu;
+use lab::failure::{Exit, Outcome};
 
 use crate::cli::AssistArgs;
-use crate::failure::{Exit, Outcome};
 
 /// Works until standard input ends.
 pub fn execute(args: &AssistArgs) -> Outcome {

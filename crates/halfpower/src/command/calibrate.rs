@@ -4,24 +4,25 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use calibrate::history::History;
+use calibrate::result::{
+    self, Calibrated, ErrorsDocument, FittedPointDocument, ParameterDocument, ScoreDocument,
+};
+use calibrate::structure;
+use lab::console::{self, Console};
+use lab::date;
+use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
+use lab::json::{self, Program};
+use lab::machine::Host;
+use lab::recorder;
+use lab::sim_target;
 use results::{RunRow, Store};
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::Description;
 use simulator::system::DriveModel;
 
-use crate::calibrate::history::History;
-use crate::calibrate::result::{
-    self, Calibrated, ErrorsDocument, FittedPointDocument, ParameterDocument, ScoreDocument,
-};
-use crate::calibrate::structure;
 use crate::cli::calibrate::CalibrateArgs;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Outcome, check_not_under_dev};
-use crate::json::{self, Program};
-use crate::machine::Host;
-use crate::recorder;
-use crate::{date, sim_target, units};
 
 /// What `--json` prints.
 #[derive(Serialize, JsonSchema)]

@@ -8,14 +8,13 @@ use std::path::Path;
 
 use filecopy::Settings;
 use filecopy::stream::{Broken, Output};
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome};
 use seqio::{Cache, Options};
 
 use crate::cli::inputs::CatArgs;
 use crate::command::copy::cannot_write;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Outcome};
 use crate::inputs;
-use crate::units;
 
 /// Copies the files to standard output.
 pub fn execute(args: &CatArgs) -> Outcome {

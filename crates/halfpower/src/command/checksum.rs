@@ -8,17 +8,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ioengine::{Clock, Monotonic};
+use lab::console::{self, Console, Progress};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::json::{self, Program};
 use schemars::JsonSchema;
 use seqio::Options;
 use serde::Serialize;
 
 use crate::checksum_file::{self, Sum};
 use crate::cli::inputs::ChecksumArgs;
-use crate::console::{self, Console, Progress};
-use crate::failure::{Exit, Failure, Outcome};
 use crate::inputs;
-use crate::json::{self, Program};
-use crate::units;
 
 /// Progress is looked at each time so much was read (bytes).
 const LOOK_EVERY_BYTES: u64 = 16 << 20;

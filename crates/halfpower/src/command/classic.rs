@@ -7,9 +7,10 @@ mod memspeed;
 mod trace_file;
 mod sqlio;
 
+use lab::failure::Outcome;
+
 use crate::cli::classic::{ClassicArgs, Tool};
 use crate::command::soak;
-use crate::failure::Outcome;
 
 /// Does what the tool did.
 pub fn execute(args: &ClassicArgs) -> Outcome {

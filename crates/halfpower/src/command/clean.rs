@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::ErrorKind;
 
+use lab::console;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::journal::{self, Stray};
+use lab::settings;
+
 use crate::cli::CleanArgs;
-use crate::console;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::journal::{self, Stray};
-use crate::settings;
-use crate::units;
 
 /// Removes what the journal names and nobody uses.
 pub fn execute(args: &CleanArgs) -> Outcome {

@@ -16,19 +16,18 @@ use filecopy::{
     ProblemKind, Progress, Session, Settings,
 };
 use ioengine::{Caching, Clock, EngineKind, HostTarget, Monotonic};
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
+use lab::guard::{self, Consent, Permit};
+use lab::interrupt::Interrupt;
+use lab::journal;
+use lab::json::{self, Program};
 use schemars::JsonSchema;
 use seqio::{Cache, Options};
 use serde::Serialize;
 
 use crate::cli::copy::CopyArgs;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Outcome, check_not_under_dev};
-use crate::guard::{self, Consent, Permit};
 use crate::inputs;
-use crate::interrupt::Interrupt;
-use crate::journal;
-use crate::json::{self, Program};
-use crate::units;
 
 /// How often progress is shown.
 const TICK: Duration = Duration::from_millis(50);

@@ -1,13 +1,13 @@
 //! `halfpower engines`: what this host offers, and why something is missing.
 
 use ioengine::{EngineKind, EngineOption};
+use lab::console;
+use lab::failure::{Exit, Outcome};
+use lab::flag_names::in_flags;
+use lab::json::{self, Program};
 use serde::Serialize;
 
 use crate::cli::EnginesArgs;
-use crate::console;
-use crate::failure::{Exit, Outcome};
-use crate::flag_names::in_flags;
-use crate::json::{self, Program};
 
 #[derive(Serialize)]
 struct Document {

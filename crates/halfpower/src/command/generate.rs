@@ -2,15 +2,15 @@
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use lab::console;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::json;
+use lab::resource_usage::SimulateDocument;
+use papers::reproduce::document::ReproduceDocument;
 use schemars::generate::SchemaSettings;
 
 use crate::cli::{Cli, GenerateArgs};
 use crate::command::target::TargetDocument;
-use crate::console;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::json;
-use crate::reproduce::document::ReproduceDocument;
-use crate::resource_usage::SimulateDocument;
 
 /// Prints what was asked for.
 pub fn execute(args: &GenerateArgs) -> Outcome {
@@ -23,12 +23,12 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema" | "schema-run" => schema::<json::RunDocument>(),
         "schema-sweep" => schema::<json::SweepDocument>(),
         "schema-simulate" => schema::<SimulateDocument>(),
-        "schema-survey" => schema::<crate::survey::document::SurveyDocument>(),
-        "schema-study" => schema::<crate::study::document::StudiesDocument>(),
+        "schema-survey" => schema::<survey::document::SurveyDocument>(),
+        "schema-study" => schema::<study::document::StudiesDocument>(),
         "schema-selftest" => schema::<crate::command::selftest::SelftestDocument>(),
         "schema-reproduce" => schema::<ReproduceDocument>(),
         "schema-memory" => schema::<crate::command::memory::MemoryDocument>(),
-        "schema-soak" => schema::<crate::soak::SoakDocument>(),
+        "schema-soak" => schema::<lab::soak::SoakDocument>(),
         "schema-calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
         "schema-whatif" => schema::<crate::command::whatif::WhatifDocument>(),
         "schema-checksum" => schema::<crate::command::checksum::ChecksumDocument>(),
@@ -101,10 +101,10 @@ mod tests {
                 "run" => schema::<json::RunDocument>(),
                 "sweep" => schema::<json::SweepDocument>(),
                 "simulate" => schema::<SimulateDocument>(),
-                "study" => schema::<crate::study::document::StudiesDocument>(),
+                "study" => schema::<study::document::StudiesDocument>(),
                 "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
                 "memory" => schema::<crate::command::memory::MemoryDocument>(),
-                "soak" => schema::<crate::soak::SoakDocument>(),
+                "soak" => schema::<lab::soak::SoakDocument>(),
                 "checksum" => schema::<crate::command::checksum::ChecksumDocument>(),
                 "tune" => schema::<crate::command::tune::TuneDocument>(),
                 "target" => schema::<TargetDocument>(),
@@ -112,7 +112,7 @@ mod tests {
                 "calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
                 "whatif" => schema::<crate::command::whatif::WhatifDocument>(),
                 "copy" => schema::<crate::command::copy::CopyDocument>(),
-                _ => schema::<crate::survey::document::SurveyDocument>(),
+                _ => schema::<survey::document::SurveyDocument>(),
             };
             assert!(
                 text.trim_end() == now.trim_end(),
@@ -133,7 +133,7 @@ mod tests {
     fn every_flag_that_stands_for_a_parameter_is_one_of_the_program() {
         let root = Cli::command();
         let verbs = || root.get_subcommands();
-        for (name, flag) in crate::flag_names::FLAGS {
+        for (name, flag) in lab::flag_names::FLAGS {
             let word = flag.trim_end_matches("=0").trim_start_matches("--");
             let mut flags = verbs().flat_map(|verb| verb.get_arguments());
             assert!(flags.any(|one| one.get_long() == Some(word)), "{name}: {flag}");

@@ -1,20 +1,19 @@
 //! `halfpower memory`: a table of kernels by cache and threads, the caches found, and what the way
 //! through the file system leaves of it.
 
+use lab::console::{self, Console};
+use lab::experiment::parameters;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::interrupt::Interrupt;
+use lab::json::{self, IntervalDocument, Program};
+use lab::machine::Host;
+use lab::memory::{self, Curve, GridPoint, MemoryPlan, MemoryReadings, MemorySpec};
+use lab::trials::Lab;
 use memspeed::{Kernel, Pages};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::memory::MemoryArgs;
-use crate::console::{self, Console};
-use crate::experiment::parameters;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json::{self, IntervalDocument, Program};
-use crate::lab::Lab;
-use crate::machine::Host;
-use crate::memory::{self, Curve, GridPoint, MemoryPlan, MemoryReadings, MemorySpec};
-use crate::units;
 
 /// Most threads: each has a stack, and waits for all others.
 const THREADS_MOST: u64 = 4096;

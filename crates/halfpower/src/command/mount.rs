@@ -5,19 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use calibrate::time_machine::{PathCost, TimeMachine};
 use fusefile::{KnownTruth, Mounted, Spec, Timing, mounted};
 use ioengine::Monotonic;
 use ioengine::fault::{Fault, FaultPlan};
 use ioengine::truth::Truth;
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::interrupt::Interrupt;
+use lab::journal::Recorded;
+use lab::sim_target;
+use lab::simulated;
+use lab::truth;
+use lab::truth_target;
 use simulator::{Driver, System};
 
 use crate::cli::mount::MountArgs;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::journal::Recorded;
-use crate::time_machine::{PathCost, TimeMachine};
-use crate::{sim_target, simulated, truth, truth_target, units};
 
 /// Name of the file in the folder.
 const FILE_NAME: &str = "device";

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
+use lab::console;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::page;
+use lab::recorder;
 use results::{RunKind, Store};
+use survey::evidence::Evidence;
+use survey::insight::Insight;
+use survey::view;
 
 use crate::cli::ReportArgs;
-use crate::console;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::page;
-use crate::recorder;
-use crate::survey::evidence::Evidence;
-use crate::survey::insight::Insight;
-use crate::survey::view;
 
 /// Reads the survey back and writes its page.
 pub fn execute(args: &ReportArgs) -> Outcome {

@@ -1,13 +1,14 @@
 //! `halfpower reproduce`: a paper's figures and claims from the simulator, beside the published.
 
+use lab::console;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::json;
+use papers::reproduce::document::ReproduceDocument;
+use papers::reproduce::figure::Figure;
+use papers::reproduce::published::Paper;
+use papers::reproduce::{figures, layout, reproduce};
+
 use crate::cli::{PaperName, ReproduceArgs};
-use crate::console;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::json;
-use crate::reproduce::document::ReproduceDocument;
-use crate::reproduce::figure::Figure;
-use crate::reproduce::published::Paper;
-use crate::reproduce::{figures, layout, reproduce};
 
 /// Runs a paper again and prints it.
 pub fn execute(args: &ReproduceArgs) -> Outcome {

@@ -1,11 +1,12 @@
 //! `halfpower restore`: puts back settings of block devices that a killed run left changed.
 
+use lab::console;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::journal::settings::{self as journal, Entry, Recorded};
+use lab::machine;
+use lab::settings::{self, Fate, Standing};
+
 use crate::cli::RestoreArgs;
-use crate::console;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::journal::settings::{self as journal, Entry, Recorded};
-use crate::machine;
-use crate::settings::{self, Fate, Standing};
 
 /// Undoes what the journal names and nobody uses.
 pub fn execute(args: &RestoreArgs) -> Outcome {

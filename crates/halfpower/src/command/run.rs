@@ -3,27 +3,26 @@
 use std::sync::Arc;
 
 use ioengine::Caching;
+use lab::bench::{self, Bench};
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::interrupt::Interrupt;
+use lab::job::Job;
+use lab::journal::settings::Change;
+use lab::json::{self, HostSettingDocument, PointDocument, Program, RunDocument, SweepDocument};
+use lab::machine::{Host, TargetFacts};
+use lab::point::{Point, State, Verdict};
+use lab::recorder::{Recorder, RunFacts};
+use lab::request_log::RequestLog;
+use lab::resource_usage::{self, SimulateDocument, SimulatedPoint};
+use lab::rounds::{self, Rounds, bytes_of, fail_on_errors, share_of};
+use lab::settings::{self, Changed};
+use lab::trials::{Lab, Setting};
 use results::{RunKind, RunState};
 use workload::spec::Content;
 use workload::{Workload, Written, content};
 
-use crate::bench::{self, Bench};
 use crate::cli::RunArgs;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::job::Job;
-use crate::journal::settings::Change;
-use crate::json::{self, HostSettingDocument, PointDocument, Program, RunDocument, SweepDocument};
-use crate::lab::{Lab, Setting};
-use crate::machine::{Host, TargetFacts};
-use crate::point::{Point, State, Verdict};
-use crate::recorder::{Recorder, RunFacts};
-use crate::request_log::RequestLog;
-use crate::resource_usage::{self, SimulateDocument, SimulatedPoint};
-use crate::rounds::{self, Rounds, bytes_of, fail_on_errors, share_of};
-use crate::settings::{self, Changed};
-use crate::units;
 
 /// What is made of a job: how it is resolved, printed and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! `halfpower runs`: what the database holds, newest first, as a table or as JSON. It only reads.
 
+use lab::console;
+use lab::failure::{Exit, Outcome};
+use lab::json;
 use results::{RunRow, Store};
 use serde::Serialize;
 
 use crate::cli::{RunsArgs, RunsVerb};
-use crate::console;
-use crate::failure::{Exit, Outcome};
-use crate::json;
 
 #[derive(Serialize)]
 struct RunDocument {
@@ -60,7 +60,7 @@ pub fn execute(args: &RunsArgs) -> Outcome {
     }
     for row in rows {
         let verdict = row.verdict.map_or("-", results::Verdict::as_str);
-        let date = crate::date::utc(row.started_unix_ns);
+        let date = lab::date::utc(row.started_unix_ns);
         let label = row.label.map(|label| format!("  [{label}]")).unwrap_or_default();
         console::data(&format!(
             "{:>4}  {date}  {:<6} {:<11} {verdict:<7} {}{label}",

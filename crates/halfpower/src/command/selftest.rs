@@ -1,18 +1,18 @@
 //! `halfpower selftest`: truth, measured and error of each quantity, on this machine, now.
 
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::interrupt::Interrupt;
+use lab::json::{self, Program};
+use lab::machine::Host;
+use lab::selftest::Quantity;
+use lab::selftest::apparatus::Apparatus;
+use lab::selftest::devices::{self, Source};
+use lab::selftest::quantities::{GROUPS, Group};
+use lab::trials::Lab;
 use serde::Serialize;
 
 use crate::cli::SelftestArgs;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json::{self, Program};
-use crate::lab::Lab;
-use crate::machine::Host;
-use crate::selftest::Quantity;
-use crate::selftest::apparatus::Apparatus;
-use crate::selftest::devices::{self, Source};
-use crate::selftest::quantities::{GROUPS, Group};
 
 /// About how long it takes (ns), for the progress bar.
 const TAKES_NS: u64 = 60_000_000_000;

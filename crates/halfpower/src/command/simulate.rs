@@ -3,16 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
+use lab::console;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::json;
+use lab::sim_target::{self, PREFIX};
 use serde::Serialize;
 use simulator::Description;
 
 use crate::cli::RunArgs;
 use crate::cli::simulate::{NO_DATABASE, SimulateArgs};
 use crate::command::run::{self, Form};
-use crate::console;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::json;
-use crate::sim_target::{self, PREFIX};
 
 /// A system in the list.
 #[derive(Debug, Serialize)]

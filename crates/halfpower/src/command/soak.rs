@@ -13,15 +13,14 @@ use cpucost::descendants::Descendants;
 use cpucost::procstat::ProcStat;
 use cpucost::{Declined, Soaker, SoakerReading, affinity, rusage};
 use ioengine::{Clock, Monotonic};
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::interrupt::Interrupt;
+use lab::json;
+use lab::machine::Host;
+use lab::soak::{Readings, Soaked, text};
 
 use crate::cli::SoakArgs;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json;
-use crate::machine::Host;
-use crate::soak::{Readings, Soaked, text};
-use crate::units;
 
 /// Runs the command and reports.
 pub fn execute(args: &SoakArgs) -> Outcome {

@@ -4,31 +4,30 @@
 use std::path::{Path, PathBuf};
 
 use ioengine::clock::unix_ns;
+use lab::console::{self, Console};
+use lab::experiment::settings::{self, Settings};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::interrupt::Interrupt;
+use lab::json::{self, Program};
+use lab::machine::Host;
+use lab::page;
+use lab::recorder::Recorder;
+use lab::settings as host_settings;
+use lab::trials::Lab;
+use study::catalogue::{self, Study};
+use study::document::{StudiesDocument, StudyDocument};
+use study::evidence::Stated;
+use study::extent::Extent;
+use study::figure;
+use study::plan::Plan;
+use study::session::{Session, StudyResult};
+use study::target::StudyTarget;
+use study::view;
+use survey::document::WroteDocument;
+use survey::findings;
 
 use crate::cli::study::StudyArgs;
 use crate::cli::{CommonArgs, RunArgs};
-use crate::console::{self, Console};
-use crate::experiment::settings::{self, Settings};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json::{self, Program};
-use crate::lab::Lab;
-use crate::machine::Host;
-use crate::page;
-use crate::recorder::Recorder;
-use crate::settings as host_settings;
-use crate::study::catalogue::{self, Study};
-use crate::study::document::{StudiesDocument, StudyDocument};
-use crate::study::evidence::Stated;
-use crate::study::extent::Extent;
-use crate::study::figure;
-use crate::study::plan::Plan;
-use crate::study::session::{Session, StudyResult};
-use crate::study::target::StudyTarget;
-use crate::study::view;
-use crate::survey::document::WroteDocument;
-use crate::survey::findings;
-use crate::units;
 
 /// Size of a test file where none is given (bytes), and with --quick.
 const FILE_BYTES: u64 = 1 << 30;

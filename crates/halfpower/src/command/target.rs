@@ -6,17 +6,16 @@ use std::path::Path;
 use ioengine::kernel::Kernel;
 use ioengine::stack::{self, Layer, Value};
 use ioengine::{Caching, ErrorKind, HostTarget, Target, TargetKind, usage};
+use lab::bench;
+use lab::console::{self, Console};
+use lab::failure::{Exit, Outcome};
+use lab::guard::{self, Consent};
+use lab::json::{self, Program};
+use lab::machine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::bench;
 use crate::cli::TargetArgs;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Outcome};
-use crate::guard::{self, Consent};
-use crate::json::{self, Program};
-use crate::machine;
-use crate::units;
 
 /// All that is known of a target.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -3,21 +3,20 @@
 
 use ioengine::Op;
 use ioengine::clock::unix_ns;
+use lab::console::{self, Console};
+use lab::date;
+use lab::failure::{Exit, Outcome};
+use lab::guard::Consent;
+use lab::interrupt::Interrupt;
+use lab::json::{self, Program};
+use lab::trials::Lab;
+use lab::tuning::choice::{self, Measured};
+use lab::tuning::{self, EACH_NS, Place, Prospect, Tuning, Wish, keep};
 use schemars::JsonSchema;
 use seqio::tune::Setting;
 use serde::Serialize;
 
 use crate::cli::tune::TuneArgs;
-use crate::console::{self, Console};
-use crate::date;
-use crate::failure::{Exit, Outcome};
-use crate::guard::Consent;
-use crate::interrupt::Interrupt;
-use crate::json::{self, Program};
-use crate::lab::Lab;
-use crate::tuning::choice::{self, Measured};
-use crate::tuning::{self, EACH_NS, Place, Prospect, Tuning, Wish, keep};
-use crate::units;
 
 /// What `tune --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]

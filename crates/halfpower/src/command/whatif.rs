@@ -2,20 +2,19 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use calibrate::trust::Basis;
+use calibrate::whatif::{self, Answer, Question, SensitivityDocument, SideDocument};
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::json::{self, Program};
+use lab::sim_target;
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::Description;
 use workload::spec::Content;
 use workload::{Pattern, Workload};
 
-use crate::calibrate::trust::Basis;
 use crate::cli::whatif::WhatifArgs;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::json::{self, Program};
-use crate::sim_target;
-use crate::units;
-use crate::whatif::{self, Answer, Question, SensitivityDocument, SideDocument};
 
 /// The longest stretch of virtual time that is simulated (ns) ...
 const LIMIT_NS: u64 = 20_000_000_000;

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
+use lab::failure::Failure;
+use lab::job::Job;
+use papers::classic::flags::Flags;
+use papers::classic::params;
+use papers::classic::sqlio::translate;
 
-use crate::classic::flags::Flags;
-use crate::classic::params;
-use crate::classic::sqlio::translate;
 use crate::cli::{Cli, Verb};
-use crate::failure::Failure;
-use crate::job::Job;
 
 /// Words one a line; behind an empty line the parameter file.
 pub fn sqlio(data: &[u8]) {

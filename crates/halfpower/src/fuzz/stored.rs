@@ -7,20 +7,19 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use analysis::histogram::Histogram;
+use lab::json::{self, PointDocument};
+use lab::machine::Host;
+use lab::point::{Direction, Point, PointKey, State, Trial, Verdict};
+use lab::record;
 use results::{LatencyRow, NewRun, Operation, RunKind, Seed, SeriesRow, Store};
-
-use crate::command::report;
-use crate::json::{self, PointDocument};
-use crate::machine::Host;
-use crate::point::{Direction, Point, PointKey, State, Trial, Verdict};
-use crate::record;
-use crate::survey::document::{self, WroteDocument};
-use crate::survey::evidence::Evidence;
-use crate::survey::findings;
-use crate::survey::insight::Insight;
-use crate::survey::view;
+use survey::document::{self, WroteDocument};
+use survey::evidence::Evidence;
+use survey::findings;
+use survey::insight::Insight;
+use survey::view;
 
 use super::bytes::Bytes;
+use crate::command::report;
 
 /// A stored survey with any numbers and texts, analysed and shown.
 pub fn survey(data: &[u8]) {

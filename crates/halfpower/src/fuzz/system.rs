@@ -4,10 +4,9 @@
 use std::fmt::Write;
 
 use ioengine::Op;
+use lab::simulated::caching_of;
 use simulator::bounds::{self, Shape};
 use simulator::{Description, Driver, System};
-
-use crate::simulated::caching_of;
 
 /// Devices of a system that is built here; more of them are more of the same.
 const DISKS_BUILT: u32 = 64;

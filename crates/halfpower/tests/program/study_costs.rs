@@ -37,8 +37,8 @@ fn left_out(study: &Value) -> String {
 
 #[test]
 fn tables_2_and_10_of_the_second_paper_come_out_of_its_simulated_drives() {
-    let table = include_str!("../../../../papers/chung2000_table10_price_performance.csv");
-    let prices = include_str!("../../../../papers/chung2000_table02_prices.csv");
+    let table = include_str!("../../../papers/data/chung2000_table10_price_performance.csv");
+    let prices = include_str!("../../../papers/data/chung2000_table02_prices.csv");
     let value_of = |table: &str, metric: &str, drive: &str| -> f64 {
         let line = table.lines().find(|line| line.contains(metric) && line.contains(drive));
         let fields: Vec<&str> = line.unwrap().rsplit(',').collect();

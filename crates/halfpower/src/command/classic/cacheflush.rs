@@ -6,11 +6,12 @@
 use std::path::Path;
 
 use ioengine::{Caching, HostTarget, Target};
+use lab::console;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::job;
+use lab::json;
 
 use crate::cli::classic::CacheflushArgs;
-use crate::console;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::{job, json, units};
 
 /// What it was for, where nothing is named.
 const EXPLANATION: &str = "\

@@ -1,11 +1,11 @@
 //! `halfpower classic cmdgen`: prints the command lines of a whole set of tests.
 
-use crate::classic::cmdgen::TestSet;
-use crate::classic::flags::{Flags, Order, caching_of};
+use lab::console;
+use lab::failure::{Exit, Failure, Outcome};
+use papers::classic::cmdgen::TestSet;
+use papers::classic::flags::{Flags, Order, caching_of};
+
 use crate::cli::classic::{CmdgenArgs, Style};
-use crate::console;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::units;
 
 /// Prints.
 pub fn execute(args: &CmdgenArgs) -> Outcome {
@@ -81,4 +81,38 @@ fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
 
 fn words<T>(text: &str, parse: impl Fn(&str) -> Outcome<T>) -> Outcome<Vec<T>> {
     text.split(',').map(|word| parse(word.trim())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ioengine::Caching;
+    use lab::experiment::settings::Settings;
+    use study::plan::Plan;
+
+    use super::*;
+
+    #[test]
+    fn the_plan_of_a_set_has_its_tests() {
+        let set = TestSet {
+            targets: vec!["my file".into()],
+            caching: vec![Caching::Buffered, Caching::Direct],
+            writes: vec![false, true],
+            orders: vec![Order::Sequential],
+            depths: vec![0, 1, 8],
+            block_kib: vec![2, 64],
+            threads: 1,
+            seconds: "30".to_owned(),
+            trials: 1,
+            note: "new-new".to_owned(),
+        };
+        let plan = Plan::parse(&set.toml().unwrap()).unwrap();
+        let groups = plan.groups(false, &Settings::default()).unwrap();
+        let mut parts: Vec<&str> = groups.iter().map(|group| group.part.as_str()).collect();
+        parts.dedup();
+        assert_eq!(parts, ["buffered sync", "buffered async", "direct sync", "direct async"]);
+        let direct = groups.last().unwrap();
+        assert!(direct.words.contains(&"--iodepth=1,8".to_owned()), "{groups:?}");
+        assert!(direct.words.contains(&"--bs=2k,64k".to_owned()), "{groups:?}");
+        assert!(groups[0].words.contains(&"--ioengine=sync".to_owned()), "{groups:?}");
+    }
 }

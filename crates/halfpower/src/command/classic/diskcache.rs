@@ -6,23 +6,22 @@
 use std::collections::BTreeMap;
 
 use ioengine::clock::unix_ns;
+use lab::console::{self, Console};
+use lab::experiment::settings::Settings;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::interrupt::Interrupt;
+use lab::json;
+use lab::machine::Host;
+use lab::recorder::Recorder;
+use lab::settings;
+use lab::trials::Lab;
+use study::catalogue::{self, Study};
+use study::evidence::{Evidence, Stated};
+use study::plan::Plan;
+use study::session::{Session, StudyResult};
+use study::target::StudyTarget;
 
 use crate::cli::classic::DiskcacheArgs;
-use crate::console::{self, Console};
-use crate::experiment::settings::Settings;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json;
-use crate::lab::Lab;
-use crate::machine::Host;
-use crate::recorder::Recorder;
-use crate::settings;
-use crate::study::catalogue::{self, Study};
-use crate::study::evidence::{Evidence, Stated};
-use crate::study::plan::Plan;
-use crate::study::session::{Session, StudyResult};
-use crate::study::target::StudyTarget;
-use crate::units;
 
 /// The study behind it.
 const STUDY: &str = "device-cache";
@@ -138,7 +137,7 @@ impl Table {
         for cell in in_order.cells.iter().filter(|cell| cell.part != TWO_DEEP) {
             rows.entry(cell.bytes()).or_default().1 = cell.latency_ns(0.5);
         }
-        let region = |reading: &crate::study::evidence::Reading| {
+        let region = |reading: &study::evidence::Reading| {
             Some((number(&reading.labels, "region")?, reading.value))
         };
         let two_deep = in_order.cells.iter().find(|cell| cell.part == TWO_DEEP);

@@ -5,15 +5,15 @@
 //! and written, a copy) and three of them on as many threads as there were CPUs. Table 2 of the
 //! earlier study has two more rows, which touch a line of the cache instead of all of it.
 
+use lab::console::{self, Console};
+use lab::failure::{Exit, Outcome};
+use lab::interrupt::Interrupt;
+use lab::json;
+use lab::memory::{self, MemoryReadings, MemorySpec};
+use lab::trials::Lab;
 use memspeed::Kernel;
 
 use crate::cli::classic::MemspeedArgs;
-use crate::console::{self, Console};
-use crate::failure::{Exit, Outcome};
-use crate::interrupt::Interrupt;
-use crate::lab::Lab;
-use crate::memory::{self, MemoryReadings, MemorySpec};
-use crate::{json, units};
 
 /// Bytes of a MB as the papers count them.
 const MB: f64 = 1048576.0;
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_rows_are_those_of_the_published_table() {
-        let table = include_str!("../../../../../papers/riedel97_table02_memory.csv");
+        let table = include_str!("../../../../papers/data/riedel97_table02_memory.csv");
         let mut rows = ROWS.iter();
         for line in table.lines().skip(1).step_by(2) {
             let name = rows.next().unwrap().name;

@@ -7,19 +7,19 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::Parser;
+use lab::console::{self, Console};
+use lab::failure::{Failure, Outcome};
+use lab::page;
+use papers::classic::flags::Flags;
+use papers::classic::params::{self, ParamLine};
+use papers::classic::sqlio::{Translation, translate};
+use papers::classic::text;
+use papers::classic::trace::{TraceLine, header};
 
 use super::trace_file;
-use crate::classic::flags::Flags;
-use crate::classic::params::{self, ParamLine};
-use crate::classic::sqlio::{Translation, translate};
-use crate::classic::text;
-use crate::classic::trace::{TraceLine, header};
 use crate::cli::classic::SqlioArgs;
 use crate::cli::{Cli, RunArgs, Verb};
 use crate::command::run::{self, Measured};
-use crate::console::{self, Console};
-use crate::failure::{Failure, Outcome};
-use crate::page;
 
 /// The largest parameter file (bytes): what is larger is something else.
 const PARAMS_BYTES_MAX: u64 = 1 << 20;

@@ -4,8 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use crate::classic::trace::{TraceLine, header};
-use crate::failure::{Failure, Outcome, check_not_under_dev};
+use lab::failure::{Failure, Outcome, check_not_under_dev};
+use papers::classic::trace::{TraceLine, header};
 
 /// Refuses a place where no trace can be kept, leaving nothing behind.
 pub fn check(path: &Path) -> Outcome<()> {
@@ -76,8 +76,8 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Exit;
-    use crate::point::{PointKey, Trial};
+    use lab::failure::Exit;
+    use lab::point::{PointKey, Trial};
 
     #[test]
     fn lines_are_added_behind_the_names_of_their_fields_and_to_nothing_else() {

@@ -1,0 +1,278 @@
+//! A calibrated system: its parameters with intervals, its score, and its system file.
+
+use analysis::lsq;
+use lab::failure::Outcome;
+use schemars::JsonSchema;
+use serde::Serialize;
+use simulator::{CalibrationPoint, Description};
+
+use crate::fit::Profile;
+use crate::history::{History, Observed};
+use crate::score::{self, Errors, Fit, Scored};
+
+/// A parameter of the system that was fitted.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ParameterDocument {
+    /// Its path in the system file.
+    pub key: String,
+    /// Its value.
+    pub value: f64,
+    /// Lower end of its 95% interval.
+    pub low: f64,
+    /// Upper end of its 95% interval.
+    pub high: f64,
+    /// Its unit.
+    pub unit: String,
+    /// Whether the run says too little of it: the interval spans more than a factor of three, or
+    /// has no end.
+    pub unidentified: bool,
+}
+
+/// What a point of the run came to.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FittedPointDocument {
+    /// In a few words.
+    pub point: String,
+    /// Whether it was held out: scored, not fitted.
+    pub held_out: bool,
+    /// Measured.
+    pub measured_bytes_per_s: f64,
+    /// Simulated.
+    pub simulated_bytes_per_s: f64,
+    /// What the naive bound says.
+    pub naive_bytes_per_s: f64,
+    /// Simulated over measured, less 1.
+    pub error: f64,
+}
+
+/// Errors over points, as shares.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ErrorsDocument {
+    /// Number of points.
+    pub points: usize,
+    /// Mean of the absolute errors.
+    pub mean: f64,
+    /// Median of the absolute errors.
+    pub median: f64,
+    /// The worst.
+    pub worst: f64,
+}
+
+impl From<Errors> for ErrorsDocument {
+    fn from(errors: Errors) -> ErrorsDocument {
+        let Errors { points, mean, median, worst } = errors;
+        ErrorsDocument { points, mean, median, worst }
+    }
+}
+
+/// How good the system is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ScoreDocument {
+    /// On the points that were fitted.
+    pub fitted: ErrorsDocument,
+    /// On the points that were held out.
+    pub held_out: ErrorsDocument,
+    /// The naive bound on the points that were held out: outstanding requests over the time of a
+    /// single one, at most the best rate seen.
+    pub naive_held_out: ErrorsDocument,
+    /// How far the trials of a point lie from their median, on average: no model can be better.
+    pub repeatability: f64,
+}
+
+/// A calibrated system.
+#[derive(Clone, Debug)]
+pub struct Calibrated {
+    /// What it consists of.
+    pub structure: String,
+    /// Its parameters.
+    pub parameters: Vec<ParameterDocument>,
+    /// All points.
+    pub points: Vec<FittedPointDocument>,
+    /// How good it is.
+    pub score: ScoreDocument,
+    /// What was not looked for, and why.
+    pub not_sought: Option<String>,
+    /// The system file.
+    pub system: Description,
+}
+
+impl ScoreDocument {
+    /// The score in one line, as the title of the system file keeps it.
+    pub fn line(&self) -> String {
+        let (what, errors) = match self.held_out.points {
+            0 => ("error on fitted points, none held out", &self.fitted),
+            _ => ("held-out error", &self.held_out),
+        };
+        let (mean, worst) = (errors.mean * 100.0, errors.worst * 100.0);
+        format!("{what}: mean {mean:.1}%, worst {worst:.1}% of {} points", errors.points)
+    }
+}
+
+/// Fits a system to a history; `source` says where its values come from.
+///
+/// # Errors
+/// When nothing can be fitted.
+pub fn calibrate(
+    history: &History,
+    mut base: Description,
+    source: &str,
+    tell: &mut dyn FnMut(&str),
+) -> Outcome<Calibrated> {
+    put_cpu(&mut base, history, source)?;
+    base.system()?;
+    let fit = score::choose(history, &base, 42, tell)?;
+    tell("intervals");
+    let profiles = score::profiles(history, &base, &fit);
+    let mut parameters = Vec::new();
+    for (key, value) in &fit.structure.given {
+        base.put(key, *value, &format!("{source}: the structure that explains it best"))?;
+    }
+    for (number, parameter) in fit.structure.parameters.iter().enumerate() {
+        let found = found(&base, &fit, number, profiles[number]);
+        let flag = if found.unidentified { ", unidentified" } else { "" };
+        let bounds = format!("{} to {}", significant(found.low), significant(found.high));
+        base.put(&parameter.key, found.value, &format!("{source}: 95% {bounds}{flag}"))?;
+        parameters.push(found);
+    }
+    // What is written is what is scored.
+    let scored = score::score(history, &base.system()?)?;
+    let document = |(point, scored): (&Observed, &Scored)| FittedPointDocument {
+        point: point.key.describe(),
+        held_out: scored.held_out,
+        measured_bytes_per_s: scored.measured,
+        simulated_bytes_per_s: scored.simulated,
+        naive_bytes_per_s: scored.naive,
+        error: scored.simulated / scored.measured - 1.0,
+    };
+    base.set_calibration(&calibration_points(history, &scored));
+    Ok(Calibrated {
+        structure: fit.structure.name.clone(),
+        parameters,
+        points: history.points.iter().zip(&scored).map(document).collect(),
+        score: score_of(history, &scored),
+        not_sought: score::not_sought(history),
+        system: base,
+    })
+}
+
+/// The points as the system file keeps them.
+fn calibration_points(history: &History, scored: &[Scored]) -> Vec<CalibrationPoint> {
+    let point = |(point, scored): (&Observed, &Scored)| CalibrationPoint {
+        read_percent: point.key.read_percent as u8,
+        pattern: point.key.pattern.clone(),
+        request_bytes: point.key.request_bytes,
+        outstanding: point.outstanding(),
+        held_out: scored.held_out,
+        measured_bytes_per_s: scored.measured.round(),
+        simulated_bytes_per_s: scored.simulated.round(),
+    };
+    history.points.iter().zip(scored).map(point).collect()
+}
+
+fn found(base: &Description, fit: &Fit, number: usize, profile: Profile) -> ParameterDocument {
+    let parameter = &fit.structure.parameters[number];
+    let unit = base.value_of(&parameter.key).map(|(_, unit)| unit).unwrap_or_default();
+    let (low, high) = (parameter.value(profile.low), parameter.value(profile.high));
+    ParameterDocument {
+        key: parameter.key.clone(),
+        value: round(parameter.value(fit.place.at[number])),
+        low,
+        high,
+        unit,
+        unidentified: profile.open || high / low > score::UNIDENTIFIED,
+    }
+}
+
+/// Six significant digits: more says nothing, and a file is to be read.
+fn round(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// Three significant digits, for sources and tables.
+pub fn significant(value: f64) -> String {
+    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    rounded.to_string()
+}
+
+fn score_of(history: &History, scored: &[Scored]) -> ScoreDocument {
+    let errors = |held_out: bool, of: fn(&Scored) -> f64| {
+        let mine = scored.iter().filter(|s| s.held_out == held_out);
+        Errors::of(mine.map(|s| (of(s), s.measured))).into()
+    };
+    let spreads: f64 = history.points.iter().map(|point| point.spread).sum();
+    ScoreDocument {
+        fitted: errors(false, |s| s.simulated),
+        held_out: errors(true, |s| s.simulated),
+        naive_held_out: errors(true, |s| s.naive),
+        repeatability: spreads / history.points.len().max(1) as f64,
+    }
+}
+
+/// CPU of a request, as a line over its size through the least of what was charged at the fitted
+/// points: what is more than that at the same size is waiting.
+fn put_cpu(base: &mut Description, history: &History, source: &str) -> Outcome<()> {
+    for (reads, op) in [(true, "read"), (false, "write")] {
+        let fitted = || history.points.iter().filter(|p| !p.held_out);
+        let mine = || fitted().filter(|p| p.reads().is_none_or(|r| r == reads));
+        let mut sizes: Vec<u64> = mine().map(|p| p.key.request_bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let least = |size: u64| {
+            let same = mine().filter(|p| p.key.request_bytes == size);
+            same.filter_map(|p| p.cpu_ns).fold(f64::MAX, f64::min)
+        };
+        let samples: Vec<lsq::Point> = sizes
+            .iter()
+            .map(|size| (*size as f64, least(*size)))
+            .filter(|(_, ns)| *ns < f64::MAX && *ns > 0.0)
+            .map(|(size, ns)| lsq::Point::with_relative_error(size, ns, 0.05))
+            .collect();
+        let Some(lowest) = samples.iter().map(|s| s.y).min_by(f64::total_cmp) else { continue };
+        let line = lsq::line(&samples).ok().filter(|line| line.slope.value > 0.0);
+        let (fixed_ns, each) = match line {
+            Some(line) => (line.intercept.value.clamp(0.0, lowest), line.slope.value),
+            None => (lowest, 0.0),
+        };
+        let fixed = round(fixed_ns / 1e3);
+        base.put(&format!("host.direct_{op}.fixed"), fixed, &format!("{source}: CPU charged"))?;
+        let each = round(each * 1024.0 / 1e3);
+        base.put(&format!("host.direct_{op}.each"), each, &format!("{source}: CPU charged"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::tests::{held_out_otherwise, measured};
+    use crate::structure;
+
+    #[test]
+    fn what_is_held_out_changes_no_parameter() {
+        let history = measured();
+        let fitted = |history: &History| {
+            let base = structure::volume(history, 1).unwrap();
+            let found = calibrate(history, base, "calibrated", &mut |_| {}).unwrap();
+            let parameters = found.parameters.iter().map(|p| (p.key.clone(), p.value, p.low));
+            let cpu = found.system.value_of("host.direct_read.fixed");
+            (parameters.collect::<Vec<_>>(), cpu, found.score.held_out.mean)
+        };
+        let (one, other) = (fitted(&history), fitted(&held_out_otherwise(&history)));
+        assert_eq!((&one.0, &one.1), (&other.0, &other.1));
+        assert!(one.2 < 0.1 && other.2 > 0.5, "{} {}", one.2, other.2);
+    }
+
+    #[test]
+    fn the_title_ends_with_the_score() {
+        let errors = |points, mean| ErrorsDocument { points, mean, median: mean, worst: 0.08 };
+        let mut score = ScoreDocument {
+            fitted: errors(21, 0.01),
+            held_out: errors(20, 0.0234),
+            naive_held_out: errors(20, 0.5),
+            repeatability: 0.01,
+        };
+        assert_eq!(score.line(), "held-out error: mean 2.3%, worst 8.0% of 20 points");
+        score.held_out.points = 0;
+        assert!(score.line().contains("none held out: mean 1.0%"), "{}", score.line());
+    }
+}

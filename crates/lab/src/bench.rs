@@ -1,0 +1,484 @@
+//! Targets made ready for a job: opened in the right mode, checked, laid out where need be.
+
+use std::path::Path;
+
+use ioengine::engine::pieces_bits;
+use ioengine::host::{free_bytes_at, offers_direct};
+use ioengine::stripe::Layout;
+use ioengine::target::Coverage;
+use ioengine::{Caching, HostTarget, Target, TargetKind};
+use workload::{Workload, plan};
+
+use crate::experiment::{Allocation, PageCache};
+use crate::failure::{Failure, Outcome};
+use crate::guard::{self, Consent, Permit};
+use crate::job::{self, Axes, Job};
+use crate::machine::TargetFacts;
+use crate::memory_limit;
+use crate::scratch::{self, Scratch};
+use crate::sim_target::SimPlace;
+use crate::simulated;
+use crate::trials::{Lab, Place, Setting};
+use crate::truth_target::{self, KnownDevice};
+use crate::verdict::Tail;
+
+/// Size of a test file where none is given (bytes), bounded by a tenth of the free space.
+pub const TEST_FILE_BYTES: u64 = 1 << 30;
+/// What a thread maps besides its buffers, and the program besides its threads (bytes): stack,
+/// histograms and rounding to huge pages; the allocator's own mappings.
+const THREAD_BYTES: u64 = 6 << 20;
+
+/// Open targets, and the test files among them, which go with this value.
+#[derive(Debug)]
+pub struct Bench {
+    /// All of this host, in the order in which they were named.
+    pub targets: Vec<HostTarget>,
+    /// The simulated system, in place of targets of this host.
+    simulated: Option<SimPlace>,
+    /// Region that every target holds (bytes).
+    pub region_bytes: u64,
+    /// Holes and unwritten blocks of the regions.
+    pub coverage: Option<Coverage>,
+    /// Dropped last: removes the test files.
+    _scratches: Vec<Scratch>,
+    /// What may be written; nobody else may take a device among them.
+    _permits: Vec<Permit>,
+}
+
+/// What making a target ready would do.
+#[derive(Debug, Default)]
+pub struct Preparation {
+    /// One sentence for each target.
+    pub lines: Vec<String>,
+    /// What is on the devices among them and goes, one sentence for each.
+    pub destroys: Vec<String>,
+    /// Bytes written before anything is measured.
+    pub write_bytes: u64,
+    /// Smallest region among the targets (bytes).
+    pub region_bytes: u64,
+}
+
+/// The size of a test file in a directory where none is given.
+pub fn default_size(folder: &Path) -> Outcome<u64> {
+    let tenth = free_bytes_at(folder)? / 10;
+    Ok(TEST_FILE_BYTES.min(tenth >> 20 << 20).max(1 << 20))
+}
+
+/// Refuses what cannot be a target, with the remedy.
+pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
+    job::check_real(path)?;
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    if real.is_dir() && !consent.destroy_data_on.is_empty() {
+        return Err(Failure::refused(format!(
+            "{} is a directory, but --destroy-data-on is about a block device; name the device \
+             as the target, or drop --destroy-data-on",
+            path.display()
+        )));
+    }
+    if real.is_dir() && real.starts_with("/dev") {
+        return Err(Failure::refused(format!(
+            "{} is a directory of devices: nothing is created under /dev; name a block device \
+             (lsblk lists them)",
+            path.display()
+        )));
+    }
+    if is_fio_job(&real) {
+        return Err(Failure::usage(format!(
+            "{} is a fio job file, where a target is wanted; name the file, directory or device to \
+             measure, and give the job's options as flags, which have fio's names (--rw read \
+             --bs 4k --iodepth 32)",
+            path.display()
+        )));
+    }
+    if !path.exists() {
+        // Opening says it best.
+        HostTarget::open(path, false, Caching::Buffered)?;
+    }
+    Ok(())
+}
+
+/// Whether a file is one of fio's jobs: small, and text that begins with a section.
+fn is_fio_job(path: &Path) -> bool {
+    const BYTES_MAX: u64 = 64 << 10;
+    if !std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= BYTES_MAX) {
+        return false;
+    }
+    let Ok(text) = std::fs::read_to_string(path) else { return false };
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+    let is_section = first.is_some_and(|line| line.starts_with('[') && line.ends_with(']'));
+    is_section && lines.any(|line| line.contains('='))
+}
+
+/// What would be done to make the job's targets ready.
+pub fn preparation(job: &Job) -> Outcome<Preparation> {
+    let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
+    if job.touches_nothing() {
+        found.region_bytes = imagined_region(job)?;
+        let line = |device: &KnownDevice| format!("measure {}; nothing is touched", device.name);
+        found.lines.extend(job.devices.iter().map(line));
+        if job.devices.is_empty() {
+            found.lines.push("no target: nothing is touched".to_owned());
+        }
+        return Ok(found);
+    }
+    if let Some(place) = &job.simulated {
+        found.region_bytes = simulated_region(place, job)?;
+        let title = &place.system.title;
+        found.lines.push(format!("simulate {}: {title}; nothing is touched", place.name));
+        return Ok(found);
+    }
+    let mut smallest_bytes = u64::MAX;
+    for path in &job.targets {
+        check_path(path, &job.consent)?;
+        let (bytes, region_bytes) = if path.is_dir() {
+            let bytes = file_bytes(path, job)?;
+            scratch::check_room(path, bytes)?;
+            if job.stripe.is_none() {
+                check_fit(job, &yet_to_be_made(job, bytes), bytes - job.base.region_offset)?;
+            }
+            let (size, path) = (units::size(bytes), path.display());
+            if needs_layout(job) {
+                found.write_bytes += bytes;
+                let line = format!("lay out a test file of {size} in {path}, and remove it after");
+                found.lines.push(line);
+            } else {
+                found.lines.push(format!("make a test file in {path}, and remove it after"));
+            }
+            (bytes, bytes - job.base.region_offset)
+        } else {
+            let (target, permit) = open(path, job)?;
+            check_growth(&target, job)?;
+            if job.stripe.is_none() {
+                check_fit(job, &target, region(&target, job))?;
+            }
+            let verb = if job.writes() { "write to" } else { "read" };
+            let (kind, name) = (target.kind().name(), path.display());
+            found.lines.push(format!("{verb} the {kind} {name}"));
+            found.destroys.extend(permit.and_then(|permit| permit.destroys));
+            (target.size_bytes(), region(&target, job))
+        };
+        smallest_bytes = smallest_bytes.min(bytes);
+        found.region_bytes = found.region_bytes.min(region_bytes);
+    }
+    if let Some(layout) = job.stripe {
+        found.region_bytes = striped_region(job, &layout, smallest_bytes)?;
+        let chunk = units::size(layout.chunk_bytes());
+        found.lines.push(format!("stripe them into one, {chunk} on each in turn"));
+    }
+    Ok(found)
+}
+
+/// The region of a stripe whose smallest member has so many bytes.
+fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u64> {
+    let bytes = layout.bytes(smallest_bytes);
+    let region_bytes = job.size.unwrap_or(bytes.saturating_sub(job.base.region_offset));
+    check_fit(job, &yet_to_be_made(job, bytes), region_bytes)?;
+    for axes in &job.axes {
+        pieces_bits(layout, axes.depth, axes.request_bytes)?;
+    }
+    Ok(region_bytes)
+}
+
+/// The region of devices that live in this process, or of none.
+fn imagined_region(job: &Job) -> Outcome<u64> {
+    let all = || truth_target::region_bytes(&job.devices, job.base.region_offset);
+    job.size.map_or_else(all, Ok)
+}
+
+/// A test file, before it exists.
+fn yet_to_be_made(job: &Job, bytes: u64) -> HostTarget {
+    let caching = Caching::of(job.direct.unwrap_or(true), job.write_through);
+    HostTarget::null(bytes).in_mode(caching)
+}
+
+/// How large a test file of the job is in a directory, or its share of a stripe.
+fn file_bytes(folder: &Path, job: &Job) -> Outcome<u64> {
+    let Some(size) = job.size else { return Ok(default_size(folder)? + job.base.region_offset) };
+    let bytes = size.saturating_add(job.base.region_offset);
+    Ok(job.stripe.map_or(bytes, |layout| layout.member_bytes(bytes)))
+}
+
+/// The region of a simulated file, on which all workloads fit.
+fn simulated_region(place: &SimPlace, job: &Job) -> Outcome<u64> {
+    let file_bytes = place.system.setup.file_size;
+    let region_bytes = job.size.unwrap_or(file_bytes.saturating_sub(job.base.region_offset));
+    if region_bytes == 0 {
+        return Err(Failure::usage(format!(
+            "--offset {} is at or beyond the end of {}; use a smaller --offset, or give --size",
+            job.base.region_offset, place.name
+        )));
+    }
+    for axes in &job.axes {
+        let workload = job.workload(axes, region_bytes, place.caching.is_direct());
+        simulated::check_fit(place, &workload)?;
+        check_memory(&workload, place.system.setup.files() as usize)?;
+    }
+    Ok(region_bytes)
+}
+
+/// Refuses a workload that does not fit its target, before anything is made or cut.
+fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
+    if region_bytes == 0 && target.size_bytes() > 0 {
+        return Err(Failure::usage(format!(
+            "--offset {} is at or beyond the end of {}; use a smaller --offset",
+            job.base.region_offset,
+            target.name()
+        )));
+    }
+    if region_bytes == 0 {
+        return Err(Failure::usage(format!(
+            "{} is empty; name a file with content, or a directory to lay a test file out in",
+            target.name()
+        )));
+    }
+    let direct = match target.kind() {
+        kind if kind.is_storage() => target.caching().is_direct(),
+        _ => job.direct.unwrap_or(true),
+    };
+    if let Some(wanted) = job.page_cache.filter(|_| direct && !job.touches_nothing()) {
+        return Err(Failure::usage(format!(
+            "--page-cache {} is about buffered requests, and these are direct; add --direct=0",
+            wanted.name(),
+        )));
+    }
+    for axes in &job.axes {
+        let workload = job.workload(axes, region_bytes, direct);
+        plan::resolve(&workload, target)?;
+        check_memory(&workload, job.targets.len())?;
+    }
+    Ok(())
+}
+
+/// Refuses buffers beyond a limit on memory: it would end the program without a word of its own.
+fn check_memory(workload: &Workload, targets: usize) -> Outcome<()> {
+    let Some(limit) = memory_limit::narrowest() else { return Ok(()) };
+    let slots = u64::from(workload.depth) * u64::from(workload.request_bytes);
+    let threads = u64::from(workload.threads) * targets.max(1) as u64;
+    let wanted = threads.saturating_mul(slots.saturating_add(THREAD_BYTES));
+    if wanted <= limit.bytes {
+        return Ok(());
+    }
+    let threads = units::counted(threads, "thread");
+    Err(Failure::usage(format!(
+        "{threads} with {} of buffers each: {} leaves {} for buffers; raise it, or use a smaller \
+         --bs, --iodepth or --numjobs",
+        units::size(slots),
+        limit.what,
+        units::size(limit.bytes)
+    )))
+}
+
+/// Refuses to grow a file beyond the room there is, before it is cut.
+fn check_growth(target: &HostTarget, job: &Job) -> Outcome<()> {
+    let (Some(free), Some(size)) = (target.free_bytes(), job.size) else { return Ok(()) };
+    let wanted = size.saturating_add(job.base.region_offset);
+    let wanted = job.stripe.map_or(wanted, |layout| layout.member_bytes(wanted));
+    let room = free.saturating_add(target.size_bytes());
+    if job.allocation.grows() && target.kind() == TargetKind::File && wanted > room {
+        return Err(Failure::failed(format!(
+            "{} would grow to {}, but only {} are free for it; give a smaller --size",
+            target.name(),
+            units::size(wanted),
+            units::size(room)
+        )));
+    }
+    Ok(())
+}
+
+fn needs_layout(job: &Job) -> bool {
+    matches!(job.allocation, Allocation::Existing | Allocation::Truncate)
+}
+
+/// The region of an existing target: what was asked for, or all there is.
+fn region(target: &HostTarget, job: &Job) -> u64 {
+    let rest = target.size_bytes().saturating_sub(job.base.region_offset);
+    match job.allocation {
+        Allocation::Existing | Allocation::Truncate => job.size.unwrap_or(rest),
+        Allocation::Extend | Allocation::Reserve | Allocation::LastBlock => {
+            job.size.unwrap_or(TEST_FILE_BYTES)
+        }
+    }
+}
+
+/// The caching mode of a path under the job's wishes.
+pub fn caching(path: &Path, direct: Option<bool>, write_through: bool) -> Caching {
+    Caching::of(direct.unwrap_or_else(|| offers_direct(path)), write_through)
+}
+
+/// Opens one existing file or device and checks the permission to write.
+fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
+    let mode = caching(path, job.direct, job.write_through);
+    let target = match HostTarget::open(path, job.writes(), mode) {
+        Err(error) if job.writes() => {
+            // Some systems do not even open a device in use for writing: say what it is used for.
+            if let Ok(readable) = HostTarget::open(path, false, Caching::Buffered) {
+                guard::check_writable(&readable, path, &job.consent)?;
+            }
+            return Err(error.into());
+        }
+        opened => opened?,
+    };
+    let permit = match job.writes() {
+        true => guard::check_writable(&target, path, &job.consent)?,
+        false => None,
+    };
+    Ok((target, permit))
+}
+
+/// One caching mode holds for all targets of a run.
+fn check_alike(targets: &[HostTarget]) -> Outcome<()> {
+    let first = &targets[0];
+    match targets.iter().find(|target| target.caching() != first.caching()) {
+        Some(other) => Err(Failure::usage(format!(
+            "{} would be {}, {} {}; say --direct=0, or measure them one by one",
+            first.name(),
+            first.caching(),
+            other.name(),
+            other.caching()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Holes and unwritten blocks of all regions together, where the system tells.
+fn coverage_of(targets: &[HostTarget], offset: u64, length: u64) -> Option<Coverage> {
+    targets.iter().map(|target| target.coverage(offset, length)).sum()
+}
+
+impl Bench {
+    /// Opens the job's targets; lays out test files in directories.
+    ///
+    /// # Errors
+    /// As for opening; no room; no permission to write what exists.
+    pub fn ready(job: &Job, lab: &Lab) -> Outcome<Bench> {
+        if job.touches_nothing() {
+            let region_bytes = imagined_region(job)?;
+            let bytes = region_bytes.saturating_add(job.base.region_offset);
+            let member_bytes = job.stripe.map_or(bytes, |layout| layout.member_bytes(bytes));
+            let opened = job.devices.iter().map(|device| device.open(member_bytes));
+            let mut targets: Vec<HostTarget> = opened.collect();
+            if targets.is_empty() {
+                targets.push(HostTarget::null(bytes));
+            } else if let Some(layout) = job.stripe {
+                targets = vec![HostTarget::striped(targets, layout.chunk_bytes())?];
+            }
+            let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
+            return Ok(Bench {
+                targets: targets.into_iter().map(suffering).collect(),
+                simulated: None,
+                region_bytes,
+                coverage: None,
+                _scratches: Vec::new(),
+                _permits: Vec::new(),
+            });
+        }
+        let region_bytes = preparation(job)?.region_bytes;
+        if let Some(place) = &job.simulated {
+            return Ok(Bench {
+                targets: Vec::new(),
+                simulated: Some(place.clone()),
+                region_bytes,
+                coverage: None,
+                _scratches: Vec::new(),
+                _permits: Vec::new(),
+            });
+        }
+        let (mut targets, mut scratches, mut permits) = (Vec::new(), Vec::new(), Vec::new());
+        for path in &job.targets {
+            if path.is_dir() {
+                let end = region_bytes + job.base.region_offset;
+                let bytes = job.stripe.map_or(end, |layout| layout.member_bytes(end));
+                let scratch = lay_out(path, job, bytes, lab)?;
+                let mode = caching(scratch.path(), job.direct, job.write_through);
+                targets.push(scratch.open(job.writes(), mode)?);
+                scratches.push(scratch);
+            } else {
+                let (target, permit) = open(path, job)?;
+                targets.push(target);
+                permits.extend(permit);
+            }
+        }
+        check_alike(&targets)?;
+        if let Some(layout) = job.stripe {
+            targets = vec![HostTarget::striped(targets, layout.chunk_bytes())?];
+            check_fit(job, &targets[0], region_bytes)?;
+        }
+        let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
+        let targets: Vec<HostTarget> = targets.into_iter().map(suffering).collect();
+        let coverage = coverage_of(&targets, job.base.region_offset, region_bytes);
+        Ok(Bench {
+            targets,
+            simulated: None,
+            region_bytes,
+            coverage,
+            _scratches: scratches,
+            _permits: permits,
+        })
+    }
+
+    /// Where trials take place.
+    pub fn place(&self) -> Place<'_> {
+        match &self.simulated {
+            Some(place) => Place::Simulated(place),
+            None => Place::Host(self.targets.iter().collect()),
+        }
+    }
+
+    /// Everything that one combination of the job needs.
+    pub fn setting(&self, job: &Job, axes: &Axes) -> Setting<'_> {
+        let place = self.place();
+        let caching = place.caching();
+        let reads = axes.read_percent > 0;
+        let cold = match job.page_cache {
+            Some(wanted) => wanted == PageCache::Cold,
+            None => job.invalidate && reads,
+        };
+        let cached = !caching.is_direct() && self.can_scrub();
+        Setting {
+            place,
+            workload: job.workload(axes, self.region_bytes, caching.is_direct()),
+            scrub: cold && cached,
+            warm: job.page_cache == Some(PageCache::Warm) && cached,
+            blocks: job.allocation.blocks(),
+            hint: job.hint,
+            allow_holes: job.allow_holes || job.allocation.grows(),
+            soaked: false,
+            coverage: self.coverage,
+            tail: Tail {
+                percentile: job.percentiles().last().copied().unwrap_or(99.0),
+                trials: job.trials,
+                asked: job.percentiles.is_some(),
+            },
+        }
+    }
+
+    /// What was opened, for the record.
+    pub fn facts(&self) -> Vec<TargetFacts> {
+        match &self.simulated {
+            Some(place) => vec![simulated::facts(place)],
+            None => self.targets.iter().map(TargetFacts::of).collect(),
+        }
+    }
+
+    /// Whether buffered reads can be made cold; in a simulated system they always are.
+    pub fn can_scrub(&self) -> bool {
+        self.simulated.is_none() && self.targets.iter().all(|target| target.kind().is_storage())
+    }
+}
+
+fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> {
+    let scratch = Scratch::make(folder, bytes)?;
+    // What only an open file tells (alignment, for one) is checked before the time is spent.
+    let mode = caching(scratch.path(), job.direct, job.write_through);
+    let empty = scratch.open(true, mode)?;
+    // The workload of a stripe is about all of it, and is checked when that is there.
+    for axes in job.axes.iter().filter(|_| job.stripe.is_none()) {
+        let workload = job.workload(axes, bytes - job.base.region_offset, mode.is_direct());
+        plan::resolve(&Workload { may_extend: true, ..workload }, &empty)?;
+    }
+    if needs_layout(job) {
+        scratch.lay_out(lab, bytes, job.base.seed, None)?;
+    }
+    Ok(scratch)
+}

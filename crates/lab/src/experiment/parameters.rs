@@ -1,0 +1,732 @@
+//! The parameters of an experiment: name, help and parser of each, in one table.
+//!
+//! A parameter is a flag of `run` and `sweep` and a key of plan files. To add one, add its field to
+//! [`Experiment`], its row here, and what it does where the field is used.
+
+use ioengine::target::Hint;
+use ioengine::{BufferPages, EngineKind};
+use workload::Placement;
+
+use crate::experiment::{Allocation, Experiment, KernelWriteCache, PageCache, RateProcess, Rw};
+use crate::skew;
+use crate::truth;
+
+/// What a parser says of a value that it refuses, with an example of a right one.
+type Parsed = Result<(), String>;
+
+/// One parameter of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name: the flag without dashes, and the key in plan files. fio's where fio has one.
+    pub name: &'static str,
+    /// Further names.
+    pub aliases: &'static [&'static str],
+    /// The group under which `--help` lists it.
+    pub heading: &'static str,
+    /// What `--help` shows for its value: `SIZE`.
+    pub value_name: &'static str,
+    /// The value that holds where none is given, as it would be typed; empty where there is none.
+    pub default: &'static str,
+    /// Values to offer, where there are few.
+    pub choices: &'static [&'static str],
+    /// Whether it is on or off, and may stand without a value.
+    pub is_switch: bool,
+    /// Whether it takes a list: an axis of a sweep.
+    pub is_axis: bool,
+    /// Whether every verb that measures has it, so that `CommonArgs` declares it.
+    pub is_common: bool,
+    /// What it does, for `--help`.
+    pub help: &'static str,
+    /// Sets it from text.
+    pub set: fn(&mut Experiment, &str) -> Parsed,
+}
+
+const WORKLOAD: &str = "Workload";
+const REFERENCE: &str = "Reference device";
+const TIME: &str = "Time";
+const ENGINE: &str = "Engine";
+const HOST: &str = "Host";
+const OUTPUT: &str = "Output";
+const SAFETY: &str = "Safety";
+
+impl Parameter {
+    const fn new(
+        name: &'static str,
+        value_name: &'static str,
+        heading: &'static str,
+        help: &'static str,
+        set: fn(&mut Experiment, &str) -> Parsed,
+    ) -> Parameter {
+        Parameter {
+            name,
+            aliases: &[],
+            heading,
+            value_name,
+            default: "",
+            choices: &[],
+            is_switch: false,
+            is_axis: false,
+            is_common: false,
+            help,
+            set,
+        }
+    }
+
+    /// A parameter that is on or off, and off unless it is given.
+    const fn switch(
+        name: &'static str,
+        heading: &'static str,
+        help: &'static str,
+        set: fn(&mut Experiment, &str) -> Parsed,
+    ) -> Parameter {
+        Parameter { is_switch: true, ..Parameter::new(name, "0|1", heading, help, set) }
+    }
+
+    const fn aliases(self, aliases: &'static [&'static str]) -> Parameter {
+        Parameter { aliases, ..self }
+    }
+
+    const fn default(self, default: &'static str) -> Parameter {
+        Parameter { default, ..self }
+    }
+
+    const fn choices(self, choices: &'static [&'static str]) -> Parameter {
+        Parameter { choices, ..self }
+    }
+
+    const fn axis(self) -> Parameter {
+        Parameter { is_axis: true, ..self }
+    }
+
+    const fn common(self) -> Parameter {
+        Parameter { is_common: true, ..self }
+    }
+}
+
+/// The parameter of a name in either spelling, `time-based` or `time_based`.
+pub fn named(name: &str) -> Option<&'static Parameter> {
+    let name = name.replace('_', "-");
+    PARAMETERS.iter().find(|known| known.name == name || known.aliases.contains(&name.as_str()))
+}
+
+/// All parameters, in the order in which `--help` lists them.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter::new(
+        "rw",
+        "KIND",
+        WORKLOAD,
+        "read, write, rw, randread, randwrite or randrw",
+        |experiment, text| {
+            experiment.rw = text.split(',').map(rw).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    )
+    .aliases(&["readwrite"])
+    .default("read")
+    .choices(&["read", "write", "rw", "randread", "randwrite", "randrw"])
+    .axis(),
+    Parameter::new("bs", "SIZE", WORKLOAD, "Request size (default 4k)", |experiment, text| {
+        let sizes = units::parse_list(text, units::parse_size)?;
+        let size = |bytes| narrow(bytes, "a request size such as 64k");
+        experiment.request_bytes = Some(sizes.into_iter().map(size).collect::<Result<_, _>>()?);
+        Ok(())
+    })
+    .aliases(&["blocksize"])
+    .axis(),
+    Parameter::new(
+        "iodepth",
+        "N",
+        WORKLOAD,
+        "Requests outstanding in each thread",
+        |experiment, text| {
+            experiment.depths = counts(text, "a depth of 1 or more")?;
+            Ok(())
+        },
+    )
+    .default("1")
+    .axis(),
+    Parameter::new("numjobs", "N", WORKLOAD, "Threads", |experiment, text| {
+        experiment.threads = counts(text, "1 or more threads")?;
+        Ok(())
+    })
+    .default("1")
+    .axis(),
+    Parameter::new(
+        "ioengine",
+        "NAME",
+        WORKLOAD,
+        "How requests are issued: auto, null, delay, sync, mmap, threads, libaio, io_uring",
+        |experiment, text| {
+            experiment.engine_kinds = text.split(',').map(engine_kind).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    )
+    .default("auto")
+    .choices(&["auto", "null", "delay", "sync", "mmap", "threads", "libaio", "io_uring"])
+    .axis(),
+    Parameter::new(
+        "truth",
+        "KEY=VALUE,..",
+        REFERENCE,
+        "The reference device behind --ioengine delay, such as fixed=500us,rate=500MB/s; keys: \
+         fixed, rate, parallel, cache, prefetch, hit, buffer, drain, credit, sustained; span and \
+         zones (rates by position: 200MB/s@40/100MB/s@100); granule, rmw, straddle; members and \
+         chunk (a stripe); link; cpu. As a target: truth:KEY=VALUE,..",
+        |experiment, text| put(&mut experiment.truth, truth::parse_truth(text)),
+    ),
+    Parameter::new(
+        "inject",
+        "KIND@N,..",
+        REFERENCE,
+        "Let chosen requests of each thread fail or lie, to test what happens then: eio, enospc, \
+         eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, lose, \
+         misdirect:SIZE, tear; as in write-lose@100x3",
+        |experiment, text| put(&mut experiment.faults, truth::parse_faults(text)),
+    ),
+    Parameter::switch(
+        "direct",
+        WORKLOAD,
+        "Bypass the page cache (default: where the target allows it)",
+        |experiment, text| put(&mut experiment.direct, boolean(text)),
+    ),
+    Parameter::switch(
+        "write-through",
+        WORKLOAD,
+        "Every write is durable before it completes (O_DSYNC)",
+        |experiment, text| store(&mut experiment.write_through, boolean(text)),
+    )
+    .aliases(&["sync"]),
+    Parameter::new(
+        "rwmixread",
+        "PERCENT",
+        WORKLOAD,
+        "Share of reads in a mix (default 50)",
+        |experiment, text| {
+            let shares = units::parse_list(text, whole)?;
+            let share = |share| match share {
+                0..=100 => Ok(share as u8),
+                _ => Err(format!("{share} is no share from 0 to 100")),
+            };
+            experiment.read_percents = Some(shares.into_iter().map(share).collect::<Result<_, _>>()?);
+            Ok(())
+        },
+    )
+    .axis(),
+    Parameter::new(
+        "stride",
+        "SIZE",
+        WORKLOAD,
+        "Visit every so many bytes instead of every block",
+        |experiment, text| put(&mut experiment.stride_bytes, units::parse_size(text)),
+    ),
+    Parameter::new(
+        "size",
+        "SIZE",
+        WORKLOAD,
+        "Region of the target to work on (default: all of it; of a directory: a test file)",
+        |experiment, text| put(&mut experiment.size_bytes, units::parse_size(text)),
+    ),
+    Parameter::new(
+        "chunk",
+        "SIZE",
+        WORKLOAD,
+        "Stripe the targets into one, so many bytes on each in turn; requests are cut between them",
+        |experiment, text| put(&mut experiment.chunk_bytes, units::parse_size(text)),
+    ),
+    Parameter::new("offset", "SIZE", WORKLOAD, "Where the region begins", |experiment, text| {
+        store(&mut experiment.offset_bytes, units::parse_size(text))
+    })
+    .default("0"),
+    Parameter::new(
+        "placement",
+        "own|shared|interlocked",
+        WORKLOAD,
+        "own: each thread its own part of the region; shared: all on all of it; interlocked: all \
+         together one sequential stream",
+        |experiment, text| {
+            let found = match text {
+                "own" => Placement::Own,
+                "shared" => Placement::Shared,
+                "interlocked" => Placement::Interlocked,
+                _ => return Err("write own, shared or interlocked".to_owned()),
+            };
+            store(&mut experiment.placement, Ok(found))
+        },
+    )
+    .default("own")
+    .choices(&["own", "shared", "interlocked"]),
+    Parameter::new(
+        "allocation",
+        "preallocated|extend|truncate|fallocate|last-block",
+        WORKLOAD,
+        "preallocated: blocks were written before; extend: writes grow a new file; truncate: a \
+         written file is cut to nothing before each trial; fallocate: blocks of a new file are \
+         reserved; last-block: its last block is written before the others",
+        |experiment, text| {
+            let found = Allocation::ALL.into_iter().find(|one| one.name() == text);
+            let why = "write preallocated, extend, truncate, fallocate or last-block";
+            store(&mut experiment.allocation, found.ok_or_else(|| why.to_owned()))
+        },
+    )
+    .default("preallocated")
+    .choices(&["preallocated", "extend", "truncate", "fallocate", "last-block"]),
+    Parameter::new(
+        "hint",
+        "HINT",
+        WORKLOAD,
+        "Hint to the kernel: normal, sequential, random, noreuse, willneed, dontneed",
+        |experiment, text| {
+            put(&mut experiment.hint, text.parse::<Hint>().map_err(|error| error.to_string()))
+        },
+    )
+    .aliases(&["fadvise-hint"])
+    .choices(&["normal", "sequential", "random", "noreuse", "willneed", "dontneed"]),
+    Parameter::switch(
+        "invalidate",
+        WORKLOAD,
+        "Take the target out of the page cache before buffered reads",
+        |experiment, text| store(&mut experiment.invalidate, boolean(text)),
+    )
+    .default("true"),
+    Parameter::new(
+        "page-cache",
+        "cold|warm",
+        WORKLOAD,
+        "What buffered requests find in the page cache. cold: nothing, writes neither; warm: all of \
+         the region, read just before. Default: reads nothing, writes what the last trial left",
+        |experiment, text| {
+            let found = match text {
+                "cold" => Ok(PageCache::Cold),
+                "warm" => Ok(PageCache::Warm),
+                _ => Err("write cold or warm".to_owned()),
+            };
+            put(&mut experiment.page_cache, found)
+        },
+    )
+    .choices(&["cold", "warm"]),
+    Parameter::new(
+        "runtime",
+        "TIME",
+        TIME,
+        "Length of a trial (default 5 s where no --size is given)",
+        |experiment, text| put(&mut experiment.runtime_ns, units::parse_duration(text)),
+    ),
+    Parameter::switch(
+        "time-based",
+        TIME,
+        "Start over at the end of the region until --runtime is over",
+        |experiment, text| store(&mut experiment.time_based, boolean(text)),
+    ),
+    Parameter::new("ramp-time", "TIME", TIME, "Warm-up that is not counted", |experiment, text| {
+        store(&mut experiment.ramp_time_ns, units::parse_duration(text))
+    })
+    .default("0"),
+    Parameter::switch(
+        "steady-state",
+        TIME,
+        "Warm up until the rate is steady (5 s within 20%, slope within 10%), at most 10 minutes",
+        |experiment, text| store(&mut experiment.steady_state, boolean(text)),
+    ),
+    Parameter::new("trials", "N", TIME, "How often to measure", |experiment, text| {
+        store(&mut experiment.trials, number(text))
+    })
+    .default("3"),
+    Parameter::new(
+        "rate-iops",
+        "RATE",
+        WORKLOAD,
+        "Open loop: issue at this rate over all threads [requests per second]",
+        |experiment, text| put(&mut experiment.rate_iops, number(text)),
+    ),
+    Parameter::new(
+        "rate-process",
+        "linear|poisson",
+        WORKLOAD,
+        "linear: at equal distances; poisson: at random, as many independent users do",
+        |experiment, text| {
+            let found = match text {
+                "linear" => Ok(RateProcess::Linear),
+                "poisson" => Ok(RateProcess::Poisson),
+                _ => Err("write linear or poisson".to_owned()),
+            };
+            store(&mut experiment.rate_process, found)
+        },
+    )
+    .default("linear")
+    .choices(&["linear", "poisson"]),
+    Parameter::new(
+        "percentile",
+        "P,P",
+        OUTPUT,
+        "Latency percentiles to print, and to require enough requests for (default 50,99)",
+        |experiment, text| put(&mut experiment.percentiles, percentiles(text)),
+    )
+    .aliases(&["percentile-list"]),
+    Parameter::new(
+        "cpus-allowed",
+        "LIST",
+        WORKLOAD,
+        "Pin threads to these CPUs: 0,2 or 0-3",
+        |experiment, text| store(&mut experiment.cpus, cpus(text)),
+    ),
+    Parameter::switch(
+        "zero-buffers",
+        WORKLOAD,
+        "Write zeros instead of incompressible data",
+        |experiment, text| store(&mut experiment.zero_buffers, boolean(text)),
+    ),
+    Parameter::switch(
+        "verify",
+        WORKLOAD,
+        "Write checksummed blocks and read them back; with reads, check them",
+        |experiment, text| store(&mut experiment.verify, boolean(text)),
+    ),
+    Parameter::switch(
+        "soaker",
+        WORKLOAD,
+        "Alternate trials with an idle-priority soaker: the upper bound of the CPU cost",
+        |experiment, text| store(&mut experiment.soaker, boolean(text)),
+    ),
+    Parameter::new(
+        "random-distribution",
+        "LAW",
+        WORKLOAD,
+        "Which blocks random requests visit: random: each once in a pass; zipf:THETA, pareto:H: \
+         some often, scattered; zoned:ACCESSES/REGION:.. (percents): parts of the region in order",
+        |experiment, text| store(&mut experiment.distribution, skew::parse_distribution(text)),
+    )
+    .default("random"),
+    Parameter::new(
+        "bssplit",
+        "SIZE/PERCENT:..",
+        WORKLOAD,
+        "Several request sizes with their shares of the requests, instead of --bs: 4k/50:64k/50",
+        |experiment, text| put(&mut experiment.request_sizes, text.parse()),
+    ),
+    Parameter::new(
+        "thinktime",
+        "TIME",
+        WORKLOAD,
+        "Pause after each completion before the next request in its place (closed loop), with a \
+         unit: 100us; each of --iodepth pauses by itself",
+        |experiment, text| put(&mut experiment.think_ns, skew::parse_pause(text)),
+    ),
+    Parameter::new(
+        "thinktime-blocks",
+        "N",
+        WORKLOAD,
+        "Pause only after so many requests",
+        |experiment, text| put(&mut experiment.think_requests, number(text)),
+    ),
+    Parameter::new(
+        "log",
+        "FILE",
+        OUTPUT,
+        "Write every request to this file as CSV, times from the start of its trial",
+        |experiment, text| put(&mut experiment.log, Ok(text.into())),
+    ),
+    Parameter::switch(
+        "sqthread-poll",
+        ENGINE,
+        "io_uring: a thread of the kernel takes submissions (SQPOLL); it spins on a CPU of its \
+         own, one for each thread",
+        |experiment, text| store(&mut experiment.engine.sqthread_poll, boolean(text)),
+    ),
+    Parameter::switch(
+        "hipri",
+        ENGINE,
+        "io_uring: completions are polled for at the device (IOPOLL); direct only, on a device \
+         with poll queues",
+        |experiment, text| store(&mut experiment.engine.hipri, boolean(text)),
+    ),
+    Parameter::switch(
+        "uncached",
+        ENGINE,
+        "Buffered requests leave nothing in the page cache (RWF_DONTCACHE)",
+        |experiment, text| store(&mut experiment.engine.uncached, boolean(text)),
+    ),
+    Parameter::switch(
+        "fua",
+        ENGINE,
+        "Each write is durable before it completes, asked of the request and not of the open file \
+         (RWF_DSYNC): Forced Unit Access where the device knows it",
+        |experiment, text| store(&mut experiment.engine.fua, boolean(text)),
+    ),
+    Parameter::new(
+        "fsync",
+        "N",
+        ENGINE,
+        "After every N writes of a thread wait for them and flush the target (fsync)",
+        |experiment, text| put(&mut experiment.engine.fsync, number(text)),
+    ),
+    Parameter::new("fdatasync", "N", ENGINE, "The same with fdatasync", |experiment, text| {
+        put(&mut experiment.engine.fdatasync, number(text))
+    }),
+    Parameter::new(
+        "scheduler",
+        "NAME",
+        HOST,
+        "I/O scheduler of the device during the run, put back afterwards (root)",
+        |experiment, text| put(&mut experiment.host.scheduler, Ok(text.to_owned())),
+    ),
+    Parameter::new(
+        "read-ahead",
+        "SIZE",
+        HOST,
+        "Read-ahead window of the device during the run (root)",
+        |experiment, text| {
+            let bytes = units::parse_size(text).and_then(|bytes| match bytes.is_multiple_of(4096) {
+                true => Ok(bytes),
+                false => Err("the kernel counts it in pages; use 128k or 4m".to_owned()),
+            });
+            put(&mut experiment.host.read_ahead_bytes, bytes)
+        },
+    ),
+    Parameter::new(
+        "kernel-write-cache",
+        "back|through",
+        HOST,
+        "What the kernel believes of the device's write cache: with through it sends no flushes. \
+         The drive's own setting is not touched, so data may be lost at a power failure (root)",
+        |experiment, text| {
+            let found = match text {
+                "back" => Ok(KernelWriteCache::Back),
+                "through" => Ok(KernelWriteCache::Through),
+                _ => Err("write back or through".to_owned()),
+            };
+            put(&mut experiment.host.kernel_write_cache, found)
+        },
+    )
+    .choices(&["back", "through"]),
+    Parameter::new(
+        "nr-requests",
+        "N",
+        HOST,
+        "Requests that the device's queue holds during the run (root)",
+        |experiment, text| {
+            let count = number(text).and_then(|count: u32| match count {
+                4.. => Ok(count),
+                _ => Err("the kernel takes 4 or more".to_owned()),
+            });
+            put(&mut experiment.host.nr_requests, count)
+        },
+    ),
+    Parameter::new(
+        "nomerges",
+        "0|1|2",
+        HOST,
+        "Merging of requests: 0 all, 1 simple merges only, 2 none (root)",
+        |experiment, text| {
+            let found = match text {
+                "0" => Ok(0),
+                "1" => Ok(1),
+                "2" => Ok(2),
+                _ => Err("write 0, 1 or 2".to_owned()),
+            };
+            put(&mut experiment.host.nomerges, found)
+        },
+    )
+    .choices(&["0", "1", "2"]),
+    Parameter::new("seed", "SEED", WORKLOAD, "", |experiment, text| {
+        store(&mut experiment.seed, number(text))
+    })
+    .aliases(&["randseed"])
+    .common(),
+    Parameter::new("buffer-pages", "huge|4k", WORKLOAD, "", |experiment, text| {
+        store(&mut experiment.buffer_pages, buffer_pages(text))
+    })
+    .common(),
+    Parameter::switch("allow-holes", SAFETY, "", |experiment, text| {
+        store(&mut experiment.allow_holes, boolean(text))
+    })
+    .common(),
+];
+
+/// Puts a value where there was none.
+fn put<T>(place: &mut Option<T>, value: Result<T, String>) -> Parsed {
+    *place = Some(value?);
+    Ok(())
+}
+
+/// Puts a value in the place of its default.
+fn store<T>(place: &mut T, value: Result<T, String>) -> Parsed {
+    *place = value?;
+    Ok(())
+}
+
+/// Reads 0, 1, false, true, no, yes.
+///
+/// # Errors
+/// Anything else.
+pub fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("write 0 or 1".to_owned()),
+    }
+}
+
+/// Reads the memory pages behind the buffers.
+///
+/// # Errors
+/// Anything but `huge` and `4k`.
+pub fn buffer_pages(text: &str) -> Result<BufferPages, String> {
+    match text {
+        "huge" => Ok(BufferPages::Huge),
+        "4k" | "small" => Ok(BufferPages::Small),
+        _ => Err("write huge or 4k".to_owned()),
+    }
+}
+
+fn rw(text: &str) -> Result<Rw, String> {
+    let name = if text == "readwrite" { "rw" } else { text };
+    Rw::ALL
+        .into_iter()
+        .find(|rw| rw.name() == name)
+        .ok_or_else(|| "write read, write, rw, randread, randwrite or randrw".to_owned())
+}
+
+fn engine_kind(text: &str) -> Result<Option<EngineKind>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|error: ioengine::Error| error.to_string())
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("'{text}' is not a number that fits"))
+}
+
+fn whole(text: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| format!("'{text}' is not a whole number"))
+}
+
+/// A list of numbers from 1 to 2^32 - 1.
+fn counts(text: &str, remedy: &str) -> Result<Vec<u32>, String> {
+    units::parse_list(text, whole)?.into_iter().map(|value| narrow(value, remedy)).collect()
+}
+
+fn narrow(value: u64, remedy: &str) -> Result<u32, String> {
+    match u32::try_from(value) {
+        Ok(0) => Err(format!("{value} measures nothing; use {remedy}")),
+        Ok(value) => Ok(value),
+        Err(_) => Err(format!("{value} is too large; use {remedy}")),
+    }
+}
+
+/// Percentiles from a list such as `50,99.9`, in rising order; fio separates them by colons.
+fn percentiles(text: &str) -> Result<Vec<f64>, String> {
+    let within = |p: &f64| *p > 0.0 && *p < 100.0;
+    let mut found = Vec::new();
+    for part in text.split([',', ':']) {
+        let percentile =
+            part.trim().parse::<f64>().ok().filter(within).ok_or_else(|| {
+                format!("'{part}' is not between 0 and 100; write them as 50,99.9")
+            })?;
+        found.push(percentile);
+    }
+    found.sort_by(f64::total_cmp);
+    found.dedup();
+    Ok(found)
+}
+
+/// CPUs from a list such as `0,2` or `0-3`.
+///
+/// # Errors
+/// What is no such list, or names a CPU that this process may not use.
+pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
+    let bad = || "write CPUs as 0,2 or 0-3".to_owned();
+    let allowed = cpucost::affinity::allowed_cpus();
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().map_err(|_| bad())?;
+        let last: usize = last.trim().parse().map_err(|_| bad())?;
+        if last < first {
+            return Err(bad());
+        }
+        // Before the range is spelt out: a short text can name more CPUs than memory holds.
+        if let Some(cpu) = (first..=last).find(|cpu| !allowed.contains(cpu)) {
+            return Err(format!("CPU {cpu} is not among the CPUs of this process ({allowed:?})"));
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, text: &str) -> Result<Experiment, String> {
+        let mut experiment = Experiment::default();
+        (named(name).unwrap().set)(&mut experiment, text).map(|()| experiment)
+    }
+
+    #[test]
+    fn the_default_that_help_shows_is_the_one_that_holds() {
+        for parameter in PARAMETERS.iter().filter(|parameter| !parameter.default.is_empty()) {
+            let typed = set(parameter.name, parameter.default).unwrap();
+            assert_eq!(typed, Experiment::default(), "{}", parameter.name);
+        }
+    }
+
+    #[test]
+    fn every_choice_is_understood_and_changes_something() {
+        for parameter in PARAMETERS {
+            let mut seen: Vec<Experiment> = Vec::new();
+            for choice in parameter.choices {
+                let typed = set(parameter.name, choice).unwrap();
+                assert!(!seen.contains(&typed), "{} {choice}", parameter.name);
+                seen.push(typed);
+            }
+        }
+    }
+
+    #[test]
+    fn either_spelling_and_further_names_name_a_parameter_and_no_two_share_a_name() {
+        assert_eq!(named("time_based").unwrap().name, "time-based");
+        assert_eq!(named("randseed").unwrap().name, "seed");
+        let all = |known: &'static Parameter| {
+            std::iter::once(known.name).chain(known.aliases.iter().copied())
+        };
+        let names: Vec<&str> = PARAMETERS.iter().flat_map(all).collect();
+        let distinct: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+        assert_eq!(names.len(), distinct.len());
+    }
+
+    #[test]
+    fn wrong_values_are_refused_with_the_right_ones() {
+        for (name, text, remedy) in [
+            ("rw", "sideways", "randread"),
+            ("ioengine", "spdk", "io_uring"),
+            ("bs", "4x", "64KiB"),
+            ("bs", "1t", "is too large; use "),
+            ("bs", "0", "measures nothing; use "),
+            ("iodepth", "many", "whole number"),
+            ("iodepth", "4294967296", "is too large; use "),
+            ("numjobs", "4294967296", "is too large; use "),
+            ("buffer-pages", "3k", "huge or 4k"),
+            ("allocation", "none", "fallocate"),
+            ("hint", "maybe", "willneed"),
+            ("placement", "here", "interlocked"),
+            ("rate-process", "even", "poisson"),
+            ("percentile", "99,100", "between 0 and 100"),
+            ("percentile", "many", "between 0 and 100"),
+            ("rwmixread", "101", "from 0 to 100"),
+            ("cpus-allowed", "0-18446744073709551614", "not among the CPUs"),
+            ("read-ahead", "1000", "pages"),
+            ("nr-requests", "3", "4 or more"),
+        ] {
+            let refusal = set(name, text).unwrap_err();
+            assert!(refusal.contains(remedy), "{name} {text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_listed_as_here_or_as_in_fio() {
+        let listed = |text| set("percentile", text).unwrap().percentiles;
+        assert_eq!(listed("99.99,50"), Some(vec![50.0, 99.99]));
+        assert_eq!(listed("90:99.9:90"), Some(vec![90.0, 99.9]));
+    }
+}

@@ -1,0 +1,579 @@
+//! The JSON that the program prints: the contract with other programs.
+//!
+//! Times are integer nanoseconds, sizes bytes. A field once shipped keeps its name and unit. The
+//! JSON Schema in `docs/schema` is generated from these types (`halfpower generate schema`).
+
+use std::collections::BTreeMap;
+
+use analysis::histogram::Histogram;
+use analysis::interval::Interval;
+use ioengine::Op;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::journal::settings::Change;
+use crate::machine::{Host, TargetFacts};
+use crate::point::{Point, PointKey, Trial, Verdict};
+use crate::recorder::JSON_SCHEMA;
+
+/// Which program wrote the document.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Program {
+    /// Version of halfpower.
+    pub version: String,
+    /// Version of this schema.
+    pub schema: u32,
+}
+
+impl Program {
+    /// This program.
+    pub fn this() -> Program {
+        Program { version: env!("CARGO_PKG_VERSION").to_owned(), schema: JSON_SCHEMA }
+    }
+}
+
+/// One point with its program, host and target: what `run --json` prints.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunDocument {
+    /// Which program wrote it.
+    pub halfpower: Program,
+    /// The machine.
+    pub host: Host,
+    /// The (first) target.
+    pub target: TargetFacts,
+    /// All targets, where there were several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetFacts>,
+    /// What was changed on the host for the run, and put back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_settings: Vec<HostSettingDocument>,
+    /// The point.
+    #[serde(flatten)]
+    pub point: PointDocument,
+}
+
+/// Several points: what `sweep --json` prints.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SweepDocument {
+    /// Which program wrote it.
+    pub halfpower: Program,
+    /// The machine.
+    pub host: Host,
+    /// The (first) target.
+    pub target: TargetFacts,
+    /// What was changed on the host for the run, and put back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_settings: Vec<HostSettingDocument>,
+    /// In the order of the axes.
+    pub points: Vec<PointDocument>,
+}
+
+/// A setting of the block device beneath, changed for the length of a run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HostSettingDocument {
+    /// Its name below the device's `queue` folder in sysfs.
+    pub name: String,
+    /// Its file.
+    pub path: String,
+    /// The value before and after the run.
+    pub old: String,
+    /// The value during the run.
+    pub new: String,
+}
+
+/// One workload, its trials and what they say.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PointDocument {
+    /// What was measured.
+    pub workload: WorkloadDocument,
+    /// Every trial.
+    pub trials: Vec<TrialDocument>,
+    /// What they say together.
+    pub summary: SummaryDocument,
+    /// Whether to trust it.
+    pub verdict: VerdictDocument,
+}
+
+/// A workload.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct WorkloadDocument {
+    /// fio's name of pattern and direction.
+    pub rw: String,
+    /// Order of visits.
+    pub pattern: String,
+    /// Size of each request.
+    pub request_bytes: u64,
+    /// Requests outstanding in each thread.
+    pub depth: u32,
+    /// Threads.
+    pub threads: u32,
+    /// I/O engine.
+    pub ioengine: String,
+    /// Caching mode.
+    pub caching: String,
+    /// Region worked on.
+    pub size_bytes: u64,
+    /// Share of reads.
+    pub read_percent: u32,
+    /// Rate of an open loop.
+    pub rate_requests_per_s: Option<f64>,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Everything else.
+    pub settings: serde_json::Value,
+}
+
+/// Latencies of a trial or point.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct LatencyDocument {
+    /// Arithmetic mean.
+    pub mean: u64,
+    /// Least.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p99_9: u64,
+    /// Greatest.
+    pub max: u64,
+    /// The percentiles named with --percentile, in the summary only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percentiles_ns: Option<BTreeMap<String, u64>>,
+}
+
+/// CPU time of a trial.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CpuDocument {
+    /// Charged to the process.
+    pub process: u64,
+    /// The part of it in user mode.
+    pub user: u64,
+    /// The part of it in the kernel.
+    pub system: u64,
+    /// Busy time of the whole machine.
+    pub machine: Option<u64>,
+    /// What the soaker lost, background subtracted; null in a trial without one.
+    pub soaker: Option<u64>,
+}
+
+/// What the device counted in a trial.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DeviceDocument {
+    /// Read requests completed.
+    pub reads: u64,
+    /// Read requests merged into others.
+    pub read_merges: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write requests completed.
+    pub writes: u64,
+    /// Write requests merged into others.
+    pub write_merges: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+}
+
+/// One interval of the series.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SeriesDocument {
+    /// Since the start of the measured phase.
+    pub start_ns: u64,
+    /// Length.
+    pub length_ns: u64,
+    /// Bytes completed in it.
+    pub bytes: u64,
+    /// Requests completed in it.
+    pub requests: u64,
+}
+
+/// The part of a closed loop in which its queue was full.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FullQueueDocument {
+    /// When it began, from the start of the trial on.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// Bytes per second in it.
+    pub throughput_bytes_per_s: f64,
+    /// Requests per second in it.
+    pub requests_per_s: f64,
+}
+
+/// One trial.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TrialDocument {
+    /// When it began, ns since 1970.
+    pub started_unix_ns: i64,
+    /// Whether a soaker ran beside it.
+    pub soaked: bool,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests completed.
+    pub requests: u64,
+    /// Requests failed.
+    pub errors: u64,
+    /// Transfers that fell short and were continued.
+    pub short_transfers: u64,
+    /// Requests issued again after EAGAIN or EINTR.
+    pub retries: u64,
+    /// Length, flush included.
+    pub elapsed_ns: u64,
+    /// Latencies of both directions.
+    pub latency_ns: LatencyDocument,
+    /// CPU time.
+    pub cpu_ns: CpuDocument,
+    /// Time to the last accepted write, where a flush followed.
+    pub accepted_ns: Option<u64>,
+    /// The part in which the queue was full, which the rates come from: in a closed loop, before
+    /// that it fills, and after that it drains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_queue: Option<FullQueueDocument>,
+    /// Latencies of the flushes in the midst of writing (--fsync, --fdatasync), which are part of
+    /// the length and of no request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_latency_ns: Option<LatencyDocument>,
+    /// How many there were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flushes: Option<u64>,
+    /// Calls that submitted requests.
+    pub submit_calls: u64,
+    /// Calls that reaped completions.
+    pub reap_calls: u64,
+    /// Instructions retired, where the host counts them.
+    pub instructions: Option<u64>,
+    /// Cycles, where the host counts them.
+    pub cycles: Option<u64>,
+    /// What the device counted, where there is one.
+    pub device: Option<DeviceDocument>,
+    /// Bytes in the page cache before and after the scrub, where there was one and the system
+    /// tells.
+    pub resident_bytes: Option<ResidentDocument>,
+    /// What the I/O engine got of what it asked the system for.
+    pub setup: SetupDocument,
+    /// Bytes and requests over time.
+    pub series: Vec<SeriesDocument>,
+    /// Whether to trust it.
+    pub verdict: VerdictDocument,
+}
+
+/// What an I/O engine got of what it asked the system for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SetupDocument {
+    /// Flags and registrations in use.
+    pub features: String,
+    /// All of the buffers.
+    pub buffer_bytes: u64,
+    /// The part of the buffers on huge pages.
+    pub huge_bytes: u64,
+}
+
+/// Page cache around a scrub.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ResidentDocument {
+    /// Before.
+    pub before: u64,
+    /// After.
+    pub after: u64,
+}
+
+/// A median with its interval.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct IntervalDocument {
+    /// Median over the trials without soaker.
+    pub median: f64,
+    /// Lower end of its 95% interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// Lower and upper bound of a CPU cost.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct BoundsDocument {
+    /// What the system charged to the process.
+    pub lower: Option<f64>,
+    /// What the machine lost to it; null where no soaked trial ran.
+    pub upper: Option<f64>,
+}
+
+/// What the soaker changed, as shares of the trials without it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DisturbanceDocument {
+    /// Of the rate.
+    pub throughput: f64,
+    /// Of the CPU charged for each request.
+    pub cpu: f64,
+}
+
+/// What a point's trials say together.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SummaryDocument {
+    /// Bytes per second.
+    pub throughput_bytes_per_s: IntervalDocument,
+    /// Requests per second.
+    pub requests_per_s: IntervalDocument,
+    /// Latencies over all trials without soaker.
+    pub latency_ns: LatencyDocument,
+    /// Each direction of a mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_operation: Option<ByOperationDocument>,
+    /// CPU for each request.
+    pub cpu_ns_per_request: BoundsDocument,
+    /// CPU for each byte.
+    pub cpu_ns_per_byte: BoundsDocument,
+    /// What the soaker changed; null where no soaked trial ran.
+    pub soaker_disturbance: Option<DisturbanceDocument>,
+}
+
+/// The two directions of a mix.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ByOperationDocument {
+    /// Reads.
+    pub read: OperationDocument,
+    /// Writes.
+    pub write: OperationDocument,
+}
+
+/// One direction of a mix.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OperationDocument {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests completed.
+    pub requests: u64,
+    /// Bytes per second.
+    pub throughput_bytes_per_s: f64,
+    /// Requests per second.
+    pub requests_per_s: f64,
+    /// Latencies.
+    pub latency_ns: LatencyDocument,
+}
+
+/// Whether to trust something, and why not.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VerdictDocument {
+    /// valid, suspect or invalid.
+    pub state: String,
+    /// One sentence for each doubt.
+    pub reasons: Vec<String>,
+}
+
+impl From<&Verdict> for VerdictDocument {
+    fn from(verdict: &Verdict) -> Self {
+        VerdictDocument { state: verdict.state.word().to_owned(), reasons: verdict.reasons.clone() }
+    }
+}
+
+impl HostSettingDocument {
+    /// A change that was asked for.
+    pub fn of(change: &Change) -> HostSettingDocument {
+        HostSettingDocument {
+            name: change.name.clone(),
+            path: change.path.display().to_string(),
+            old: change.old.clone(),
+            new: change.wanted.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl From<&PointKey> for WorkloadDocument {
+    fn from(key: &PointKey) -> Self {
+        WorkloadDocument {
+            rw: key.rw.clone(),
+            pattern: key.pattern.clone(),
+            request_bytes: key.request_bytes,
+            depth: key.depth,
+            threads: key.threads,
+            ioengine: key.ioengine.clone(),
+            caching: key.caching.clone(),
+            size_bytes: key.size_bytes,
+            read_percent: key.read_percent,
+            rate_requests_per_s: key.rate_requests_per_s,
+            seed: key.seed,
+            settings: serde_json::from_str(&key.workload_json).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<&Histogram> for LatencyDocument {
+    fn from(histogram: &Histogram) -> Self {
+        let quantile = |q| histogram.quantile(q).unwrap_or(0);
+        LatencyDocument {
+            mean: histogram.mean().unwrap_or(0.0).round() as u64,
+            min: histogram.min().unwrap_or(0),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p99_9: quantile(0.999),
+            max: histogram.max().unwrap_or(0),
+            percentiles_ns: None,
+        }
+    }
+}
+
+impl From<Interval> for IntervalDocument {
+    fn from(interval: Interval) -> Self {
+        IntervalDocument { median: interval.value, low: interval.low, high: interval.high }
+    }
+}
+
+impl From<&Trial> for TrialDocument {
+    fn from(trial: &Trial) -> Self {
+        TrialDocument {
+            started_unix_ns: trial.started_unix_ns,
+            soaked: trial.soaked,
+            bytes: trial.bytes(),
+            requests: trial.requests(),
+            errors: trial.errors,
+            short_transfers: trial.short_transfers,
+            retries: trial.retries,
+            elapsed_ns: trial.elapsed_ns,
+            latency_ns: (&trial.latency()).into(),
+            cpu_ns: CpuDocument {
+                process: trial.cpu.process_ns,
+                user: trial.cpu.user_ns,
+                system: trial.cpu.system_ns,
+                machine: trial.cpu.machine_ns,
+                soaker: trial.soaker_ns,
+            },
+            accepted_ns: trial.accepted_ns,
+            full_queue: trial.full_queue.map(|full| FullQueueDocument {
+                start_ns: full.start_ns,
+                end_ns: full.end_ns,
+                throughput_bytes_per_s: full.bytes_per_s,
+                requests_per_s: full.requests_per_s,
+            }),
+            flush_latency_ns: (trial.flushes.count() > 0).then(|| (&trial.flushes).into()),
+            flushes: Some(trial.flushes.count()).filter(|count| *count > 0),
+            submit_calls: trial.submit_calls,
+            reap_calls: trial.reap_calls,
+            instructions: trial.cpu.instructions,
+            cycles: trial.cpu.cycles,
+            device: trial.device.map(|device| DeviceDocument {
+                reads: device.reads,
+                read_merges: device.read_merges,
+                read_bytes: device.read_sectors.saturating_mul(512),
+                writes: device.writes,
+                write_merges: device.write_merges,
+                write_bytes: device.write_sectors.saturating_mul(512),
+            }),
+            resident_bytes: trial.scrub.and_then(|scrub| {
+                let (before, after) = (scrub.resident_before_bytes?, scrub.resident_after_bytes?);
+                Some(ResidentDocument { before, after })
+            }),
+            setup: SetupDocument {
+                features: trial.setup.features.clone(),
+                buffer_bytes: trial.setup.buffer_bytes,
+                huge_bytes: trial.setup.huge_bytes,
+            },
+            series: trial
+                .series
+                .iter()
+                .map(|point| SeriesDocument {
+                    start_ns: point.start_ns,
+                    length_ns: point.length_ns,
+                    bytes: point.bytes,
+                    requests: point.requests,
+                })
+                .collect(),
+            verdict: (&trial.verdict).into(),
+        }
+    }
+}
+
+impl From<&Point> for PointDocument {
+    fn from(point: &Point) -> Self {
+        let summary = point.summary();
+        let request = point.key.request_bytes as f64;
+        let per_byte = |cost: Option<f64>| cost.map(|ns| ns / request);
+        PointDocument {
+            workload: (&point.key).into(),
+            trials: point.trials.iter().map(TrialDocument::from).collect(),
+            summary: SummaryDocument {
+                throughput_bytes_per_s: summary.bytes_per_s.into(),
+                requests_per_s: summary.requests_per_s.into(),
+                latency_ns: (&summary.latency).into(),
+                by_operation: (point.key.operation() == "mix").then(|| by_operation(point)),
+                cpu_ns_per_request: BoundsDocument {
+                    lower: summary.cpu_lower_ns,
+                    upper: summary.cpu_upper_ns,
+                },
+                cpu_ns_per_byte: BoundsDocument {
+                    lower: per_byte(summary.cpu_lower_ns),
+                    upper: per_byte(summary.cpu_upper_ns),
+                },
+                soaker_disturbance: point
+                    .disturbance()
+                    .map(|(throughput, cpu)| DisturbanceDocument { throughput, cpu }),
+            },
+            verdict: (&summary.verdict).into(),
+        }
+    }
+}
+
+impl PointDocument {
+    /// Adds percentiles that were asked for to the summary.
+    #[must_use]
+    pub fn with_percentiles(mut self, point: &Point, percentiles: &[f64]) -> PointDocument {
+        let latency = point.latency(None);
+        let named = |p: &f64| (p.to_string(), latency.quantile(p / 100.0).unwrap_or(0));
+        let found = percentiles.iter().map(named).collect();
+        self.summary.latency_ns.percentiles_ns = Some(found);
+        self
+    }
+}
+
+fn by_operation(point: &Point) -> ByOperationDocument {
+    let trials = point.unsoaked();
+    // A direction has its share of the rate of both.
+    let seconds = |trial: &&Trial| trial.requests() as f64 / trial.requests_per_s().max(1e-9);
+    let elapsed_s: f64 = trials.iter().map(seconds).sum();
+    let of = |op: Op| {
+        let directions = || trials.iter().map(|t| &t.directions[op as usize]);
+        let bytes = directions().map(|d| d.bytes).fold(0, u64::saturating_add);
+        let requests = directions().map(|d| d.requests).fold(0, u64::saturating_add);
+        OperationDocument {
+            bytes,
+            requests,
+            throughput_bytes_per_s: bytes as f64 / elapsed_s.max(1e-9),
+            requests_per_s: requests as f64 / elapsed_s.max(1e-9),
+            latency_ns: (&point.latency(Some(op))).into(),
+        }
+    };
+    ByOperationDocument { read: of(Op::Read), write: of(Op::Write) }
+}
+
+/// A document as the program prints it.
+pub fn print(document: &impl Serialize) -> String {
+    serde_json::to_string_pretty(document).expect("our documents have string keys only")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::testing::point;
+    use ioengine::target::DeviceCounters;
+
+    #[test]
+    fn the_largest_numbers_that_a_database_holds_are_printed() {
+        let most = i64::MAX as u64;
+        let mut point = point(&[most, most, most]);
+        point.key.read_percent = 50;
+        for trial in &mut point.trials {
+            trial.directions[1].requests = most;
+            trial.device = Some(DeviceCounters {
+                read_sectors: most,
+                write_sectors: most,
+                ..DeviceCounters::default()
+            });
+        }
+        let document = PointDocument::from(&point);
+        assert_eq!(document.trials[0].device.as_ref().unwrap().read_bytes, u64::MAX);
+        let writes = document.summary.by_operation.unwrap().write;
+        assert_eq!(writes.requests, u64::MAX);
+    }
+}

@@ -1,0 +1,651 @@
+//! A point and its trials: the working type between measuring, storing, analysing and printing.
+//!
+//! A point is one workload; a trial is one timed execution of it. Both come either from a live
+//! measurement or from the database (`record.rs`), and everything that is computed or printed
+//! starts from them, so that a stored run gives the same answers as a live one.
+
+use analysis::bootstrap::median_interval;
+use analysis::histogram::Histogram;
+use analysis::interval::{CONFIDENCE, Interval};
+use analysis::quantile::median;
+use cpucost::CpuUsage;
+use ioengine::Op;
+use ioengine::engine::Setup;
+use ioengine::target::{DeviceCounters, Scrub};
+use simulator::Account;
+use simulator::bounds::Bound;
+use workload::{FullQueue, LoggedRequest};
+
+/// How requests are issued in a simulated system: the name in place of an I/O engine's.
+pub const SIMULATED: &str = "simulated";
+
+/// What a point measures. Two points are the same when this is the same.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PointKey {
+    /// fio's name of pattern and direction.
+    pub rw: String,
+    /// "sequential", "strided" or "random".
+    pub pattern: String,
+    /// Size of each request, of the largest where there are several (bytes).
+    pub request_bytes: u64,
+    /// Requests outstanding in each thread.
+    pub depth: u32,
+    /// Threads over all targets.
+    pub threads: u32,
+    /// I/O engine.
+    pub ioengine: String,
+    /// Caching mode.
+    pub caching: String,
+    /// Region worked on (bytes).
+    pub size_bytes: u64,
+    /// Share of reads (percent).
+    pub read_percent: u32,
+    /// Rate of an open loop.
+    pub rate_requests_per_s: Option<f64>,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Everything else about the workload, as JSON.
+    pub workload_json: String,
+}
+
+impl PointKey {
+    /// "read", "write" or "mix".
+    pub fn operation(&self) -> &'static str {
+        match self.read_percent {
+            100 => "read",
+            0 => "write",
+            _ => "mix",
+        }
+    }
+
+    /// Whether blocks are visited in random order.
+    pub fn is_random(&self) -> bool {
+        self.pattern == "random"
+    }
+
+    /// Whether ordinary pages were asked for behind the buffers.
+    pub fn has_small_pages(&self) -> bool {
+        self.setting("buffer_pages") == "4k"
+    }
+
+    /// Whether writes are made durable one by one or a few at a time, by what goes with them.
+    pub fn makes_durable(&self) -> bool {
+        self.has_option("fua") || self.flushes_after().is_some()
+    }
+
+    /// Whether somebody spins while nothing is to be done, by the user's wish.
+    pub fn polls(&self) -> bool {
+        self.has_option("sqthread_poll") || self.has_option("hipri")
+    }
+
+    /// The call that flushes in the midst of writing, and after how many writes.
+    fn flushes_after(&self) -> Option<(&'static str, u64)> {
+        let after = |name| Some((name, self.setting(name).as_u64()?));
+        after("fsync").or_else(|| after("fdatasync"))
+    }
+
+    fn has_option(&self, name: &str) -> bool {
+        let options = self.setting("options");
+        options.as_array().is_some_and(|all| all.iter().any(|option| option == name))
+    }
+
+    /// How long a trial was to run, where time was to end it (ns).
+    pub fn limit_ns(&self) -> Option<u64> {
+        self.setting("limit_ns").as_u64()
+    }
+
+    /// Whether requests are due at random moments.
+    pub fn is_poisson(&self) -> bool {
+        self.setting("rate_process") == "poisson"
+    }
+
+    /// Whether some blocks are visited more often than others.
+    pub fn is_skewed(&self) -> bool {
+        !self.setting("random_distribution").is_null()
+    }
+
+    /// Whether requests wait for a pause that nothing but the load wants.
+    pub fn has_pauses(&self) -> bool {
+        !self.setting("thinktime_ns").is_null()
+    }
+
+    /// Each size with its share of the requests (percent), where there are several.
+    pub fn request_sizes(&self) -> Vec<(u64, u64)> {
+        let sizes = self.setting("request_sizes");
+        let number = |size: &serde_json::Value, name: &str| size[name].as_u64().unwrap_or(0);
+        let sizes = sizes.as_array().map(Vec::as_slice).unwrap_or_default();
+        sizes.iter().map(|size| (number(size, "request_bytes"), number(size, "percent"))).collect()
+    }
+
+    fn setting(&self, name: &str) -> serde_json::Value {
+        let mut settings: serde_json::Value =
+            serde_json::from_str(&self.workload_json).unwrap_or_default();
+        settings[name].take()
+    }
+
+    /// What was asked for beyond the I/O engine and the caching mode: ", fua, fsync 16".
+    fn asked(&self) -> String {
+        let options = self.setting("options");
+        let options = options.as_array().into_iter().flatten().filter_map(|name| name.as_str());
+        let mut words: Vec<String> = options.map(str::to_owned).collect();
+        words.extend(self.flushes_after().map(|(name, writes)| format!("{name} {writes}")));
+        words.iter().map(|word| format!(", {word}")).collect()
+    }
+
+    /// In a few words: "randread 4 KiB, depth 32, io_uring, direct".
+    pub fn describe(&self) -> String {
+        let interlocked =
+            if self.setting("placement") == "interlocked" { " interlocked" } else { "" };
+        let threads = match self.threads {
+            0 | 1 => String::new(),
+            threads => format!(" x {threads}{interlocked} threads"),
+        };
+        let law = self.setting("random_distribution");
+        let law = law.as_str().map(|law| format!(" {law}")).unwrap_or_default();
+        let pauses = self.setting("thinktime_ns").as_u64();
+        let pauses =
+            pauses.map(|ns| format!(", pauses of {}", units::time(ns as f64))).unwrap_or_default();
+        let process = if self.is_poisson() { " (Poisson)" } else { "" };
+        let rate = self
+            .rate_requests_per_s
+            .map(|rate| format!(" at {rate} requests/s{process}"))
+            .unwrap_or_default();
+        format!(
+            "{}{law} {}, depth {}{threads}{rate}{pauses}, {}, {}{}",
+            self.rw,
+            self.sizes(),
+            self.depth,
+            self.ioengine,
+            self.caching,
+            self.asked()
+        )
+    }
+
+    /// Request size, or sizes with their shares as in "4 KiB/50:64 KiB/50".
+    fn sizes(&self) -> String {
+        let sizes = self.request_sizes();
+        let size = |(bytes, percent): &(u64, u64)| format!("{}/{percent}", units::size(*bytes));
+        match sizes.as_slice() {
+            [] => units::size(self.request_bytes),
+            sizes => sizes.iter().map(size).collect::<Vec<_>>().join(":"),
+        }
+    }
+
+    /// Whether it took place in a simulated system, in virtual time.
+    pub fn is_simulated(&self) -> bool {
+        self.ioengine == SIMULATED
+    }
+
+    /// Whether the page cache is passed by.
+    pub fn is_direct(&self) -> bool {
+        self.caching.starts_with("direct")
+    }
+}
+
+/// Whether a result can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum State {
+    /// Every check passed.
+    #[default]
+    Valid,
+    /// Noise, drift, throttling, too few samples: read with care.
+    Suspect,
+    /// The wrong thing was measured.
+    Invalid,
+}
+
+impl State {
+    /// The word in results.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Valid => "valid",
+            State::Suspect => "suspect",
+            State::Invalid => "invalid",
+        }
+    }
+}
+
+/// A state with its reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// The worst that was found.
+    pub state: State,
+    /// One sentence for each doubt.
+    pub reasons: Vec<String>,
+}
+
+impl Verdict {
+    /// Adds a doubt.
+    pub fn add(&mut self, state: State, reason: impl Into<String>) {
+        let reason = reason.into();
+        self.state = self.state.max(state);
+        if !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+
+    /// Adds all doubts of another, but of those that differ in their numbers only the first.
+    pub fn merge(&mut self, other: &Verdict) {
+        let words = |reason: &str| reason.replace(|c: char| c.is_ascii_digit() || c == '.', "");
+        self.state = self.state.max(other.state);
+        for reason in &other.reasons {
+            if self.reasons.iter().all(|known| words(known) != words(reason)) {
+                self.reasons.push(reason.clone());
+            }
+        }
+    }
+}
+
+/// Counts and latencies of one direction.
+#[derive(Clone, Debug, Default)]
+pub struct Direction {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests completed.
+    pub requests: u64,
+    /// Latencies (ns).
+    pub latency: Histogram,
+}
+
+/// Bytes and requests of one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeriesPoint {
+    /// Since the start of the measured phase (ns).
+    pub start_ns: u64,
+    /// Length of the interval (ns).
+    pub length_ns: u64,
+    /// Bytes completed in it.
+    pub bytes: u64,
+    /// Requests completed in it.
+    pub requests: u64,
+}
+
+/// One timed execution.
+#[derive(Clone, Debug, Default)]
+pub struct Trial {
+    /// Number within the point.
+    pub ordinal: u32,
+    /// When it began [ns since 1970].
+    pub started_unix_ns: i64,
+    /// Whether a soaker ran beside it.
+    pub soaked: bool,
+    /// Reads and writes, in the order of [`Op`].
+    pub directions: [Direction; 2],
+    /// Failed requests.
+    pub errors: u64,
+    /// The first of them in words; not kept in the database.
+    pub failure: Option<String>,
+    /// The first damaged block in words; not kept in the database.
+    pub damage: Option<String>,
+    /// What the engines got of what they asked for; not kept in the database.
+    pub setup: Setup,
+    /// Transfers that fell short and were continued.
+    pub short_transfers: u64,
+    /// Requests issued again after EAGAIN or EINTR; not kept in the database.
+    pub retries: u64,
+    /// Requests that came back within the calls that submitted them; not kept in the database.
+    pub at_once: u64,
+    /// Requests of an open loop that were due and never issued; not kept in the database.
+    pub never_issued: u64,
+    /// Start of the measured phase [ns of the clock]; not kept in the database.
+    pub start_ns: u64,
+    /// Each request, where they are logged; not kept in the database.
+    pub log: Vec<LoggedRequest>,
+    /// Requests that found no more room there; not kept in the database.
+    pub log_lost: u64,
+    /// Length, flush included (ns).
+    pub elapsed_ns: u64,
+    /// Time to the last accepted write, where a flush followed (ns).
+    pub accepted_ns: Option<u64>,
+    /// The part of it in which the queue was full, from the start of the measured phase on.
+    pub full_queue: Option<FullQueue>,
+    /// How long each flush in the midst of writing took (ns); not kept in the database.
+    pub flushes: Histogram,
+    /// Calls that submitted.
+    pub submit_calls: u64,
+    /// Calls that reaped.
+    pub reap_calls: u64,
+    /// CPU of the measured phase.
+    pub cpu: CpuUsage,
+    /// What the soaker lost, background subtracted (ns).
+    pub soaker_ns: Option<u64>,
+    /// What the device counted.
+    pub device: Option<DeviceCounters>,
+    /// Where a simulated system spent its time; not kept in the database.
+    pub account: Option<Account>,
+    /// What a simulated system could give at the most, the tightest first; not kept.
+    pub bounds: Vec<Bound>,
+    /// Page cache before and after the scrub (bytes).
+    pub scrub: Option<Scrub>,
+    /// Bytes and requests over time.
+    pub series: Vec<SeriesPoint>,
+    /// Whether to trust it.
+    pub verdict: Verdict,
+}
+
+impl Trial {
+    /// The intervals in which requests were still issued, `limit_ns` after the start at the latest:
+    /// then those that are outstanding complete, at a falling rate. The last interval is not a
+    /// whole one.
+    pub fn series_until(&self, limit_ns: Option<u64>) -> &[SeriesPoint] {
+        let limit_ns = limit_ns.unwrap_or(u64::MAX);
+        let whole = &self.series[..self.series.len().saturating_sub(1)];
+        let ends = |point: &SeriesPoint| point.start_ns.saturating_add(point.length_ns);
+        &whole[..whole.partition_point(|point| ends(point) <= limit_ns)]
+    }
+
+    /// Bytes moved both ways.
+    pub fn bytes(&self) -> u64 {
+        self.directions.iter().map(|d| d.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Requests completed both ways.
+    pub fn requests(&self) -> u64 {
+        self.directions.iter().map(|d| d.requests).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes per second while the queue was full; over the whole trial where that is not known, or
+    /// where a flush at the end belongs to it.
+    pub fn bytes_per_s(&self) -> f64 {
+        self.rated().map_or_else(|| self.whole_bytes_per_s(), |full| full.bytes_per_s)
+    }
+
+    /// Requests per second, over the same time.
+    pub fn requests_per_s(&self) -> f64 {
+        self.rated().map_or_else(|| self.whole_requests_per_s(), |full| full.requests_per_s)
+    }
+
+    /// Bytes per second over the whole trial, with the filling and the draining of the queue.
+    pub fn whole_bytes_per_s(&self) -> f64 {
+        per_second(self.bytes(), self.elapsed_ns)
+    }
+
+    /// Requests per second over the whole trial.
+    pub fn whole_requests_per_s(&self) -> f64 {
+        per_second(self.requests(), self.elapsed_ns)
+    }
+
+    /// The part of the trial that its rates come from, where that is not the whole.
+    fn rated(&self) -> Option<&FullQueue> {
+        self.full_queue.as_ref().filter(|_| self.accepted_ns.is_none())
+    }
+
+    /// How far the rate is uncertain because requests are counted whole: half a request, as a share
+    /// of those counted. 0 where all of a trial counts.
+    fn resolution(&self) -> f64 {
+        self.rated().map_or(0.0, |full| 0.5 / full.requests().max(1.0))
+    }
+
+    /// Latencies of both directions.
+    pub fn latency(&self) -> Histogram {
+        let mut all = self.directions[0].latency.clone();
+        all.merge(&self.directions[1].latency);
+        all
+    }
+
+    /// CPU of a soaked trial that the machine lost beyond what the system charged to the process,
+    /// for each request, as much as the soaker's calibration may hide included (ns).
+    pub fn uncharged_ns(&self) -> Option<f64> {
+        self.per_request(self.soaker_ns?.saturating_sub(self.cpu.process_ns))
+    }
+
+    /// A time divided by the number of requests.
+    fn per_request(&self, ns: u64) -> Option<f64> {
+        let requests = self.requests();
+        (requests > 0).then(|| ns as f64 / requests as f64)
+    }
+}
+
+fn per_second(count: u64, elapsed_ns: u64) -> f64 {
+    if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
+}
+
+/// A rate whose interval is wider than this share, to either side, is noisy.
+const NOISY: f64 = 0.15;
+
+/// Requests of all trials together for a rate to be one.
+const REQUESTS_MIN: u64 = 5;
+
+/// What is said of a figure that was measured once.
+pub const ONE_TRIAL: &str = "one trial: how far the figure scatters is not known; use --trials 3";
+
+/// One workload with its trials.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// What was measured.
+    pub key: PointKey,
+    /// In the order in which they were made.
+    pub trials: Vec<Trial>,
+}
+
+/// What a point's trials say together.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Bytes per second: median of the unsoaked trials with its interval.
+    pub bytes_per_s: Interval,
+    /// Requests per second.
+    pub requests_per_s: Interval,
+    /// Latencies of all unsoaked trials.
+    pub latency: Histogram,
+    /// CPU that the system charged to the process, for each request (ns).
+    pub cpu_lower_ns: Option<f64>,
+    /// CPU that the machine lost, for each request (ns); needs a soaked trial.
+    pub cpu_upper_ns: Option<f64>,
+    /// Over all trials.
+    pub verdict: Verdict,
+}
+
+impl Point {
+    /// Trials without a soaker: the ones that rates and latencies come from. Where all were
+    /// soaked, all of them.
+    pub fn unsoaked(&self) -> Vec<&Trial> {
+        let plain: Vec<&Trial> = self.trials.iter().filter(|t| !t.soaked).collect();
+        if plain.is_empty() { self.trials.iter().collect() } else { plain }
+    }
+
+    /// The interval of the median of a rate over the unsoaked trials.
+    fn interval(&self, of: impl Fn(&Trial) -> f64) -> Interval {
+        let values: Vec<f64> = self.unsoaked().into_iter().map(of).collect();
+        let interval = median_interval(&values, CONFIDENCE, self.key.seed);
+        let Interval { value, low, high } = interval.unwrap_or(Interval::exact(0.0));
+        let resolution = self.unsoaked().into_iter().map(Trial::resolution).fold(0.0, f64::max);
+        Interval { value, low: low * (1.0 - resolution), high: high * (1.0 + resolution) }
+    }
+
+    /// Whether chance was in it: not where time is virtual or nothing is done.
+    fn is_real(&self) -> bool {
+        !self.key.is_simulated() && self.key.ioengine != "null"
+    }
+
+    /// Bytes per second: median with its interval.
+    pub fn bytes_per_s(&self) -> Interval {
+        self.interval(Trial::bytes_per_s)
+    }
+
+    /// Latencies of all unsoaked trials, of one direction or of both.
+    pub fn latency(&self, op: Option<Op>) -> Histogram {
+        let mut all = Histogram::new();
+        for trial in self.unsoaked() {
+            match op {
+                Some(op) => all.merge(&trial.directions[op as usize].latency),
+                None => trial.directions.iter().for_each(|d| all.merge(&d.latency)),
+            }
+        }
+        all
+    }
+
+    /// CPU charged to the process for each request, the median over unsoaked trials (ns).
+    pub fn cpu_lower_ns(&self) -> Option<f64> {
+        let plain = self.unsoaked();
+        let costs: Vec<f64> =
+            plain.iter().filter_map(|t| t.per_request(t.cpu.process_ns)).collect();
+        median(&costs)
+    }
+
+    /// The upper bound of the CPU cost of a request (ns): what the system charged in the unsoaked
+    /// trials, plus what the machine lost beyond its charge in the soaked ones (kernel threads,
+    /// interrupts), at the upper end of its interval. A soaker changes the run, so its own trials
+    /// bound only the part that nothing else can see.
+    ///
+    /// A simulated host does nothing else, so there it is all of its busy time.
+    pub fn cpu_upper_ns(&self) -> Option<f64> {
+        if self.key.is_simulated() {
+            let busy = self.trials.iter().filter_map(|t| t.per_request(t.cpu.machine_ns?));
+            return median(&busy.collect::<Vec<f64>>());
+        }
+        let uncharged: Vec<f64> = self.trials.iter().filter_map(Trial::uncharged_ns).collect();
+        let uncharged = median_interval(&uncharged, CONFIDENCE, self.key.seed)?;
+        Some(self.cpu_lower_ns()? + uncharged.high)
+    }
+
+    /// What the soaker changed: rate and charged CPU of the soaked trials as shares of those of
+    /// the unsoaked ones.
+    pub fn disturbance(&self) -> Option<(f64, f64)> {
+        let of = |soaked: bool, what: &dyn Fn(&Trial) -> Option<f64>| {
+            let values: Vec<f64> =
+                self.trials.iter().filter(|t| t.soaked == soaked).filter_map(what).collect();
+            median(&values)
+        };
+        let rate = |t: &Trial| Some(t.bytes_per_s());
+        let cpu = |t: &Trial| t.per_request(t.cpu.process_ns);
+        Some((of(true, &rate)? / of(false, &rate)?, of(true, &cpu)? / of(false, &cpu)?))
+    }
+
+    /// What its trials are worth together, where a rate is noisy if its interval is wider than the
+    /// share `noisy`, to either side.
+    pub fn verdict(&self, noisy: f64) -> Verdict {
+        let mut verdict = Verdict::default();
+        self.trials.iter().for_each(|trial| verdict.merge(&trial.verdict));
+        let width = self.bytes_per_s().half_width_relative();
+        if self.unsoaked().len() >= 3 && width > noisy {
+            let (width, limit) = (width * 100.0, noisy * 100.0);
+            let text = format!("noisy: +-{width:.0}% (limit {limit:.0}%)");
+            verdict.add(State::Suspect, text);
+        }
+        let trials = self.unsoaked().into_iter();
+        let requests = trials.fold(0, |sum: u64, trial| sum.saturating_add(trial.requests()));
+        if (1..REQUESTS_MIN).contains(&requests) && self.is_real() {
+            let requests = units::counted(requests, "request");
+            let text = format!("only {requests} in all trials; give a longer --runtime or --size");
+            verdict.add(State::Suspect, text);
+        }
+        // A figure without a second one says nothing of how far it scatters.
+        if self.unsoaked().len() == 1 && self.is_real() {
+            verdict.add(State::Suspect, ONE_TRIAL);
+        }
+        verdict
+    }
+
+    /// Everything at once.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            bytes_per_s: self.bytes_per_s(),
+            requests_per_s: self.interval(Trial::requests_per_s),
+            latency: self.latency(None),
+            cpu_lower_ns: self.cpu_lower_ns(),
+            cpu_upper_ns: self.cpu_upper_ns(),
+            verdict: self.verdict(NOISY),
+        }
+    }
+}
+
+/// Points for tests, of this crate and of others.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    use super::*;
+
+    /// A point of reads whose trials moved so many bytes in one second each.
+    pub fn point(bytes: &[u64]) -> Point {
+        let key = PointKey {
+            rw: "read".into(),
+            pattern: "sequential".into(),
+            request_bytes: 4096,
+            depth: 1,
+            threads: 1,
+            ioengine: "sync".into(),
+            caching: "direct".into(),
+            size_bytes: 1 << 20,
+            read_percent: 100,
+            rate_requests_per_s: None,
+            seed: 1,
+            workload_json: "{}".into(),
+        };
+        let trial = |(ordinal, bytes): (usize, &u64)| {
+            let mut trial =
+                Trial { ordinal: ordinal as u32, elapsed_ns: 1_000_000_000, ..Trial::default() };
+            trial.directions[0].bytes = *bytes;
+            trial.directions[0].requests = bytes / 4096;
+            trial.cpu.process_ns = bytes / 4096 * 1000;
+            trial
+        };
+        Point { key, trials: bytes.iter().enumerate().map(trial).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testing::point;
+
+    #[test]
+    fn soaked_trials_count_for_the_upper_bound_only() {
+        let mut point = point(&[4096 * 100, 4096 * 300, 4096 * 200]);
+        assert_eq!(point.summary().verdict.state, State::Suspect, "noisy");
+        let mut soaked = point.trials[0].clone();
+        soaked.soaked = true;
+        soaked.soaker_ns = Some(150_000);
+        soaked.cpu.process_ns = 90_000;
+        point.trials.push(soaked);
+        let summary = point.summary();
+        assert_eq!(summary.bytes_per_s.value, 4096.0 * 200.0);
+        assert_eq!(summary.cpu_lower_ns, Some(1000.0));
+        // 60,000 ns were lost beyond the charge, over 100 requests.
+        assert_eq!(summary.cpu_upper_ns, Some(1600.0));
+        assert!(point.disturbance().is_some());
+    }
+
+    #[test]
+    fn a_doubt_of_several_trials_is_said_once() {
+        let mut point = point(&[40960, 40960, 40960]);
+        for (trial, percent) in point.trials.iter_mut().zip([93.5, 91.0, 8.0]) {
+            trial.verdict.add(State::Suspect, format!("others used {percent}%"));
+        }
+        point.trials[2].verdict.add(State::Suspect, "drift");
+        assert_eq!(point.summary().verdict.reasons, ["others used 93.5%", "drift"]);
+    }
+
+    #[test]
+    fn a_rate_says_how_its_requests_follow_each_other() {
+        let mut key = point(&[]).key;
+        key.rate_requests_per_s = Some(1000.0);
+        assert!(key.describe().contains(" at 1000 requests/s, "), "{}", key.describe());
+        key.workload_json = r#"{"rate_process": "poisson"}"#.into();
+        assert!(key.describe().contains(" at 1000 requests/s (Poisson), "), "{}", key.describe());
+    }
+
+    #[test]
+    fn a_skewed_load_says_how_it_is_skewed() {
+        let mut key = point(&[]).key;
+        key.threads = 4;
+        key.workload_json = serde_json::json!({
+            "random_distribution": "zipf:1.2",
+            "thinktime_ns": 100_000,
+            "placement": "interlocked",
+            "request_sizes": [
+                {"request_bytes": 4096, "percent": 60}, {"request_bytes": 65536, "percent": 40},
+            ],
+        })
+        .to_string();
+        let said = key.describe();
+        let words = "read zipf:1.2 4 KiB/60:64 KiB/40, depth 1 x 4 interlocked threads, pauses of";
+        assert!(said.starts_with(words), "{said}");
+        assert!(key.is_skewed() && key.has_pauses());
+    }
+
+    #[test]
+    fn the_worst_trial_decides_the_verdict() {
+        let mut point = point(&[4096, 4096]);
+        point.trials[1].verdict.add(State::Suspect, "drift");
+        assert_eq!(point.summary().verdict.state, State::Suspect);
+    }
+}

@@ -1,0 +1,453 @@
+//! Conversions: a measured sample into a trial, trials and points into rows, and back.
+//!
+//! The only place where the types of the load generator, of the program and of the database meet.
+
+use analysis::histogram::{Exact, Histogram};
+use cpucost::CpuUsage;
+use ioengine::engine::Setup;
+use ioengine::target::{DeviceCounters, Hint, Scrub};
+use ioengine::{BufferPages, Caching, Op};
+use results::{LatencyRow, Operation, PointEnd, PointRow, Seed, SeriesRow, TrialRow};
+use workload::sample::Failure;
+use workload::{Distribution, FullQueue, Pattern, Sample, SizeShare, Workload};
+
+use crate::point::{Direction, PointKey, SeriesPoint, State, Trial, Verdict};
+
+/// What was done before each trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// The targets were taken out of the page cache ...
+    pub scrubbed: bool,
+    /// ... or their regions read into it.
+    pub warmed: bool,
+    /// What was announced to the kernel.
+    pub hint: Option<Hint>,
+    /// What of the file was there.
+    pub blocks: &'static str,
+    /// The targets were striped into one, so many bytes on each in turn.
+    pub chunk_bytes: Option<u64>,
+}
+
+/// What a workload on targets in a caching mode is called, with what was done before each trial.
+pub fn key(workload: &Workload, caching: Caching, targets: usize, before: Before) -> PointKey {
+    let flushes = |data_only| {
+        let every = workload.flush_every.filter(|every| every.data_only == data_only);
+        every.map(|every| every.writes)
+    };
+    PointKey {
+        rw: workload.rw().to_owned(),
+        pattern: workload.pattern.to_string(),
+        request_bytes: u64::from(workload.request_bytes),
+        depth: workload.depth,
+        threads: workload.threads * targets as u32,
+        ioengine: workload.engine_kind.name().to_owned(),
+        caching: caching.name().to_owned(),
+        size_bytes: workload.region_bytes,
+        read_percent: u32::from(workload.read_percent),
+        rate_requests_per_s: workload.arrival.requests_per_s(),
+        seed: workload.seed,
+        workload_json: serde_json::json!({
+            "offset_bytes": workload.region_offset,
+            "chunk_bytes": before.chunk_bytes,
+            "placement": format!("{:?}", workload.placement).to_lowercase(),
+            "content": format!("{:?}", workload.content).to_lowercase(),
+            "buffer_pages": if workload.pages == BufferPages::Small { "4k" } else { "huge" },
+            "limit_bytes": workload.limit_bytes,
+            "limit_ns": workload.limit_ns,
+            "warm_up_ns": workload.warm_up_ns,
+            "flush_at_end": workload.flush_at_end,
+            "cpus": workload.cpus,
+            "rate_process": workload.arrival.process(),
+            "thinktime_ns": workload.think.map(|think| think.pause_ns),
+            "thinktime_blocks": workload.think.map(|think| think.requests),
+            "random_distribution": (workload.distribution != Distribution::Even)
+                .then(|| workload.distribution.to_string()),
+            "request_sizes": request_sizes(workload),
+            "logs_requests": workload.log.is_some(),
+            "stride_bytes": match workload.pattern {
+                Pattern::Strided { stride_bytes } => Some(stride_bytes),
+                _ => None,
+            },
+            "scrubbed": before.scrubbed,
+            "warmed": before.warmed,
+            "hint": before.hint.map(Hint::name),
+            "grows_file": workload.may_extend,
+            "options": workload.options.chosen().map(|option| option.name()).collect::<Vec<_>>(),
+            "fsync": flushes(false),
+            "fdatasync": flushes(true),
+            "blocks": before.blocks,
+            "waits_for_steady_state": workload.steady.is_some(),
+        })
+        .to_string(),
+    }
+}
+
+/// Sizes with their shares, where there are several.
+fn request_sizes(workload: &Workload) -> Option<Vec<serde_json::Value>> {
+    let size = |size: &SizeShare| {
+        let (bytes, percent) = (size.request_bytes, size.percent);
+        serde_json::json!({ "request_bytes": bytes, "percent": percent })
+    };
+    let sizes = &workload.request_sizes;
+    (!sizes.is_empty()).then(|| sizes.iter().map(size).collect())
+}
+
+/// A trial from what was measured.
+pub fn trial(sample: Sample) -> Trial {
+    let interval_ns = sample.series.interval_ns;
+    let series = sample.series.intervals.iter().enumerate().map(|(index, interval)| SeriesPoint {
+        start_ns: index as u64 * interval_ns,
+        length_ns: interval_ns,
+        bytes: interval.bytes,
+        requests: interval.requests,
+    });
+    Trial {
+        series: series.collect(),
+        errors: sample.errors,
+        failure: sample.first_error.map(failure_text),
+        damage: damage_text(&sample),
+        setup: sample.setup.clone(),
+        short_transfers: sample.short_transfers,
+        retries: sample.retries,
+        at_once: sample.at_once,
+        never_issued: sample.never_issued,
+        elapsed_ns: sample.elapsed_ns(),
+        accepted_ns: sample.accepted_after_ns(),
+        full_queue: sample.full_queue.map(|full| FullQueue {
+            start_ns: full.start_ns.saturating_sub(sample.start_ns),
+            end_ns: full.end_ns.saturating_sub(sample.start_ns),
+            ..full
+        }),
+        flushes: sample.flushes,
+        submit_calls: sample.submit_calls,
+        reap_calls: sample.reap_calls,
+        cpu: sample.cpu,
+        device: sample.device,
+        directions: sample.operations.map(|operation| Direction {
+            bytes: operation.bytes,
+            requests: operation.requests,
+            latency: operation.latency,
+        }),
+        start_ns: sample.start_ns,
+        log: sample.log,
+        log_lost: sample.log_lost,
+        ..Trial::default()
+    }
+}
+
+/// What the first failed request met, with the remedy where there is one.
+fn failure_text(failure: Failure) -> String {
+    let op = if failure.op == Op::Read { "reading" } else { "writing" };
+    let offset = failure.offset;
+    if failure.errno == 0 {
+        return format!(
+            "{op} at offset {offset}: the target ended early; it shrank while it was measured"
+        );
+    }
+    let cause = ioengine::error::cause(&std::io::Error::from_raw_os_error(failure.errno));
+    let remedy = match failure.errno {
+        libc::ENOSPC => "; free space, or use a smaller --size",
+        libc::EDQUOT => "; raise the quota of this user, project or subvolume, or free space in it",
+        libc::EROFS => "; the file system is or became read-only",
+        libc::EFBIG => "; raise the file-size limit (ulimit -f), or use a smaller --size",
+        libc::EIO => "; the device reports an I/O error: look at the kernel log (dmesg)",
+        libc::EAGAIN | libc::EINTR => {
+            "; issued again and again in vain: use a smaller --iodepth, or look at the kernel log \
+             (dmesg)"
+        }
+        libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ENXIO => {
+            "; the device went away: look at the kernel log (dmesg)"
+        }
+        libc::EINVAL => "; the request does not suit the target: check --bs and --direct",
+        _ => "",
+    };
+    format!("{op} at offset {offset}: {cause}{remedy}")
+}
+
+fn damage_text(sample: &Sample) -> Option<String> {
+    let first = sample.first_damage?;
+    let (damaged, checked) = (sample.damaged_blocks, sample.verified_blocks);
+    Some(format!("verification failed: {damaged} of {checked} blocks are damaged; first: {first}"))
+}
+
+fn state_row(state: State) -> results::Verdict {
+    match state {
+        State::Valid => results::Verdict::Valid,
+        State::Suspect => results::Verdict::Suspect,
+        State::Invalid => results::Verdict::Invalid,
+    }
+}
+
+/// A verdict as its column and its JSON list of reasons.
+pub fn verdict_row(verdict: &Verdict) -> (results::Verdict, String) {
+    (state_row(verdict.state), serde_json::json!(verdict.reasons).to_string())
+}
+
+/// What a point came to as its columns.
+pub fn point_end(verdict: Option<&Verdict>) -> PointEnd {
+    let (word, reasons) = verdict.map(verdict_row).unzip();
+    PointEnd { verdict: word, verdict_reasons_json: reasons.unwrap_or_else(|| "[]".to_owned()) }
+}
+
+fn verdict_of(verdict: results::Verdict, reasons_json: &str) -> Verdict {
+    let state = match verdict {
+        results::Verdict::Valid => State::Valid,
+        results::Verdict::Suspect => State::Suspect,
+        results::Verdict::Invalid => State::Invalid,
+    };
+    Verdict { state, reasons: serde_json::from_str(reasons_json).unwrap_or_default() }
+}
+
+/// A point as a row.
+pub fn point_row(key: &PointKey, ordinal: u32) -> PointRow {
+    PointRow {
+        ordinal,
+        rw: key.rw.clone(),
+        operation: match key.read_percent {
+            100 => Operation::Read,
+            0 => Operation::Write,
+            _ => Operation::Mix,
+        },
+        pattern: key.pattern.clone(),
+        request_bytes: key.request_bytes,
+        depth: key.depth,
+        threads: key.threads,
+        ioengine: key.ioengine.clone(),
+        caching: key.caching.clone(),
+        size_bytes: key.size_bytes,
+        read_percent: key.read_percent,
+        rate_requests_per_s: key.rate_requests_per_s,
+        seed: Seed(key.seed),
+        workload_json: key.workload_json.clone(),
+    }
+}
+
+/// A point's key from its row.
+pub fn key_of(row: PointRow) -> PointKey {
+    PointKey {
+        rw: row.rw,
+        pattern: row.pattern,
+        request_bytes: row.request_bytes,
+        depth: row.depth,
+        threads: row.threads,
+        ioengine: row.ioengine,
+        caching: row.caching,
+        size_bytes: row.size_bytes,
+        read_percent: row.read_percent,
+        rate_requests_per_s: row.rate_requests_per_s,
+        seed: row.seed.0,
+        workload_json: row.workload_json,
+    }
+}
+
+/// A trial as its rows.
+pub fn trial_rows(trial: &Trial) -> (TrialRow, Vec<LatencyRow>, Vec<SeriesRow>) {
+    let latency = trial.latency();
+    let quantile = |q| latency.quantile(q).unwrap_or(0);
+    let [reads, writes] = &trial.directions;
+    let device = trial.device;
+    let (verdict, verdict_reasons_json) = verdict_row(&trial.verdict);
+    let row = TrialRow {
+        ordinal: trial.ordinal,
+        started_unix_ns: trial.started_unix_ns,
+        soaked: trial.soaked,
+        bytes: trial.bytes(),
+        requests: trial.requests(),
+        errors: trial.errors,
+        short_transfers: trial.short_transfers,
+        read_bytes: reads.bytes,
+        read_requests: reads.requests,
+        write_bytes: writes.bytes,
+        write_requests: writes.requests,
+        elapsed_ns: trial.elapsed_ns,
+        accepted_ns: trial.accepted_ns,
+        full_queue_start_ns: trial.full_queue.map(|full| full.start_ns),
+        full_queue_end_ns: trial.full_queue.map(|full| full.end_ns),
+        full_queue_bytes_per_s: trial.full_queue.map(|full| full.bytes_per_s),
+        full_queue_requests_per_s: trial.full_queue.map(|full| full.requests_per_s),
+        latency_mean_ns: latency.mean().unwrap_or(0.0) as u64,
+        latency_min_ns: latency.min().unwrap_or(0),
+        latency_p50_ns: quantile(0.5),
+        latency_p90_ns: quantile(0.9),
+        latency_p99_ns: quantile(0.99),
+        latency_p99_9_ns: quantile(0.999),
+        latency_max_ns: latency.max().unwrap_or(0),
+        submit_calls: trial.submit_calls,
+        reap_calls: trial.reap_calls,
+        cpu_process_ns: trial.cpu.process_ns,
+        cpu_user_ns: trial.cpu.user_ns,
+        cpu_system_ns: trial.cpu.system_ns,
+        cpu_machine_ns: trial.cpu.machine_ns,
+        cpu_soaker_ns: trial.soaker_ns,
+        instructions: trial.cpu.instructions,
+        cycles: trial.cpu.cycles,
+        device_reads: device.map(|d| d.reads),
+        device_read_merges: device.map(|d| d.read_merges),
+        device_read_sectors: device.map(|d| d.read_sectors),
+        device_writes: device.map(|d| d.writes),
+        device_write_merges: device.map(|d| d.write_merges),
+        device_write_sectors: device.map(|d| d.write_sectors),
+        resident_before_bytes: trial.scrub.and_then(|s| s.resident_before_bytes),
+        resident_after_bytes: trial.scrub.and_then(|s| s.resident_after_bytes),
+        verdict,
+        verdict_reasons_json,
+    };
+    (row, latency_rows(trial), series_rows(trial))
+}
+
+fn latency_rows(trial: &Trial) -> Vec<LatencyRow> {
+    let mut rows = Vec::new();
+    for (op, operation) in [(Op::Read, Operation::Read), (Op::Write, Operation::Write)] {
+        let buckets = trial.directions[op as usize].latency.buckets();
+        rows.extend(buckets.map(|bucket| LatencyRow {
+            operation,
+            low_ns: bucket.low_ns,
+            high_ns: bucket.high_ns,
+            count: bucket.count,
+        }));
+    }
+    rows
+}
+
+fn series_rows(trial: &Trial) -> Vec<SeriesRow> {
+    let row = |(ordinal, point): (usize, &SeriesPoint)| SeriesRow {
+        ordinal: ordinal as u32,
+        start_ns: point.start_ns,
+        length_ns: point.length_ns,
+        bytes: point.bytes,
+        requests: point.requests,
+    };
+    trial.series.iter().enumerate().map(row).collect()
+}
+
+/// A trial from its rows. A histogram comes back bucket by bucket, so its mean is that of the
+/// buckets; minimum and maximum are the trial's own.
+pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) -> Trial {
+    let direction = |operation: Operation, bytes, requests| Direction {
+        bytes,
+        requests,
+        latency: histogram_of(row, latency, operation),
+    };
+    let device = row.device_reads.map(|reads| DeviceCounters {
+        reads,
+        read_merges: row.device_read_merges.unwrap_or(0),
+        read_sectors: row.device_read_sectors.unwrap_or(0),
+        writes: row.device_writes.unwrap_or(0),
+        write_merges: row.device_write_merges.unwrap_or(0),
+        write_sectors: row.device_write_sectors.unwrap_or(0),
+    });
+    Trial {
+        ordinal: row.ordinal,
+        started_unix_ns: row.started_unix_ns,
+        soaked: row.soaked,
+        directions: [
+            direction(Operation::Read, row.read_bytes, row.read_requests),
+            direction(Operation::Write, row.write_bytes, row.write_requests),
+        ],
+        errors: row.errors,
+        failure: None,
+        damage: None,
+        setup: Setup::default(),
+        short_transfers: row.short_transfers,
+        retries: 0,
+        at_once: 0,
+        never_issued: 0,
+        elapsed_ns: row.elapsed_ns,
+        accepted_ns: row.accepted_ns,
+        full_queue: full_queue_of(row),
+        flushes: Histogram::default(),
+        submit_calls: row.submit_calls,
+        reap_calls: row.reap_calls,
+        cpu: CpuUsage {
+            elapsed_ns: row.elapsed_ns,
+            process_ns: row.cpu_process_ns,
+            user_ns: row.cpu_user_ns,
+            system_ns: row.cpu_system_ns,
+            machine_ns: row.cpu_machine_ns,
+            instructions: row.instructions,
+            cycles: row.cycles,
+            ..CpuUsage::default()
+        },
+        soaker_ns: row.cpu_soaker_ns,
+        device,
+        account: None,
+        bounds: Vec::new(),
+        start_ns: 0,
+        log: Vec::new(),
+        log_lost: 0,
+        scrub: row.resident_before_bytes.map(|_| Scrub {
+            resident_before_bytes: row.resident_before_bytes,
+            resident_after_bytes: row.resident_after_bytes,
+            dropped_all_caches: false,
+        }),
+        series: series
+            .iter()
+            .map(|point| SeriesPoint {
+                start_ns: point.start_ns,
+                length_ns: point.length_ns,
+                bytes: point.bytes,
+                requests: point.requests,
+            })
+            .collect(),
+        verdict: verdict_of(row.verdict, &row.verdict_reasons_json),
+    }
+}
+
+fn full_queue_of(row: &TrialRow) -> Option<FullQueue> {
+    Some(FullQueue {
+        start_ns: row.full_queue_start_ns?,
+        end_ns: row.full_queue_end_ns?,
+        bytes_per_s: row.full_queue_bytes_per_s?,
+        requests_per_s: row.full_queue_requests_per_s?,
+    })
+}
+
+fn histogram_of(row: &TrialRow, rows: &[LatencyRow], operation: Operation) -> Histogram {
+    let mine = || rows.iter().filter(|bucket| bucket.operation == operation);
+    let count = mine().map(|bucket| bucket.count).fold(0, u64::saturating_add);
+    let exact = (count == row.requests && count > 0).then(|| Exact {
+        overflow: 0,
+        min_ns: row.latency_min_ns,
+        max_ns: row.latency_max_ns,
+        sum_ns: u128::from(row.latency_mean_ns) * u128::from(count),
+    });
+    let buckets = || mine().map(|bucket| (bucket.low_ns, bucket.count));
+    // A record that does not fit its own minimum and maximum is read without them.
+    Histogram::from_buckets(buckets(), exact)
+        .or_else(|_| Histogram::from_buckets(buckets(), None))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::testing::point;
+
+    #[test]
+    fn a_trial_survives_the_way_through_its_rows() {
+        let mut trial = point(&[4096 * 50]).trials.remove(0);
+        trial.directions[0].latency.record_n(12_345, 50);
+        trial.soaked = true;
+        trial.soaker_ns = Some(77);
+        trial.verdict.add(State::Suspect, "drift");
+        trial.series.push(SeriesPoint { start_ns: 0, length_ns: 100, bytes: 4096, requests: 1 });
+        let (row, latency, series) = trial_rows(&trial);
+        let back = trial_of(&row, &latency, &series);
+        assert_eq!(back.bytes(), trial.bytes());
+        assert_eq!(back.latency().quantile(0.5), trial.latency().quantile(0.5));
+        assert_eq!(back.latency().mean(), Some(12_345.0));
+        assert_eq!((back.soaker_ns, back.soaked), (Some(77), true));
+        assert_eq!(back.verdict, trial.verdict);
+        assert_eq!(back.series, trial.series);
+    }
+
+    #[test]
+    fn buckets_that_count_more_than_a_number_holds_are_read_without_overflow() {
+        let mut trial = point(&[4096]).trials.remove(0);
+        trial.directions[0].latency.record_n(12_345, 1);
+        let (row, latency, _) = trial_rows(&trial);
+        let full = LatencyRow { count: u64::MAX, ..latency[0].clone() };
+        let back = trial_of(&row, &[full.clone(), full], &[]);
+        assert_eq!(back.latency().count(), 0, "it contradicts its own minimum and maximum");
+    }
+}

@@ -1,0 +1,240 @@
+//! Where a simulated system spent its time over all trials of a point: which resource binds, how
+//! busy each was and with what, as a table and as JSON.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use simulator::{Account, Binding};
+
+use crate::json::{PointDocument, Program};
+use crate::machine::{Host, TargetFacts};
+use crate::point::Point;
+use crate::simulated::BoundDocument;
+
+/// Bounds that are told of a point in text.
+const BOUNDS_TOLD: usize = 3;
+
+/// What `simulate --json` prints: one point, or several where lists were given.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SimulateDocument {
+    /// One combination.
+    One(Box<SimulatedDocument<SimulatedPoint>>),
+    /// Several.
+    Several(Box<SimulatedDocument<SimulatedPoints>>),
+}
+
+/// Program, host and system beside one point or several.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SimulatedDocument<T> {
+    /// Which program wrote it.
+    pub halfpower: Program,
+    /// The machine that computed it.
+    pub host: Host,
+    /// The simulated system.
+    pub target: TargetFacts,
+    /// What was simulated.
+    #[serde(flatten)]
+    pub simulated: T,
+}
+
+/// Several points.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SimulatedPoints {
+    /// In the order of the axes.
+    pub points: Vec<SimulatedPoint>,
+}
+
+/// A point with where its time went.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SimulatedPoint {
+    /// As `run` prints it.
+    #[serde(flatten)]
+    pub point: PointDocument,
+    /// Where the time went.
+    #[serde(flatten)]
+    pub balance: Balance,
+}
+
+/// Where the time of a point went, over all of its trials.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Balance {
+    /// What limits.
+    pub binding: BindingDocument,
+    /// Every resource of the system, in the order of a request's way.
+    pub resources: Vec<ResourceDocument>,
+    /// Closed forms that no run exceeds, the tightest first; none where requests are mixed, come
+    /// after a warm-up or ask for bytes more than once.
+    pub bounds: Vec<BoundDocument>,
+}
+
+/// What limits a simulated system.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct BindingDocument {
+    /// The resource, or "latency" where none is near its limit: more requests outstanding may
+    /// help.
+    pub resource: String,
+    /// Its utilisation, or that of the busiest resource where none binds, from 0 to 1.
+    pub utilisation: f64,
+}
+
+/// One resource.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ResourceDocument {
+    /// What it is called.
+    pub name: String,
+    /// Share of the time in which it was busy, from 0 to 1.
+    pub utilisation: f64,
+    /// How long it was busy, over all of its servers. A drain or a sustained rate is busy while
+    /// nothing is saved up and requests wait for it; what lets so many requests through at once is
+    /// busy while they are under way.
+    pub busy_ns: u64,
+    /// How many there are of it.
+    pub servers: u32,
+    /// Bytes that it moved.
+    pub bytes: u64,
+    /// The busy time by phase, where it has phases.
+    pub phases_ns: BTreeMap<String, u64>,
+}
+
+impl SimulateDocument {
+    /// The document of so many points.
+    pub fn new(
+        (halfpower, host, target): (Program, Host, TargetFacts),
+        mut points: Vec<SimulatedPoint>,
+    ) -> SimulateDocument {
+        match points.len() {
+            1 => {
+                let simulated = points.remove(0);
+                let one = SimulatedDocument { halfpower, host, target, simulated };
+                SimulateDocument::One(Box::new(one))
+            }
+            _ => {
+                let simulated = SimulatedPoints { points };
+                let several = SimulatedDocument { halfpower, host, target, simulated };
+                SimulateDocument::Several(Box::new(several))
+            }
+        }
+    }
+}
+
+/// Where the time of all trials of a point went.
+pub fn of(point: &Point) -> Balance {
+    let mut accounts = point.trials.iter().filter_map(|trial| trial.account.clone());
+    let sum = accounts.next().map(|first| accounts.fold(first, |sum, one| add(sum, &one)));
+    let binding = sum.as_ref().map(Account::binding);
+    let Binding { resource, utilisation } =
+        binding.unwrap_or_else(|| Binding { resource: "latency".to_owned(), utilisation: 0.0 });
+    let resources = sum.iter().flat_map(|account| {
+        account.resources.iter().map(|resource| ResourceDocument {
+            name: resource.name.clone(),
+            utilisation: resource.utilisation(account.elapsed_ns),
+            busy_ns: resource.busy_ns,
+            servers: resource.servers,
+            bytes: resource.bytes,
+            phases_ns: resource.phases_ns.iter().map(|(k, ns)| ((*k).to_owned(), *ns)).collect(),
+        })
+    });
+    let resources = resources.collect();
+    let bounds = point.trials.first().map(|trial| trial.bounds.iter().map(BoundDocument::from));
+    let bounds = bounds.into_iter().flatten().collect();
+    Balance { binding: BindingDocument { resource, utilisation }, resources, bounds }
+}
+
+/// The times of two trials of the same system together.
+fn add(mut sum: Account, one: &Account) -> Account {
+    sum.elapsed_ns += one.elapsed_ns;
+    for (sum, one) in sum.resources.iter_mut().zip(&one.resources) {
+        sum.busy_ns += one.busy_ns;
+        sum.bytes += one.bytes;
+        for (sum, one) in sum.phases_ns.iter_mut().zip(&one.phases_ns) {
+            sum.1 += one.1;
+        }
+    }
+    sum
+}
+
+impl Balance {
+    /// What limits, what it could come to, and a line for each resource.
+    pub fn lines(&self) -> Vec<String> {
+        let BindingDocument { resource, utilisation } = &self.binding;
+        let limit = match resource.as_str() {
+            "latency" => format!(
+                "  limited by latency: the busiest resource is busy {:.1}% of the time",
+                utilisation * 100.0
+            ),
+            name => format!("  limited by {name}, busy {:.1}% of the time", utilisation * 100.0),
+        };
+        let told = self.bounds.iter().take(BOUNDS_TOLD);
+        let told = told.map(|bound| format!("{} ({})", units::rate(bound.bytes_per_s), bound.name));
+        let bounds = told.collect::<Vec<_>>().join(", ");
+        let bounds = (!bounds.is_empty()).then(|| format!("  no run exceeds {bounds}"));
+        std::iter::once(limit).chain(bounds).chain(self.resources.iter().map(line)).collect()
+    }
+}
+
+/// One resource in one line: how busy, and with what.
+fn line(resource: &ResourceDocument) -> String {
+    let percent = |ns: u64| 100.0 * resource.utilisation * ns as f64 / resource.busy_ns as f64;
+    let busy = resource.phases_ns.iter().filter(|(_, ns)| **ns > 0);
+    let phases: Vec<String> =
+        busy.map(|(name, ns)| format!("{name} {:.1}%", percent(*ns))).collect();
+    let times =
+        if resource.servers > 1 { format!(" x {}", resource.servers) } else { String::new() };
+    let name = format!("{}{times}", resource.name);
+    let share = resource.utilisation * 100.0;
+    let line = format!("    {name:<24} {share:>5.1}%  {}", phases.join(", "));
+    line.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::testing::point;
+    use simulator::bounds::Bound;
+    use simulator::{Resource, ResourceKind};
+
+    fn account(busy_ns: u64) -> Account {
+        let media = Resource {
+            name: "media".to_owned(),
+            kind: ResourceKind::Part,
+            busy_ns,
+            servers: 1,
+            bytes: 10,
+            phases_ns: vec![("seek", 1), ("transfer", busy_ns - 1)],
+        };
+        Account {
+            elapsed_ns: 1000,
+            requests: 1,
+            bytes: 10,
+            device_bytes: [10, 0],
+            device_requests: [1, 0],
+            mean_inside: 1.0,
+            mean_residence_ns: 1000.0,
+            resources: vec![media],
+        }
+    }
+
+    #[test]
+    fn the_trials_of_a_point_are_taken_together() {
+        let mut point = point(&[4096, 4096]);
+        for (trial, busy_ns) in point.trials.iter_mut().zip([1000, 900]) {
+            trial.account = Some(account(busy_ns));
+            trial.bounds = vec![Bound { name: "media".to_owned(), bytes_per_s: 1e6 }];
+        }
+        let balance = of(&point);
+        assert_eq!(balance.binding.resource, "media");
+        assert_eq!(balance.binding.utilisation, 0.95);
+        assert_eq!(balance.resources[0].phases_ns["transfer"], 1898);
+        assert_eq!(balance.resources[0].bytes, 20);
+        assert!(balance.lines()[0].contains("limited by media, busy 95.0%"));
+        assert!(balance.lines()[1].contains("no run exceeds") && balance.bounds.len() == 1);
+    }
+
+    #[test]
+    fn a_point_that_was_measured_on_this_host_has_no_resources() {
+        let balance = of(&point(&[4096]));
+        assert!(balance.resources.is_empty() && balance.binding.resource == "latency");
+    }
+}

@@ -1,0 +1,257 @@
+//! All trials of all points of a run, round by round.
+//!
+//! On this host they are made one after the other. In simulated systems they cannot disturb each
+//! other, so all cores make them; they are kept in the same order as if one had.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use workload::random::{Stream, mix};
+use workload::{Progress, Workload};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::point::{Point, Trial};
+use crate::recorder::Recorder;
+use crate::trials::{Lab, Place, Setting, simulated_trial};
+
+/// How often everything is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    /// Trials of each setting.
+    pub trials: u32,
+    /// Each of them once without and once with a soaker.
+    pub soaker: bool,
+    /// The seed of the first round; the others draw theirs from it.
+    pub seed: u64,
+}
+
+/// All trials of all settings: round by round, each round in an order of its own. The settings are
+/// all of this host, or all of simulated systems. What was measured before a failure comes back
+/// with it.
+pub fn measure(
+    lab: &Lab,
+    rounds: &Rounds,
+    settings: Vec<Setting<'_>>,
+    recorder: &mut Recorder,
+) -> (Vec<Point>, Outcome<()>) {
+    let mut points: Vec<Point> =
+        settings.iter().map(|s| Point { key: s.key(), trials: Vec::new() }).collect();
+    let measured = fill(lab, rounds, settings, recorder, &mut points);
+    (points, measured)
+}
+
+fn fill(
+    lab: &Lab,
+    rounds: &Rounds,
+    settings: Vec<Setting<'_>>,
+    recorder: &mut Recorder,
+    points: &mut [Point],
+) -> Outcome<()> {
+    // A run may measure several times: its points are numbered through.
+    let numbers = points.iter().map(|point| recorder.add_point(&point.key));
+    let first = numbers.collect::<Outcome<Vec<usize>>>()?.first().copied().unwrap_or(0);
+    let mut book = Book { points, first, recorder };
+    let measured = all_rounds(lab, rounds, settings, &mut book);
+    book.recorder.judge(first, book.points);
+    measured
+}
+
+fn all_rounds(
+    lab: &Lab,
+    rounds: &Rounds,
+    mut settings: Vec<Setting<'_>>,
+    book: &mut Book<'_>,
+) -> Outcome<()> {
+    if settings.iter().any(|setting| matches!(setting.place, Place::Simulated(_))) {
+        return measure_simulated(lab, rounds, &settings, book);
+    }
+    let Rounds { soaker, seed, .. } = *rounds;
+    let rounds = rounds.trials.saturating_mul(if soaker { 2 } else { 1 });
+    let trials = u64::from(rounds).saturating_mul(settings.len() as u64);
+    let mut progress = match time_of(&settings) {
+        Some(ns) => lab.console.progress(ns.saturating_mul(u64::from(rounds))),
+        None => lab.console.open_progress(),
+    };
+    let mut done = 0.0;
+    let mut stream = Stream::new(seed);
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..settings.len()).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, stream.next_u64() as usize % (last + 1));
+        }
+        for index in order {
+            let setting = &mut settings[index];
+            setting.soaked = soaker && round % 2 == 1;
+            setting.workload.seed = order_of(seed, round, book.first + index);
+            let label = book.points[index].key.describe();
+            let bounds =
+                (setting.workload.limit_ns, bytes_of(setting), setting.workload.warm_up_ns);
+            let mut trial = lab.trial(setting, &mut |at| {
+                let share = (done + share_of(at, bounds)) / trials as f64;
+                progress.advance(Some(share), &label);
+            })?;
+            done += 1.0;
+            trial.ordinal = round;
+            book.keep(trial, index)?;
+            if lab.interrupt.is_set() {
+                progress.finish();
+                return Ok(());
+            }
+        }
+    }
+    progress.finish();
+    Ok(())
+}
+
+/// How long one trial of each takes together (ns), where time ends all of them.
+fn time_of(settings: &[Setting<'_>]) -> Option<u64> {
+    settings.iter().try_fold(0_u64, |sum, setting| {
+        let workload = &setting.workload;
+        Some(sum.saturating_add(workload.limit_ns?.saturating_add(workload.warm_up_ns)))
+    })
+}
+
+/// Bytes that a trial moves on all targets, where they end it.
+pub fn bytes_of(setting: &Setting<'_>) -> Option<u64> {
+    Some(setting.workload.limit_bytes?.saturating_mul(setting.place.count() as u64))
+}
+
+/// How much of a trial is done: of its time or of its bytes, whichever is further.
+pub fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>, u64)) -> f64 {
+    let time = ns.map_or(0.0, |ns| at.elapsed_ns as f64 / (ns.saturating_add(warm_up_ns)) as f64);
+    let moved = bytes.map_or(0.0, |bytes| at.bytes as f64 / bytes.max(1) as f64);
+    time.max(moved).min(1.0)
+}
+
+/// The seed of a trial of the point with this number: each has an order of its own in each round,
+/// so that none finds in a cache what another one read, and no cache learns an order.
+fn order_of(seed: u64, round: u32, point: usize) -> u64 {
+    match point {
+        0 => seed_of(seed, round),
+        point => mix(seed_of(seed, round), point as u64),
+    }
+}
+
+/// The seed of a round, drawn from the run's own.
+pub fn seed_of(seed: u64, round: u32) -> u64 {
+    match round {
+        0 => seed,
+        round => mix(seed, u64::from(round)),
+    }
+}
+
+/// A request that failed ends the run: what it measured is not what was asked for.
+pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
+    match &trial.failure {
+        Some(failure) => Err(Failure::failed(format!("{label}: {failure}"))),
+        None => match &trial.damage {
+            Some(damage) => Err(Failure::new(Exit::VerificationFailed, damage.clone())),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Where finished trials are written down.
+struct Book<'a> {
+    points: &'a mut [Point],
+    /// The number within the run of the first point.
+    first: usize,
+    recorder: &'a mut Recorder,
+}
+
+impl Book<'_> {
+    /// Keeps a finished trial.
+    fn keep(&mut self, mut trial: Trial, index: usize) -> Outcome<()> {
+        let point = &mut self.points[index];
+        let kept = match trial.requests() > 0 || trial.errors > 0 {
+            true => self.recorder.add_trial(self.first + index, &trial),
+            false => Ok(()),
+        };
+        // What happened to the data comes before what happened to the database.
+        fail_on_errors(&trial, &point.key.describe())?;
+        kept?;
+        if self.recorder.has_log() {
+            // Written by now, and too much to hold for all trials at once.
+            trial.log = Vec::new();
+        }
+        point.trials.push(trial);
+        Ok(())
+    }
+}
+
+/// What a thread tells of its turns.
+enum ProgressEvent {
+    /// So much of a trial is done, as a share.
+    Share(usize, f64),
+    /// It is over.
+    Over(usize, Box<Outcome<Trial>>),
+}
+
+/// All trials of all combinations in simulated systems, on all cores.
+fn measure_simulated(
+    lab: &Lab,
+    rounds: &Rounds,
+    settings: &[Setting<'_>],
+    book: &mut Book<'_>,
+) -> Outcome<()> {
+    let round = |round| (0..settings.len()).map(move |index| (round, index));
+    let turns: Vec<(u32, usize)> = (0..rounds.trials).flat_map(round).collect();
+    let stop = lab.interrupt.flag();
+    let (next, (sender, told)) = (AtomicUsize::new(0), channel());
+    let work = |sender: Sender<ProgressEvent>| {
+        while !stop.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((round, index)) = turns.get(number) else { return };
+            let workload = Workload {
+                seed: seed_of(rounds.seed, *round),
+                ..settings[*index].workload.clone()
+            };
+            let setting = Setting { workload, ..settings[*index].clone() };
+            let Place::Simulated(place) = setting.place else { return };
+            let limit = &setting.workload;
+            let bounds = (limit.limit_ns, bytes_of(&setting), limit.warm_up_ns);
+            let trial = simulated_trial(&setting, place, stop, &mut |at| {
+                let _ = sender.send(ProgressEvent::Share(number, share_of(at, bounds)));
+            });
+            let ordinal = |trial| Trial { ordinal: *round, ..trial };
+            let _ = sender.send(ProgressEvent::Over(number, Box::new(trial.map(ordinal))));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, |count| count.get());
+    let mut progress = lab.console.open_progress();
+    let outcome = thread::scope(|scope| {
+        for _ in 0..threads.min(turns.len()) {
+            let (work, sender) = (&work, sender.clone());
+            scope.spawn(move || work(sender));
+        }
+        drop(sender);
+        let (mut shares, mut done) = (vec![0.0; turns.len()], 0.0);
+        let (mut waiting, mut first) = (BTreeMap::new(), 0);
+        for news in told {
+            let (number, share) = match news {
+                ProgressEvent::Share(number, share) => (number, share),
+                ProgressEvent::Over(number, trial) => {
+                    waiting.insert(number, trial);
+                    (number, 1.0)
+                }
+            };
+            done += share - shares[number];
+            shares[number] = share;
+            while let Some(trial) = waiting.remove(&first) {
+                let kept = (*trial).and_then(|trial| book.keep(trial, turns[first].1));
+                if kept.is_err() {
+                    next.store(turns.len(), Ordering::Relaxed);
+                    return kept;
+                }
+                first += 1;
+            }
+            let share = done / turns.len() as f64;
+            progress.advance(Some(share), &book.points[turns[number].1].key.describe());
+        }
+        Ok(())
+    });
+    progress.finish();
+    outcome
+}

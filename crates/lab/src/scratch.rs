@@ -1,0 +1,241 @@
+//! Test files: laid out in a directory, written whole, removed whatever happens.
+//!
+//! A test file is called `halfpower-<uuid>.test`, is made anew (never over an existing file), is
+//! noted in the journal before it is made, and goes when its guard is dropped: at the end, after
+//! an error, at Ctrl-C.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ioengine::host::{file_size_limit, free_bytes_at, offers_direct};
+use ioengine::{Caching, EngineKind, Error, HostTarget, Target};
+use workload::{Pattern, Workload};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::journal::{self, Recorded};
+use crate::point::Trial;
+use crate::trials::{Lab, Setting};
+
+/// Space that is left free on the file system whatever the user asks (bytes).
+const SPARE_BYTES: u64 = 16 << 20;
+/// Request size and depth of the layout: large and deep, as the papers advise.
+const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
+const LAYOUT_DEPTH: u32 = 8;
+
+/// A test file that takes too long to write is cut short, but not below this (bytes).
+pub const LEAST_BYTES: u64 = 64 << 20;
+
+/// What a layout came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LaidOut {
+    /// Size of the file (bytes).
+    pub bytes: u64,
+    /// Rate of the writes [bytes per second].
+    pub bytes_per_s: f64,
+}
+
+/// A test file; dropping it removes it.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    identity: (u64, u64),
+    journal: Recorded,
+    /// Open, and locked, for as long as this process needs it.
+    _held: File,
+}
+
+impl Scratch {
+    /// Makes an empty test file in a directory that has room for `bytes`.
+    ///
+    /// # Errors
+    /// No room, a read-only file system, missing permission.
+    pub fn make(folder: &Path, bytes: u64) -> Outcome<Scratch> {
+        check_room(folder, bytes)?;
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+        let path = folder.join(format!("halfpower-{}.test", uuid::Uuid::new_v4()));
+        let journal = Recorded::about_to_make(&path);
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let looked = made.and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+        let (file, metadata) = looked.map_err(|error| {
+            journal.undone();
+            cannot_make(&folder, error)
+        })?;
+        let identity = (metadata.dev(), metadata.ino());
+        let locked = file.try_lock().is_ok();
+        let mut scratch = Scratch { path, identity, journal, _held: file };
+        scratch.journal.made(&metadata, locked);
+        Ok(scratch)
+    }
+
+    /// Opens it, and makes sure that it is still the file that was made: in a directory that
+    /// others can write, its name may lead elsewhere by now.
+    ///
+    /// # Errors
+    /// As for opening; refused when something else lies under its name.
+    pub fn open(&self, writable: bool, caching: Caching) -> Outcome<HostTarget> {
+        let target = HostTarget::open(&self.path, writable, caching)?;
+        self.check(&target)?;
+        Ok(target)
+    }
+
+    /// Refuses a target that is not the file that was made.
+    pub fn check(&self, target: &HostTarget) -> Outcome<()> {
+        if target.identity() == self.identity {
+            return Ok(());
+        }
+        Err(Failure::refused(format!(
+            "{} was replaced by another file while it was in use; use a directory that nobody \
+             else can write",
+            self.path.display()
+        )))
+    }
+
+    /// Whether the file that was made still has its name.
+    fn is_there(&self) -> bool {
+        let now = fs::symlink_metadata(&self.path);
+        now.is_ok_and(|now| (now.dev(), now.ino()) == self.identity)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes it whole, with incompressible data, and makes it durable; cuts it short, but not
+    /// below [`LEAST_BYTES`], where it takes longer than `limit_ns`. Gives back its size.
+    ///
+    /// # Errors
+    /// The disk fills up, or a write fails.
+    pub fn lay_out(
+        &self,
+        lab: &Lab,
+        bytes: u64,
+        seed: u64,
+        limit_ns: Option<u64>,
+    ) -> Outcome<LaidOut> {
+        let caching = Caching::of(offers_direct(&self.path), false);
+        let target = self.open(true, caching)?;
+        // Reserving first keeps the file in few pieces; a file system that cannot is no obstacle.
+        let _ = target.reserve(0, bytes);
+        let request_bytes = u64::from(LAYOUT_REQUEST_BYTES);
+        let whole = bytes / request_bytes * request_bytes;
+        let least = whole.min(LEAST_BYTES);
+        let mut parts = vec![
+            (0, least, LAYOUT_REQUEST_BYTES, None),
+            (least, whole - least, LAYOUT_REQUEST_BYTES, limit_ns),
+            (whole, bytes - whole, (bytes - whole) as u32, None),
+        ];
+        parts.retain(|(_, length, _, _)| *length > 0);
+        let (mut written, mut bytes_per_s) = (0, 0.0);
+        for (offset, length, request_bytes, limit_ns) in parts {
+            let workload = layout(request_bytes, (offset, length), limit_ns, seed);
+            let trial = self.write(lab, &target, workload)?;
+            written += trial.bytes();
+            bytes_per_s = if offset < whole { trial.bytes_per_s() } else { bytes_per_s };
+            if trial.bytes() < length {
+                target.truncate(written)?;
+                break;
+            }
+        }
+        target.sync()?;
+        Ok(LaidOut { bytes: written, bytes_per_s })
+    }
+
+    fn write(&self, lab: &Lab, target: &HostTarget, workload: Workload) -> Outcome<Trial> {
+        let granule = target.alignment().offset_bytes.max(1);
+        if !workload.request_bytes.is_multiple_of(granule) {
+            let tail = self.open(true, Caching::Buffered)?;
+            return self.write(lab, &tail, workload);
+        }
+        let engine_kind = EngineKind::best(target.caching().is_direct());
+        let workload = Workload { engine_kind, ..workload };
+        let mut progress = lab.console.open_progress();
+        let bytes = workload.limit_bytes.unwrap_or(u64::MAX);
+        let trial = lab.trial(&Setting::new(target, workload), &mut |at| {
+            let (share, written) = (at.bytes as f64 / bytes as f64, units::size(at.bytes));
+            progress.advance(Some(share), &format!("laying out the test file: {written} written"));
+        })?;
+        progress.finish();
+        if lab.interrupt.is_set() {
+            return Err(Failure::interrupted());
+        }
+        if trial.errors > 0 {
+            let why = trial.failure.unwrap_or_else(|| "writing failed".to_owned());
+            return Err(Failure::failed(format!("laying out {}: {why}", self.path.display())));
+        }
+        Ok(trial)
+    }
+}
+
+/// The sequential write of one part of a test file.
+fn layout(
+    request_bytes: u32,
+    (region_offset, region_bytes): (u64, u64),
+    limit_ns: Option<u64>,
+    seed: u64,
+) -> Workload {
+    Workload {
+        pattern: Pattern::Sequential,
+        read_percent: 0,
+        request_bytes,
+        depth: LAYOUT_DEPTH,
+        region_offset,
+        region_bytes,
+        limit_bytes: Some(region_bytes),
+        limit_ns,
+        may_extend: true,
+        seed,
+        ..Workload::default()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A file that is gone already is as good as removed; one that cannot be removed, or whose
+        // file system was taken away, stays in the journal for `halfpower clean`.
+        let removed = match self.is_there() {
+            true => fs::remove_file(&self.path).is_ok(),
+            false => !journal::is_away(&self.path, Some(self.identity)),
+        };
+        if removed {
+            self.journal.undone();
+        }
+    }
+}
+
+/// Refuses a test file that does not fit.
+pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
+    if bytes > file_size_limit() {
+        return Err(Failure::failed(format!(
+            "files may grow to {} here, not to the {} of a test file; raise the limit (ulimit \
+             -f), or give a smaller --size",
+            units::size(file_size_limit()),
+            units::size(bytes)
+        )));
+    }
+    let free = free_bytes_at(folder)?;
+    if bytes.saturating_add(SPARE_BYTES) > free {
+        return Err(Failure::failed(format!(
+            "{} has {} free, not enough for a test file of {} and the {} that are left alone; \
+             give a smaller --size or another directory",
+            folder.display(),
+            units::size(free),
+            units::size(bytes),
+            units::size(SPARE_BYTES)
+        )));
+    }
+    Ok(())
+}
+
+fn cannot_make(folder: &Path, source: std::io::Error) -> Failure {
+    let what = format!("making a test file in {}", folder.display());
+    let failure = Failure::from(
+        Error::io(what, source)
+            .with_remedy("name a directory that can be written, or an existing file to read"),
+    );
+    Failure {
+        exit: if failure.exit == Exit::Usage { Exit::Usage } else { Exit::Failed },
+        ..failure
+    }
+}

@@ -1,0 +1,395 @@
+//! Workloads on simulated systems: one call for one point, and many points on all cores.
+//!
+//! Every evaluation builds a world of its own and lets it run in virtual time, so that points do
+//! not disturb each other and give the same bits whatever the number of threads.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use ioengine::{Caching, EngineKind, Op, Target};
+use schemars::JsonSchema;
+use serde::Serialize;
+use simulator::bounds::{self, Bound, Shape};
+use simulator::system::{CachingChoice, DriveModel};
+use simulator::{Account, SimTarget, SimWorld, System};
+use workload::{
+    Control, Distribution, Pattern, Placement, Progress, Sample, Workload, plan, stepper,
+};
+
+use crate::failure::{Failure, Outcome};
+use crate::machine::{DeviceFacts, LinkFacts, SimulatedFacts, TargetFacts};
+use crate::sim_target::SimPlace;
+
+/// By how much a rate may be above a bound, since times are whole nanoseconds.
+const ROUNDING: f64 = 1e-6;
+
+/// What a workload came to on a simulated system.
+#[derive(Debug)]
+pub struct Simulated {
+    /// What the load generator measured.
+    pub sample: Sample,
+    /// Where the time went.
+    pub account: Account,
+}
+
+impl Simulated {
+    /// Bytes per second, from the first request to the last completion (and flush).
+    pub fn bytes_per_s(&self) -> f64 {
+        per_second(self.sample.bytes(), &self.sample)
+    }
+
+    /// Requests per second.
+    pub fn requests_per_s(&self) -> f64 {
+        per_second(self.sample.requests(), &self.sample)
+    }
+
+    /// CPU time charged to the program, for each request (ns).
+    pub fn cpu_lower_ns(&self) -> f64 {
+        self.sample.cpu.process_ns as f64 / self.sample.requests().max(1) as f64
+    }
+
+    /// CPU time of the whole machine, for each request (ns).
+    pub fn cpu_upper_ns(&self) -> f64 {
+        let busy_ns = self.sample.cpu.machine_ns.unwrap_or(0);
+        busy_ns as f64 / self.sample.requests().max(1) as f64
+    }
+}
+
+fn per_second(count: u64, sample: &Sample) -> f64 {
+    let elapsed_ns = sample.end_ns.saturating_sub(sample.start_ns);
+    if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
+}
+
+/// The caching mode that a system is set up for.
+pub fn caching_of(system: &System) -> Caching {
+    match system.setup.caching {
+        CachingChoice::Direct => Caching::Direct,
+        CachingChoice::Buffered => Caching::Buffered,
+    }
+}
+
+/// Runs a workload on every file of a system.
+///
+/// # Errors
+/// When the workload does not fit the system, or the run breaks a law of physics, which is a bug.
+pub fn simulate(system: &System, workload: &Workload, caching: Caching) -> Outcome<Simulated> {
+    let stop = AtomicBool::new(false);
+    simulate_until(system, workload, caching, &stop, &mut |_| {})
+}
+
+/// The same, with an order to stop and progress.
+///
+/// # Errors
+/// See [`simulate`].
+pub fn simulate_until(
+    system: &System,
+    workload: &Workload,
+    caching: Caching,
+    stop: &AtomicBool,
+    on_progress: &mut dyn FnMut(Progress),
+) -> Outcome<Simulated> {
+    let world = SimWorld::new(system, workload.seed);
+    let files = world.files(caching);
+    let targets: Vec<&SimTarget> = files.iter().collect();
+    let workload = Workload { engine_kind: EngineKind::IoUring, ..workload.clone() };
+    let planned = plan::resolve(&workload, targets[0])?;
+    let mark = world.mark();
+    let mut control = Control { stop, on_progress };
+    let (clock, meter) = (world.clock(), world.meter());
+    let sample = stepper::run(&targets, &planned, &clock, &meter, &mut control)?;
+    let account = world.account_since(&mark);
+    check_laws(system, &account)?;
+    Ok(Simulated { sample, account })
+}
+
+fn check_laws(system: &System, account: &Account) -> Outcome<()> {
+    match account.violations().first() {
+        None => Ok(()),
+        Some(broken) => Err(Failure::failed(format!(
+            "{}: the simulation broke a law of physics: {broken}; this is a bug of the program",
+            system.name
+        ))),
+    }
+}
+
+/// Runs several workloads on every file of a system at the same time; what each did comes back in
+/// their order.
+///
+/// # Errors
+/// See [`simulate`].
+pub fn together(
+    system: &System,
+    streams: &[Workload],
+    caching: Caching,
+    stop: &AtomicBool,
+) -> Outcome<Vec<Sample>> {
+    let world = SimWorld::new(system, streams.first().map_or(0, |workload| workload.seed));
+    let files = world.files(caching);
+    let plan = |workload: &Workload| {
+        let own = Workload { engine_kind: EngineKind::IoUring, ..workload.clone() };
+        plan::resolve(&own, &files[0])
+    };
+    let plans = streams.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
+    let planned: Vec<(Vec<&SimTarget>, &workload::Plan)> =
+        plans.iter().map(|plan| (files.iter().collect(), plan)).collect();
+    let mark = world.mark();
+    let mut control = Control { stop, on_progress: &mut |_| {} };
+    let samples = stepper::run_together(&planned, &world.clock(), &mut control)?;
+    check_laws(system, &world.account_since(&mark))?;
+    Ok(samples)
+}
+
+/// A rate that no run exceeds.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct BoundDocument {
+    /// What sets it.
+    pub name: String,
+    /// The rate.
+    pub bytes_per_s: f64,
+}
+
+impl From<&Bound> for BoundDocument {
+    fn from(bound: &Bound) -> BoundDocument {
+        BoundDocument { name: bound.name.clone(), bytes_per_s: bound.bytes_per_s }
+    }
+}
+
+/// The closed forms that no run exceeds which moved so many bytes in all, the tightest first. They
+/// hold for one direction and each byte once, from a cold start; none for other workloads.
+pub fn bounds_of(system: &System, workload: &Workload, caching: Caching, moved: u64) -> Vec<Bound> {
+    let shape = shape_of(system, workload, caching, moved);
+    let shape = shape.filter(|_| asks_once(workload, moved));
+    shape.map(|shape| bounds::of(system, &shape)).unwrap_or_default()
+}
+
+/// What the closed forms want to know of a workload that moves so many bytes in all; they have none
+/// for mixes, strides, hot blocks and several sizes.
+pub fn shape_of(
+    system: &System,
+    workload: &Workload,
+    caching: Caching,
+    moved: u64,
+) -> Option<Shape> {
+    let op = match workload.read_percent {
+        100 => Op::Read,
+        0 => Op::Write,
+        _ => return None,
+    };
+    let random = match workload.pattern {
+        _ if !workload.request_sizes.is_empty() => return None,
+        Pattern::Random if workload.distribution != Distribution::Even => return None,
+        Pattern::Random => true,
+        Pattern::Sequential => false,
+        Pattern::Strided { .. } => return None,
+    };
+    let files = SimWorld::new(system, 0).files(caching).len() as u64;
+    let depth = u64::from(workload.depth) * u64::from(workload.threads) * files;
+    Some(Shape {
+        op,
+        random,
+        request_bytes: workload.request_bytes,
+        depth: u32::try_from(depth).unwrap_or(u32::MAX),
+        caching,
+        bytes: Some(moved),
+    })
+}
+
+/// Whether a workload asks for each byte once, and for nothing before it is measured.
+fn asks_once(workload: &Workload, moved: u64) -> bool {
+    let threads = u64::from(workload.threads);
+    let cold = workload.warm_up_ns == 0 && workload.steady.is_none();
+    let apart = threads == 1 || workload.placement != Placement::Shared;
+    let limited = workload.limit_bytes.is_some_and(|bytes| bytes <= workload.region_bytes);
+    let short = moved.saturating_mul(threads) <= workload.region_bytes;
+    cold && apart && (limited || short) && moved > 0
+}
+
+/// Refuses a run that was faster than one of its bounds: a bug of the program.
+///
+/// # Errors
+/// Names both rates.
+pub fn check_bounds(system: &System, bounds: &[Bound], bytes_per_s: f64) -> Outcome<()> {
+    let broken = bounds.iter().find(|bound| bytes_per_s > bound.bytes_per_s * (1.0 + ROUNDING));
+    match broken {
+        None => Ok(()),
+        Some(bound) => Err(Failure::failed(format!(
+            "{}: {} were simulated where {} lets through {} at the most; this is a bug of the \
+             program",
+            system.name,
+            units::rate(bytes_per_s),
+            bound.name,
+            units::rate(bound.bytes_per_s)
+        ))),
+    }
+}
+
+/// Refuses a workload that does not fit a simulated system.
+///
+/// # Errors
+/// Usage, with the remedy.
+pub fn check_fit(place: &SimPlace, workload: &Workload) -> Outcome<()> {
+    let world = SimWorld::new(&place.system, workload.seed);
+    let files = world.files(place.caching);
+    plan::resolve(&Workload { engine_kind: EngineKind::IoUring, ..workload.clone() }, &files[0])?;
+    Ok(())
+}
+
+/// What is known of a simulated system as a target.
+pub fn facts(place: &SimPlace) -> TargetFacts {
+    let world = SimWorld::new(&place.system, 0);
+    let file = &world.files(place.caching)[0];
+    let links = file.advertised().into_iter().map(|rate| LinkFacts {
+        component: rate.component,
+        bytes_per_s: rate.bytes_per_s,
+        source: rate.source,
+    });
+    TargetFacts {
+        name: place.name.clone(),
+        kind: file.kind().name().to_owned(),
+        size_bytes: file.size_bytes(),
+        device: Some(device_of(&place.system)),
+        links: links.collect(),
+        simulated: Some(SimulatedFacts {
+            system: place.system.name.clone(),
+            title: place.system.title.clone(),
+            changes: place.changes.clone(),
+        }),
+        ..TargetFacts::default()
+    }
+}
+
+/// The devices of a system, which are all alike.
+fn device_of(system: &System) -> DeviceFacts {
+    let rotation = match &system.drive {
+        DriveModel::Disk(disk) => Some(disk.rotation.0),
+        DriveModel::Flash(_) => None,
+    };
+    let state = if system.setup.write_cache { "write back" } else { "write through" };
+    DeviceFacts {
+        name: "simulated".to_owned(),
+        rotational: Some(rotation.is_some()),
+        // Several disks turn each for itself; no rotation is that of the whole.
+        revolutions_per_min: rotation.filter(|_| system.setup.disks <= 1).map(|r| r.round() as u32),
+        write_cache: Some(state.to_owned()),
+        ..DeviceFacts::default()
+    }
+}
+
+/// Does independent work on all cores; the results are in the order of the inputs, whatever the
+/// number of threads.
+pub fn on_all_cores<I: Sync, O: Send>(inputs: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+    let threads = thread::available_parallelism().map_or(1, |count| count.get());
+    let next = AtomicUsize::new(0);
+    let slots: Vec<Mutex<Option<O>>> = inputs.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..threads.min(inputs.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(input) = inputs.get(index) else { return };
+                    let output = work(input);
+                    *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(output);
+                }
+            });
+        }
+    });
+    let taken =
+        slots.into_iter().map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    taken.flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use simulator::Description;
+
+    fn ultra() -> System {
+        Description::named("nt4-ultrawide").unwrap().system().unwrap()
+    }
+
+    fn reads(request_bytes: u32) -> Workload {
+        Workload {
+            request_bytes,
+            region_bytes: 10 << 20,
+            limit_bytes: Some(10 << 20),
+            ..Workload::default()
+        }
+    }
+
+    #[test]
+    fn a_simulated_disk_reads_at_the_rate_of_its_media() {
+        let simulated = simulate(&ultra(), &reads(65536), Caching::Direct).unwrap();
+        let mib_per_s = simulated.bytes_per_s() / 1_048_576.0;
+        assert!((8.5..9.2).contains(&mib_per_s), "{mib_per_s}");
+    }
+
+    #[test]
+    fn a_run_stays_below_its_bounds_and_one_that_did_not_would_be_refused() {
+        let (system, load) = (ultra(), reads(65536));
+        let rate = simulate(&system, &load, Caching::Direct).unwrap().bytes_per_s();
+        let bounds = bounds_of(&system, &load, Caching::Direct, 10 << 20);
+        assert_eq!(bounds[0].name, "media");
+        assert!(check_bounds(&system, &bounds, rate).is_ok(), "{rate} {bounds:?}");
+        let failure = check_bounds(&system, &bounds, 1.3 * rate).unwrap_err();
+        assert!(failure.message.contains("media lets through"), "{failure}");
+        assert_eq!(failure.exit, crate::failure::Exit::Failed);
+    }
+
+    #[test]
+    fn streams_on_one_disk_share_what_it_gives_and_one_alone_is_as_it_was() {
+        let timed = Workload {
+            limit_bytes: None,
+            limit_ns: Some(2_000_000_000),
+            region_bytes: 64 << 20,
+            ..reads(65536)
+        };
+        let random = Workload { pattern: Pattern::Random, request_bytes: 8192, ..timed.clone() };
+        let run = |streams: &[Workload]| {
+            let stop = AtomicBool::new(false);
+            let samples = together(&ultra(), streams, Caching::Direct, &stop).unwrap();
+            samples.iter().map(Sample::bytes).collect::<Vec<u64>>()
+        };
+        let one = simulate(&ultra(), &timed, Caching::Direct).unwrap().sample.bytes();
+        assert_eq!(run(std::slice::from_ref(&timed)), [one]);
+        let both = run(&[timed.clone(), random.clone()]);
+        assert!(both[0] < one && both[1] < run(std::slice::from_ref(&random))[0], "{both:?}");
+        assert_eq!(both, run(&[timed.clone(), random.clone()]), "the same bits each time");
+        let twins = run(&[random.clone(), Workload { seed: 2, ..random }]);
+        let (less, more) = (twins[0].min(twins[1]) as f64, twins[0].max(twins[1]) as f64);
+        assert!(less > 0.9 * more, "two alike get the same: {twins:?}");
+        let warm = Workload { warm_up_ns: 1, ..timed };
+        let stop = AtomicBool::new(false);
+        assert!(together(&ultra(), &[warm], Caching::Direct, &stop).is_err());
+    }
+
+    #[test]
+    fn there_are_bounds_for_one_direction_and_each_byte_once_only() {
+        let once = reads(65536);
+        let bounded =
+            |load: &Workload, moved| !bounds_of(&ultra(), load, Caching::Direct, moved).is_empty();
+        assert!(bounded(&once, 10 << 20));
+        let unlimited = Workload { limit_bytes: None, limit_ns: Some(1), ..once.clone() };
+        assert!(bounded(&unlimited, 10 << 20) && !bounded(&unlimited, 11 << 20));
+        let twice = Workload { limit_bytes: Some(20 << 20), ..once.clone() };
+        assert!(!bounded(&twice, 20 << 20));
+        for other in [
+            Workload { read_percent: 50, ..once.clone() },
+            Workload { warm_up_ns: 1, ..once.clone() },
+            Workload { threads: 2, placement: Placement::Shared, ..once.clone() },
+        ] {
+            assert!(!bounded(&other, 10 << 20), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn many_points_on_all_cores_are_the_same_bits_as_one_after_the_other() {
+        let system = ultra();
+        let sizes: Vec<u32> = (1..=16).map(|n| n * 4096).collect();
+        let rate =
+            |size: &u32| simulate(&system, &reads(*size), Caching::Direct).unwrap().bytes_per_s();
+        let together: Vec<f64> = on_all_cores(&sizes, rate);
+        let alone: Vec<f64> = sizes.iter().map(rate).collect();
+        assert_eq!(together, alone);
+    }
+}

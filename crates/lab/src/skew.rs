@@ -1,0 +1,170 @@
+//! Skewed loads, as they are typed with fio's words: `zipf:1.2`, `4k/50:64k/50`, `100us`.
+
+use std::str::FromStr;
+
+use workload::plan::SHARES_MAX;
+use workload::{Distribution, SizeShare, Zone};
+
+/// fio's exponent and share where none is typed.
+const ZIPF_THETA: f64 = 1.1;
+const PARETO_H: f64 = 0.2;
+
+/// Reads how often which block is visited: `random`, `zipf:THETA`, `pareto:H` or
+/// `zoned:ACCESSES/REGION:..` in percent.
+///
+/// # Errors
+/// One line that says what is wrong and what would be right.
+pub fn parse_distribution(text: &str) -> Result<Distribution, String> {
+    let (law, rest) = match text.split_once(':') {
+        Some((law, rest)) => (law, Some(rest)),
+        None => (text, None),
+    };
+    match (law, rest) {
+        ("random", None) => Ok(Distribution::Even),
+        ("zipf", _) => Ok(Distribution::Zipf { theta: number(rest, ZIPF_THETA)? }),
+        ("pareto", _) => Ok(Distribution::Pareto { h: number(rest, PARETO_H)? }),
+        ("zoned", Some(zones)) => {
+            let zones: Result<Vec<Zone>, String> = zones.split(':').map(zone).collect();
+            Ok(Distribution::Zoned(zones?))
+        }
+        _ => Err(format!(
+            "'{text}' is not a distribution; write random, zipf:1.2, pareto:0.2 or \
+             zoned:60/10:30/20:10/70"
+        )),
+    }
+}
+
+fn number(text: Option<&str>, default: f64) -> Result<f64, String> {
+    let Some(text) = text else { return Ok(default) };
+    let finite = text.parse::<f64>().ok().filter(|number| number.is_finite());
+    finite.ok_or_else(|| format!("'{text}' is not a number; write one such as 1.2"))
+}
+
+/// A share in percent.
+fn percent(text: &str) -> Result<u8, String> {
+    let share = text.parse::<u8>().ok().filter(|percent| *percent <= 100);
+    share.ok_or_else(|| format!("'{text}' is not a share; write whole percents from 0 to 100"))
+}
+
+fn zone(text: &str) -> Result<Zone, String> {
+    let (access, region) = text.split_once('/').ok_or_else(|| {
+        format!("'{text}' is not a zone; write its percents of accesses and of the region: 60/10")
+    })?;
+    Ok(Zone { access_percent: percent(access)?, region_percent: percent(region)? })
+}
+
+/// Request sizes with their shares of the requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split(pub Vec<SizeShare>);
+
+impl Split {
+    /// The largest size (bytes).
+    pub fn largest_bytes(&self) -> u32 {
+        self.0.iter().map(|size| size.request_bytes).max().unwrap_or(0)
+    }
+}
+
+impl FromStr for Split {
+    type Err = String;
+
+    /// Reads `4k/50:64k/30:1m/20`; sizes without a share have what the others leave.
+    fn from_str(text: &str) -> Result<Split, String> {
+        if text.contains(',') {
+            return Err("one list serves reads and writes; write 4k/50:64k/50".to_owned());
+        }
+        let parts: Vec<&str> = text.split(':').collect();
+        if parts.len() > SHARES_MAX {
+            return Err(format!("{} sizes are more than {SHARES_MAX}; drop some", parts.len()));
+        }
+        let mut sizes = Vec::with_capacity(parts.len());
+        for part in parts {
+            let (size, share) = part.split_once('/').unwrap_or((part, ""));
+            let bytes = u32::try_from(units::parse_size(size)?).ok().filter(|bytes| *bytes > 0);
+            let bytes = bytes.ok_or_else(|| format!("'{size}' is no request size; use 64k"))?;
+            let share = (!share.is_empty()).then(|| percent(share)).transpose()?;
+            sizes.push((bytes, share));
+        }
+        let given: u32 = sizes.iter().filter_map(|(_, share)| share.map(u32::from)).sum();
+        let open = sizes.iter().filter(|(_, share)| share.is_none()).count() as u32;
+        let left = 100_u32.checked_sub(given).filter(|left| open > 0 || *left == 0);
+        let left = left.ok_or_else(|| {
+            format!("'{text}' shares out {given}%; let it be 100%, as in 4k/50:64k/50")
+        })?;
+        let mut nth = 0;
+        let filled = |(request_bytes, share): (u32, Option<u8>)| {
+            let percent = share.unwrap_or_else(|| {
+                nth += 1;
+                // As evenly as whole percents allow: the first ones get what is over.
+                (left / open + u32::from(nth <= left % open)) as u8
+            });
+            SizeShare { request_bytes, percent }
+        };
+        Ok(Split(sizes.into_iter().map(filled).collect()))
+    }
+}
+
+/// Reads the length of a pause (ns). A bare number is refused: it would be microseconds to fio and
+/// seconds in every other flag.
+///
+/// # Errors
+/// One line that says what is wrong and what would be right.
+pub fn parse_pause(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number != 0.0 => Err(format!(
+            "'{text}' has no unit, and a bare number is microseconds to fio; write {text}us or \
+             {text}s"
+        )),
+        _ => units::parse_duration(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distributions_are_read_as_they_are_written() {
+        for text in ["random", "zipf:1.2", "pareto:0.2", "zoned:60/10:30/20:10/70"] {
+            assert_eq!(parse_distribution(text).unwrap().to_string(), text);
+        }
+        assert_eq!(parse_distribution("zipf"), Ok(Distribution::Zipf { theta: 1.1 }));
+        assert_eq!(parse_distribution("pareto"), Ok(Distribution::Pareto { h: 0.2 }));
+    }
+
+    #[test]
+    fn wrong_words_are_refused_with_the_right_ones() {
+        let refused = |text: &str| parse_distribution(text).unwrap_err();
+        assert!(refused("normal:1").contains("zipf:1.2, pareto:0.2"));
+        assert!(refused("random:1").contains("zipf:1.2"));
+        assert!(refused("zipf:much").contains("such as 1.2"));
+        assert!(refused("zipf:inf").contains("such as 1.2"));
+        assert!(refused("zoned:60").contains("60/10"));
+        assert!(refused("zoned:60/101").contains("0 to 100"));
+        let refused = |text: &str| text.parse::<Split>().unwrap_err();
+        assert!(refused("4k/50,8k/50").contains("reads and writes"));
+        assert!(refused("4k/50:8k/49").contains("shares out 99%"));
+        assert!(refused("4k/90:8k/20:1m").contains("shares out 110%"));
+        assert!(refused("4k/x:8k").contains("whole percents"));
+        assert!(refused("0/50:8k").contains("no request size"));
+        assert!(refused("5g/50:8k").contains("no request size"));
+        assert!(parse_pause("100").unwrap_err().contains("100us"));
+    }
+
+    #[test]
+    fn sizes_without_a_share_have_what_the_others_leave() {
+        let shares = |text: &str| -> Vec<(u32, u8)> {
+            let Split(sizes) = text.parse().unwrap();
+            sizes.into_iter().map(|size| (size.request_bytes, size.percent)).collect()
+        };
+        assert_eq!(shares("4k/50:64k/30:1m/20"), [(4096, 50), (65536, 30), (1 << 20, 20)]);
+        assert_eq!(shares("4k/30:8k/:64k"), [(4096, 30), (8192, 35), (65536, 35)]);
+        assert_eq!(shares("4k:8k:16k"), [(4096, 34), (8192, 33), (16384, 33)]);
+        assert_eq!("4k/1:64k".parse::<Split>().unwrap().largest_bytes(), 65536);
+    }
+
+    #[test]
+    fn pauses_have_units() {
+        assert_eq!(parse_pause("100us"), Ok(100_000));
+        assert_eq!(parse_pause("0"), Ok(0));
+    }
+}

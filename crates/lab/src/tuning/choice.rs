@@ -1,0 +1,230 @@
+//! Which settings are worth a measurement, and which of those measured is the cheapest of the best.
+//! Arithmetic only.
+
+use analysis::quantile::median;
+use seqio::tune::Setting;
+
+/// Request sizes of the grid (KiB), and its depths.
+const REQUEST_KIB: [u32; 6] = [256, 512, 1024, 2048, 4096, 8192];
+const DEPTHS: [u32; 5] = [1, 2, 4, 8, 16];
+/// No setting takes more memory (bytes).
+const MEMORY_MOST: u64 = 64 << 20;
+/// What is lost at the most against the best rate for the sake of cost.
+const LOSS_MOST: f64 = 0.03;
+/// Below this share of the best rate a setting is not measured again.
+const IN_PLAY: f64 = 0.90;
+/// With fewer probes a setting is not known well enough to be chosen, or to be the best, where
+/// others are.
+const PROBES_ENOUGH: usize = 3;
+/// So many of the fastest are measured again in any case: they say what the best rate is.
+const FASTEST: usize = 3;
+
+/// A setting with what was measured of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Request size and depth.
+    pub setting: Setting,
+    /// Rate of each probe [bytes per second].
+    pub rates: Vec<f64>,
+    /// CPU of each probe [ns per byte].
+    pub costs: Vec<f64>,
+}
+
+impl Measured {
+    /// The median rate [bytes per second].
+    pub fn bytes_per_s(&self) -> f64 {
+        median(&self.rates).unwrap_or(0.0)
+    }
+
+    /// The median of the CPU it took [ns per byte].
+    pub fn cpu_ns_per_byte(&self) -> f64 {
+        median(&self.costs).unwrap_or(f64::INFINITY)
+    }
+}
+
+/// What a setting takes for its requests (bytes).
+pub fn memory(setting: Setting) -> u64 {
+    u64::from(setting.request_bytes) * u64::from(setting.depth)
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The cheapest of those that lose no more than 3%: by memory, then by CPU.
+    pub cheapest: Measured,
+    /// The fastest.
+    pub best: Measured,
+}
+
+/// Decides; None where nothing was measured.
+pub fn choose(measured: &[Measured]) -> Option<Choice> {
+    let by_rate = |a: &&Measured, b: &&Measured| a.bytes_per_s().total_cmp(&b.bytes_per_s());
+    let most = measured.iter().map(|one| one.rates.len()).max()?;
+    let known = || measured.iter().filter(|one| one.rates.len() >= most.min(PROBES_ENOUGH));
+    let best = known().max_by(by_rate)?;
+    let least = best.bytes_per_s() * (1.0 - LOSS_MOST);
+    let near = known().filter(|one| one.bytes_per_s() >= least);
+    let cheapest = near.min_by(|a, b| {
+        let memory = memory(a.setting).cmp(&memory(b.setting));
+        memory.then(a.cpu_ns_per_byte().total_cmp(&b.cpu_ns_per_byte()))
+    });
+    Some(Choice { cheapest: cheapest?.clone(), best: best.clone() })
+}
+
+/// All settings that fit a file of so many bytes, of which an eighth at the most is outstanding,
+/// and the memory that buffers may take (bytes).
+pub fn grid(region_bytes: u64, memory_bytes: u64) -> Vec<Setting> {
+    let most = MEMORY_MOST.min(region_bytes / 8).min(memory_bytes);
+    let with = |kib: &u32| DEPTHS.map(|depth| Setting { request_bytes: kib << 10, depth });
+    REQUEST_KIB.iter().flat_map(with).filter(|setting| memory(*setting) <= most).collect()
+}
+
+/// What to measure next: first every second size and depth; then what could still be the answer.
+///
+/// That is what is within 10% of the best and no dearer than what would be chosen now, the fastest,
+/// and, while it `explores`, what stands beside either of them in the grid and is not known.
+pub fn round(grid: &[Setting], measured: &[Measured], explores: bool) -> Vec<Setting> {
+    let Some(choice) = choose(measured) else {
+        return grid.iter().copied().filter(|setting| is_coarse(*setting)).collect();
+    };
+    let in_play = choice.best.bytes_per_s() * IN_PLAY;
+    let cheap = |setting| memory(setting) <= memory(choice.cheapest.setting);
+    let mut ranked: Vec<&Measured> = measured.iter().collect();
+    ranked.sort_by(|a, b| b.bytes_per_s().total_cmp(&a.bytes_per_s()));
+    let again = |(rank, one): &(usize, &Measured)| {
+        *rank < FASTEST || (one.bytes_per_s() >= in_play && cheap(one.setting))
+    };
+    let mut next: Vec<Setting> =
+        ranked.iter().copied().enumerate().filter(again).map(|(_, one)| one.setting).collect();
+    let known = |setting| measured.iter().any(|one| one.setting == setting);
+    let beside_good = |setting| {
+        let good = ranked.iter().filter(|one| one.bytes_per_s() >= in_play);
+        good.map(|one| one.setting).any(|good| are_beside(good, setting))
+    };
+    let promising = |setting: &Setting| {
+        let setting = *setting;
+        let may_be_best = are_beside(choice.best.setting, setting);
+        !known(setting) && (may_be_best || (cheap(setting) && beside_good(setting)))
+    };
+    next.extend(grid.iter().copied().filter(|_| explores).filter(promising));
+    next
+}
+
+fn is_coarse(setting: Setting) -> bool {
+    let kib = setting.request_bytes >> 10;
+    [256, 1024, 4096].contains(&kib) && [1, 4, 16].contains(&setting.depth)
+}
+
+/// Whether size or depth, or both against each other, differ by one step.
+fn are_beside(one: Setting, other: Setting) -> bool {
+    let step = |a: u32, b: u32| a.ilog2() as i32 - b.ilog2() as i32;
+    let size = step(one.request_bytes, other.request_bytes);
+    let depth = step(one.depth, other.depth);
+    matches!((size, depth), (0, 1 | -1) | (1 | -1, 0) | (1, -1) | (-1, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(kib: u32, depth: u32, rate: f64, cost: f64) -> Measured {
+        let setting = Setting { request_bytes: kib << 10, depth };
+        Measured { setting, rates: vec![rate], costs: vec![cost] }
+    }
+
+    fn chosen(measured: &[Measured]) -> (u32, u32) {
+        let setting = choose(measured).unwrap().cheapest.setting;
+        (setting.request_bytes >> 10, setting.depth)
+    }
+
+    #[test]
+    fn the_least_memory_within_3_percent_wins() {
+        let all = [
+            measured(8192, 8, 1000.0, 0.1),
+            measured(1024, 4, 971.0, 0.3),
+            measured(512, 4, 969.0, 0.2),
+        ];
+        assert_eq!(chosen(&all), (1024, 4));
+        assert_eq!(choose(&all).unwrap().best.setting.depth, 8);
+        assert_eq!(choose(&[]), None);
+    }
+
+    #[test]
+    fn where_memory_is_the_same_the_least_cpu_wins() {
+        let all = [
+            measured(512, 8, 1000.0, 0.3),
+            measured(1024, 4, 990.0, 0.2),
+            measured(2048, 2, 980.0, 0.1),
+            measured(4096, 1, 500.0, 0.05),
+        ];
+        assert_eq!(chosen(&all), (2048, 2));
+    }
+
+    #[test]
+    fn one_lucky_probe_decides_nothing() {
+        let lucky = Measured { rates: vec![2000.0, 900.0, 910.0], ..measured(256, 1, 0.0, 0.1) };
+        let steady = Measured { rates: vec![1000.0; 3], ..measured(1024, 4, 0.0, 0.1) };
+        assert_eq!(chosen(&[lucky, steady]), (1024, 4));
+    }
+
+    #[test]
+    fn what_is_hardly_known_is_neither_chosen_nor_the_best_but_measured_again() {
+        let often = |one: Measured| Measured { rates: vec![one.rates[0]; 3], ..one };
+        let known = often(measured(1024, 4, 1000.0, 0.1));
+        let all = [known.clone(), measured(256, 1, 1100.0, 0.1), measured(256, 4, 990.0, 0.1)];
+        let choice = choose(&all).unwrap();
+        assert_eq!((&choice.cheapest, &choice.best), (&known, &known));
+        let again = round(&grid(1 << 30, u64::MAX), &all, false);
+        assert_eq!(again.len(), 3, "{again:?}");
+        assert!(round(&grid(1 << 30, u64::MAX), &all, true).len() > 3);
+    }
+
+    #[test]
+    fn the_grid_takes_no_more_than_64_mib_and_an_eighth_of_the_file() {
+        let large = grid(1 << 40, u64::MAX);
+        assert_eq!(large.len(), 29, "8 MiB x 16 is too much");
+        assert!(large.iter().all(|setting| memory(*setting) <= 64 << 20));
+        assert!(grid(1 << 30, 5 << 20).iter().all(|setting| memory(*setting) <= 5 << 20));
+        assert!(grid(1 << 30, 1 << 10).is_empty());
+        assert!(grid(64 << 20, u64::MAX).iter().all(|setting| memory(*setting) <= 8 << 20));
+    }
+
+    /// Goes on in rounds on a storage without noise; gives the choice, and the settings it took.
+    fn tuned(rate: impl Fn(Setting) -> f64) -> (Choice, usize) {
+        let (grid, mut all) = (grid(1 << 30, u64::MAX), Vec::<Measured>::new());
+        for _ in 0..6 {
+            for setting in round(&grid, &all, true) {
+                match all.iter_mut().find(|one| one.setting == setting) {
+                    Some(one) => one.rates.push(rate(setting)),
+                    None => all.push(measured(
+                        setting.request_bytes >> 10,
+                        setting.depth,
+                        rate(setting),
+                        0.1,
+                    )),
+                }
+            }
+        }
+        (choose(&all).unwrap(), all.len())
+    }
+
+    #[test]
+    fn rounds_end_where_a_search_of_the_whole_grid_would() {
+        let mib = |setting: Setting| memory(setting) as f64 / 1048576.0;
+        let plateau = move |setting: Setting| mib(setting).min(4.0) * 1e9;
+        let disk = |setting: Setting| f64::from(setting.request_bytes).min(2e6);
+        let wide = |setting: Setting| f64::from(setting.depth.min(8));
+        let rates: [(&str, &dyn Fn(Setting) -> f64); 3] =
+            [("plateau", &plateau), ("disk", &disk), ("wide", &wide)];
+        for (name, rate) in rates {
+            let exhaustive: Vec<Measured> = grid(1 << 30, u64::MAX)
+                .into_iter()
+                .map(|s| measured(s.request_bytes >> 10, s.depth, rate(s), 0.1))
+                .collect();
+            let wanted = choose(&exhaustive).unwrap().cheapest.setting;
+            let (found, taken) = tuned(rate);
+            assert_eq!(memory(found.cheapest.setting), memory(wanted), "{name}");
+            assert!(taken <= 29, "{name}: {taken}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The command lines of a whole set of tests, as the papers' `cmdgen` wrote them for SQLIO: every
+//! combination of caching mode, direction, order, depth and request size, each with a comment that
+//! names the series, the caching mode and whether it is synchronous.
+
+use std::path::PathBuf;
+
+use ioengine::Caching;
+use lab::failure::{Failure, Outcome};
+
+use crate::classic::flags::{Flags, Order, buffering};
+use crate::classic::sqlio::{has_own_way, quoted, translate};
+
+/// Tests at the most: more than anybody has the time to run.
+const TESTS_MAX: usize = 10_000;
+/// Where the tests in SQLIO's words put their trace lines.
+const TRACE: &str = "trace.csv";
+
+/// A set of tests: the product of its lists.
+#[derive(Clone, Debug)]
+pub struct TestSet {
+    /// What is measured, all of it in each test.
+    pub targets: Vec<PathBuf>,
+    /// Caching modes.
+    pub caching: Vec<Caching>,
+    /// Whether it writes.
+    pub writes: Vec<bool>,
+    /// Orders.
+    pub orders: Vec<Order>,
+    /// Depths; 0: synchronous.
+    pub depths: Vec<u32>,
+    /// Request sizes (KiB).
+    pub block_kib: Vec<u64>,
+    /// Threads.
+    pub threads: u32,
+    /// Length of each test, as typed (s).
+    pub seconds: String,
+    /// How often each is measured.
+    pub trials: u32,
+    /// The name of the series.
+    pub note: String,
+}
+
+impl TestSet {
+    /// How many tests there are.
+    pub fn count(&self) -> usize {
+        let lists = [
+            self.caching.len(),
+            self.writes.len(),
+            self.orders.len(),
+            self.depths.len(),
+            self.block_kib.len(),
+        ];
+        lists.into_iter().fold(1, usize::saturating_mul)
+    }
+
+    /// The flags of every test, request sizes changing fastest.
+    ///
+    /// # Errors
+    /// Usage, when there are more than anybody can run.
+    fn tests(&self) -> Outcome<Vec<Flags>> {
+        if self.count() > TESTS_MAX {
+            return Err(Failure::usage(format!(
+                "{} tests are more than {TESTS_MAX}; shorten the lists",
+                self.count()
+            )));
+        }
+        let mut tests = vec![Flags {
+            threads: Some(self.threads),
+            seconds: self.seconds.clone(),
+            ..Flags::default()
+        }];
+        tests = each(tests, &self.caching, |flags, caching| flags.caching = caching);
+        tests = each(tests, &self.writes, |flags, writes| flags.writes = writes);
+        tests = each(tests, &self.orders, |flags, order| flags.order = order);
+        tests = each(tests, &self.depths, |flags, depth| flags.outstanding = depth);
+        Ok(each(tests, &self.block_kib, |flags, kib| flags.block_kib = kib))
+    }
+
+    /// Lines of `halfpower run`.
+    ///
+    /// # Errors
+    /// See [`TestSet::tests`]; or what cannot be one run.
+    pub fn run_lines(&self) -> Outcome<Vec<String>> {
+        let line = |flags: &Flags| {
+            let line = translate(flags, &self.targets, None)?.line();
+            let label = quoted(&self.comment(flags.caching, flags.outstanding));
+            Ok(format!("{line} --trials {} --label {label}", self.trials))
+        };
+        self.tests()?.iter().map(line).collect()
+    }
+
+    /// Lines of `halfpower classic sqlio`, which add to one trace file.
+    ///
+    /// # Errors
+    /// See [`TestSet::run_lines`].
+    pub fn sqlio_lines(&self) -> Outcome<Vec<String>> {
+        let files: Vec<String> =
+            self.targets.iter().map(|path| quoted(&path.to_string_lossy())).collect();
+        let line = |flags: &Flags| {
+            // What cannot be translated cannot be run under another name.
+            translate(flags, &self.targets, None)?;
+            let kind = if flags.writes { 'W' } else { 'R' };
+            let order = if flags.order == Order::Random { "random" } else { "sequential" };
+            let (depth, kib, letter) = (flags.outstanding, flags.block_kib, flags.buffering());
+            let note = quoted(&self.comment(flags.caching, depth));
+            Ok(format!(
+                "halfpower classic sqlio -k{kind} -s{} -f{order} -o{depth} -b{kib} -t{} -B{letter} \
+                 {} --trials {} --csv {TRACE} --note {note}",
+                self.seconds,
+                self.threads,
+                files.join(" "),
+                self.trials
+            ))
+        };
+        self.tests()?.iter().map(line).collect()
+    }
+
+    /// A plan file for `halfpower sweep`: a part for each caching mode, synchronous or not.
+    ///
+    /// # Errors
+    /// See [`TestSet::tests`].
+    pub fn toml(&self) -> Outcome<String> {
+        self.tests()?;
+        // A string of JSON is one of TOML.
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let list = |words: Vec<String>| format!("[{}]", words.join(", "));
+        let targets = self.targets.iter().map(|path| text(&path.to_string_lossy())).collect();
+        let sizes = self.block_kib.iter().map(|kib| text(&format!("{kib}k"))).collect();
+        let title = if self.note.is_empty() { "a set of tests" } else { &self.note };
+        let mut lines = vec![
+            format!("title = {}", text(title)),
+            "asks = \"What does each combination give?\"".to_owned(),
+            format!("target = {}", list(targets)),
+            format!("bs = {}", list(sizes)),
+            format!("numjobs = {}", self.threads),
+            format!("runtime = {}", self.seconds),
+            "time-based = true".to_owned(),
+            format!("trials = {}", self.trials),
+        ];
+        for &caching in &self.caching {
+            for &order in &self.orders {
+                for sync in [true, false] {
+                    lines.extend(self.part(caching, order, sync));
+                }
+            }
+        }
+        Ok(lines.join("\n"))
+    }
+
+    /// The tests of a caching mode and order that are synchronous, or that are not.
+    fn part(&self, caching: Caching, order: Order, sync: bool) -> Vec<String> {
+        let depths = self.depths.iter().filter(|depth| (**depth == 0) == sync);
+        let depths: Vec<String> = depths.map(|depth| (*depth).max(1).to_string()).collect();
+        if depths.is_empty() {
+            return Vec::new();
+        }
+        let random = order == Order::Random;
+        let before = if random { "rand" } else { "" };
+        let direction =
+            |writes: &bool| format!("\"{before}{}\"", if *writes { "write" } else { "read" });
+        let directions: Vec<String> = self.writes.iter().map(direction).collect();
+        let name = if sync { "sync" } else { "async" };
+        let mut lines = vec![
+            String::new(),
+            "[[part]]".to_owned(),
+            format!("name = \"{caching} {}{name}\"", if random { "random " } else { "" }),
+            format!("rw = [{}]", directions.join(", ")),
+            format!("direct = {}", caching.is_direct()),
+            format!("write-through = {}", caching.is_write_through()),
+            format!("iodepth = [{}]", depths.join(", ")),
+        ];
+        if sync && !self.targets.iter().any(|path| has_own_way(path)) {
+            lines.push("ioengine = \"sync\"".to_owned());
+        }
+        if random && self.threads > 1 {
+            lines.push("placement = \"shared\"".to_owned());
+        }
+        lines
+    }
+
+    /// The name of the series with the caching mode and whether it is synchronous.
+    fn comment(&self, caching: Caching, outstanding: u32) -> String {
+        let name = if outstanding == 0 { "sync" } else { "async" };
+        let letter = buffering(caching);
+        format!("{} {letter} {name}", self.note).trim_start().to_owned()
+    }
+}
+
+/// Every test with every value.
+fn each<T: Copy>(tests: Vec<Flags>, values: &[T], set: impl Fn(&mut Flags, T)) -> Vec<Flags> {
+    let mut found = Vec::with_capacity(tests.len() * values.len());
+    for test in tests {
+        for value in values {
+            let mut test = test.clone();
+            set(&mut test, *value);
+            found.push(test);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set() -> TestSet {
+        TestSet {
+            targets: vec!["my file".into()],
+            caching: vec![Caching::Buffered, Caching::Direct],
+            writes: vec![false, true],
+            orders: vec![Order::Sequential],
+            depths: vec![0, 1, 8],
+            block_kib: vec![2, 64],
+            threads: 1,
+            seconds: "30".to_owned(),
+            trials: 1,
+            note: "new-new".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_combination_is_a_line_and_names_itself() {
+        let lines = set().run_lines().unwrap();
+        assert_eq!(lines.len(), set().count());
+        assert_eq!(
+            lines[0],
+            "halfpower run 'my file' --rw read --bs 2k --iodepth 1 --numjobs 1 --runtime 30 \
+             --ioengine sync --time-based --direct=0 --trials 1 --label 'new-new Y sync'"
+        );
+        assert!(lines.last().unwrap().ends_with("--direct=1 --trials 1 --label 'new-new H async'"));
+        let mut distinct = lines.clone();
+        distinct.dedup();
+        assert_eq!(distinct, lines);
+    }
+
+    #[test]
+    fn the_lines_of_sqlio_mean_the_lines_of_run() {
+        let (run, sqlio) = (set().run_lines().unwrap(), set().sqlio_lines().unwrap());
+        for (run, sqlio) in run.iter().zip(&sqlio) {
+            let words: Vec<String> = sqlio
+                .split_whitespace()
+                .filter(|word| word.starts_with('-') && !word.starts_with("--"))
+                .map(str::to_owned)
+                .collect();
+            let flags = Flags::parse(&words).unwrap();
+            let line = translate(&flags, &set().targets, None).unwrap().line();
+            assert!(run.starts_with(&line), "{sqlio} is {line}, not {run}");
+        }
+    }
+
+    #[test]
+    fn too_many_tests_are_refused() {
+        let many = TestSet { block_kib: (1..2000).collect(), ..set() };
+        assert!(many.run_lines().unwrap_err().message.contains("shorten the lists"));
+        assert!(many.toml().is_err() && many.sqlio_lines().is_err());
+    }
+}

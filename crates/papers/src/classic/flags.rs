@@ -1,0 +1,394 @@
+//! SQLIO's flags: a letter with its value right behind, as its readme of 1999 defines them.
+//!
+//! What means something here becomes a field of [`Flags`]; every other flag is refused with why
+//! and what to do instead, so that no test runs as another one than was asked for.
+
+use std::path::PathBuf;
+
+use ioengine::Caching;
+use lab::failure::{Failure, Outcome};
+
+/// Threads at the most, as in SQLIO.
+pub const THREADS_MAX: u64 = 256;
+/// Largest block (KiB): 1 GiB, beyond which no test was ever asked for.
+const BLOCK_KIB_MAX: u64 = 1 << 20;
+/// No file is larger (bytes).
+pub const BYTES_MAX: u64 = 1 << 62;
+/// Rows of the strip where -i does not say (SQLIO's default).
+pub const ROWS: u64 = 64;
+
+/// In which order blocks are visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// -frandom.
+    Random,
+    /// -fsequential.
+    Sequential,
+    /// -fN: rows of so many blocks; one column after the other is gone down.
+    Stripe {
+        /// Blocks of a row.
+        columns: u64,
+        /// Rows: -i.
+        rows: u64,
+    },
+}
+
+/// What was typed, with SQLIO's defaults for what was not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flags {
+    /// -kW.
+    pub writes: bool,
+    /// -t; None: 1, or what the parameter file says.
+    pub threads: Option<u32>,
+    /// -s, as typed.
+    pub seconds: String,
+    /// -f and -i.
+    pub order: Order,
+    /// -o; 0: synchronous.
+    pub outstanding: u32,
+    /// -b.
+    pub block_kib: u64,
+    /// -S.
+    pub start_blocks: u64,
+    /// -B.
+    pub caching: Caching,
+    /// -L: print latencies.
+    pub latencies: bool,
+    /// -p or -aR: one CPU for each thread in turn; empty: wherever the system likes.
+    pub cpus: Vec<usize>,
+    /// -F.
+    pub param_file: Option<PathBuf>,
+}
+
+/// Flags that have no meaning here: what they begin with, why not, and what to do instead.
+const REFUSED: [(&str, &str, &str); 8] = [
+    ("d", "there are no drive letters here", "name each file with its path instead"),
+    ("R", "raw drives are targets like others here", "name the device itself, as in /dev/sdb"),
+    ("m", "each request has one buffer here", "drop it"),
+    (
+        "U",
+        "the CPU of this process is in the trace line, that of the machine is not",
+        "drop it, or use halfpower run --soaker",
+    ),
+    ("v", "the error of SQLIO 1.1.1 is not made again here", "drop it"),
+    ("6", "memory is always moved by what this CPU does best", "drop it"),
+    ("D", "there are no debugging levels here", "drop it"),
+    ("?", "help is asked for in another way", "use halfpower classic sqlio --help"),
+];
+
+/// What is collected before the flags that depend on others are known.
+#[derive(Default)]
+struct Typed {
+    order: Option<Result<u64, Order>>,
+    rows: Option<u64>,
+    flags: Flags,
+}
+
+impl Default for Flags {
+    fn default() -> Flags {
+        Flags {
+            writes: false,
+            threads: None,
+            seconds: "30".to_owned(),
+            order: Order::Stripe { columns: 64, rows: ROWS },
+            outstanding: 0,
+            block_kib: 2,
+            start_blocks: 0,
+            caching: Caching::DirectWriteThrough,
+            latencies: false,
+            cpus: Vec::new(),
+            param_file: None,
+        }
+    }
+}
+
+impl Flags {
+    /// Reads flags such as `-kR` and `-frandom`; of one given twice the last holds.
+    ///
+    /// # Errors
+    /// Usage: what SQLIO did not know, or has no meaning here, with the remedy.
+    pub fn parse(words: &[String]) -> Outcome<Flags> {
+        let mut typed = Typed::default();
+        words.iter().try_for_each(|word| typed.take(word))?;
+        typed.finish()
+    }
+
+    /// Block size (bytes).
+    pub fn block_bytes(&self) -> u64 {
+        self.block_kib * 1024
+    }
+
+    /// Where the region begins (bytes).
+    ///
+    /// # Errors
+    /// Usage, when no file is so large.
+    pub fn start_bytes(&self) -> Outcome<u64> {
+        let bytes = self.start_blocks.checked_mul(self.block_bytes());
+        let bytes = bytes.filter(|bytes| *bytes <= BYTES_MAX);
+        bytes.ok_or_else(|| wrong("S", &self.start_blocks.to_string(), "no file is so large"))
+    }
+
+    /// What SQLIO called the caching mode.
+    pub fn buffering(&self) -> char {
+        buffering(self.caching)
+    }
+}
+
+/// SQLIO's letter for a caching mode.
+pub fn buffering(caching: Caching) -> char {
+    match caching {
+        Caching::Buffered => 'Y',
+        Caching::Direct => 'H',
+        Caching::WriteThrough => 'S',
+        Caching::DirectWriteThrough => 'N',
+    }
+}
+
+/// The caching mode of SQLIO's letter.
+pub fn caching_of(letter: &str) -> Option<Caching> {
+    let found = |caching: &Caching| buffering(*caching).to_string() == letter.to_ascii_uppercase();
+    Caching::ALL.into_iter().find(found)
+}
+
+fn wrong(letter: &str, value: &str, what: &str) -> Failure {
+    Failure::usage(format!("-{letter}{value}: {what}; see halfpower classic sqlio --help"))
+}
+
+/// A whole number within bounds.
+fn number(letter: &str, value: &str, least: u64, most: u64) -> Outcome<u64> {
+    let number = value.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| {
+        let most = if most == u64::MAX { "more".to_owned() } else { most.to_string() };
+        wrong(letter, value, &format!("write -{letter} with a number from {least} to {most}"))
+    })
+}
+
+/// Seconds as digits with at most one point among them.
+fn seconds(value: &str) -> Outcome<String> {
+    let digits = value.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let found = units::parse_duration(value).ok().filter(|ns| digits && *ns > 0);
+    match found {
+        Some(_) => Ok(value.to_owned()),
+        None => Err(wrong("s", value, "write the seconds to run, as in -s30")),
+    }
+}
+
+/// CPUs of a mask, decimal or hexadecimal behind 0x.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn mask(text: &str) -> Result<Vec<usize>, String> {
+    let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let bits = hex.map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
+    let bits: u64 = bits.map_err(|_| format!("'{text}' is no mask such as 0x3"))?;
+    Ok((0..64).filter(|cpu| bits >> cpu & 1 == 1).collect())
+}
+
+impl Typed {
+    fn take(&mut self, word: &str) -> Outcome<()> {
+        let flags = &mut self.flags;
+        let body = word.strip_prefix('-').unwrap_or(word);
+        let letter: String = body.chars().take(1).collect();
+        let value = &body[letter.len()..];
+        if let Some((_, why, remedy)) = REFUSED.iter().find(|(known, ..)| *known == letter) {
+            return Err(Failure::usage(format!("{word}: {why}; {remedy}")));
+        }
+        match letter.as_str() {
+            "k" => {
+                flags.writes = match value.to_ascii_uppercase().as_str() {
+                    "R" => false,
+                    "W" => true,
+                    _ => return Err(wrong("k", value, "write -kR to read or -kW to write")),
+                }
+            }
+            "t" => flags.threads = Some(number("t", value, 1, THREADS_MAX)? as u32),
+            "s" => flags.seconds = seconds(value)?,
+            "f" => self.order = Some(order(value)?),
+            "i" => self.rows = Some(number("i", value, 1, u64::MAX)?),
+            "o" => flags.outstanding = number("o", value, 0, u64::from(u32::MAX))? as u32,
+            "b" => flags.block_kib = number("b", value, 1, BLOCK_KIB_MAX)?,
+            "S" => flags.start_blocks = number("S", value, 0, u64::MAX)?,
+            "B" => {
+                let what = "write -BY (all caches), -BH (past the file cache), -BS (write-through) \
+                            or -BN (both)";
+                flags.caching = caching_of(value).ok_or_else(|| wrong("B", value, what))?;
+            }
+            "L" => flags.latencies = latencies(word, value)?,
+            "p" => flags.cpus = vec![cpu(word, value)?],
+            "a" => flags.cpus = round_robin(word, value)?,
+            "F" if value.is_empty() => return Err(wrong("F", "", "name the parameter file")),
+            "F" => flags.param_file = Some(PathBuf::from(value)),
+            _ => {
+                return Err(Failure::usage(format!(
+                    "{word}: SQLIO has no such flag; see halfpower classic sqlio --help"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Outcome<Flags> {
+        let mut flags = self.flags;
+        flags.order = match (self.order, self.rows) {
+            (Some(Err(order)), None) => order,
+            (Some(Err(order)), Some(rows)) => {
+                let order = if order == Order::Random { "-frandom" } else { "-fsequential" };
+                let message = format!("-i{rows} counts the rows of -fN, and there are none with");
+                return Err(Failure::usage(format!("{message} {order}; drop it")));
+            }
+            (columns, rows) => Order::Stripe {
+                columns: columns.map_or(64, |columns| columns.unwrap_or(64)),
+                rows: rows.unwrap_or(ROWS),
+            },
+        };
+        if flags.param_file.is_some() && (flags.threads.is_some() || !flags.cpus.is_empty()) {
+            return Err(Failure::usage(
+                "-F says itself how many threads there are and where they run; drop -t, -p and -a",
+            ));
+        }
+        Ok(flags)
+    }
+}
+
+/// The blocks of a row, or an order that has no rows.
+fn order(value: &str) -> Outcome<Result<u64, Order>> {
+    match value.to_ascii_lowercase().as_str() {
+        "random" => Ok(Err(Order::Random)),
+        "sequential" => Ok(Err(Order::Sequential)),
+        _ => match value.parse() {
+            Ok(columns) if columns > 0 => Ok(Ok(columns)),
+            _ => Err(wrong("f", value, "write -frandom, -fsequential or -f with a number")),
+        },
+    }
+}
+
+fn latencies(word: &str, value: &str) -> Outcome<bool> {
+    match value {
+        "S" | "P" => Ok(true),
+        "Si" | "Pi" => Err(Failure::usage(format!(
+            "{word}: how long it takes to initiate a request is not measured here; use -LS"
+        ))),
+        _ => Err(wrong("L", value, "write -LS or -LP")),
+    }
+}
+
+fn cpu(word: &str, value: &str) -> Outcome<usize> {
+    match value.strip_prefix('I') {
+        Some(cpu) => Err(Failure::usage(format!(
+            "{word}: there is no ideal CPU beside the one that a thread is pinned to; use -p{cpu}"
+        ))),
+        None => Ok(number("p", value, 0, 65_535)? as usize),
+    }
+}
+
+fn round_robin(word: &str, value: &str) -> Outcome<Vec<usize>> {
+    match value.strip_prefix('R') {
+        Some(rest) if rest.starts_with('I') => Err(Failure::usage(format!(
+            "{word}: there is no ideal CPU beside the one that a thread is pinned to; use -aR{}",
+            &rest[1..]
+        ))),
+        Some(rest) => match mask(rest) {
+            Ok(cpus) if !cpus.is_empty() => Ok(cpus),
+            _ => Err(wrong("a", value, "write a mask of CPUs, as in -aR0x3")),
+        },
+        None => Err(Failure::usage(format!(
+            "{word}: threads are pinned to one CPU each here; use -aR{value}, or run it all under \
+             taskset {value}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::failure::Exit;
+
+    fn parse(line: &str) -> Outcome<Flags> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Flags::parse(&words)
+    }
+
+    #[test]
+    fn what_is_not_typed_is_as_in_sqlio() {
+        let flags = parse("").unwrap();
+        assert_eq!(flags, Flags::default());
+        let same = parse("-kR -s30 -f64 -b2 -i64 -BN").unwrap();
+        assert_eq!(same, flags);
+    }
+
+    #[test]
+    fn each_flag_says_what_sqlio_made_of_it() {
+        let flags = parse("-kW -t4 -s360 -o8 -b64 -frandom -S16 -BH -LS -aR0x5").unwrap();
+        assert!(flags.writes && flags.latencies);
+        assert_eq!((flags.threads, flags.outstanding, flags.block_kib), (Some(4), 8, 64));
+        assert_eq!((flags.order, flags.seconds.as_str()), (Order::Random, "360"));
+        assert_eq!((flags.caching, flags.cpus.as_slice()), (Caching::Direct, &[0, 2][..]));
+        assert_eq!(flags.start_bytes().unwrap(), 16 * 65536);
+        assert_eq!(parse("-f32 -i8").unwrap().order, Order::Stripe { columns: 32, rows: 8 });
+        assert_eq!(parse("-b2 -b8").unwrap().block_kib, 8);
+    }
+
+    #[test]
+    fn every_letter_of_the_caching_mode_is_read_and_written_alike() {
+        for letter in ["Y", "H", "S", "N"] {
+            let flags = parse(&format!("-B{letter}")).unwrap();
+            assert_eq!(flags.buffering().to_string(), letter);
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_here_is_refused_with_a_remedy() {
+        for line in [
+            "-dDEF",
+            "-R1,2",
+            "-mS4",
+            "-U",
+            "-v1.1.1",
+            "-64",
+            "-D50",
+            "-?",
+            "-LSi",
+            "-pI1",
+            "-a0x3",
+            "-aRI0x3",
+            "-aR0",
+            "-x",
+            "-kX",
+            "-k",
+            "-t0",
+            "-t257",
+            "-s0",
+            "-s1e9",
+            "-s.",
+            "-f0",
+            "-fback",
+            "-i0",
+            "-b0",
+            "-b2k",
+            "-BX",
+            "-F",
+            "-i8 -frandom",
+            "-Fp -t2",
+            "-S18446744073709551616",
+            "-o-1",
+            "-",
+            "",
+        ] {
+            let words = vec![line.to_owned()];
+            let failure = match line.contains(' ') {
+                true => parse(line).unwrap_err(),
+                false => Flags::parse(&words).unwrap_err(),
+            };
+            assert_eq!(failure.exit, Exit::Usage, "{line}");
+            assert!(failure.message.contains("; "), "no remedy: {failure}");
+        }
+    }
+
+    #[test]
+    fn masks_are_decimal_or_hexadecimal() {
+        assert_eq!(mask("0x5"), Ok(vec![0, 2]));
+        assert_eq!(mask("6"), Ok(vec![1, 2]));
+        assert_eq!(mask("0"), Ok(vec![]));
+        assert!(mask("0xg").is_err() && mask("").is_err());
+    }
+}

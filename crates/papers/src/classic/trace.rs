@@ -1,0 +1,227 @@
+//! The line that the papers' SQLIO wrote for each test into its trace file: fourteen fields
+//! separated by commas, made of any trial, be it of just now or stored.
+//!
+//! Fields and units are those of Table 8 of the study of 2000 (`papers/`): MB are 2^20 bytes, KB
+//! 1024, CPU times milliseconds.
+
+use std::fmt;
+
+use lab::date;
+use lab::point::{PointKey, Trial};
+
+/// Names of the fields in their order.
+pub const FIELDS: [&str; 14] = [
+    "MB/s",
+    "IO/s",
+    "Operation",
+    "BlockSize",
+    "OutstandingIOs",
+    "Buffering",
+    "NumThreads",
+    "Time",
+    "FileSize",
+    "Clock(s)",
+    "User(ms)",
+    "Kernel(ms)",
+    "Time Stamp",
+    "Comment",
+];
+
+/// Bytes of a MB as the papers count them.
+const MB: f64 = 1048576.0;
+/// Bytes of a KB.
+const KB: f64 = 1024.0;
+
+/// The line with the names of the fields, which begins a trace file.
+pub fn header() -> String {
+    FIELDS.join(",")
+}
+
+/// A line of the trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceLine {
+    /// Throughput (MB of 2^20 bytes per second).
+    pub mb_per_s: f64,
+    /// Requests completed per second.
+    pub io_per_s: f64,
+    /// read, write or mix.
+    pub operation: String,
+    /// Request size (KB).
+    pub block_kb: f64,
+    /// Depth; 0: synchronous.
+    pub outstanding: u32,
+    /// Y, H, S or N: see `flags`.
+    pub buffering: char,
+    /// Threads.
+    pub threads: u32,
+    /// How long it was to run, where that was said (s).
+    pub time_s: Option<f64>,
+    /// Size of the file, or of all of them (KB).
+    pub file_kb: f64,
+    /// How long it ran (s).
+    pub clock_s: f64,
+    /// CPU charged to the process in user mode (ms).
+    pub user_ms: f64,
+    /// CPU charged to the process in the kernel (ms).
+    pub kernel_ms: f64,
+    /// When it began [ns since 1970].
+    pub started_unix_ns: i64,
+    /// The user's words; commas become semicolons.
+    pub comment: String,
+}
+
+impl TraceLine {
+    /// A trial of a point on files of so many bytes together. Of one request outstanding at a
+    /// time, only an I/O engine that waits for each is synchronous; a caller who knows better
+    /// sets [`TraceLine::outstanding`].
+    pub fn of(key: &PointKey, trial: &Trial, file_bytes: u64, comment: &str) -> TraceLine {
+        let waits = matches!(key.ioengine.as_str(), "sync" | "mmap");
+        TraceLine {
+            mb_per_s: trial.whole_bytes_per_s() / MB,
+            io_per_s: trial.whole_requests_per_s(),
+            operation: key.operation().to_owned(),
+            block_kb: key.request_bytes as f64 / KB,
+            outstanding: if waits { 0 } else { key.depth },
+            buffering: letter(key),
+            threads: key.threads,
+            time_s: key.limit_ns().map(|ns| ns as f64 / 1e9),
+            file_kb: file_bytes as f64 / KB,
+            clock_s: trial.elapsed_ns as f64 / 1e9,
+            user_ms: trial.cpu.user_ns as f64 / 1e6,
+            kernel_ms: trial.cpu.system_ns as f64 / 1e6,
+            started_unix_ns: trial.started_unix_ns,
+            comment: comment.to_owned(),
+        }
+    }
+}
+
+/// SQLIO's letter for the caching mode of a point.
+fn letter(key: &PointKey) -> char {
+    match (key.is_direct(), key.caching.ends_with("write-through")) {
+        (false, false) => 'Y',
+        (true, false) => 'H',
+        (false, true) => 'S',
+        (true, true) => 'N',
+    }
+}
+
+/// A number with at most three digits behind the point, none of them for nothing.
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+impl fmt::Display for TraceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.started_unix_ns.div_euclid(1_000_000_000).rem_euclid(60);
+        let stamp = format!("{}:{seconds:02}", date::utc(self.started_unix_ns));
+        let one_field = |c: char| {
+            if c == ',' {
+                ';'
+            } else if c.is_control() {
+                ' '
+            } else {
+                c
+            }
+        };
+        let comment: String = self.comment.chars().map(one_field).collect();
+        let fields: [String; FIELDS.len()] = [
+            format!("{:.3}", self.mb_per_s),
+            format!("{:.3}", self.io_per_s),
+            self.operation.clone(),
+            short(self.block_kb),
+            self.outstanding.to_string(),
+            self.buffering.to_string(),
+            self.threads.to_string(),
+            self.time_s.map(short).unwrap_or_default(),
+            short(self.file_kb),
+            format!("{:.3}", self.clock_s),
+            format!("{:.3}", self.user_ms),
+            format!("{:.3}", self.kernel_ms),
+            stamp,
+            comment,
+        ];
+        f.write_str(&fields.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpucost::CpuUsage;
+    use lab::point::Direction;
+    use proptest::prelude::*;
+
+    fn key() -> PointKey {
+        PointKey {
+            read_percent: 100,
+            request_bytes: 65536,
+            depth: 8,
+            threads: 2,
+            ioengine: "io_uring".to_owned(),
+            caching: "direct".to_owned(),
+            workload_json: r#"{"limit_ns": 30000000000}"#.to_owned(),
+            ..PointKey::default()
+        }
+    }
+
+    fn trial() -> Trial {
+        let reads = Direction { bytes: 300 << 20, requests: 4800, ..Direction::default() };
+        Trial {
+            started_unix_ns: 1_795_293_908_000_000_000,
+            directions: [reads, Direction::default()],
+            elapsed_ns: 30_000_000_000,
+            cpu: CpuUsage { user_ns: 1_500_000, system_ns: 2_000_250, ..CpuUsage::default() },
+            ..Trial::default()
+        }
+    }
+
+    #[test]
+    fn the_line_has_the_fields_of_the_published_table_in_their_order_and_units() {
+        let line = TraceLine::of(&key(), &trial(), 100 << 20, "new-new").to_string();
+        assert_eq!(
+            line,
+            "10.000,160.000,read,64,8,H,2,30,102400,30.000,1.500,2.000,2026-11-21 20:45:08,new-new"
+        );
+        let table = include_str!("../../data/chung2000_table08_sqlio_trace_format.csv");
+        let published: Vec<&str> =
+            table.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
+        assert_eq!(FIELDS.to_vec(), published);
+    }
+
+    #[test]
+    fn a_synchronous_engine_has_nothing_outstanding() {
+        let sync = PointKey { ioengine: "sync".to_owned(), depth: 1, ..key() };
+        assert_eq!(TraceLine::of(&sync, &trial(), 0, "").outstanding, 0);
+    }
+
+    #[test]
+    fn each_caching_mode_has_its_letter() {
+        for (caching, letter) in [
+            ("buffered", 'Y'),
+            ("direct", 'H'),
+            ("write-through", 'S'),
+            ("direct+write-through", 'N'),
+        ] {
+            let key = PointKey { caching: caching.to_owned(), ..key() };
+            assert_eq!(TraceLine::of(&key, &trial(), 0, "").buffering, letter, "{caching}");
+        }
+    }
+
+    #[test]
+    fn without_a_time_to_run_its_field_is_empty() {
+        let key = PointKey { workload_json: String::new(), ..key() };
+        let line = TraceLine::of(&key, &trial(), 512, "").to_string();
+        assert_eq!(line.split(',').nth(7), Some(""));
+        assert_eq!(line.split(',').nth(8), Some("0.5"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_comment_makes_another_field_or_line(comment in "\\PC{0,20}|[,\n\r\"]{0,9}") {
+            let line = TraceLine::of(&key(), &trial(), 1, &comment).to_string();
+            prop_assert_eq!(line.split(',').count(), FIELDS.len());
+            prop_assert_eq!(line.lines().count(), 1);
+        }
+    }
+}

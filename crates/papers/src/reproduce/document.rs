@@ -1,0 +1,280 @@
+//! What `reproduce --json` prints: every point, every score, every claim.
+
+use lab::json::Program;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::reproduce::claim::{Claims, Scored};
+use crate::reproduce::figure::{ChartResult, Column, Point, Residual, Score};
+use crate::reproduce::published::{self, Claim};
+use crate::reproduce::{FigureResult, Reproduction};
+
+/// A paper, run again.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReproduceDocument {
+    /// The program.
+    pub halfpower: Program,
+    /// The name of the paper.
+    pub paper: String,
+    /// Who wrote it, what, when.
+    pub title: String,
+    /// Its figures and tables.
+    pub figures: Vec<FigureDocument>,
+    /// Its claims, unless one figure was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claims: Option<ClaimsDocument>,
+}
+
+/// A figure or table.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FigureDocument {
+    /// As on the command line: 2, t3.
+    pub key: String,
+    /// What it is called in the paper.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// How far it is from what was published; absent where nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<ScoreDocument>,
+    /// The same of the naive bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub naive_score: Option<ScoreDocument>,
+    /// Its charts.
+    pub charts: Vec<ChartDocument>,
+    /// A published table that describes the set-up, names of columns first: an input, not scored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub given: Vec<Vec<String>>,
+}
+
+/// A chart of a figure.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ChartDocument {
+    /// What it shows, with the unit.
+    pub title: String,
+    /// What the rows are.
+    pub rows_are: String,
+    /// The rows.
+    pub rows: Vec<String>,
+    /// The series.
+    pub columns: Vec<ColumnDocument>,
+    /// How far it is from what was published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<ScoreDocument>,
+    /// The same of the naive bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub naive_score: Option<ScoreDocument>,
+    /// Points that are off by more than a tenth.
+    pub residuals: Vec<ResidualDocument>,
+}
+
+/// A series.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ColumnDocument {
+    /// What it is called.
+    pub name: String,
+    /// One point for each row.
+    pub points: Vec<Option<PointDocument>>,
+}
+
+/// A point.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PointDocument {
+    /// What the simulator says.
+    pub simulated: Option<f64>,
+    /// What was published.
+    pub published: Option<f64>,
+    /// The naive bound: min(depth x size / R0, disks x media, bus).
+    pub naive: Option<f64>,
+    /// Relative error, or points of a percentage over 100.
+    pub error: Option<f64>,
+    /// Why the simulator says nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// How far points are off, as shares.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ScoreDocument {
+    /// Points compared.
+    pub points: u64,
+    /// Mean absolute error.
+    pub mean: f64,
+    /// Median absolute error.
+    pub median: f64,
+    /// 90th percentile of the absolute errors.
+    pub p90: f64,
+    /// The worst error, with its sign.
+    pub worst: f64,
+    /// Which point that is.
+    pub worst_point: String,
+    /// Root of the mean square error.
+    pub demerit: f64,
+}
+
+/// A point that is off.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ResidualDocument {
+    /// Series and row.
+    pub point: String,
+    /// Relative error.
+    pub error: f64,
+    /// Why, where that is known.
+    pub explanation: Option<String>,
+}
+
+/// What became of the numbers of the prose.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ClaimsDocument {
+    /// Claims that are inputs of the simulator, never scored.
+    pub inputs: u64,
+    /// Claims that were checked and passed.
+    pub passed: u64,
+    /// Claims that were checked and failed.
+    pub failed: u64,
+    /// Those of the checked claims whose kind is measured or derived.
+    pub measured_checked: u64,
+    /// Those of them that passed.
+    pub measured_passed: u64,
+    /// Claims that no simulation of storage can say anything about.
+    pub out: u64,
+    /// The checked ones.
+    pub checked: Vec<ClaimDocument>,
+    /// The ones that are out, with the reason.
+    pub out_of_scope: Vec<OutDocument>,
+}
+
+/// A claim that was checked.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ClaimDocument {
+    /// Its name.
+    pub id: String,
+    /// Where it stands.
+    pub section: String,
+    /// What it says.
+    pub claim: String,
+    /// What was published: value or range, unit, qualifier.
+    pub published: String,
+    /// Its unit.
+    pub unit: String,
+    /// measured, derived ...
+    pub kind: String,
+    /// What the simulator says.
+    pub simulated: Option<f64>,
+    /// Whether that is the same.
+    pub pass: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A claim that is out of scope.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OutDocument {
+    /// Its name.
+    pub id: String,
+    /// What it says.
+    pub claim: String,
+    /// Why it is out.
+    pub why: String,
+}
+
+impl ReproduceDocument {
+    /// The document of a reproduction.
+    pub fn of(reproduction: &Reproduction) -> ReproduceDocument {
+        ReproduceDocument {
+            halfpower: Program::this(),
+            paper: reproduction.paper.name().to_owned(),
+            title: reproduction.paper.title().to_owned(),
+            figures: reproduction.figures.iter().map(figure).collect(),
+            claims: reproduction.claims.as_ref().map(claims),
+        }
+    }
+}
+
+fn figure(result: &FigureResult) -> FigureDocument {
+    FigureDocument {
+        key: result.figure.key.clone(),
+        name: result.figure.name(),
+        title: result.figure.title.clone(),
+        score: result.score.as_ref().map(score),
+        naive_score: result.naive.as_ref().map(score),
+        charts: result.charts.iter().map(chart).collect(),
+        given: result.figure.given.map(published::cells_of).unwrap_or_default(),
+    }
+}
+
+fn chart(result: &ChartResult) -> ChartDocument {
+    let columns = result.chart.columns.iter().zip(&result.points);
+    let column = |(column, points): (&Column, &Vec<Option<Point>>)| {
+        let points = points.iter().map(|at| at.as_ref().map(point)).collect();
+        ColumnDocument { name: column.name.clone(), points }
+    };
+    ChartDocument {
+        title: result.chart.title.clone(),
+        rows_are: result.chart.rows_are.to_owned(),
+        rows: result.chart.rows.clone(),
+        columns: columns.map(column).collect(),
+        score: result.score.as_ref().map(score),
+        naive_score: result.naive.as_ref().map(score),
+        residuals: result.residuals.iter().map(residual).collect(),
+    }
+}
+
+fn point(point: &Point) -> PointDocument {
+    let Point { simulated, published, naive, error, ref why } = *point;
+    PointDocument { simulated, published, naive, error, why: why.clone() }
+}
+
+fn score(score: &Score) -> ScoreDocument {
+    ScoreDocument {
+        points: score.points as u64,
+        mean: score.mean,
+        median: score.median,
+        p90: score.p90,
+        worst: score.worst,
+        worst_point: score.worst_name.clone(),
+        demerit: score.demerit,
+    }
+}
+
+fn residual(residual: &Residual) -> ResidualDocument {
+    ResidualDocument {
+        point: residual.name.clone(),
+        error: residual.error,
+        explanation: residual.explanation.map(str::to_owned),
+    }
+}
+
+fn claims(claims: &Claims) -> ClaimsDocument {
+    let out = |claim: &Claim| OutDocument {
+        id: claim.id.clone(),
+        claim: claim.text.clone(),
+        why: claim.why.clone(),
+    };
+    ClaimsDocument {
+        inputs: claims.inputs as u64,
+        passed: claims.passed() as u64,
+        failed: (claims.scored.len() - claims.passed()) as u64,
+        measured_checked: claims.measured().1 as u64,
+        measured_passed: claims.measured().0 as u64,
+        out: claims.out.len() as u64,
+        checked: claims.scored.iter().map(claim).collect(),
+        out_of_scope: claims.out.iter().map(out).collect(),
+    }
+}
+
+fn claim(scored: &Scored) -> ClaimDocument {
+    let claim = &scored.claim;
+    ClaimDocument {
+        id: claim.id.clone(),
+        section: claim.section.clone(),
+        claim: claim.text.clone(),
+        published: claim.published(),
+        unit: claim.unit.clone(),
+        kind: claim.kind.clone(),
+        simulated: scored.answer.as_ref().ok().copied(),
+        pass: scored.pass,
+        reason: scored.reason.clone(),
+    }
+}

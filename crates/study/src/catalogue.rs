@@ -1,0 +1,168 @@
+//! The studies that come with the program: what each is made of, and the list.
+//!
+//! A study is one file in `catalogue/`: a plan in TOML, how it is measured where a plan does not
+//! say it all, and an analysis. Adding one means its file and its two lines here.
+
+use lab::failure::Outcome;
+
+use crate::conclusion::Conclusion;
+use crate::evidence::Evidence;
+use crate::runner::StudyRunner;
+
+mod alignment;
+mod allocate;
+mod burst;
+mod competing;
+mod copy_cost;
+mod cpu_cost;
+mod depth;
+mod device_cache;
+mod hints;
+mod memory;
+mod out_of_box;
+mod engines;
+mod phases;
+mod price;
+mod processors;
+mod raid;
+mod random;
+mod request_size;
+mod stripe;
+mod write_cache;
+mod write_through;
+mod zones;
+
+/// The built-in studies, in the order of the papers' pipeline.
+pub const ALL: &[&Study] = &[
+    &out_of_box::STUDY,
+    &request_size::STUDY,
+    &depth::STUDY,
+    &hints::STUDY,
+    &write_cache::STUDY,
+    &write_through::STUDY,
+    &allocate::STUDY,
+    &alignment::STUDY,
+    &stripe::STUDY,
+    &raid::STUDY,
+    &random::STUDY,
+    &zones::STUDY,
+    &device_cache::STUDY,
+    &phases::STUDY,
+    &memory::STUDY,
+    &cpu_cost::STUDY,
+    &engines::STUDY,
+    &processors::STUDY,
+    &competing::STUDY,
+    &burst::STUDY,
+    &price::STUDY,
+    &copy_cost::STUDY,
+];
+
+/// One experiment of the papers.
+pub struct Study {
+    /// Its name.
+    pub name: &'static str,
+    /// Where the papers made it, and what they found.
+    pub papers: &'static str,
+    /// What it needs beyond a target; empty where nothing.
+    pub needs: &'static str,
+    /// Title, question, points and figures, in TOML (`study::plan`).
+    pub plan: &'static str,
+    /// The claims of the papers that it tries.
+    pub claims: &'static [&'static str],
+    /// Measures; [`plan`] where the plan says it all.
+    pub measure: fn(&mut StudyRunner<'_>) -> Outcome<()>,
+    /// Says what it means.
+    pub analyse: fn(&Evidence) -> Conclusion,
+}
+
+impl Study {
+    /// Its plan as a user would write it.
+    pub fn example(&self) -> String {
+        format!("study = \"{}\"\n{}", self.name, self.plan.trim())
+    }
+
+    /// Whether it measures the points of its plan and nothing else.
+    pub fn is_planned(&self) -> bool {
+        std::ptr::fn_addr_eq(self.measure, plan as fn(&mut StudyRunner<'_>) -> Outcome<()>)
+    }
+}
+
+/// Measures the points of the plan.
+///
+/// # Errors
+/// As for [`StudyRunner::measure`].
+pub fn plan(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    runner.measure()
+}
+
+/// A study by its name.
+pub fn named(name: &str) -> Option<&'static Study> {
+    ALL.iter().find(|study| study.name == name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::claim_of;
+    use crate::figure;
+    use crate::plan::Plan;
+    use lab::experiment::settings::Settings;
+    use survey::advice;
+
+    #[test]
+    fn every_plan_is_read_and_every_figure_can_be_drawn() {
+        for study in ALL {
+            let plan = Plan::parse(study.plan).unwrap_or_else(|e| panic!("{}: {e}", study.name));
+            assert!(!plan.title.is_empty() && plan.asks.ends_with('?'), "{}", study.name);
+            for quick in [false, true] {
+                plan.groups(quick, &Settings::default()).unwrap();
+            }
+            figure::check(&plan).unwrap_or_else(|e| panic!("{}: {e}", study.name));
+        }
+    }
+
+    #[test]
+    fn the_folder_of_examples_holds_the_plan_of_each() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+        for study in ALL {
+            let path = format!("{folder}/{}.toml", study.name);
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let wanted = study.example();
+            assert_eq!(text.trim(), wanted, "halfpower study {} --show > {path}", study.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_every_claim_is_one_of_the_papers() {
+        for (index, study) in ALL.iter().enumerate() {
+            assert!(ALL[..index].iter().all(|other| other.name != study.name), "{}", study.name);
+            for id in study.claims {
+                assert!(claim_of(id).is_some(), "{}: {id}", study.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_rule_that_waits_for_a_study_is_given_by_it() {
+        for (rule, experiment) in advice::silent() {
+            let file = format!("{}.rs", experiment.replace('-', "_"));
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/study/catalogue");
+            let source = std::fs::read_to_string(format!("{folder}/{file}")).unwrap_or_default();
+            assert!(source.contains(&format!("\"{}\"", rule.id)), "{}: {experiment}", rule.id);
+        }
+    }
+
+    #[test]
+    fn an_analysis_of_nothing_claims_nothing() {
+        for study in ALL {
+            let conclusion = (study.analyse)(&Evidence::default());
+            let tried = conclusion
+                .claims
+                .iter()
+                .filter(|claim| claim.verdict != crate::conclusion::Verdict::CannotBeTried);
+            assert_eq!(tried.count(), 0, "{}", study.name);
+            assert!(conclusion.claims.iter().all(|c| study.claims.contains(&c.id)));
+        }
+    }
+}

@@ -1,0 +1,731 @@
+//! Several streams on one device at the same time: who gets which share of what it had alone, what
+//! it waits, and whether I/O priorities help.
+//!
+//! Each part of the plan is a stream (of a list of values the first counts). Each is measured
+//! alone; every pair, and all of them, run at the same time, each on threads and engines of its
+//! own, and are counted over the time that they have in common. Runs alone and together take turns,
+//! forwards and backwards, so that a machine that drifts does not look like one that is shared. In
+//! a simulated system all streams live in one world. Fairness is Jain's index of what each keeps of
+//! its rate alone: 1 where all lose the same share, 1/n where one has it all.
+
+use std::slice;
+use std::sync::Barrier;
+use std::thread;
+
+use analysis::quantile::median;
+use cpucost::{CpuMeter, CpuSample};
+use ioengine::Target;
+use ioengine::priority::IoPriority;
+use lab::failure::{Failure, Outcome};
+use lab::point::{Point, Trial};
+use lab::rounds;
+use lab::simulated;
+use lab::trials::{Place, Setting};
+use report::model::{Cell as TableCell, Column, Table};
+use report::units::Unit;
+use workload::random::mix;
+use workload::{Control, Sample};
+
+use crate::catalogue::Study;
+use crate::conclusion::Conclusion;
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::runner::{Ready, StudyRunner};
+use crate::target::{Kind, StudyTarget};
+
+/// The study `competing`.
+pub const STUDY: Study = Study {
+    name: "competing",
+    papers: "named as future work: several applications on one device",
+    needs: "",
+    plan: r#"
+title = "Competing: several streams on one device"
+asks = "What does each stream keep of its rate and latency when others use the device too?"
+direct = true
+time_based = true
+runtime = 2
+trials = 3
+
+[quick]
+runtime = 0.3
+trials = 3
+
+[[part]]
+name = "random"
+rw = "randread"
+bs = "8k"
+iodepth = 1
+
+[[part]]
+name = "scan"
+rw = "read"
+bs = "1m"
+iodepth = 4
+
+[[part]]
+name = "writer"
+rw = "write"
+bs = "256k"
+iodepth = 4
+"#,
+    claims: &[],
+    measure,
+    analyse,
+};
+
+/// Beside others nothing is faster than alone; a larger share is noise.
+const NOISE: f64 = 1.1;
+/// What is said of a rate only where it is below this share of the rate alone.
+const UNTOUCHED: f64 = 0.9;
+/// Schedulers that honour I/O priorities.
+const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
+/// The label of runs without priorities, and of those where the smallest requests go first.
+const PLAIN: &str = "none";
+const FIRST: &str = "small first";
+
+/// A stream that is ready to run, alone or beside others.
+struct Stream<'a> {
+    owner: &'a Ready,
+    setting: Setting<'a>,
+    /// Its trials alone, and the number of their point.
+    alone: Point,
+    number: usize,
+}
+
+impl Stream<'_> {
+    fn part(&self) -> &str {
+        self.owner.part()
+    }
+}
+
+/// What a stream did while all ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Done {
+    bytes_per_s: f64,
+    p50_ns: Option<f64>,
+    p99_ns: Option<f64>,
+}
+
+/// CPU is charged to the process, so none of it is a stream's own.
+struct NoMeter;
+
+impl CpuMeter for NoMeter {
+    fn sample(&self, now_ns: u64) -> CpuSample {
+        CpuSample { at_ns: now_ns, ..CpuSample::default() }
+    }
+}
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let (study_targets, groups) = (runner.study_targets, runner.groups()?);
+    for study_target in study_targets {
+        runner.measure_groups_by(&groups, slice::from_ref(study_target), &compete)?;
+    }
+    Ok(())
+}
+
+/// All streams of a target, alone and together.
+fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
+    let study_target = &runner.study_targets[ready[0].first()];
+    let mut streams = Vec::new();
+    for owner in ready {
+        let Some(setting) = owner.settings().into_iter().next() else { continue };
+        let key = setting.key();
+        let number = runner.recorder.add_point(&key)?;
+        streams.push(Stream { owner, setting, alone: Point { key, trials: Vec::new() }, number });
+    }
+    if streams.len() < 2 {
+        let reason = "fewer than two streams fit the target; see what is left out";
+        runner.leave_out("together", reason);
+    }
+    let scheduler = study_target.facts().device.and_then(|device| device.scheduler);
+    let why = match study_target.is_simulated() {
+        true => Some("a simulated system knows no priorities; name a file on a device".to_owned()),
+        false => no_priorities(scheduler.as_deref()),
+    };
+    let priorities: &[&str] = if why.is_none() { &[PLAIN, FIRST] } else { &[PLAIN] };
+    let is_known = matches!(study_target.kind, Kind::Known { .. });
+    if is_known {
+        let reason = "each stream would have a device of known truth of its own; serve one as a \
+                      file (halfpower mount) and name that";
+        runner.leave_out("together", reason);
+    }
+    let measured =
+        take_turns(runner, study_target, &mut streams, if is_known { &[] } else { priorities });
+    for stream in streams {
+        runner.recorder.judge(stream.number, slice::from_ref(&stream.alone));
+        runner.add(stream.owner, &[], stream.alone);
+    }
+    if let Some(reason) = why {
+        runner.leave_out("priorities", &reason);
+    }
+    measured
+}
+
+/// Why priorities mean nothing to the scheduler of a device.
+fn no_priorities(scheduler: Option<&str>) -> Option<String> {
+    match scheduler {
+        Some(name) if HONOURING.contains(&name) => None,
+        Some(name) => Some(format!(
+            "the scheduler {name} takes requests as they come; choose bfq or mq-deadline (echo bfq \
+             > /sys/block/DEVICE/queue/scheduler)"
+        )),
+        None => Some("the target has no block device with a scheduler; name a file on one".into()),
+    }
+}
+
+/// Every pair, and all of them where they are more: as places in the list of streams.
+fn subsets(count: usize) -> Vec<Vec<usize>> {
+    let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| vec![one, other]));
+    let mut all: Vec<Vec<usize>> = pairs.collect();
+    if count > 2 {
+        all.push((0..count).collect());
+    }
+    all
+}
+
+/// One turn of a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Turn {
+    /// A stream alone.
+    Alone(usize),
+    /// The mix of this number.
+    Together(usize),
+}
+
+/// Streams alone and mixes by turns, until there are no more of one kind; every other round
+/// backwards.
+fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
+    let at = |number: usize| {
+        let alone = (number < streams).then_some(Turn::Alone(number));
+        let together = (number < mixes).then_some(Turn::Together(number));
+        alone.into_iter().chain(together)
+    };
+    let mut turns: Vec<Turn> = (0..streams.max(mixes)).flat_map(at).collect();
+    if round % 2 == 1 {
+        turns.reverse();
+    }
+    turns
+}
+
+/// Streams that run together, by their places; with or without priorities; what each of them did
+/// in each round.
+struct Mixture {
+    places: Vec<usize>,
+    priority: &'static str,
+    rounds: Vec<Vec<Done>>,
+}
+
+/// Runs all streams alone and all mixes of them by turns, as often as the plan says, and notes the
+/// medians of the mixes.
+fn take_turns(
+    runner: &mut StudyRunner<'_>,
+    study_target: &StudyTarget,
+    streams: &mut [Stream<'_>],
+    priorities: &[&'static str],
+) -> Outcome<()> {
+    let mixed = |places: Vec<usize>| {
+        let of = move |priority: &&'static str| Mixture {
+            places: places.clone(),
+            priority,
+            rounds: Vec::new(),
+        };
+        priorities.iter().map(of).collect::<Vec<Mixture>>()
+    };
+    let mut mixes: Vec<Mixture> = subsets(streams.len()).into_iter().flat_map(mixed).collect();
+    let trials = streams.iter().map(|stream| stream.owner.trials()).max().unwrap_or(0);
+    let all = f64::from(trials) * (streams.len() + mixes.len()) as f64;
+    let (mut progress, mut done) = (runner.lab.console.open_progress(), 0.0);
+    for round in 0..trials {
+        for (stream, place) in streams.iter_mut().zip(1..) {
+            // Two streams alike do not ask for the same blocks.
+            stream.setting.workload.seed = mix(rounds::seed_of(runner.base.seed, round), place);
+        }
+        for turn in turns(streams.len(), mixes.len(), round) {
+            if runner.lab.interrupt.is_set() {
+                progress.finish();
+                return Err(Failure::interrupted());
+            }
+            match turn {
+                Turn::Alone(place) => {
+                    progress.advance(Some(done / all), &streams[place].alone.key.describe());
+                    run_alone(runner, &mut streams[place], round)?;
+                }
+                Turn::Together(number) => {
+                    let mix = &mut mixes[number];
+                    let together: Vec<&Stream<'_>> =
+                        mix.places.iter().map(|place| &streams[*place]).collect();
+                    let label = format!("together: {}", name_of(&together));
+                    progress.advance(Some(done / all), &label);
+                    mix.rounds.push(run(runner, &together, mix.priority == FIRST)?);
+                }
+            }
+            done += 1.0;
+        }
+    }
+    progress.finish();
+    mixes.iter().for_each(|mix| note(&mut runner.evidence, study_target, streams, mix));
+    Ok(())
+}
+
+/// One trial of a stream alone.
+fn run_alone(runner: &mut StudyRunner<'_>, stream: &mut Stream<'_>, round: u32) -> Outcome<()> {
+    let trial = runner.lab.trial(&stream.setting, &mut |_| {})?;
+    rounds::fail_on_errors(&trial, &stream.alone.key.describe())?;
+    if trial.requests() > 0 {
+        let trial = Trial { ordinal: round, ..trial };
+        runner.recorder.add_trial(stream.number, &trial)?;
+        stream.alone.trials.push(trial);
+    }
+    Ok(())
+}
+
+/// Notes what each stream of a mix did: the medians over its rounds.
+fn note(
+    evidence: &mut Evidence,
+    study_target: &StudyTarget,
+    streams: &[Stream<'_>],
+    mix: &Mixture,
+) {
+    let together: Vec<&Stream<'_>> = mix.places.iter().map(|place| &streams[*place]).collect();
+    for (place, stream) in together.iter().enumerate() {
+        let of = |value: fn(&Done) -> Option<f64>| {
+            let values: Vec<f64> =
+                mix.rounds.iter().filter_map(|round| value(&round[place])).collect();
+            median(&values)
+        };
+        let labels = [
+            ("target", study_target.name.display().to_string()),
+            ("mix", name_of(&together)),
+            ("stream", stream.part().to_owned()),
+            ("priority", mix.priority.to_owned()),
+        ];
+        let values = [
+            ("rate", "bytes/s", of(|done| Some(done.bytes_per_s))),
+            ("p50", "ns", of(|done| done.p50_ns)),
+            ("p99", "ns", of(|done| done.p99_ns)),
+        ];
+        for (quantity, unit, value) in values {
+            if let Some(value) = value {
+                evidence.note(quantity, unit, &labels, value);
+            }
+        }
+    }
+}
+
+fn name_of(streams: &[&Stream<'_>]) -> String {
+    streams.iter().map(|stream| stream.part()).collect::<Vec<_>>().join(" + ")
+}
+
+/// Runs streams at the same time, and counts what each did while all of them ran.
+fn run(runner: &StudyRunner<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Done>> {
+    let samples = match streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
+        true => in_one_world(runner, streams)?,
+        false => on_threads(runner, streams, prioritised)?,
+    };
+    for (sample, stream) in samples.iter().zip(streams) {
+        if sample.errors > 0 {
+            return Err(Failure::failed(format!(
+                "{}: {} requests failed; look at the kernel log (dmesg)",
+                stream.part(),
+                sample.errors
+            )));
+        }
+    }
+    let from = samples.iter().map(|sample| sample.start_ns).max().unwrap_or(0);
+    let to = samples.iter().map(|sample| sample.end_ns).min().unwrap_or(0);
+    Ok(samples.iter().map(|sample| done_between(sample, from, to)).collect())
+}
+
+/// The same in the world of a simulated system.
+fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Vec<Sample>> {
+    let places = streams.iter().filter_map(|stream| match stream.setting.place {
+        Place::Simulated(place) => Some(place),
+        Place::Host(_) => None,
+    });
+    let mut places = places.collect::<Vec<_>>().into_iter();
+    let Some(first) = places.next() else { return Ok(Vec::new()) };
+    let mut system = first.system.clone();
+    for place in places {
+        if place.caching != first.caching {
+            return Err(Failure::usage(
+                "streams of a simulated system go all through its cache or all past it; give \
+                 them the same --direct and --write-through",
+            ));
+        }
+        system.setup.file_size = system.setup.file_size.max(place.system.setup.file_size);
+    }
+    let workloads: Vec<_> = streams.iter().map(|one| one.setting.workload.clone()).collect();
+    simulated::together(&system, &workloads, first.caching, runner.lab.interrupt.flag())
+}
+
+/// The same on this host: with priorities the one with the smallest requests goes first and the
+/// others get what is left.
+fn on_threads(
+    runner: &StudyRunner<'_>,
+    streams: &[&Stream<'_>],
+    prioritised: bool,
+) -> Outcome<Vec<Sample>> {
+    let (clock, stop) = (runner.lab.clock, runner.lab.interrupt.flag());
+    let smallest = streams.iter().map(|stream| stream.setting.workload.request_bytes).min();
+    let together = Barrier::new(streams.len());
+    let one = |stream: &Stream<'_>| -> Outcome<Sample> {
+        let workload = &stream.setting.workload;
+        let Place::Host(targets) = &stream.setting.place else { return Ok(Sample::new(1)) };
+        let planned = workload::plan::resolve(workload, targets[0]);
+        let first = Some(workload.request_bytes) == smallest;
+        let priority = if first { IoPriority::First } else { IoPriority::Idle };
+        let ready = if prioritised { priority.set() } else { Ok(()) };
+        // Whatever became of it, the others wait here.
+        together.wait();
+        ready?;
+        let mut control = Control { stop, on_progress: &mut |_| {} };
+        Ok(workload::run(targets, &planned?, clock, &NoMeter, &mut control)?)
+    };
+    // What the runs before left in the page cache is no work for the device.
+    for stream in streams.iter().filter(|stream| stream.setting.scrub) {
+        if let Place::Host(targets) = &stream.setting.place {
+            for target in targets.iter().filter(|target| target.kind().is_storage()) {
+                target.scrub()?;
+            }
+        }
+    }
+    let samples: Vec<Outcome<Sample>> = thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> =
+            streams.iter().map(|stream| scope.spawn(move || one(stream))).collect();
+        let lost = || Err(Failure::failed("a stream ended without a word; try again"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+    });
+    samples.into_iter().collect()
+}
+
+/// What a stream did within a time: whole intervals of its series.
+fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> Done {
+    let interval_ns = sample.series.interval_ns;
+    let (mut bytes, mut time_ns) = (0, 0);
+    for (number, interval) in sample.series.intervals.iter().enumerate() {
+        let start_ns = sample.start_ns + number as u64 * interval_ns;
+        if start_ns >= from_ns && start_ns + interval_ns <= to_ns {
+            bytes += interval.bytes;
+            time_ns += interval_ns;
+        }
+    }
+    let mut latency = sample.operations[0].latency.clone();
+    latency.merge(&sample.operations[1].latency);
+    let quantile = |share| latency.quantile(share).map(|ns| ns as f64);
+    Done {
+        bytes_per_s: bytes as f64 * 1e9 / time_ns.max(1) as f64,
+        p50_ns: quantile(0.5),
+        p99_ns: quantile(0.99),
+    }
+}
+
+/// A stream within a mix, beside what it was alone.
+struct Beside<'a> {
+    stream: String,
+    alone: &'a MeasuredPoint,
+    rate: f64,
+    p99_ns: Option<f64>,
+}
+
+impl Beside<'_> {
+    /// Which share of its rate alone it keeps.
+    fn keeps(&self) -> f64 {
+        self.rate / self.alone.rate().max(1.0)
+    }
+}
+
+/// Streams that ran together.
+struct Mix<'a> {
+    target: String,
+    name: String,
+    priority: String,
+    streams: Vec<Beside<'a>>,
+}
+
+impl Mix<'_> {
+    /// Jain's index of what each keeps.
+    fn fairness(&self) -> f64 {
+        let kept: Vec<f64> = self.streams.iter().map(Beside::keeps).collect();
+        let (sum, squares) = (kept.iter().sum::<f64>(), kept.iter().map(|x| x * x).sum::<f64>());
+        if squares > 0.0 { sum * sum / (kept.len() as f64 * squares) } else { 0.0 }
+    }
+
+    /// All bytes moved [bytes per second].
+    fn rate(&self) -> f64 {
+        self.streams.iter().map(|stream| stream.rate).sum()
+    }
+
+    /// The one with the smallest requests.
+    fn small(&self) -> Option<&Beside<'_>> {
+        self.streams.iter().min_by_key(|stream| stream.alone.bytes())
+    }
+}
+
+/// All mixes, in the order in which they were noted.
+fn mixes_of(evidence: &Evidence) -> Vec<Mix<'_>> {
+    let mut mixes: Vec<Mix<'_>> = Vec::new();
+    for reading in evidence.read("rate", &[]) {
+        let label = |name: &str| reading.labels.get(name).cloned().unwrap_or_default();
+        let (target, name, priority) = (label("target"), label("mix"), label("priority"));
+        let stream = label("stream");
+        let alone = evidence.all(&[("part", &stream), ("target", &target)]);
+        let Some(alone) = alone.first().copied() else { continue };
+        let labels: Vec<(&str, &str)> =
+            reading.labels.iter().map(|(name, word)| (name.as_str(), word.as_str())).collect();
+        let p99_ns = evidence.value("p99", &labels);
+        let one = Beside { stream, alone, rate: reading.value, p99_ns };
+        let same = |mix: &&mut Mix<'_>| {
+            mix.target == target && mix.name == name && mix.priority == priority
+        };
+        match mixes.iter_mut().find(same) {
+            Some(mix) => mix.streams.push(one),
+            None => mixes.push(Mix { target, name, priority, streams: vec![one] }),
+        }
+    }
+    mixes
+}
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    let mixes = mixes_of(evidence);
+    for mix in mixes.iter().filter(|mix| mix.priority == PLAIN) {
+        describe(&mut found, mix);
+        let first = mixes.iter().find(|other| {
+            other.target == mix.target && other.name == mix.name && other.priority == FIRST
+        });
+        if let Some(first) = first {
+            prioritise(&mut found, mix, first);
+        }
+    }
+    found.tables.extend(table(&mixes));
+    found
+}
+
+/// " (99th percentile 1.2 ms, alone 300 us)"; nothing where it was not measured.
+fn waits(one: &Beside<'_>) -> String {
+    let alone = one.alone.latency_ns(0.99).map(|ns| format!(", alone {}", units::time(ns)));
+    let alone = alone.unwrap_or_default();
+    one.p99_ns
+        .map_or_else(String::new, |ns| format!(" (99th percentile {}{alone})", units::time(ns)))
+}
+
+fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
+    let each: Vec<String> = mix
+        .streams
+        .iter()
+        .map(|one| format!("{} keeps {:.0}%{}", one.stream, 100.0 * one.keeps(), waits(one)))
+        .collect();
+    let untouched = mix.streams.iter().all(|one| one.keeps() >= UNTOUCHED);
+    let noisy = mix.streams.iter().any(|one| one.keeps() > NOISE);
+    let change = match untouched {
+        _ if noisy => {
+            "; shares above 110% are noise, or the device changed meanwhile: measure for longer \
+             (--runtime, --trials)"
+                .to_owned()
+        }
+        true => "; the device carries them all".to_owned(),
+        false => {
+            let share = |one: &&Beside<'_>| one.keeps();
+            let worst = mix.streams.iter().min_by(|a, b| share(a).total_cmp(&share(b)));
+            let name = worst.map(|one| one.stream.as_str()).unwrap_or_default();
+            format!("; {name} suffers most")
+        }
+    };
+    found.find(
+        "together",
+        format!(
+            "{}: {}; together {}, fairness {:.2}{change}",
+            mix.name,
+            each.join(", "),
+            units::rate(mix.rate()),
+            mix.fairness()
+        ),
+    );
+}
+
+/// Who loses so much (percent) loses nearly all.
+const NEARLY_ALL: f64 = 90.0;
+
+/// What it brings to let the smallest requests go first.
+fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
+    let (Some(before), Some(after)) = (plain.small(), first.small()) else { return };
+    let times = after.rate / before.rate.max(1.0);
+    let rest = |mix: &Mix<'_>| mix.rate() - mix.small().map_or(0.0, |small| small.rate);
+    let lost = 100.0 * (1.0 - rest(first) / rest(plain).max(1.0));
+    let change = match times {
+        gain if gain > 1.2 && lost > NEARLY_ALL => {
+            "the idle class (ionice -c 3) costs the others nearly all: only for what may wait"
+        }
+        gain if gain > 1.2 => "give the others the idle class (ionice -c 3)",
+        loss if loss < 1.0 / 1.2 => "leave the priorities alone, they do harm here",
+        _ => "priorities change little here: bound the others' depth or rate instead",
+    };
+    let others = match lost {
+        gain if gain < 0.0 => "the others lose nothing".to_owned(),
+        lost => format!("the others lose {lost:.0}%"),
+    };
+    found.find(
+        "priority",
+        format!(
+            "{}: with the others in the idle class {} gets {times:.2} times the rate{}, and \
+             {others}; {change}",
+            plain.name,
+            before.stream,
+            waits(after),
+        ),
+    );
+}
+
+/// Every stream of every mix.
+fn table(mixes: &[Mix<'_>]) -> Option<Table> {
+    let rows = |mix: &Mix<'_>| -> Vec<Vec<TableCell>> {
+        let row = |one: &Beside<'_>| {
+            vec![
+                TableCell::Text(mix.name.clone()),
+                TableCell::Text(mix.priority.clone()),
+                TableCell::Text(one.stream.clone()),
+                TableCell::Number(one.alone.rate()),
+                TableCell::Number(one.rate),
+                TableCell::Number(one.keeps()),
+                TableCell::Number(one.rate / mix.rate().max(1.0)),
+                one.alone.latency_ns(0.99).into(),
+                one.p99_ns.into(),
+                TableCell::Number(mix.fairness()),
+            ]
+        };
+        mix.streams.iter().map(row).collect()
+    };
+    let rows: Vec<Vec<TableCell>> = mixes.iter().flat_map(rows).collect();
+    let column = |(label, unit): (&str, Option<Unit>)| Column { label: label.to_owned(), unit };
+    (!rows.is_empty()).then(|| Table {
+        id: "competing-streams".to_owned(),
+        caption: "Each stream alone and beside others".to_owned(),
+        columns: [
+            ("Together", None),
+            ("Priority", None),
+            ("Stream", None),
+            ("Alone", Some(Unit::BytesPerSecond)),
+            ("Beside others", Some(Unit::BytesPerSecond)),
+            ("Kept", Some(Unit::Share)),
+            ("Share of all bytes", Some(Unit::Share)),
+            ("99th percentile alone", Some(Unit::Nanoseconds)),
+            ("99th percentile", Some(Unit::Nanoseconds)),
+            ("Fairness", Some(Unit::Count)),
+        ]
+        .map(column)
+        .into(),
+        rows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::tests::{cell, evidence};
+    use workload::sample::Interval;
+
+    /// Two streams of 1000 B/s and 3000 B/s alone, and what they get together.
+    fn streams(small: f64, large: f64, first: Option<(f64, f64)>) -> Evidence {
+        let mut evidence = evidence(vec![
+            cell(1000, &[("part", "random"), ("rw", "randread"), ("bs", "8k")]),
+            cell(3000, &[("part", "scan"), ("rw", "read"), ("bs", "1m")]),
+        ]);
+        let mut note = |priority: &str, stream: &str, rate| {
+            let labels = [
+                ("target", "t".to_owned()),
+                ("mix", "random + scan".to_owned()),
+                ("stream", stream.to_owned()),
+                ("priority", priority.to_owned()),
+            ];
+            evidence.note("rate", "bytes/s", &labels, rate);
+            evidence.note("p99", "ns", &labels, 5e6);
+        };
+        note(PLAIN, "random", small);
+        note(PLAIN, "scan", large);
+        if let Some((small, large)) = first {
+            note(FIRST, "random", small);
+            note(FIRST, "scan", large);
+        }
+        evidence
+    }
+
+    fn words(found: &Conclusion, id: &str) -> String {
+        let found = found.findings.iter().find(|finding| finding.id == id);
+        found.map(|finding| finding.text.clone()).unwrap_or_default()
+    }
+
+    #[test]
+    fn fairness_is_one_where_all_keep_the_same_share_and_half_where_one_has_it_all() {
+        let fairness = |small, large| {
+            let evidence = streams(small, large, None);
+            mixes_of(&evidence)[0].fairness()
+        };
+        assert!((fairness(500.0, 1500.0) - 1.0).abs() < 1e-9);
+        assert!((fairness(0.0, 3000.0) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_each_keeps_and_who_suffers_most_is_told() {
+        let text = words(&analyse(&streams(250.0, 2400.0, None)), "together");
+        assert!(text.contains("random keeps 25%") && text.contains("scan keeps 80%"), "{text}");
+        assert!(text.contains("99th percentile 5 ms"), "{text}");
+        assert!(text.ends_with("random suffers most"), "{text}");
+        let text = words(&analyse(&streams(990.0, 2990.0, None)), "together");
+        assert!(text.ends_with("the device carries them all"), "{text}");
+    }
+
+    #[test]
+    fn more_beside_others_than_alone_is_called_noise() {
+        let text = words(&analyse(&streams(1500.0, 2400.0, None)), "together");
+        assert!(text.contains("above 110% are noise"), "{text}");
+        assert!(!text.contains("suffers most"), "{text}");
+    }
+
+    #[test]
+    fn priorities_are_advised_where_they_help_and_only_there() {
+        let after = |small, large| {
+            words(&analyse(&streams(250.0, 2400.0, Some((small, large)))), "priority")
+        };
+        assert!(
+            after(750.0, 1800.0).contains("3.00 times") && after(750.0, 1800.0).contains("25%")
+        );
+        assert!(after(750.0, 1800.0).ends_with("(ionice -c 3)"));
+        assert!(after(260.0, 2400.0).contains("change little"));
+        assert!(after(100.0, 2400.0).contains("do harm"));
+    }
+
+    #[test]
+    fn every_pair_and_all_together_are_run() {
+        assert_eq!(subsets(2), [[0, 1]]);
+        assert_eq!(subsets(3), [vec![0, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]]);
+        assert!(subsets(1).is_empty());
+    }
+
+    #[test]
+    fn runs_alone_and_together_take_turns_forwards_and_backwards() {
+        use Turn::{Alone, Together};
+        let wanted = [Alone(0), Together(0), Alone(1), Together(1), Together(2)];
+        assert_eq!(turns(2, 3, 0), wanted);
+        let mut backwards = turns(2, 3, 1);
+        backwards.reverse();
+        assert_eq!(backwards, wanted);
+        assert_eq!(turns(1, 0, 0), [Alone(0)], "a stream without others is measured all the same");
+    }
+
+    #[test]
+    fn only_the_time_that_all_have_in_common_counts() {
+        let mut sample = Sample::new(10);
+        (sample.start_ns, sample.end_ns) = (100, 140);
+        sample.series.intervals =
+            [7, 20, 30, 9].map(|bytes| Interval { bytes, requests: 1 }).into();
+        let done = done_between(&sample, 105, 135);
+        assert_eq!(done.bytes_per_s, 50.0 * 1e9 / 20.0);
+    }
+
+    #[test]
+    fn schedulers_that_take_requests_as_they_come_know_no_priorities() {
+        assert_eq!(no_priorities(Some("bfq")), None);
+        assert!(no_priorities(Some("none")).unwrap().contains("choose bfq"));
+        assert!(no_priorities(None).unwrap().contains("name a file"));
+    }
+}

@@ -1,0 +1,445 @@
+//! The same bytes by different paths: the file itself, a bind mount of its folder, a loop device
+//! over it, FUSE, further targets that the user names (a network mount); beside them the copy out
+//! of the page cache and that of memory.
+//!
+//! Every path is read only. A bind mount and a loop device go with the process (`ioengine::layer`);
+//! the FUSE file is served by a second process (`served`), which ends with this one. It serves
+//! content from memory in no time of its own, so its whole latency is what a FUSE layer adds to
+//! what lies beneath.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use ioengine::error::cause;
+use ioengine::layer::{BindMount, LoopDevice};
+use lab::failure::Outcome;
+use lab::fuse_server::Served;
+use report::model::{Cell as TableCell, Column, Table};
+use report::units::Unit;
+use survey::memory;
+
+use crate::catalogue::Study;
+use crate::conclusion::{Conclusion, words_of_times};
+use crate::curve::{self, Comparison};
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::runner::StudyRunner;
+use crate::target::{Kind, StudyTarget};
+
+/// The study `copy-cost`.
+pub const STUDY: Study = Study {
+    name: "copy-cost",
+    papers: "Chung 2000, section 9: a file behind a share costs up to ten times the CPU of a local \
+             one, under a drive letter more than under a UNC name",
+    needs: "root for bind mount, loop device and FUSE; a network mount as a second target",
+    plan: r#"
+title = "Copy cost: paths to the same bytes"
+asks = "What does each layer on the way to the same bytes add in latency and CPU?"
+compares = true
+rw = "randread"
+bs = ["4k", "64k", "1m"]
+direct = true
+runtime = 1
+trials = 3
+
+[quick]
+runtime = 0.15
+trials = 3
+
+[[part]]
+name = "local"
+
+[[part]]
+name = "page cache"
+rw = "read"
+direct = false
+invalidate = false
+size = "64m"
+time_based = true
+ramp_time = 0.1
+
+[[figure]]
+title = "Latency by path"
+x = "bs"
+y = "latency"
+by = ["target", "part"]
+
+[[figure]]
+title = "CPU of a request by path"
+x = "bs"
+y = "cpu-per-request"
+by = ["target", "part"]
+"#,
+    claims: &[
+        "C027", "C028", "C248", "C249", "C250", "C251", "C252", "C253", "C254", "C255", "C256",
+        "C257", "C258", "C259", "C260", "C261", "C262", "C279", "C280",
+    ],
+    measure,
+    analyse,
+};
+
+/// The part of the file itself, from which the others are made.
+const LOCAL: &str = "local";
+const CACHED: &str = "page cache";
+const FUSE: &str = "FUSE alone";
+/// File systems that lie behind a network.
+const NETWORK: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph"];
+/// Size of the file that is served over FUSE (bytes).
+const FUSE_BYTES: u64 = 64 << 20;
+/// Why claims about shares cannot be tried.
+const NO_SHARE: &str = "it compares a share with the local file: mount one (NFS, SMB) and name the \
+                        folder and one on its server as two targets";
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let (study_targets, groups) = (runner.study_targets, runner.groups()?);
+    if study_targets.is_empty() || !study_targets.iter().all(StudyTarget::is_real) {
+        let reason = "a simulated system has one path to its bytes; name several, such as \
+                      sim:w2k-atlas10k sim:w2k-cifs-gigabit";
+        runner.leave_out("layers", reason);
+        return runner.measure();
+    }
+    let mut ready = Vec::new();
+    for group in &groups {
+        runner.prepare(group, study_targets, &mut ready)?;
+    }
+    let layers = layers(runner, study_targets[0].path());
+    for layer in &layers {
+        for group in groups.iter().filter(|group| group.part == LOCAL) {
+            let mut group = group.clone();
+            layer.name().clone_into(&mut group.part);
+            let study_target = StudyTarget { name: layer.path.clone(), kind: Kind::Existing };
+            runner.prepare(&group, &[study_target], &mut ready)?;
+        }
+    }
+    let measured = if ready.is_empty() { Ok(()) } else { runner.run(&ready) };
+    // What holds the layers open goes before them.
+    drop(ready);
+    drop(layers);
+    measured?;
+    if !runner.evidence.targets.iter().any(|target| is_network(target.file_system.as_deref())) {
+        runner.leave_out("network", NO_SHARE);
+    }
+    if let Some(rate) = memory::copy_bytes_per_s(runner.lab.clock) {
+        runner.evidence.note("memory-copy", "bytes/s", &[], rate);
+    }
+    Ok(())
+}
+
+fn is_network(file_system: Option<&str>) -> bool {
+    file_system.is_some_and(|name| NETWORK.contains(&name))
+}
+
+/// A further path to the bytes, and what keeps it there.
+struct Layer {
+    path: PathBuf,
+    held: Held,
+}
+
+enum Held {
+    Bind(#[expect(dead_code, reason = "its life is the mount's")] BindMount),
+    Loop(#[expect(dead_code, reason = "its life is the device's")] LoopDevice),
+    Fuse(#[expect(dead_code, reason = "its life is the mount's")] Box<Served>),
+}
+
+impl Layer {
+    fn name(&self) -> &'static str {
+        match self.held {
+            Held::Bind(_) => "bind mount",
+            Held::Loop(_) => "loop device",
+            Held::Fuse(_) => FUSE,
+        }
+    }
+}
+
+/// All layers that can be had over a file; the others are left out with the reason.
+fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    for (name, made) in
+        [("bind mount", bind(file)), ("loop device", over(file)), (FUSE, fuse(runner))]
+    {
+        match made {
+            Ok(layer) => layers.push(layer),
+            Err(reason) => runner.leave_out(name, &reason),
+        }
+    }
+    layers
+}
+
+fn bind(file: &Path) -> Result<Layer, String> {
+    let not_a_file = || "only a file lies in a folder that can be mounted; name a file".to_owned();
+    let real = file.canonicalize().map_err(|_| not_a_file())?;
+    if !real.is_file() {
+        return Err(not_a_file());
+    }
+    let folder = real.parent().ok_or_else(not_a_file)?;
+    let name = real.file_name().and_then(|name| name.to_str()).ok_or_else(not_a_file)?;
+    let mount = BindMount::of(folder)
+        .map_err(|error| format!("no bind mount: {}; run it as root", cause(&error)))?;
+    Ok(Layer { path: mount.path(name), held: Held::Bind(mount) })
+}
+
+fn over(file: &Path) -> Result<Layer, String> {
+    let device = File::open(file).and_then(|file| LoopDevice::over(&file)).map_err(|error| {
+        format!("no loop device: {}; run it as root, with the module loop loaded", cause(&error))
+    })?;
+    Ok(Layer { path: device.path().to_path_buf(), held: Held::Loop(device) })
+}
+
+/// A file that is served over FUSE from the memory of another process.
+fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
+    let failed = |cause: String| format!("no FUSE: {cause}; run it as root, or install fuse3");
+    runner.lab.console.say("mounting a file of known truth over FUSE; it is removed afterwards");
+    let served = Served::start("", FUSE_BYTES).map_err(|failure| failed(failure.message))?;
+    let path = served.path().to_path_buf();
+    let filled = File::options()
+        .write(true)
+        .open(&path)
+        .and_then(|file| file.write_all_at(&vec![0x5a; FUSE_BYTES as usize], 0));
+    filled.map_err(|error| failed(cause(&error)))?;
+    Ok(Layer { path, held: Held::Fuse(Box::new(served)) })
+}
+
+/// A path to the bytes with its points.
+struct Way<'a> {
+    name: String,
+    is_network: bool,
+    cells: Vec<&'a MeasuredPoint>,
+}
+
+impl<'a> Way<'a> {
+    fn at(&self, bytes: u64) -> Option<&'a MeasuredPoint> {
+        self.cells.iter().find(|cell| cell.bytes() == bytes).copied()
+    }
+}
+
+/// The first target itself, and the other ways.
+fn ways(evidence: &Evidence) -> Option<(Way<'_>, Vec<Way<'_>>)> {
+    let mut ways: Vec<Way<'_>> = Vec::new();
+    for cell in evidence.usable().filter(|cell| cell.part != CACHED) {
+        let name = match (cell.target_index, cell.part.as_str()) {
+            (0, part) => part.to_owned(),
+            _ => cell.target.clone(),
+        };
+        match ways.iter_mut().find(|way| way.name == name) {
+            Some(way) => way.cells.push(cell),
+            None => {
+                let target = evidence.targets.get(cell.target_index);
+                let system = target.and_then(|target| target.file_system.as_deref());
+                ways.push(Way { name, is_network: is_network(system), cells: vec![cell] });
+            }
+        }
+    }
+    let local = ways.iter().position(|way| way.name == LOCAL)?;
+    Some((ways.remove(local), ways))
+}
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    if let Some((local, others)) = ways(evidence) {
+        others.iter().for_each(|way| layer(&mut found, &local, way));
+        advise(&mut found, &local, &others);
+        copies(&mut found, evidence, &local);
+        found.tables.extend(table(&local, &others));
+        share_claims(&mut found, &local, &others);
+    }
+    found.complete(STUDY.claims, NO_SHARE);
+    found
+}
+
+/// Mean time of a request, one at a time (ns).
+fn each_ns(cell: &MeasuredPoint) -> f64 {
+    1e9 / cell.requests_per_s().max(1e-9)
+}
+
+fn signed(ns: f64) -> String {
+    format!("{}{}", if ns < 0.0 { "-" } else { "+" }, units::time(ns.abs()))
+}
+
+/// What a layer adds to the smallest and the largest request.
+fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
+    let shared = || local.cells.iter().filter_map(|cell| Some((*cell, way.at(cell.bytes())?)));
+    let (Some(small), Some(large)) =
+        (shared().min_by_key(|pair| pair.0.bytes()), shared().max_by_key(|pair| pair.0.bytes()))
+    else {
+        return;
+    };
+    let cpu = |(plain, layered): (&MeasuredPoint, &MeasuredPoint)| {
+        let more = layered.cpu_ns().zip(plain.cpu_ns()).map(|(with, without)| with - without);
+        more.map(|ns| format!(", CPU {}", signed(ns))).unwrap_or_default()
+    };
+    let words = |pair: (&MeasuredPoint, &MeasuredPoint)| {
+        let size = units::size(pair.0.bytes());
+        if way.name == FUSE {
+            return format!("{} for {size}", units::time(each_ns(pair.1)));
+        }
+        // One request at a time, so that the rate is the latency.
+        match curve::told(pair.1, pair.0) {
+            Comparison::Times(_) => {
+                let more = signed(each_ns(pair.1) - each_ns(pair.0));
+                format!("{more} for {size} ({} there{})", units::time(each_ns(pair.1)), cpu(pair))
+            }
+            alike => format!("{} for {size}", alike.words()),
+        }
+    };
+    let lead = match way.name == FUSE {
+        true => "FUSE adds to each request what it costs over a file in memory".to_owned(),
+        false => format!("{} against the file itself", way.name),
+    };
+    found.find("layer", format!("{lead}: {}, {}", words(small), words(large)));
+}
+
+/// The way whose small requests lose most to the file itself.
+fn advise(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
+    let loss = |way: &Way<'_>| {
+        let plain = local.cells.iter().min_by_key(|cell| cell.bytes())?;
+        let layered = way.at(plain.bytes()).filter(|cell| curve::differ(plain, cell))?;
+        Some((plain.requests_per_s() / layered.requests_per_s(), plain.bytes(), way.name.clone()))
+    };
+    // FUSE was measured over memory, not over the file.
+    let losses = others.iter().filter(|way| way.name != FUSE).filter_map(loss);
+    let Some((gain, bytes, name)) = losses.max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+    let times = words_of_times(gain);
+    let size = units::size(bytes);
+    let evidence = format!("reads of {size}: {times} the requests of the way by the {name}");
+    found.advise("mapped-share", gain, &format!("the file itself, not the {name}"), evidence);
+}
+
+/// The copies that no path can do without.
+fn copies(found: &mut Conclusion, evidence: &Evidence, local: &Way<'_>) {
+    let cached = evidence.all(&[("part", CACHED)]);
+    let mut cached = cached.into_iter().filter(|cell| cell.target_index == 0);
+    let large = 1 << 20;
+    let Some(cell) = cached.find(|cell| cell.bytes() == large) else { return };
+    let copy = evidence.value("memory-copy", &[]);
+    let memory = copy.map(|rate| {
+        let share = 100.0 * cell.rate() / rate;
+        format!(", {share:.0}% of a copy beyond the CPU caches ({})", units::rate_mib(rate))
+    });
+    let device = local.at(large).map(|local| {
+        let times = words_of_times(cell.rate() / local.rate().max(1.0));
+        format!("; {times} the rate of direct reads, one at a time")
+    });
+    found.find(
+        "copies",
+        format!(
+            "out of the page cache by 1 MiB: {}{}{}",
+            units::rate_mib(cell.rate()),
+            memory.unwrap_or_default(),
+            device.unwrap_or_default()
+        ),
+    );
+}
+
+/// What can be said of a share, where one was named.
+fn share_claims(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
+    let Some(share) = others.iter().find(|way| way.is_network) else { return };
+    let large = local.cells.iter().rev().find_map(|cell| Some((*cell, share.at(cell.bytes())?)));
+    found.claim_if(
+        "C254",
+        large.and_then(|(plain, shared)| Some(shared.cpu_ns()? / plain.cpu_ns()?)).map(|times| {
+            let words = words_of_times(times);
+            (
+                times > 1.0 && times <= 10.0,
+                format!("CPU of a read through the share: {words} that of the file"),
+            )
+        }),
+    );
+}
+
+/// Every way at every size.
+fn table(local: &Way<'_>, others: &[Way<'_>]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for way in std::iter::once(local).chain(others) {
+        for cell in &way.cells {
+            let plain = local.at(cell.bytes());
+            let added = plain.map(|plain| each_ns(cell) - each_ns(plain));
+            let cpu = plain.and_then(|plain| Some(cell.cpu_ns()? - plain.cpu_ns()?));
+            rows.push(vec![
+                TableCell::Text(way.name.clone()),
+                TableCell::Number(cell.bytes() as f64),
+                TableCell::Number(cell.rate()),
+                TableCell::Number(each_ns(cell)),
+                added.into(),
+                cell.cpu_ns().into(),
+                cpu.into(),
+            ]);
+        }
+    }
+    let column = |(label, unit): (&str, Option<Unit>)| Column { label: label.to_owned(), unit };
+    (!others.is_empty()).then(|| Table {
+        id: "copy-cost-paths".to_owned(),
+        caption: "The same bytes by each path, one request at a time".to_owned(),
+        columns: [
+            ("Path", None),
+            ("Request size", Some(Unit::Bytes)),
+            ("Throughput", Some(Unit::BytesPerSecond)),
+            ("Time of a request", Some(Unit::Nanoseconds)),
+            ("Added", Some(Unit::Nanoseconds)),
+            ("CPU of a request", Some(Unit::Nanoseconds)),
+            ("Added CPU", Some(Unit::Nanoseconds)),
+        ]
+        .map(column)
+        .into(),
+        rows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+    use lab::machine::TargetFacts;
+
+    /// Reads of 4 KiB by a path, so many in a second.
+    fn way(part: &str, requests: u64) -> MeasuredPoint {
+        cell(requests * 4096, &[("part", part), ("rw", "randread"), ("bs", "4k")])
+    }
+
+    fn layers(found: &Conclusion) -> Vec<&str> {
+        let layers = found.findings.iter().filter(|finding| finding.id == "layer");
+        layers.map(|finding| finding.text.as_str()).collect()
+    }
+
+    #[test]
+    fn what_a_layer_adds_is_told_and_noise_is_called_noise() {
+        let found = analyse(&evidence(vec![
+            way("local", 10_000),
+            way("bind mount", 10_000),
+            way("loop device", 5_000),
+        ]));
+        let layers = layers(&found);
+        assert!(layers[0].contains("bind mount") && layers[0].contains("the same within 10%"));
+        assert!(layers[1].contains("loop device against the file itself: +100 us for 4 KiB"));
+        assert_eq!(found.advice[0].id, "mapped-share");
+        assert!(found.advice[0].text.ends_with("the file itself, not the loop device"));
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));
+    }
+
+    #[test]
+    fn fuse_is_never_held_against_the_file() {
+        let found = analyse(&evidence(vec![way("local", 10_000), way(FUSE, 20_000)]));
+        assert!(layers(&found)[0].contains("50 us for 4 KiB"), "{:?}", layers(&found));
+        assert!(found.advice.is_empty());
+    }
+
+    #[test]
+    fn a_share_that_was_named_tries_the_claim_about_its_cpu() {
+        let costing = |mut cell: MeasuredPoint, ns: u64| {
+            let requests = cell.requests_per_s() as u64;
+            cell.point.trials.iter_mut().for_each(|trial| trial.cpu.process_ns = ns * requests);
+            cell.summary = cell.point.summary();
+            cell
+        };
+        let mut share = costing(way("local", 1_000), 60_000);
+        (share.target, share.target_index) = ("/mnt/share".to_owned(), 1);
+        let nfs = TargetFacts { file_system: Some("nfs4".to_owned()), ..TargetFacts::default() };
+        let found = analyse(&Evidence {
+            targets: vec![TargetFacts::default(), nfs],
+            ..evidence(vec![costing(way("local", 10_000), 10_000), share])
+        });
+        let claim = found.claims.iter().find(|claim| claim.id == "C254").unwrap();
+        assert_eq!(claim.verdict, Verdict::Holds, "{}", claim.here);
+        assert!(claim.here.contains("6.00 times"), "{}", claim.here);
+    }
+}

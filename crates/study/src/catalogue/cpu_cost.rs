@@ -1,0 +1,692 @@
+//! What a request costs in CPU on every path: so much whatever its size, and so much for each KiB.
+//!
+//! The lower bound is what the system charges to the process, the upper what a soaker loses
+//! beside it (kernel threads, interrupts). A path is a caching mode, an I/O engine and a depth on
+//! one target; further targets (a volume and its members, a loop device) are further paths.
+
+use analysis::costmodel::{self, CostModel, CostPoint};
+use analysis::quantile::median;
+use lab::failure::Outcome;
+use report::model::{Cell as TableCell, Column, Table};
+use report::units::Unit;
+
+use crate::catalogue::Study;
+use crate::conclusion::{Conclusion, words_of_times};
+use crate::curve;
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::runner::StudyRunner;
+
+/// The study `cpu-cost`.
+pub const STUDY: Study = Study {
+    name: "cpu-cost",
+    papers: "Riedel 1997, section 3 and Figure 4; Chung 2000, sections 3.5, 5, 6, 7.2 and 7.3, \
+             Tables 7 and 11: past the cache a request costs as much whatever its size, through \
+             it each byte is paid for",
+    needs: "",
+    plan: r#"
+title = "CPU cost: fixed and marginal"
+asks = "What does each request and each KiB cost in CPU, on every path?"
+rw = ["read", "write"]
+direct = true
+soaker = true
+bs = ["4k", "8k", "16k", "64k", "256k", "1m"]
+runtime = 0.5
+trials = 3
+
+[quick]
+bs = ["16k", "64k", "256k"]
+runtime = 0.1
+trials = 2
+
+[[part]]
+name = "direct"
+
+[[part]]
+name = "direct, 2 KiB"
+bs = "2k"
+
+[[part]]
+name = "direct, depth 16"
+iodepth = 16
+quick = {rw = "read"}
+
+[[part]]
+name = "direct, sync"
+ioengine = "sync"
+quick = {rw = "read"}
+
+[[part]]
+name = "direct, threads"
+ioengine = "threads"
+quick = {rw = "read"}
+
+[[part]]
+name = "direct, libaio"
+ioengine = "libaio"
+quick = {rw = "read"}
+
+[[part]]
+name = "buffered"
+direct = false
+bs = ["2k", "4k", "8k", "16k", "64k", "256k", "1m"]
+quick = {bs = ["2k", "16k", "64k", "256k"]}
+
+[[figure]]
+title = "CPU of a request against its size"
+x = "bs"
+y = "cpu-per-request"
+by = ["part", "rw"]
+
+[[figure]]
+title = "CPU of a MiB against the request size"
+x = "bs"
+y = "cpu-per-mib"
+by = ["part", "rw"]
+
+[[figure]]
+title = "Share of one CPU against the request size"
+x = "bs"
+y = "utilisation"
+by = ["part", "rw"]
+"#,
+    claims: &[
+        "R040", "R043", "R044", "R045", "R055", "R056", "R057", "R058", "R062", "R063", "R069",
+        "R070", "R074", "C063", "C064", "C065", "C122", "C140", "C143", "C201",
+    ],
+    measure,
+    analyse,
+};
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    runner.measure()?;
+    let mut readings = Vec::new();
+    for path in paths(&runner.evidence) {
+        for (bound, model) in [("lower", path.lower()), ("upper", path.upper())] {
+            let Some(model) = model else { continue };
+            let labels =
+                [("path", path.name.clone()), ("rw", path.rw.clone()), ("bound", bound.to_owned())];
+            readings.push(("fixed", "ns", labels.clone(), model.fixed_ns.value));
+            readings.push(("marginal", "ns/KiB", labels, model.marginal_ns_per_kib.value));
+        }
+    }
+    for (quantity, unit, labels, value) in readings {
+        runner.evidence.note(quantity, unit, &labels, value);
+    }
+    Ok(())
+}
+
+/// A direct path that pays this share of what the page cache pays for each KiB, copies.
+const COPY_SHARE: f64 = 0.5;
+/// Costs of requests are about the same up to this factor.
+const ABOUT: f64 = 1.25;
+/// CPU times that are this close are not told apart.
+const CPU_ALIKE: f64 = 1.1;
+/// A size where the fixed cost is small beside that of the bytes, but requests are common.
+const LARGE: u64 = 64 << 10;
+/// What cannot be known better than this (share of a CPU time).
+const ERROR_LEAST: f64 = 0.03;
+const ERROR_MOST: f64 = 0.5;
+
+/// The points of one path in one direction.
+struct Path<'a> {
+    name: String,
+    target: usize,
+    rw: String,
+    cells: Vec<&'a MeasuredPoint>,
+}
+
+impl<'a> Path<'a> {
+    fn at(&self, bytes: u64) -> Option<&'a MeasuredPoint> {
+        self.cells.iter().find(|cell| cell.bytes() == bytes).copied()
+    }
+
+    /// A model of some cost of each point; None where it was not measured, or cannot be fitted.
+    fn fit(&self, of: impl Fn(&MeasuredPoint) -> Option<f64>) -> Option<CostModel> {
+        let point = |cell: &&MeasuredPoint| {
+            let error = cell.summary.requests_per_s.half_width_relative();
+            Some(CostPoint {
+                request_bytes: cell.bytes(),
+                cpu_ns: of(cell)?,
+                relative_error: error.clamp(ERROR_LEAST, ERROR_MOST),
+            })
+        };
+        let points: Vec<CostPoint> = self.cells.iter().filter_map(point).collect();
+        costmodel::fit(&points).ok()
+    }
+
+    fn lower(&self) -> Option<CostModel> {
+        self.fit(|cell| cell.cpu_ns())
+    }
+
+    fn upper(&self) -> Option<CostModel> {
+        self.fit(|cell| cell.summary.cpu_upper_ns)
+    }
+
+    fn is_direct(&self) -> bool {
+        self.cells.first().is_some_and(|cell| cell.point.key.is_direct())
+    }
+
+    fn is_one_deep(&self) -> bool {
+        self.cells.first().is_some_and(|cell| cell.depth() == 1)
+    }
+}
+
+/// Instructions of a request, where they were counted: the median of the trials.
+fn instructions(cell: &MeasuredPoint) -> Option<f64> {
+    let each = |trial: &&lab::point::Trial| {
+        let requests = trial.requests();
+        let count = trial.cpu.instructions.filter(|count| *count > 0)?;
+        (requests > 0).then(|| count as f64 / requests as f64)
+    };
+    median(&cell.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
+}
+
+/// Interrupt time of the machine for a request (ns).
+fn interrupt_ns(cell: &MeasuredPoint) -> Option<f64> {
+    let each = |trial: &&lab::point::Trial| {
+        let requests = trial.requests();
+        (requests > 0).then_some(trial.cpu.interrupt_ns? as f64 / requests as f64)
+    };
+    median(&cell.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
+}
+
+/// All paths, in the order in which they were planned.
+fn paths(evidence: &Evidence) -> Vec<Path<'_>> {
+    let mut paths: Vec<Path<'_>> = Vec::new();
+    for cell in evidence.usable() {
+        let key = &cell.point.key;
+        let mut name = format!("{}, {}", key.caching, key.ioengine);
+        if key.depth > 1 {
+            name = format!("{name}, depth {}", key.depth);
+        }
+        if evidence.targets.len() > 1 {
+            name = format!("{}: {name}", cell.target);
+        }
+        let same = |path: &&mut Path<'_>| path.name == name && path.rw == key.rw;
+        match paths.iter_mut().find(same) {
+            // Two parts may come to the same: where there is one way to issue requests, say.
+            Some(path) if path.at(cell.bytes()).is_some() => {}
+            Some(path) => path.cells.push(cell),
+            None => paths.push(Path {
+                name,
+                target: cell.target_index,
+                rw: key.rw.clone(),
+                cells: vec![cell],
+            }),
+        }
+    }
+    paths.iter_mut().for_each(|path| path.cells.sort_by_key(|cell| cell.bytes()));
+    paths
+}
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    let paths = paths(evidence);
+    paths.iter().for_each(|path| describe(&mut found, path));
+    for rw in ["read", "write"] {
+        let side = |direct: bool| {
+            let mut same = paths.iter().filter(|path| path.rw == rw && path.is_one_deep());
+            same.find(|path| path.is_direct() == direct && path.target == 0)
+        };
+        if let (Some(direct), Some(buffered)) = (side(true), side(false)) {
+            bypass(&mut found, direct, buffered);
+            copying(&mut found, evidence, direct, buffered);
+            if rw == "read" {
+                read_claims(&mut found, direct, buffered);
+            } else {
+                let small = buffered.at(2 << 10).zip(buffered.at(LARGE));
+                let times =
+                    small.and_then(|(small, large)| Some(per_byte(small)? / per_byte(large)?));
+                let what = "CPU of a MiB written through the cache by 2 KiB over 64 KiB";
+                found.gain("C122", times, what);
+            }
+        }
+    }
+    found.cannot(
+        &["C063", "C064", "C065"],
+        "no device here moves data by programmed I/O; a direct path on which each byte costs \
+         nearly nothing is one of DMA",
+    );
+    found.tables.extend(table(&paths));
+    found
+}
+
+/// "1.2 us to 3 us": lower and upper bound.
+fn bounds(lower: f64, upper: Option<f64>) -> String {
+    // Bounds that are printed alike are one.
+    match upper.filter(|upper| *upper > lower * 1.01) {
+        Some(upper) => format!("{} to {}", units::time(lower), units::time(upper)),
+        None => units::time(lower),
+    }
+}
+
+fn describe(found: &mut Conclusion, path: &Path<'_>) {
+    let Some(lower) = path.lower() else { return };
+    let upper = path.upper();
+    let each = match lower.marginal_ns_per_kib.low > 0.0 {
+        true => {
+            let high = upper.as_ref().map(|upper| upper.marginal_ns_per_kib.value);
+            format!("{} for each KiB", bounds(lower.marginal_ns_per_kib.value, high))
+        }
+        false => {
+            let most = units::time(lower.marginal_ns_per_kib.high.max(0.0));
+            format!("nothing beyond noise for each KiB (at most {most})")
+        }
+    };
+    let fixed = match lower.fixed_ns.low > 0.0 {
+        true => bounds(lower.fixed_ns.value, upper.as_ref().map(|upper| upper.fixed_ns.value)),
+        false => format!("less than {}", units::time(lower.fixed_ns.high.max(0.0))),
+    };
+    let counted = path.fit(instructions).map(|model| {
+        let per_byte = model.marginal_ns_per_kib.value.max(0.0) / 1024.0;
+        format!(
+            "; {} instructions for a request, {per_byte:.2} for a byte",
+            units::count(model.fixed_ns.value.max(0.0))
+        )
+    });
+    found.find(
+        "cost",
+        format!(
+            "{}s, {}: {fixed} of CPU for each request and {each}{}",
+            path.rw,
+            path.name,
+            counted.unwrap_or_default()
+        ),
+    );
+}
+
+fn per_byte(cell: &MeasuredPoint) -> Option<f64> {
+    Some(cell.cpu_ns()? / cell.bytes() as f64)
+}
+
+/// CPU of one path over that of another at a size.
+fn times_at(of: &Path<'_>, over: &Path<'_>, bytes: u64) -> Option<f64> {
+    Some(of.at(bytes)?.cpu_ns()? / over.at(bytes)?.cpu_ns().filter(|ns| *ns > 0.0)?)
+}
+
+/// Where the page cache costs less than going past it, and where more.
+fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
+    let rw = &direct.rw;
+    if let Some(bytes) = break_even(direct, buffered) {
+        found.find(
+            "break-even",
+            format!(
+                "{rw}s cost less CPU past the page cache from {} on, the smallest such size \
+                 measured",
+                units::size(bytes)
+            ),
+        );
+    }
+    let Some(times) = times_at(buffered, direct, LARGE) else { return };
+    let cost = |path: &Path<'_>| path.at(LARGE).and_then(MeasuredPoint::cpu_ns).map(units::time);
+    found.advise_in(
+        "CPU",
+        "bypass-cache-cpu",
+        times,
+        &format!("{rw}s of {} and larger", units::size(LARGE)),
+        format!(
+            "a {rw} of {} costs {} buffered, {} direct",
+            units::size(LARGE),
+            cost(buffered).unwrap_or_default(),
+            cost(direct).unwrap_or_default()
+        ),
+    );
+}
+
+/// The smallest size from which on the direct path costs less at every size that both have.
+fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
+    let shared = direct.cells.iter().map(|cell| cell.bytes());
+    let mut cheaper = None;
+    for bytes in shared {
+        let Some(times) = times_at(buffered, direct, bytes) else { continue };
+        cheaper = match times > 1.0 {
+            true => cheaper.or(Some(bytes)),
+            false => None,
+        };
+    }
+    cheaper
+}
+
+/// A direct path that pays for each byte as one through the page cache does, copies.
+fn copying(found: &mut Conclusion, evidence: &Evidence, direct: &Path<'_>, buffered: &Path<'_>) {
+    let has_device = evidence.targets.first().is_some_and(|target| target.device.is_some());
+    let (Some(past), Some(through)) = (direct.lower(), buffered.lower()) else { return };
+    let share = past.marginal_ns_per_kib.low / through.marginal_ns_per_kib.value;
+    if !has_device || !share.is_finite() || share < COPY_SHARE {
+        return;
+    }
+    let at = |model: &CostModel| {
+        model.fixed_ns.value + model.marginal_ns_per_kib.value * (LARGE >> 10) as f64
+    };
+    found.advise_in(
+        "CPU",
+        "dma-not-pio",
+        at(&past) / past.fixed_ns.value.max(1.0),
+        "",
+        format!(
+            "each KiB past the page cache costs {}, of the {} through it",
+            units::time(past.marginal_ns_per_kib.value),
+            units::time(through.marginal_ns_per_kib.value)
+        ),
+    );
+}
+
+/// Whether a number is about the published one: within a factor of two.
+fn about(here: f64, published: f64) -> bool {
+    (published / 2.0..=published * 2.0).contains(&here)
+}
+
+fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
+    let costlier = |bytes: u64| times_at(buffered, direct, bytes);
+    let at_64 = costlier(LARGE);
+    let largest = direct.cells.iter().rev().find_map(|cell| costlier(cell.bytes()));
+    found.gain("R043", at_64, "CPU of a buffered read of 64 KiB over a direct one");
+    found.gain("R062", costlier(16 << 10), "CPU of a buffered read of 16 KiB over a direct one");
+    found.gain("C143", largest, "CPU of the largest buffered reads over direct ones");
+    found.claim_if(
+        "R069",
+        at_64.map(|times| {
+            (times >= 2.0, format!("reads of 64 KiB: {} the CPU buffered", words_of_times(times)))
+        }),
+    );
+    let small = direct.at(2 << 10).zip(direct.at(16 << 10));
+    let times = small.and_then(|(small, large)| Some(per_byte(small)? / per_byte(large)?));
+    found.gain("R055", times, "CPU of a MiB by direct reads of 2 KiB over 16 KiB");
+    let times = small.and_then(|(small, large)| Some(large.cpu_ns()? / small.cpu_ns()?));
+    found.claim_if(
+        "R056",
+        times.map(|times| {
+            let words = words_of_times(times);
+            (times <= ABOUT, format!("a direct read of 16 KiB: {words} the CPU of one of 2 KiB"))
+        }),
+    );
+    rate_claims(found, direct, buffered);
+    model_claims(found, direct, buffered);
+}
+
+/// Claims about sizes.
+fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
+    leanest(found, buffered);
+    let beyond = 256 << 10;
+    let pair = direct.at(beyond).zip(buffered.at(beyond));
+    if let Some(((past, with), cpu)) = pair.zip(times_at(buffered, direct, beyond)) {
+        let told = curve::told(past, with);
+        let words = format!(
+            "direct reads of 256 KiB: rate beside buffered ones: {}; {} the CPU",
+            told.words(),
+            words_of_times(1.0 / cpu)
+        );
+        match told.noise() {
+            Some(why) => found.cannot(&["R063"], &why),
+            None => {
+                let faster = told.times().is_some_and(|times| times > 1.0);
+                found.claim("R063", faster && cpu > 1.0, words);
+            }
+        }
+    }
+    let load = |cell: &MeasuredPoint| Some(cell.cpu_ns()? * cell.requests_per_s() / 1e9);
+    found.claim_if(
+        "R074",
+        direct.at(LARGE).and_then(load).map(|load| {
+            (load < 0.05, format!("direct reads of 64 KiB: {:.0}% of a CPU", 100.0 * load))
+        }),
+    );
+    let measured = direct.at(2 << 10).is_some() && buffered.at(2 << 10).is_some();
+    let even = break_even(direct, buffered);
+    let close = even
+        .filter(|bytes| times_at(buffered, direct, *bytes).is_some_and(|times| alike(times, 1.0)));
+    if let Some(bytes) = close {
+        let size = units::size(bytes);
+        let why = format!("noise: at {size} direct and buffered reads cost the same within 10%");
+        found.cannot(&["C201"], &why);
+        return;
+    }
+    found.claim_if(
+        "C201",
+        measured.then(|| match even {
+            // It lies between this size and the one measured below it.
+            Some(bytes) => {
+                let holds = (8 << 10..=16 << 10).contains(&bytes);
+                (holds, format!("direct reads cost less from {} on", units::size(bytes)))
+            }
+            None => (false, "direct reads never cost less".to_owned()),
+        }),
+    );
+}
+
+/// The sizes whose bytes cost least; which, only where the others cost clearly more.
+fn leanest(found: &mut Conclusion, buffered: &Path<'_>) {
+    let lean = buffered.cells.iter().filter_map(|cell| Some((per_byte(cell)?, cell.bytes())));
+    let claimed = |bytes: u64| (16 << 10..=64 << 10).contains(&bytes);
+    let (inside, outside): (Vec<_>, Vec<_>) = lean.partition(|(_, bytes)| claimed(*bytes));
+    let least = |of: &[(f64, u64)]| of.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((within, beyond)) = least(&inside).zip(least(&outside)) else { return };
+    let best = if within.0 < beyond.0 { within } else { beyond };
+    let seen = format!("a MiB of buffered reads costs least at {}", units::size(best.1));
+    if alike(within.0, beyond.0) {
+        let other = if best == within { beyond } else { within };
+        let size = units::size(other.1);
+        found.cannot(&["R040"], &format!("noise: {seen}, and within 10% of that at {size}"));
+    } else {
+        found.claim("R040", best == within, seen);
+    }
+}
+
+/// Whether two CPU times are too close to be told apart.
+fn alike(one: f64, other: f64) -> bool {
+    one.max(other) <= one.min(other) * CPU_ALIKE
+}
+
+/// Claims about the fixed and the marginal part.
+fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
+    if let Some((past, published)) = direct.lower().zip(claimed("C140")) {
+        let each = past.marginal_ns_per_kib;
+        let most = units::time(each.high.max(0.0));
+        match each.low > 0.0 {
+            true => {
+                let here = format!("each KiB of a direct read: {}", units::time(each.value));
+                found.claim("C140", about(each.value, published * 1e3), here);
+            }
+            false => {
+                let why =
+                    format!("a KiB of a direct read costs nothing beyond noise (at most {most})");
+                found.cannot(&["C140"], &why);
+            }
+        }
+    }
+    let (past, through) = (direct.fit(instructions), buffered.fit(instructions));
+    let byte = |model: &CostModel| model.marginal_ns_per_kib.value / 1024.0;
+    let whole = |path: &Path<'_>| path.at(LARGE).and_then(instructions);
+    for (id, path) in [("R044", buffered), ("R045", direct)] {
+        found.claim_if(
+            id,
+            whole(path).zip(claimed(id)).map(|(count, published)| {
+                let each = count / LARGE as f64;
+                (about(each, published), format!("{each:.2} instructions for a byte of 64 KiB"))
+            }),
+        );
+    }
+    for id in ["R057", "R070"] {
+        found.claim_if(
+            id,
+            past.as_ref().zip(claimed(id)).map(|(model, published)| {
+                let each = model.fixed_ns.value;
+                let count = units::count(each.max(0.0));
+                (about(each, published), format!("{count} instructions for a direct read"))
+            }),
+        );
+    }
+    found.claim_if(
+        "R058",
+        past.as_ref().zip(through.as_ref()).zip(claimed("R058")).map(
+            |((past, through), published)| {
+                let more = byte(through) - byte(past);
+                (about(more, published), format!("{more:.2} instructions more for a byte"))
+            },
+        ),
+    );
+}
+
+/// The number of a claim.
+fn claimed(id: &str) -> Option<f64> {
+    crate::conclusion::claim_of(id).map(|claim| claim.low)
+}
+
+/// Every path with both bounds.
+fn table(paths: &[Path<'_>]) -> Option<Table> {
+    let row = |path: &Path<'_>| {
+        let (lower, upper) = (path.lower()?, path.upper());
+        let counted = path.fit(instructions);
+        let last = *path.cells.last()?;
+        let of = |model: &Option<CostModel>, of: fn(&CostModel) -> f64| -> TableCell {
+            model.as_ref().map(of).into()
+        };
+        Some(vec![
+            TableCell::Text(path.name.clone()),
+            TableCell::Text(path.rw.clone()),
+            TableCell::Number(lower.fixed_ns.value),
+            TableCell::Number(lower.marginal_ns_per_kib.value),
+            of(&upper, |model| model.fixed_ns.value),
+            of(&upper, |model| model.marginal_ns_per_kib.value),
+            TableCell::Number(lower.r2),
+            of(&counted, |model| model.fixed_ns.value),
+            of(&counted, |model| model.marginal_ns_per_kib.value / 1024.0),
+            interrupt_ns(last).into(),
+        ])
+    };
+    let rows: Vec<Vec<TableCell>> = paths.iter().filter_map(row).collect();
+    let column = |(label, unit): (&str, Unit)| Column { label: label.to_owned(), unit: Some(unit) };
+    let text = |label: &str| Column { label: label.to_owned(), unit: None };
+    let numbers = [
+        ("Request, lower", Unit::Nanoseconds),
+        ("KiB, lower", Unit::Nanoseconds),
+        ("Request, upper", Unit::Nanoseconds),
+        ("KiB, upper", Unit::Nanoseconds),
+        ("R\u{b2}", Unit::Count),
+        ("Instructions of a request", Unit::Count),
+        ("Instructions of a byte", Unit::Count),
+        ("Interrupts of the largest request", Unit::Nanoseconds),
+    ];
+    (!rows.is_empty()).then(|| Table {
+        id: "cpu-cost-paths".to_owned(),
+        caption: "CPU of each request and each KiB, charged (lower) and lost (upper)".to_owned(),
+        columns: [text("Path"), text("Direction")].into_iter().chain(numbers.map(column)).collect(),
+        rows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+    use lab::machine::{DeviceFacts, TargetFacts};
+
+    /// A point whose requests cost so much each, and so many instructions.
+    fn point(caching: &str, rw: &str, bs: &str, cpu_ns: f64, instructions: u64) -> MeasuredPoint {
+        let mut cell = cell(
+            1 << 30,
+            &[("part", caching), ("caching", caching), ("rw", rw), ("bs", bs), ("iodepth", "1")],
+        );
+        let requests = (1 << 30) / cell.bytes();
+        for trial in &mut cell.point.trials {
+            trial.cpu.process_ns = (cpu_ns * requests as f64) as u64;
+            trial.cpu.instructions = (instructions > 0).then_some(instructions * requests);
+        }
+        cell.summary = cell.point.summary();
+        cell
+    }
+
+    /// Both paths of reads, each with a fixed and a marginal cost (ns, ns for each KiB).
+    fn machine(direct: (f64, f64), buffered: (f64, f64), instructions: bool) -> Evidence {
+        let mut cells = Vec::new();
+        for (caching, (fixed, each)) in [("direct", direct), ("buffered", buffered)] {
+            for kib in [2_u64, 16, 64, 256] {
+                let cpu_ns = fixed + each * kib as f64;
+                let count = if instructions { cpu_ns as u64 } else { 0 };
+                cells.push(point(caching, "read", &format!("{kib}k"), cpu_ns, count));
+            }
+        }
+        let device = Some(DeviceFacts::default());
+        Evidence {
+            targets: vec![TargetFacts { device, ..TargetFacts::default() }],
+            ..evidence(cells)
+        }
+    }
+
+    fn verdict(found: &Conclusion, id: &str) -> Option<Verdict> {
+        found.claims.iter().find(|claim| claim.id == id).map(|claim| claim.verdict)
+    }
+
+    #[test]
+    fn the_papers_machine_pays_for_bytes_through_the_cache_only() {
+        let found = analyse(&machine((120_000.0, 0.0), (20_000.0, 16_000.0), false));
+        let text = &found.findings[0].text;
+        assert!(text.contains("120 us of CPU for each request") && text.contains("nothing beyond"));
+        for id in ["R043", "R055", "R056", "R062", "R069", "C201"] {
+            assert_eq!(verdict(&found, id), Some(Verdict::Holds), "{id}");
+        }
+        assert_eq!(verdict(&found, "C140"), Some(Verdict::CannotBeTried), "it costs nothing");
+        assert_eq!(verdict(&found, "C063"), Some(Verdict::CannotBeTried));
+        assert_eq!(verdict(&found, "R057"), None, "nothing was counted");
+        let ids: Vec<&str> = found.advice.iter().map(|advice| advice.id.as_str()).collect();
+        assert_eq!(ids, ["bypass-cache-cpu"]);
+        assert_eq!(found.advice[0].gain_in, "CPU");
+    }
+
+    #[test]
+    fn the_marginal_cost_is_the_claim_and_no_ratio_to_the_cache() {
+        for (each, holds) in [(480.0, Verdict::Holds), (50.0, Verdict::DoesNotHold)] {
+            let found = analyse(&machine((1_000.0, each), (20_000.0, 16_000.0), false));
+            assert_eq!(verdict(&found, "C140"), Some(holds), "{each}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_cost_alike_are_not_ranked() {
+        let found = analyse(&machine((120_000.0, 0.0), (20_000.0, 16_000.0), false));
+        assert_eq!(verdict(&found, "R040"), Some(Verdict::CannotBeTried));
+        let found = analyse(&machine((120_000.0, 0.0), (200_000.0, 1_000.0), false));
+        assert_eq!(verdict(&found, "R040"), Some(Verdict::DoesNotHold));
+    }
+
+    #[test]
+    fn each_claim_is_tried_by_one_study_alone() {
+        let mut owners = std::collections::BTreeMap::new();
+        for study in crate::catalogue::ALL {
+            for id in study.claims {
+                let before = owners.insert(*id, study.name);
+                assert_eq!(before, None, "{id} is tried by {} too", study.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_that_copies_is_told_from_one_that_moves_data_by_itself() {
+        let advice = |each| {
+            let found = analyse(&machine((5_000.0, each), (2_000.0, 150.0), false));
+            found.advice.iter().any(|advice| advice.id == "dma-not-pio")
+        };
+        assert!(advice(140.0) && !advice(10.0));
+    }
+
+    #[test]
+    fn instructions_are_claimed_where_they_were_counted() {
+        let found = analyse(&machine((10_000.0, 102.0), (10_000.0, 2_048.0), true));
+        assert_eq!(verdict(&found, "R057"), Some(Verdict::Holds));
+        assert_eq!(verdict(&found, "R058"), Some(Verdict::Holds));
+        assert!(
+            found.findings[0].text.contains("instructions for a request, 0.10 for a byte"),
+            "{:?}",
+            found.findings[0]
+        );
+    }
+
+    #[test]
+    fn the_break_even_is_where_the_direct_path_stays_cheaper() {
+        let evidence = machine((30_000.0, 0.0), (1_000.0, 1_000.0), false);
+        let paths = paths(&evidence);
+        assert_eq!(break_even(&paths[0], &paths[1]), Some(64 << 10));
+        assert_eq!(break_even(&paths[1], &paths[0]), None);
+    }
+}

@@ -1,0 +1,243 @@
+//! How many requests outstanding: throughput, latency and what each step of depth costs.
+//!
+//! Little's law ties the three: depth = rate x latency. Up to the knee another request buys rate,
+//! beyond it only waiting.
+
+use analysis::halfpower::measured;
+
+use crate::catalogue::{Study, plan};
+use crate::conclusion::Conclusion;
+use crate::curve::differ;
+use crate::evidence::{Evidence, MeasuredPoint};
+
+/// The study `depth`.
+pub const STUDY: Study = Study {
+    name: "depth",
+    papers: "Riedel 1997, section 4 and Figure 6: reads reach half power at 4 KB at any depth, \
+             writes need depth (8-deep 8 KB writes gain four times)",
+    needs: "",
+    plan: r#"
+title = "Depth: requests outstanding"
+asks = "How many requests must be outstanding, and what does each step cost in latency?"
+direct = true
+rw = ["read", "write"]
+bs = ["2k", "4k", "8k", "16k", "64k"]
+iodepth = [1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+runtime = 1
+trials = 3
+
+[quick]
+bs = ["2k", "4k", "8k", "16k", "64k"]
+iodepth = [1, 2, 3, 8, 32, 256]
+runtime = 0.1
+trials = 2
+
+[[figure]]
+title = "Throughput against depth"
+x = "iodepth"
+y = "throughput"
+by = ["rw", "bs"]
+
+[[figure]]
+title = "Latency against depth"
+x = "iodepth"
+y = "latency"
+log = true
+by = ["rw", "bs"]
+"#,
+    claims: &["R077", "R078", "R079", "R080", "R117", "C133", "C208"],
+    measure: plan,
+    analyse,
+};
+
+/// A step of depth that brings less than this is beyond the knee.
+const STEP_MIN: f64 = 1.1;
+/// A difference up to this may be noise; a larger one is none, however wide the intervals.
+const NOISE_MOST: f64 = 1.3;
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    for rw in ["read", "write"] {
+        for bs in sizes(evidence, rw) {
+            knee(&mut found, evidence, rw, bs);
+        }
+        half_power_depth(&mut found, evidence, rw);
+    }
+    littles_law(&mut found, evidence);
+    claims(&mut found, evidence);
+    found
+}
+
+/// The points of a size in rising depth.
+fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a MeasuredPoint> {
+    let mut cells = evidence.all(&[("rw", rw)]);
+    cells.retain(|cell| cell.bytes() == bs);
+    cells.sort_by_key(|cell| cell.depth());
+    cells
+}
+
+fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
+    let mut sizes: Vec<u64> =
+        evidence.all(&[("rw", rw)]).into_iter().map(MeasuredPoint::bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The depth after which a doubling brings little, and what it costs to go on.
+fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
+    let cells = curve(evidence, rw, bs);
+    // One depth has no knee, and without the first there is nothing to gain over.
+    let (Some(first), Some(last)) = (cells.first(), cells.last()) else { return };
+    if cells.len() < 2 || first.depth() > 1 {
+        return;
+    }
+    let Some(knee) = knee_of(&cells) else { return };
+    let latency =
+        |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
+    let beyond = match last.depth() == knee.depth() {
+        true => format!("the median latency is {} there", latency(knee)),
+        false => format!(
+            "the median latency is {} there and {} at depth {}",
+            latency(knee),
+            latency(last),
+            last.depth()
+        ),
+    };
+    let (size, shallow) = (units::size(bs), units::rate(first.rate()));
+    let (rate, depth, least) = (units::rate(knee.rate()), knee.depth(), first.depth());
+    found.find(
+        "knee",
+        match depth == least {
+            true => {
+                format!("{rw}s of {size} need no more depth than {least}: {shallow}; {beyond}")
+            }
+            false => format!(
+                "{rw}s of {size}: {shallow} at depth {least}, {rate} from depth {depth} on; \
+                 {beyond}"
+            ),
+        },
+    );
+    if knee.depth() > 1 {
+        let gain = knee.rate() / first.rate();
+        let setting = format!("{rw}s of {} at depth {}", units::size(bs), knee.depth());
+        let evidence =
+            format!("{} instead of {}", units::rate(knee.rate()), units::rate(first.rate()));
+        found.advise("deeper-requests", gain, &setting, evidence);
+    }
+}
+
+/// The first point that is as fast as any later one, as far as it can be told.
+fn knee_of<'a>(cells: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
+    let top = cells.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
+    let is_there = |cell: &&MeasuredPoint| {
+        let near = cell.rate() * STEP_MIN >= top.rate();
+        near || (!differ(cell, top) && cell.rate() * NOISE_MOST >= top.rate())
+    };
+    cells.iter().copied().find(is_there)
+}
+
+fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let top = evidence.fastest(&[("rw", rw)]).map_or(0.0, MeasuredPoint::rate);
+    let (pap, source) = match evidence.pap_bytes_per_s {
+        Some(stated) => (stated, "stated with --pap".to_owned()),
+        None => (top, format!("the highest rate of {rw}s here")),
+    };
+    let (mut reached, mut never) = (Vec::new(), Vec::new());
+    for bs in sizes(evidence, rw) {
+        let points: Vec<(u64, f64)> =
+            curve(evidence, rw, bs).iter().map(|c| (u64::from(c.depth()), c.rate())).collect();
+        match measured(&points, pap) {
+            Some(depth) => reached.push(format!("of {} at depth {depth}", units::size(bs))),
+            None => never.push(units::size(bs)),
+        }
+    }
+    let half = format!("half of {} ({source})", units::rate(pap));
+    if !never.is_empty() {
+        reached.push(format!("of {} at no depth measured", never.join(", ")));
+    }
+    if reached.is_empty() {
+        return;
+    }
+    let words = reached.join(", ");
+    found.find("half-power-depth", format!("{rw}s pass {half}: {words}"));
+}
+
+/// Depth against rate x latency: what was really outstanding.
+fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
+    let kept = |cell: &&MeasuredPoint| {
+        let mean_ns = cell.summary.latency.mean().unwrap_or_default();
+        let outstanding = cell.requests_per_s() * mean_ns / 1e9;
+        (outstanding / f64::from(cell.depth()) - 1.0).abs() <= 0.1
+    };
+    let (all, kept) = (evidence.usable().count(), evidence.usable().filter(kept).count());
+    if all > 0 {
+        found.find(
+            "littles-law",
+            format!("rate x latency is the depth asked for, within 10%, in {kept} of {all} points"),
+        );
+    }
+}
+
+fn claims(found: &mut Conclusion, evidence: &Evidence) {
+    let rate = |rw: &str, bs: &str, depth: &str| {
+        Some(evidence.find(&[("rw", rw), ("bs", bs), ("iodepth", depth)])?.rate())
+    };
+    let gain = |rw: &str, bs: &str, deep: &str| Some(rate(rw, bs, deep)? / rate(rw, bs, "1")?);
+    let half = |rw: &str, bs: &str, depth: &str| {
+        let pap = evidence
+            .pap_bytes_per_s
+            .or_else(|| evidence.fastest(&[("rw", rw)]).map(MeasuredPoint::rate))?;
+        let share = rate(rw, bs, depth)? / pap;
+        Some((share > 0.5, format!("{rw}s of {bs}, depth {depth}: {:.0}% of PAP", 100.0 * share)))
+    };
+    found.claim_if("R077", half("read", "4k", "1"));
+    found.claim_if("R078", half("write", "16k", "3"));
+    found.claim_if("R079", half("write", "8k", "8"));
+    found.gain("R080", gain("write", "8k", "8"), "writes of 8 KiB at depth 8 over depth 1");
+    found.gain("R117", gain("write", "8k", "3"), "writes of 8 KiB at depth 3 over depth 1");
+    found.gain("C133", gain("read", "2k", "2"), "reads of 2 KiB at depth 2 over depth 1");
+    let reads = curve(evidence, "read", 8 << 10);
+    let knee = knee_of(&reads);
+    found.claim_if(
+        "C208",
+        knee.map(|cell| {
+            let depth = cell.depth();
+            (depth <= 2, format!("reads of 8 KiB rise up to depth {depth}"))
+        }),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+
+    #[test]
+    fn the_knee_is_where_a_step_brings_little() {
+        let at =
+            |depth: &str, rate| cell(rate, &[("rw", "write"), ("bs", "8k"), ("iodepth", depth)]);
+        let large = cell(300, &[("rw", "write"), ("bs", "16k"), ("iodepth", "3")]);
+        let evidence =
+            evidence(vec![at("1", 100), at("3", 300), at("8", 790), at("32", 800), large]);
+        let found = analyse(&evidence);
+        let knee = found.findings.iter().find(|finding| finding.id == "knee").unwrap();
+        assert!(knee.text.contains("from depth 8 on"), "{}", knee.text);
+        let claim = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
+        assert_eq!(claim("R080"), Verdict::Holds);
+        assert_eq!(claim("R078"), Verdict::DoesNotHold);
+        assert_eq!(found.advice[0].id, "deeper-requests");
+    }
+
+    #[test]
+    fn one_depth_alone_has_no_knee_nor_have_those_without_the_first() {
+        let at =
+            |depth: &str, rate| cell(rate, &[("rw", "write"), ("bs", "8k"), ("iodepth", depth)]);
+        for cells in [vec![at("1", 100)], vec![at("256", 800)], vec![at("8", 700), at("32", 710)]] {
+            let found = analyse(&evidence(cells));
+            assert!(found.findings.iter().all(|one| one.id != "knee"), "{:?}", found.findings);
+            assert!(found.advice.is_empty(), "{:?}", found.advice);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! The cache of a device: how large it is, how far it reads ahead, what a hit costs, how fast the
+//! link behind it is.
+//!
+//! Regions of growing size are read several times over. In one that fits, all passes but the first
+//! are hits; in one that does not, a cache which forgets the least recently used has none. The size
+//! between is narrowed down. The same block read again and again at several sizes gives the fixed
+//! overhead of a request and the rate of the link (T = f + S / rate), without the medium.
+//!
+//! Before all that, while nothing has been read, it is looked how far the device reads ahead
+//! (`study::ahead`).
+
+use analysis::halfpower::{HalfPowerFit, SizePoint, fit};
+use lab::bench::Bench;
+use lab::failure::Outcome;
+use lab::job::Job;
+use workload::Workload;
+
+use crate::ahead::{self, HIT_GAIN};
+use crate::catalogue::Study;
+use crate::conclusion::Conclusion;
+use crate::curve;
+use crate::evidence::Evidence;
+use crate::plan::Group;
+use crate::runner::StudyRunner;
+use crate::target::StudyTarget;
+
+/// The study `device-cache`.
+pub const STUDY: Study = Study {
+    name: "device-cache",
+    papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential \
+             reads show the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus; with \
+             pauses between them, what was read ahead comes at the rate of the bus (64 KB in 2 ms \
+             to 7 ms) and not of the media",
+    needs: "a device or file that is read past the page cache",
+    plan: r#"
+title = "Device cache: size, read-ahead, overhead, link"
+asks = "How large is the device's cache, how far does it read ahead, and what does a hit cost?"
+compares = true
+direct = true
+rw = "read"
+bs = "64k"
+iodepth = 1
+trials = 1
+runtime = 15
+
+[quick]
+runtime = 4
+"#,
+    claims: &["R140", "R142", "R145"],
+    measure,
+    analyse,
+};
+
+/// Passes over a region: the first brings it in, the others show whether it stayed.
+const PASSES: u64 = 3;
+/// The smallest and the largest region (bytes), the latter in the quick form and otherwise.
+const REGION_MIN: u64 = 256 << 10;
+const REGION_MAX: [u64; 2] = [64 << 20, 512 << 20];
+/// The size is narrowed down until its ends are this close.
+const NARROW: f64 = 1.06;
+/// Requests of one block.
+const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+/// A fit below this is none of a link.
+const R2_MIN: f64 = 0.95;
+/// How often the block is read.
+const BLOCK_READS: u64 = 200;
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let study_targets = runner.study_targets;
+    for group in runner.groups()? {
+        // The papers read blocks of the disk by a driver of their own, not of a file.
+        let changes = Some("path=driver,file_at=0.0".to_owned());
+        let group = Group { changes, ..group };
+        for study_target in study_targets {
+            match runner.bench(&group, std::slice::from_ref(study_target)) {
+                Ok((job, bench)) => match target(runner, study_target, &job, &bench) {
+                    Err(failure) if !runner.lab.interrupt.is_set() => {
+                        runner
+                            .leave_out(&study_target.name.display().to_string(), &failure.message);
+                    }
+                    other => other?,
+                },
+                Err(failure) => runner.leave_out(&group.part, &failure.message),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn target(
+    runner: &mut StudyRunner<'_>,
+    study_target: &StudyTarget,
+    job: &Job,
+    bench: &Bench,
+) -> Outcome<()> {
+    if !bench.place().caching().is_direct() && study_target.is_real() {
+        let name = study_target.name.display().to_string();
+        runner
+            .leave_out(&name, "no direct I/O here; name a target that is read past the page cache");
+        return Ok(());
+    }
+    let name = study_target.name.display().to_string();
+    // First of all: what has been read once may lie in the cache.
+    ahead::measure(runner, (&name, job, bench), &BLOCK_BYTES)?;
+    same_block(runner, &name, job, bench)?;
+    rereads(runner, &name, job, bench)
+}
+
+/// The median latency of the same block at several sizes.
+fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
+    let plain = bench.setting(job, &job.axes[0]).workload;
+    for bytes in BLOCK_BYTES {
+        let workload = Workload {
+            request_bytes: bytes,
+            region_bytes: u64::from(bytes),
+            limit_bytes: Some(u64::from(bytes) * BLOCK_READS),
+            ..plain.clone()
+        };
+        let setting = bench.setting(job, &job.axes[0]);
+        // A size below the target's granule does not fit; the next ones do.
+        if setting.place.check_fit(&workload).is_err() {
+            continue;
+        }
+        let trial = runner.trial(job, bench, workload)?;
+        if let Some(ns) = trial.latency().quantile(0.5) {
+            let labels = [("target", name.to_owned()), ("bytes", bytes.to_string())];
+            runner.evidence.note("same-block", "ns", &labels, ns as f64);
+        }
+    }
+    Ok(())
+}
+
+/// The median latency of several passes over a region, and whether they were all made.
+fn passes(runner: &StudyRunner<'_>, job: &Job, bench: &Bench, region: u64) -> Outcome<Option<f64>> {
+    let plain = bench.setting(job, &job.axes[0]).workload;
+    let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
+    let trial = runner.trial(job, bench, workload)?;
+    // Half of it all or less, and the median may be of the first pass.
+    let told = trial.bytes() * 2 > region * PASSES;
+    Ok(trial.latency().quantile(0.5).filter(|_| told).map(|ns| ns as f64))
+}
+
+/// Grows the region until rereads miss, then narrows the size down.
+fn rereads(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
+    let most = REGION_MAX[usize::from(!runner.quick)].min(bench.region_bytes);
+    let mut seen: Vec<(u64, f64)> = Vec::new();
+    let mut region = REGION_MIN;
+    while region <= most {
+        let Some(ns) = passes(runner, job, bench, region)? else { break };
+        note(runner, name, region, ns);
+        seen.push((region, ns));
+        region *= 2;
+    }
+    let Some((mut hit, mut miss, threshold_ns)) = curve::edge(&seen, HIT_GAIN) else {
+        return Ok(());
+    };
+    let request = u64::from(job.axes[0].request_bytes);
+    while miss as f64 > hit as f64 * NARROW {
+        let middle = ((hit as f64 * miss as f64).sqrt() as u64) / request * request;
+        if middle <= hit || middle >= miss {
+            break;
+        }
+        let Some(ns) = passes(runner, job, bench, middle)? else { break };
+        note(runner, name, middle, ns);
+        if ns < threshold_ns { hit = middle } else { miss = middle }
+    }
+    Ok(())
+}
+
+fn note(runner: &mut StudyRunner<'_>, name: &str, region: u64, ns: f64) {
+    let labels = [("target", name.to_owned()), ("region", region.to_string())];
+    runner.evidence.note("reread", "ns", &labels, ns);
+}
+
+/// The size of the cache, between the largest region of hits and the smallest of misses (bytes).
+fn cache_bytes(evidence: &Evidence, target: &str) -> Option<f64> {
+    let (hit, miss, _) = curve::edge(&evidence.curve("reread", "region", target), HIT_GAIN)?;
+    Some((hit as f64 * miss as f64).sqrt())
+}
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    let names = ["same-block", "reread", "unpaused"].map(|quantity| evidence.read(quantity, &[]));
+    let names = names.into_iter().flatten();
+    let mut names: Vec<&str> =
+        names.filter_map(|reading| Some(reading.labels.get("target")?.as_str())).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in &names {
+        cache(&mut found, evidence, name);
+        ahead::conclude(&mut found, evidence, name);
+        link(&mut found, evidence, name);
+    }
+    found.charts.extend(ahead::chart(evidence, &names));
+    found
+}
+
+fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
+    let seen = evidence.curve("reread", "region", target);
+    let (Some(first), Some(last)) = (seen.first(), seen.last()) else { return };
+    let (hit, miss) = (units::time(first.1), units::time(last.1));
+    let text = match cache_bytes(evidence, target) {
+        Some(bytes) => format!(
+            "{target}: a cache of {}: rereads of 64 KiB take {hit} within it and {miss} beyond",
+            units::size(bytes as u64)
+        ),
+        None => format!(
+            "{target}: no cache shows between {} and {}: rereads of 64 KiB take {hit} and {miss}",
+            units::size(first.0),
+            units::size(last.0)
+        ),
+    };
+    found.find("cache", text);
+}
+
+/// The fit of times that rise with the size by more than noise.
+fn rising(points: &[SizePoint]) -> Option<HalfPowerFit> {
+    fit(points).ok().filter(|fit| fit.ns_per_byte.low > 0.0)
+}
+
+/// The times of hits by size, as points of a fit.
+fn times(evidence: &Evidence, quantity: &str, target: &str) -> Vec<SizePoint> {
+    let point = |(bytes, ns): &(u64, f64)| SizePoint {
+        request_bytes: *bytes,
+        time_ns: *ns,
+        relative_error: 0.03,
+    };
+    evidence.curve(quantity, "bytes", target).iter().map(point).collect()
+}
+
+/// Fixed overhead and rate of the link, from the same block at several sizes and from what was
+/// read ahead.
+fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
+    let points = times(evidence, "same-block", target);
+    let ahead = times(evidence, "read-ahead", target);
+    for (id, what, points) in [
+        ("link", "the same block costs", &points),
+        ("link-ahead", "what was read ahead costs", &ahead),
+    ] {
+        let (Some(smallest), Some(largest)) = (points.first(), points.last()) else { continue };
+        let text = match rising(points) {
+            Some(fit) if fit.r2 < R2_MIN => format!(
+                "{target}: {what} {} at {} and {} at {}, without a line of fixed + transfer \
+                 through it (r2 {:.3}): the link cannot be told",
+                units::time(smallest.time_ns),
+                units::size(smallest.request_bytes),
+                units::time(largest.time_ns),
+                units::size(largest.request_bytes),
+                fit.r2
+            ),
+            Some(fit) => {
+                let fixed = units::time(fit.fixed_ns.value.max(0.0));
+                let rate = units::rate(fit.asymptote_bytes_per_s);
+                let r2 = fit.r2;
+                format!(
+                    "{target}: {what} {fixed} for each request and moves at {rate} (r2 {r2:.3})"
+                )
+            }
+            None => format!("{target}: {what} {} whatever its size", units::time(smallest.time_ns)),
+        };
+        found.find(id, text);
+    }
+    if found.claims.is_empty() {
+        // Hits pass the link alone: those in the cache, or where it holds none, those read ahead.
+        let hits = match cache_bytes(evidence, target) {
+            Some(_) => points,
+            None => ahead,
+        };
+        claims(found, evidence, target, &hits);
+    }
+}
+
+fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[SizePoint]) {
+    if points.is_empty() {
+        let why = "no cache shows and no read-ahead: the link cannot be told from the medium";
+        found.cannot(STUDY.claims, why);
+        return;
+    }
+    let Some(fit) = rising(points).filter(|fit| fit.r2 >= R2_MIN) else {
+        let why = "the times of hits do not follow fixed + transfer closely enough (r2 below 0.95)";
+        found.cannot(STUDY.claims, why);
+        return;
+    };
+    if let Some(small) = points.iter().find(|point| point.request_bytes == 2048) {
+        let share = fit.fixed_ns.value / small.time_ns;
+        let here = format!("{:.0}% of the time of 2 KiB is fixed", 100.0 * share);
+        found.claim("R140", share > 0.5, here);
+    }
+    let rereads = evidence.curve("reread", "region", target);
+    if let Some((_, ns)) = rereads.last() {
+        let (medium, link) = ((64 << 10) as f64 * 1e9 / ns, fit.asymptote_bytes_per_s);
+        let here = format!("the link moves {:.1} times what the medium gives", link / medium);
+        found.claim("R142", link >= 2.0 * medium, here);
+    }
+    let follows =
+        points.iter().zip(&fit.residuals).filter(|(point, left)| left.abs() <= 0.1 * point.time_ns);
+    if let Some(largest) = follows.map(|(point, _)| point.request_bytes).max() {
+        let here = format!("sizes follow fixed + transfer up to {}", units::size(largest));
+        found.claim("R145", largest >= 8192, here);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+
+    fn rereads(points: &[(u64, f64)]) -> Evidence {
+        let mut evidence = Evidence::default();
+        for (region, ns) in points {
+            let labels = [("target", "t".to_owned()), ("region", region.to_string())];
+            evidence.note("reread", "ns", &labels, *ns);
+        }
+        evidence
+    }
+
+    #[test]
+    fn the_cache_ends_between_the_last_hit_and_the_first_miss() {
+        let mib = 1 << 20;
+        let seen = [(mib, 20e3), (4 * mib, 21e3), (8 * mib, 22e3), (9 * mib, 1e6), (16 * mib, 1e6)];
+        let bytes = cache_bytes(&rereads(&seen), "t").unwrap();
+        assert!((8.0..9.0).contains(&(bytes / f64::from(1 << 20))), "{bytes}");
+        let found = analyse(&rereads(&seen));
+        assert!(found.findings[0].text.contains("a cache of 8."), "{:?}", found.findings);
+    }
+
+    #[test]
+    fn equal_latencies_show_no_cache() {
+        let found = analyse(&rereads(&[(1 << 20, 1e6), (1 << 24, 1.1e6)]));
+        assert!(found.findings[0].text.contains("no cache shows"), "{:?}", found.findings);
+    }
+
+    #[test]
+    fn times_in_no_line_tell_no_link() {
+        let mut evidence = Evidence::default();
+        for (index, bytes) in BLOCK_BYTES.into_iter().enumerate() {
+            let labels = [("target", "t".to_owned()), ("bytes", bytes.to_string())];
+            let wild = if index % 2 == 0 { 1.4 } else { 0.9 };
+            let ns = wild * (30e3 + 2.0 * f64::from(bytes));
+            evidence.note("same-block", "ns", &labels, ns);
+        }
+        let text = &analyse(&evidence).findings[0].text;
+        assert!(text.contains("the link cannot be told"), "{text}");
+    }
+
+    #[test]
+    fn overhead_and_link_come_from_the_same_block() {
+        let mut evidence = Evidence::default();
+        for bytes in BLOCK_BYTES {
+            let labels = [("target", "t".to_owned()), ("bytes", bytes.to_string())];
+            evidence.note("same-block", "ns", &labels, 300e3 + f64::from(bytes) / 20e6 * 1e9);
+        }
+        let found = analyse(&evidence);
+        let text = &found.findings[0].text;
+        assert!(text.contains("300 us") && text.contains("20 MB/s"), "{text}");
+        let verdicts = |evidence: &Evidence| -> Vec<Verdict> {
+            analyse(evidence).claims.iter().map(|claim| claim.verdict).collect()
+        };
+        // Without a cache, the link is not told from the medium.
+        assert_eq!(verdicts(&evidence), [Verdict::CannotBeTried; 3]);
+        // What was read ahead passes the link alone as well.
+        let mut ahead = evidence.clone();
+        ahead
+            .readings
+            .iter_mut()
+            .for_each(|reading| "read-ahead".clone_into(&mut reading.quantity));
+        ahead.readings.extend(rereads(&[(1 << 20, 10e6), (1 << 24, 10e6)]).readings);
+        assert_eq!(verdicts(&ahead), [Verdict::Holds; 3]);
+        let found = analyse(&ahead).findings;
+        let link = found.iter().find(|finding| finding.id == "link-ahead").unwrap();
+        assert!(link.text.contains("what was read ahead costs 300 us"), "{}", link.text);
+        evidence.readings.extend(rereads(&[(1 << 20, 4e6), (1 << 24, 10e6)]).readings);
+        assert_eq!(verdicts(&evidence), [Verdict::Holds; 3]);
+    }
+}

@@ -1,0 +1,252 @@
+//! What the kernel does with what it is told of coming accesses, and with its read-ahead.
+
+use crate::catalogue::{Study, plan};
+use crate::conclusion::Conclusion;
+use crate::curve::{self, Comparison};
+use crate::evidence::{Evidence, MeasuredPoint};
+
+/// The study `hints`.
+pub const STUDY: Study = Study {
+    name: "hints",
+    papers: "Riedel 1997, section 2: the sequential-scan flag gains 10% on writes and makes the \
+             write-back steadier, in requests of 64 KB",
+    needs: "root, for the read-ahead",
+    plan: r#"
+title = "Hints: telling the kernel what comes"
+asks = "What do hints and the read-ahead change, in rate and in what the device is asked for?"
+direct = false
+runtime = 1
+trials = 3
+
+[quick]
+runtime = 0.1
+trials = 3
+
+[[part]]
+name = "reads"
+rw = ["read", "randread"]
+bs = ["4k", "64k"]
+hint = ["normal", "sequential", "random", "noreuse"]
+
+[[part]]
+name = "writes"
+rw = "write"
+bs = ["4k", "64k"]
+hint = ["normal", "sequential", "random", "noreuse"]
+size = "256m"
+quick = {bs = "4k", size = "32m"}
+
+[[part]]
+name = "read-ahead"
+rw = "read"
+bs = ["4k", "64k"]
+read-ahead = ["0", "128k", "512k", "4m"]
+quick = {bs = "4k", trials = 2}
+
+[[part]]
+name = "without hints"
+rw = ["read", "write"]
+bs = ["4k", "64k"]
+size = "256m"
+quick = {size = "64m"}
+
+[[part]]
+name = "uncached"
+rw = ["read", "write"]
+bs = "64k"
+uncached = true
+size = "256m"
+quick = {size = "64m"}
+
+[[figure]]
+title = "Throughput by hint"
+x = "hint"
+y = "throughput"
+by = ["rw", "bs"]
+where = {part = ["reads", "writes"]}
+
+[[figure]]
+title = "Size of a device request by hint"
+x = "hint"
+y = "device-request"
+by = ["rw", "bs"]
+where = {part = ["reads", "writes"]}
+
+[[figure]]
+title = "Throughput by read-ahead"
+x = "read-ahead"
+y = "throughput"
+by = ["bs"]
+where = {part = "read-ahead"}
+"#,
+    claims: &["R007", "R019", "R020", "R026", "R027", "C117"],
+    measure: plan,
+    analyse,
+};
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    for (part, rw) in [("reads", "read"), ("reads", "randread"), ("writes", "write")] {
+        for usual in curve::by_size(evidence, &[("part", part), ("rw", rw), ("hint", "normal")]) {
+            hints(&mut found, evidence, usual);
+        }
+    }
+    for bs in ["4k", "64k"] {
+        read_ahead(&mut found, evidence, bs);
+    }
+    for rw in ["read", "write"] {
+        uncached(&mut found, evidence, rw);
+    }
+    claims(&mut found, evidence);
+    found
+}
+
+/// "of 128 KiB", where the device counted.
+fn device_request(cell: &MeasuredPoint) -> String {
+    cell.device_request_bytes().map_or_else(String::new, |bytes| {
+        format!(", device requests of {}", units::size((bytes / 512.0).round() as u64 * 512))
+    })
+}
+
+/// Each hint beside none.
+fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
+    let (part, rw, bs) = (usual.word("part"), usual.word("rw"), usual.bytes().to_string());
+    let mut words = Vec::new();
+    for hint in ["sequential", "random", "noreuse"] {
+        let flags = [("part", &*part), ("rw", &*rw), ("bs", &*bs), ("hint", hint)];
+        let Some(told) = evidence.find(&flags) else { continue };
+        let seen = curve::told(told, usual);
+        words.push(format!("{hint}: {}{}", seen.words(), device_request(told)));
+        let Comparison::Times(times) = seen else { continue };
+        let text = format!("{} instead of {}", units::rate(told.rate()), units::rate(usual.rate()));
+        let setting = format!("hint {hint} for {rw} of {}", units::size(usual.bytes()));
+        found.advise("sequential-hint", times, &setting, text);
+    }
+    if !words.is_empty() {
+        let text = format!(
+            "buffered {rw} of {} without a hint: {}{}; {}",
+            units::size(usual.bytes()),
+            units::rate(usual.rate()),
+            device_request(usual),
+            words.join("; ")
+        );
+        found.find("hints", text);
+    }
+}
+
+/// The read-ahead windows, smallest first.
+fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
+    let mut cells = evidence.all(&[("part", "read-ahead"), ("bs", bs)]);
+    let window = |cell: &MeasuredPoint| cell.number("read-ahead").unwrap_or_default() as u64;
+    cells.sort_by_key(|cell| window(cell));
+    let name = |cell: &MeasuredPoint| match window(cell) {
+        0 => "no read-ahead".to_owned(),
+        bytes => format!("a window of {}", units::size(bytes)),
+    };
+    let (Some(first), true) = (cells.first(), cells.len() > 1) else { return };
+    let word = |cell: &&MeasuredPoint| {
+        format!("{} with {}{}", units::rate_mib(cell.rate()), name(cell), device_request(cell))
+    };
+    let words: Vec<String> = cells.iter().map(word).collect();
+    let size = units::size(first.bytes());
+    found.find("read-ahead", format!("buffered reads of {size}: {}", words.join("; ")));
+    let usual = evidence.find(&[("part", "without hints"), ("rw", "read"), ("bs", bs)]);
+    let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
+    let Some((usual, best)) = usual.zip(best) else { return };
+    if best.rate() > usual.rate() && curve::differ(best, usual) {
+        let text = format!(
+            "{} instead of {} with the setting as it is",
+            units::rate(best.rate()),
+            units::rate(usual.rate())
+        );
+        let times = best.rate() / usual.rate().max(1.0);
+        found.advise("sequential-hint", times, &format!("reads with {}", name(best)), text);
+    }
+}
+
+/// Requests that leave nothing in the page cache.
+fn uncached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let at = |part: &str| evidence.find(&[("part", part), ("rw", rw), ("bs", "64k")]);
+    let (Some(once), Some(usual)) = (at("uncached"), at("without hints")) else { return };
+    let told = curve::told(once, usual);
+    let text = format!(
+        "{rw}s of 64 KiB that leave nothing in the page cache (RWF_DONTCACHE), rate beside those \
+         that do: {}{}",
+        told.words(),
+        device_request(once)
+    );
+    found.find("uncached", text.clone());
+    if let Comparison::Times(times) = told {
+        found.advise("sequential-hint", times, &format!("RWF_DONTCACHE for {rw}s"), text);
+    }
+}
+
+fn claims(found: &mut Conclusion, evidence: &Evidence) {
+    let write = |hint: &str| {
+        let flags = [("part", "writes"), ("bs", "4k"), ("hint", hint)];
+        evidence.find(&flags)
+    };
+    let pair = write("sequential").zip(write("normal"));
+    let told = pair.map(|(hinted, usual)| curve::told(hinted, usual));
+    if let Some(why) = told.and_then(Comparison::noise) {
+        found.cannot(&["R026"], &why);
+    }
+    let gain = told.and_then(Comparison::times);
+    found.gain("R026", gain, "buffered writes of 4 KiB with the hint sequential over none");
+    let plain = |rw: &str| {
+        let cell = evidence.find(&[("part", "without hints"), ("rw", rw), ("bs", "4k")])?;
+        let bytes = cell.device_request_bytes()?;
+        let size = units::size((bytes / 512.0).round() as u64 * 512);
+        Some((bytes, format!("buffered {rw}s of 4 KiB: device requests of {size}")))
+    };
+    // 64 KB, within a factor of the square root of two.
+    let unit = 46_341.0..92_682.0;
+    for (id, rw) in [("R007", "read"), ("R019", "read"), ("R020", "write"), ("C117", "write")] {
+        found.claim_if(id, plain(rw).map(|(bytes, text)| (unit.contains(&bytes), text)));
+    }
+    found.claim_if(
+        "R027",
+        plain("write").map(|(bytes, text)| ((16_384.0..=65_536.0).contains(&bytes), text)),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+
+    fn hinted(rw: &str, hint: &str, rate: u64) -> MeasuredPoint {
+        let part = if rw == "write" { "writes" } else { "reads" };
+        cell(rate, &[("part", part), ("rw", rw), ("bs", "4k"), ("hint", hint)])
+    }
+
+    #[test]
+    fn a_hint_that_gains_is_advised_and_one_within_noise_is_not() {
+        let cells = vec![
+            hinted("write", "normal", 1000),
+            hinted("write", "sequential", 1200),
+            hinted("write", "noreuse", 1010),
+        ];
+        let found = analyse(&evidence(cells));
+        let text = &found.findings[0].text;
+        assert!(text.contains("sequential: 1.20 times"), "{text}");
+        assert!(text.contains("noreuse: the same within 10%"), "{text}");
+        assert_eq!(found.advice.len(), 1);
+        let claim = found.claims.iter().find(|claim| claim.id == "R026").unwrap();
+        assert_eq!(claim.verdict, Verdict::Holds);
+    }
+
+    #[test]
+    fn windows_stand_in_their_order_and_the_best_beside_the_setting_as_it_is() {
+        let at = |window: &str, rate| {
+            let flags = [("part", "read-ahead"), ("rw", "read"), ("bs", "4k")];
+            cell(rate, &[flags[0], flags[1], flags[2], ("read-ahead", window)])
+        };
+        let plain = cell(1000, &[("part", "without hints"), ("rw", "read"), ("bs", "4k")]);
+        let found = analyse(&evidence(vec![at("4m", 3000), at("0", 100), plain]));
+        let text = &found.findings[0].text;
+        assert!(text.find("no read-ahead") < text.find("a window of 4 MiB"), "{text}");
+        assert!(found.advice[0].setting.contains("a window of 4 MiB"));
+    }
+}

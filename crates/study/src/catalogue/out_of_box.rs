@@ -1,0 +1,733 @@
+//! What a program gets that changes nothing: buffered reads and writes one at a time, small writes
+//! that must read first, and the phases of a long write.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use analysis::changepoint::throttle;
+use cpucost::{CpuMeter, CpuSample, HostMeter};
+use ioengine::Clock;
+use ioengine::clock::unix_ns;
+use lab::failure::Outcome;
+use lab::point::Trial;
+use report::model::{Axis, Chart, Kind, Point, Scale, Series};
+use report::units::Unit;
+
+use crate::catalogue::Study;
+use crate::conclusion::{Conclusion, words_of_times};
+use crate::curve::{self, Comparison};
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::runner::StudyRunner;
+use crate::target::StudyTarget;
+
+/// The study `out-of-box`.
+pub const STUDY: Study = Study {
+    name: "out-of-box",
+    papers: "Riedel 1997, section 2 and Figures 2 and 5; Chung 2000, section 7.2: the defaults do \
+             well; writes below a page read it first; requests from 64 KB on do better without the \
+             file system's cache",
+    needs: "a directory, for files that grow",
+    plan: r#"
+title = "Out of the box: buffered, one request at a time"
+asks = "What does a program get that changes nothing, and which small change pays?"
+direct = false
+ioengine = "sync"
+runtime = 1
+trials = 3
+
+[quick]
+runtime = 0.1
+trials = 2
+
+[[part]]
+name = "reads"
+rw = "read"
+bs = ["2k", "4k", "8k", "16k", "32k", "64k", "128k", "192k", "256k", "512k", "1m"]
+quick = {bs = ["2k", "4k", "8k", "16k", "64k", "128k", "1m"]}
+
+[[part]]
+name = "writes"
+rw = "write"
+bs = ["2k", "4k", "8k", "16k", "32k", "64k", "128k", "192k", "256k", "512k", "1m"]
+size = "256m"
+quick = {bs = ["2k", "4k", "8k", "16k", "64k", "128k", "1m"], size = "32m"}
+
+[[part]]
+name = "past the cache"
+direct = true
+rw = ["read", "write"]
+bs = ["2k", "4k", "8k", "16k", "32k", "64k", "128k", "1m"]
+quick = {bs = ["2k", "4k", "8k", "16k", "64k", "1m"]}
+
+[[part]]
+name = "small writes"
+rw = ["write", "randwrite"]
+bs = ["512", "2k"]
+page-cache = ["cold", "warm"]
+size = "64m"
+quick = {size = "8m"}
+
+[[part]]
+name = "overwritten"
+rw = "write"
+bs = ["2k", "64k"]
+page-cache = "cold"
+size = "64m"
+quick = {size = "32m"}
+
+[[part]]
+name = "truncated"
+rw = "write"
+bs = ["2k", "64k"]
+allocation = "truncate"
+size = "64m"
+quick = {size = "32m"}
+
+[[part]]
+name = "phases"
+rw = "write"
+bs = "64k"
+allocation = "extend"
+size = "2800m"
+runtime = 10
+quick = {size = "512m", runtime = 1}
+
+[[figure]]
+title = "Buffered requests, and those past the cache"
+x = "bs"
+y = "throughput"
+by = ["rw", "part"]
+where = {part = ["reads", "writes", "past the cache"]}
+
+[[figure]]
+title = "CPU for each MiB"
+x = "bs"
+y = "cpu-per-mib"
+log = true
+by = ["rw", "part"]
+where = {part = ["reads", "writes", "past the cache"]}
+
+[[figure]]
+title = "Writes smaller than a page"
+x = "page-cache"
+y = "throughput"
+by = ["rw", "bs"]
+where = {part = "small writes"}
+"#,
+    claims: &[
+        "R002", "R006", "R021", "R022", "R023", "R025", "R031", "R036", "R037", "R038", "R039",
+        "R061", "R067", "R068", "R076", "C007", "C076", "C120",
+    ],
+    measure,
+    analyse,
+};
+
+/// The part of the long write.
+const PHASES: &str = "phases";
+/// The part of comparison.
+const DIRECT: &str = "past the cache";
+/// How often CPU time is read while phases are measured.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A smaller loss is none.
+const GONE: f64 = 0.1;
+/// Rates within this share of each other are "nearly constant".
+const CONSTANT: f64 = 0.8;
+
+// ---- measuring
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    runner.measure_parts(&|part| part != PHASES)?;
+    if runner.study_targets.iter().any(StudyTarget::is_simulated) {
+        return runner.measure_parts(&|part| part == PHASES);
+    }
+    let (meter, clock, over) = (HostMeter::new(), runner.lab.clock, AtomicBool::new(false));
+    let (measured, samples) = thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut samples: Vec<(i64, CpuSample)> = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                samples.push((unix_ns(), meter.sample(clock.now_ns())));
+                clock.sleep(PAUSE);
+            }
+            samples
+        });
+        let measured = runner.measure_parts(&|part| part == PHASES);
+        over.store(true, Ordering::Relaxed);
+        (measured, watch.join().unwrap_or_default())
+    });
+    let cells = runner.evidence.cells.iter().filter(|cell| cell.part == PHASES);
+    let trials: Vec<Trial> = cells.flat_map(|cell| cell.point.trials.first().cloned()).collect();
+    trials.iter().for_each(|trial| note_cpu(&mut runner.evidence, trial, &samples));
+    measured
+}
+
+/// Which share of one CPU each phase of a trial used.
+fn note_cpu(evidence: &mut Evidence, trial: &Trial, samples: &[(i64, CpuSample)]) {
+    let Some(phases) = Phases::of(trial) else { return };
+    for (name, from_ns, to_ns) in phases.spans() {
+        let at = |ns: u64| trial.started_unix_ns.saturating_add_unsigned(ns);
+        let first = samples.iter().find(|(when, _)| *when >= at(from_ns));
+        let last = samples.iter().rfind(|(when, _)| *when <= at(to_ns));
+        let Some(((_, first), (_, last))) = first.zip(last) else { continue };
+        let used = last.since(first);
+        if used.elapsed_ns == 0 || last.at_ns <= first.at_ns {
+            continue;
+        }
+        let share = |ns: u64| ns as f64 / used.elapsed_ns as f64;
+        let mut note = |of: &str, ns: u64| {
+            let labels = [("phase", name.to_owned()), ("of", of.to_owned())];
+            evidence.note("CPU of a phase", "CPUs", &labels, share(ns));
+        };
+        note("process", used.process_ns);
+        if let Some(ns) = used.machine_ns {
+            note("machine", ns.saturating_sub(used.others_user_ns.unwrap_or(0)));
+        }
+    }
+}
+
+/// The phases of a buffered write of fresh data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Phases {
+    /// Bytes in all.
+    bytes: u64,
+    /// Until writes were held back, or all were accepted (ns).
+    fill_ns: u64,
+    fill_bytes_per_s: f64,
+    /// When the last write was accepted (ns), and the rate at which they were held back until then.
+    accepted_ns: u64,
+    throttled_bytes_per_s: Option<f64>,
+    /// When the flush was over (ns).
+    elapsed_ns: u64,
+}
+
+impl Phases {
+    fn of(trial: &Trial) -> Option<Phases> {
+        let accepted_ns = trial.accepted_ns?;
+        let whole: Vec<(u64, f64)> = trial
+            .series
+            .iter()
+            .filter(|part| part.start_ns + part.length_ns <= accepted_ns)
+            .map(|part| (part.length_ns, part.bytes as f64))
+            .collect();
+        let held_back = throttle(&whole);
+        let bytes = trial.bytes();
+        let all = bytes as f64 * 1e9 / accepted_ns.max(1) as f64;
+        Some(Phases {
+            bytes,
+            fill_ns: held_back.map_or(accepted_ns, |found| found.at_ns),
+            fill_bytes_per_s: held_back.map_or(all, |found| found.before_per_s),
+            accepted_ns,
+            throttled_bytes_per_s: held_back.map(|found| found.after_per_s),
+            elapsed_ns: trial.elapsed_ns,
+        })
+    }
+
+    /// Their names, beginnings and ends (ns).
+    fn spans(&self) -> Vec<(&'static str, u64, u64)> {
+        let mut spans = vec![
+            ("fill", 0, self.fill_ns),
+            ("throttled", self.fill_ns, self.accepted_ns),
+            ("flush", self.accepted_ns, self.elapsed_ns),
+        ];
+        spans.retain(|(_, from, to)| to > from);
+        spans
+    }
+}
+
+// ---- what it means
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    for rw in ["read", "write"] {
+        defaults(&mut found, evidence, rw);
+    }
+    small_writes(&mut found, evidence);
+    truncation(&mut found, evidence);
+    phases(&mut found, evidence);
+    rate_claims(&mut found, evidence);
+    cost_claims(&mut found, evidence);
+    cache_claims(&mut found, evidence);
+    found
+}
+
+fn part_of(rw: &str) -> &'static str {
+    if rw == "read" { "reads" } else { "writes" }
+}
+
+fn buffered<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a MeasuredPoint> {
+    evidence.find(&[("part", part_of(rw)), ("bs", bs)])
+}
+
+fn direct<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a MeasuredPoint> {
+    evidence.find(&[("part", DIRECT), ("rw", rw), ("bs", bs)])
+}
+
+/// The sizes that were measured both ways, smallest first, with the two points.
+fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a MeasuredPoint, &'a MeasuredPoint)> {
+    let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
+    let pair =
+        |cell: &'a MeasuredPoint| Some((cell, direct(evidence, rw, &cell.bytes().to_string())?));
+    curve.into_iter().filter_map(pair).collect()
+}
+
+/// What the defaults give, and from where on another way is better.
+fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
+    let (Some(first), Some(last)) = (curve.first(), curve.last()) else { return };
+    let rates = curve.iter().map(|cell| cell.rate());
+    let (low, high) = (rates.clone().fold(f64::MAX, f64::min), rates.fold(0.0, f64::max));
+    found.find(
+        "defaults",
+        format!(
+            "buffered {rw}s from {} to {} run at {} to {}",
+            units::size(first.bytes()),
+            units::size(last.bytes()),
+            units::rate_mib(low),
+            units::rate(high)
+        ),
+    );
+    let faster = |(buffered, direct): &&(&MeasuredPoint, &MeasuredPoint)| {
+        direct.rate() > buffered.rate() && curve::differ(buffered, direct)
+    };
+    let pairs = both(evidence, rw);
+    // From here on up it stays so.
+    let from = pairs.iter().rev().take_while(faster).last();
+    if let (Some((buffered, direct)), false) = (from, pairs.is_empty()) {
+        let (size, times) = (units::size(direct.bytes()), direct.rate() / buffered.rate());
+        let text = format!(
+            "{rw}s past the cache are faster from {size} on: {} there, {}",
+            units::rate(direct.rate()),
+            words_of_times(times)
+        );
+        found.find("past-the-cache", text.clone());
+        let setting = format!("{rw}s from {size} on");
+        found.advise("bypass-cache-large", times, &setting, text);
+    } else if !pairs.is_empty() {
+        let text = format!(
+            "{rw}s past the cache, one at a time: no size measured from which on they are \
+                 faster beyond noise"
+        );
+        found.find("past-the-cache", text);
+    }
+}
+
+/// Writes below a page, on pages that are in memory and on those that are not. Their latency is
+/// told, since the flush at the end, which both have, hides it in the rate.
+fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
+    for rw in ["write", "randwrite"] {
+        for bs in ["512", "2k"] {
+            let at = |state: &str| {
+                let part = [("part", "small writes"), ("rw", rw), ("bs", bs)];
+                evidence.find(&[part[0], part[1], part[2], ("page-cache", state)])
+            };
+            let Some(cold) = at("cold") else { continue };
+            let mut words = Vec::new();
+            if let Some(((low, mean, high), warm)) = latency(cold).zip(at("warm").and_then(latency))
+            {
+                let (cold, usual) = (units::time(mean), units::time(warm.1));
+                words.push(match low > warm.2 || high < warm.0 {
+                    true => format!("{cold} on cold pages, {usual} on pages in memory"),
+                    false => {
+                        format!("{cold} on cold pages, which noise hides from {usual} on warm ones")
+                    }
+                });
+            }
+            if let Some((reads, bytes)) = device_reads(cold) {
+                let size = units::size(bytes.round() as u64);
+                words.push(format!(
+                    "for each on cold pages the device read {reads:.2} times, {size} at a time"
+                ));
+            }
+            if !words.is_empty() {
+                let size = units::size(cold.bytes());
+                found.find("read-before-write", format!("{rw} of {size}: {}", words.join("; ")));
+            }
+        }
+    }
+}
+
+/// The mean latency of a point between the lowest and the highest of its trials (ns).
+fn latency(cell: &MeasuredPoint) -> Option<(f64, f64, f64)> {
+    let trials = cell.point.trials.iter().filter_map(|trial| trial.latency().mean());
+    let (low, high) =
+        trials.fold((f64::MAX, 0.0_f64), |(low, high), ns| (low.min(ns), high.max(ns)));
+    Some((low, cell.summary.latency.mean()?, high))
+}
+
+/// Device reads for each request of a point, and their mean size (bytes).
+fn device_reads(cell: &MeasuredPoint) -> Option<(f64, f64)> {
+    let counted = cell.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
+    let (reads, sectors, requests) =
+        counted.fold((0, 0, 0), |(reads, sectors, requests), (c, t)| {
+            (reads + c.reads, sectors + c.read_sectors, requests + t.requests())
+        });
+    let each = |of: u64| sectors as f64 * 512.0 / of as f64;
+    (requests > 0 && reads > 0).then(|| (reads as f64 / requests as f64, each(reads)))
+}
+
+/// A file cut first against one overwritten.
+fn truncation(found: &mut Conclusion, evidence: &Evidence) {
+    for bs in ["2k", "64k"] {
+        let at = |part: &str| evidence.find(&[("part", part), ("bs", bs)]);
+        let (Some(cut), Some(kept)) = (at("truncated"), at("overwritten")) else { continue };
+        let (told, size) = (curve::told(cut, kept), units::size(cut.bytes()));
+        let words = told.words();
+        let text = format!(
+            "truncating first, writes of {size} beside an overwrite of cold pages: {words}"
+        );
+        found.find("truncate", text.clone());
+        if let (true, Comparison::Times(times)) = (bs == "2k", told) {
+            found.advise("truncate-before-small-writes", times, "writes of 2 KiB", text);
+        }
+    }
+}
+
+/// The phases of a long write, with the CPU of each.
+fn phases(found: &mut Conclusion, evidence: &Evidence) {
+    let Some(cell) = evidence.find(&[("part", PHASES)]) else { return };
+    let Some(trial) = cell.point.trials.first() else { return };
+    let Some(phases) = Phases::of(trial) else { return };
+    let (fill, flush_ns) = (phases.fill_ns, phases.elapsed_ns - phases.accepted_ns);
+    let held_back = match phases.throttled_bytes_per_s {
+        Some(rate) => format!(
+            "then held back at {} for {}",
+            units::rate(rate),
+            units::time((phases.accepted_ns - fill) as f64)
+        ),
+        None => format!(
+            "never held back ({} do not reach the limit on dirty pages, or the device keeps up)",
+            units::size(phases.bytes)
+        ),
+    };
+    found.find(
+        "phases",
+        format!(
+            "a buffered write of {}: accepted at {} for {}, {held_back}, then flushed for {}; all \
+             in all {}",
+            units::size(phases.bytes),
+            units::rate(phases.fill_bytes_per_s),
+            units::time(fill as f64),
+            units::time(flush_ns as f64),
+            units::rate(trial.bytes_per_s())
+        ),
+    );
+    let cpu = |phase: &str, of: &str| {
+        evidence.value("CPU of a phase", &[("phase", phase), ("of", of)]).map(|share| 100.0 * share)
+    };
+    let word = |phase: &str| {
+        let (process, machine) = (cpu(phase, "process")?, cpu(phase, "machine")?);
+        Some(format!("{phase} {process:.0}% ({machine:.0}%)"))
+    };
+    let words: Vec<String> = ["fill", "throttled", "flush"].into_iter().filter_map(word).collect();
+    found.find(
+        "phases-cpu",
+        match words.is_empty() {
+            true if evidence.is_simulated() => {
+                "virtual time tells the CPU of the whole write, not of each phase".to_owned()
+            }
+            true => "the phases were too short, or the system tells too little, for the CPU of \
+                     each; the full form writes for longer"
+                .to_owned(),
+            false => format!(
+                "CPU of each phase in percent of one CPU, charged to the process (and with that of \
+                 the kernel for everybody): {}",
+                words.join(", ")
+            ),
+        },
+    );
+    found.claim_if(
+        "R036",
+        cpu("throttled", "machine").map(|share| {
+            (
+                share >= 15.0,
+                format!("process and kernel while writes are held back: {share:.0}% of one CPU"),
+            )
+        }),
+    );
+    found.charts.push(chart_of(trial));
+}
+
+fn chart_of(trial: &Trial) -> Chart {
+    let point = |x: u64, y| Point { x: x as f64, y, low: None, high: None, note: None };
+    let accepted_ns = trial.accepted_ns.unwrap_or(trial.elapsed_ns);
+    let whole = trial.series.iter().filter(|part| part.start_ns + part.length_ns <= accepted_ns);
+    let mut points: Vec<Point> = whole
+        .map(|part| {
+            let rate = part.bytes as f64 * 1e9 / part.length_ns.max(1) as f64;
+            point(part.start_ns + part.length_ns / 2, rate)
+        })
+        .collect();
+    points.extend([point(accepted_ns, 0.0), point(trial.elapsed_ns, 0.0)]);
+    let axis = |label: &str, unit| Axis { label: label.to_owned(), unit, scale: Scale::Linear };
+    let name = "accepted by the system".to_owned();
+    Chart {
+        id: "out-of-box-phases".to_owned(),
+        title: "A long buffered write".to_owned(),
+        summary: "Rate at which writes are accepted over time; at 0, the flush.".to_owned(),
+        x: axis("Time", Unit::Nanoseconds),
+        y: axis("Accepted", Unit::BytesPerSecond),
+        series: vec![Series { name, points, dashed: false, hue: None }],
+        guides: Vec::new(),
+        kind: Kind::Lines,
+    }
+}
+
+// ---- claims
+
+/// The lowest of some rates over the highest.
+fn evenness(cells: &[&MeasuredPoint]) -> Option<f64> {
+    let rates = cells.iter().map(|cell| cell.rate());
+    let top = rates.clone().reduce(f64::max)?;
+    (cells.len() > 1).then(|| rates.fold(f64::MAX, f64::min) / top)
+}
+
+/// A claim about two points; it cannot be tried where noise hides which is the faster.
+fn compared(
+    found: &mut Conclusion,
+    id: &'static str,
+    pair: Option<(&MeasuredPoint, &MeasuredPoint)>,
+    judge: impl Fn(Comparison) -> Option<(bool, String)>,
+) {
+    let Some((one, other)) = pair else { return };
+    let told = curve::told(one, other);
+    match told.noise() {
+        Some(why) => found.cannot(&[id], &why),
+        None => found.claim_if(id, judge(told)),
+    }
+}
+
+fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
+    let reads = curve::by_size(evidence, &[("part", "reads")]);
+    let writes = curve::by_size(evidence, &[("part", "writes")]);
+    let small: Vec<&MeasuredPoint> =
+        reads.iter().filter(|cell| cell.bytes() <= 64 << 10).copied().collect();
+    let read = |bs: &str| Some(buffered(evidence, "read", bs)?.rate());
+    let drop = read("128k").zip(read("64k")).map(|(large, usual)| large / usual);
+    found.claim_if(
+        "R021",
+        evenness(&small).zip(drop).map(|(even, drop)| {
+            let text = format!(
+                "up to 64 KiB the slowest is {:.0}% of the fastest, 128 KiB is {:.0}% of 64 KiB",
+                100.0 * even,
+                100.0 * drop
+            );
+            (even >= CONSTANT && drop < CONSTANT, text)
+        }),
+    );
+    let text = |drop: f64| format!("buffered reads of 128 KiB: {drop:.2} of those of 64 KiB");
+    found.claim_if("C076", drop.map(|drop| (drop <= 0.5_f64.sqrt(), text(drop))));
+    let pair = buffered(evidence, "read", "2k").zip(buffered(evidence, "read", "64k"));
+    compared(found, "C007", pair, |told| {
+        let text = format!("buffered reads of 2 KiB beside 64 KiB: {}", told.words());
+        // The second paper says that the loss of a third and more is gone.
+        told.times().map(|times| (times >= 1.0 - GONE, text))
+    });
+    let large: Vec<&MeasuredPoint> =
+        writes.iter().filter(|cell| cell.bytes() > 4 << 10).copied().collect();
+    found.claim_if(
+        "R022",
+        evenness(&large).map(|even| {
+            let text = format!("above 4 KiB the slowest is {:.0}% of the fastest", 100.0 * even);
+            (even >= CONSTANT, text)
+        }),
+    );
+    let at = |part: &str| evidence.find(&[("part", part), ("bs", "64k")]);
+    let pair = at("truncated").zip(at("overwritten"));
+    let told = pair.map(|(cut, kept)| curve::told(cut, kept));
+    if let Some(why) = told.and_then(Comparison::noise) {
+        found.cannot(&["R025"], &why);
+    }
+    let lost = told.and_then(Comparison::times).map(|times| 1.0 - times);
+    found.loss("R025", lost, "what truncating first loses with writes of 64 KiB");
+    media_claims(found, evidence);
+}
+
+/// Buffered writes against the fastest write past the cache.
+fn media_claims(found: &mut Conclusion, evidence: &Evidence) {
+    let Some(limit) = evidence.fastest(&[("part", DIRECT), ("rw", "write")]) else { return };
+    let cached = evidence.device().and_then(|device| device.write_cache.as_deref());
+    let share = |part: &str, bs: &str| {
+        let share = evidence.find(&[("part", part), ("bs", bs)])?.rate() / limit.rate();
+        let size = units::size(units::parse_size(bs).unwrap_or_default());
+        Some((share, format!("writes of {size}: {:.0}% of the fastest", 100.0 * share)))
+    };
+    // A quarter, within a factor of two.
+    found.claim_if(
+        "R037",
+        share("overwritten", "2k").map(|(share, text)| ((0.125..=0.5).contains(&share), text)),
+    );
+    // Of a share of the papers, half at the least: of 50%, and below of 80%.
+    found.claim_if("R038", share("writes", "64k").map(|(share, text)| (share >= 0.25, text)));
+    if cached == Some("write back") {
+        let above = |least: f64| move |(share, text): (f64, String)| (share > least, text);
+        found.claim_if("R031", share("writes", "4k").map(above(0.5)));
+        found.claim_if("R039", share("writes", "64k").map(|(share, text)| (share >= 0.4, text)));
+    } else {
+        found.cannot(&["R031", "R039"], "the drive's write cache is off, or not known");
+    }
+}
+
+fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
+    let usual = buffered(evidence, "read", "64k").and_then(curve::utilisation);
+    found.claim_if(
+        "R002",
+        usual.map(|share| {
+            let percent = 100.0 * share;
+            let text = format!("buffered reads of 64 KiB use {percent:.0}% of one CPU");
+            ((12.5..=100.0).contains(&percent), text)
+        }),
+    );
+}
+
+/// Up to which size the cache helps, and what it reads for small writes.
+fn cache_claims(found: &mut Conclusion, evidence: &Evidence) {
+    let helps = |found: &mut Conclusion, id: &'static str, rw: &str, bs: &str| {
+        let pair = buffered(evidence, rw, bs).zip(direct(evidence, rw, bs));
+        compared(found, id, pair, |told| {
+            let text = format!("buffered {rw}s of {bs} beside direct ones: {}", told.words());
+            told.times().map(|times| (times > 1.0, text))
+        });
+    };
+    for (id, rw, bs) in [
+        ("R006", "write", "2k"),
+        ("R061", "read", "2k"),
+        ("R067", "write", "16k"),
+        ("R068", "read", "4k"),
+    ] {
+        helps(found, id, rw, bs);
+    }
+    let cached = evidence.device().and_then(|device| device.write_cache.as_deref());
+    match cached {
+        Some("write through") => helps(found, "R076", "write", "64k"),
+        _ => found.cannot(&["R076"], "the drive's write cache is on, or not known"),
+    }
+    let cold = [("part", "small writes"), ("rw", "write"), ("bs", "2k"), ("page-cache", "cold")];
+    let page = evidence.find(&cold).and_then(device_reads).map(|(_, bytes)| {
+        let size = units::size(bytes.round() as u64);
+        ((3_600.0..4_700.0).contains(&bytes), format!("writes of 2 KiB read {size} at a time"))
+    });
+    found.claim_if("R023", page.clone());
+    found.claim_if("C120", page);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+    use ioengine::target::DeviceCounters;
+    use lab::point::SeriesPoint;
+
+    fn text(found: &Conclusion, id: &str) -> String {
+        found.findings.iter().find(|finding| finding.id == id).unwrap().text.clone()
+    }
+
+    /// A write of 10 ms intervals at these rates [MiB for each interval], flushed for 100 ms.
+    fn long_write(mib: &[u64]) -> Trial {
+        const STEP_NS: u64 = 10_000_000;
+        let interval = |(number, mib): (usize, &u64)| SeriesPoint {
+            start_ns: number as u64 * STEP_NS,
+            length_ns: STEP_NS,
+            bytes: mib << 20,
+            requests: 1,
+        };
+        let accepted_ns = mib.len() as u64 * STEP_NS;
+        let mut trial = Trial {
+            series: mib.iter().enumerate().map(interval).collect(),
+            accepted_ns: Some(accepted_ns),
+            elapsed_ns: accepted_ns + 100_000_000,
+            ..Trial::default()
+        };
+        trial.directions[1].bytes = mib.iter().sum::<u64>() << 20;
+        trial
+    }
+
+    #[test]
+    fn a_long_write_fills_is_held_back_and_flushes() {
+        let rates = [vec![20; 30], vec![2; 30]].concat();
+        let phases = Phases::of(&long_write(&rates)).unwrap();
+        assert!(phases.fill_ns.abs_diff(300_000_000) < 15_000_000, "{phases:?}");
+        let held_back = phases.throttled_bytes_per_s.unwrap();
+        assert!((held_back / (200.0 * 1_048_576.0) - 1.0).abs() < 0.05, "{phases:?}");
+        let names: Vec<&str> = phases.spans().into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["fill", "throttled", "flush"]);
+    }
+
+    #[test]
+    fn a_write_that_stays_below_the_limit_is_said_not_to_reach_it() {
+        let mut written = cell(1000, &[("part", PHASES), ("rw", "write"), ("bs", "64k")]);
+        written.point.trials = vec![long_write(&[20; 40])];
+        let found = analyse(&evidence(vec![written]));
+        let text = text(&found, "phases");
+        assert!(text.contains("never held back (800 MiB do not reach the limit"), "{text}");
+        assert!(text.contains("flushed for 100 ms"), "{text}");
+        assert_eq!(found.charts.len(), 1);
+    }
+
+    #[test]
+    fn the_cpu_of_a_phase_is_that_of_the_samples_within_it() {
+        let mut trial = long_write(&[vec![20; 30], vec![2; 30]].concat());
+        trial.started_unix_ns = 1_000_000_000;
+        let sample = |at_ms: u64, process_ms: u64| {
+            let sample = CpuSample {
+                at_ns: at_ms * 1_000_000,
+                process_ns: process_ms * 1_000_000,
+                ..CpuSample::default()
+            };
+            (1_000_000_000 + at_ms as i64 * 1_000_000, sample)
+        };
+        // All of a CPU while it fills, a tenth of it while it is held back.
+        let samples: Vec<_> = (0..80)
+            .map(|n| n * 10)
+            .map(|ms| sample(ms, ms.min(300) + ms.saturating_sub(300) / 10))
+            .collect();
+        let mut evidence = Evidence::default();
+        note_cpu(&mut evidence, &trial, &samples);
+        let share = |phase: &str| evidence.value("CPU of a phase", &[("phase", phase)]).unwrap();
+        assert!((share("fill") - 1.0).abs() < 0.1 && (share("throttled") - 0.1).abs() < 0.05);
+    }
+
+    #[test]
+    fn small_writes_to_cold_pages_are_seen_to_read_them_first() {
+        let at = |state: &str, rate| {
+            let flags = [("part", "small writes"), ("rw", "write"), ("bs", "2k")];
+            cell(rate, &[flags[0], flags[1], flags[2], ("page-cache", state)])
+        };
+        let (mut cold, warm) = (at("cold", 1 << 20), at("warm", 100 << 20));
+        for trial in &mut cold.point.trials {
+            let reads = trial.requests();
+            let counters = DeviceCounters { reads, read_sectors: 8 * reads, ..Default::default() };
+            trial.device = Some(counters);
+        }
+        let found = analyse(&evidence(vec![cold, warm]));
+        let text = text(&found, "read-before-write");
+        assert!(text.contains("device read 1.00 times, 4 KiB at a time"), "{text}");
+        let claim = found.claims.iter().find(|claim| claim.id == "R023").unwrap();
+        assert_eq!(claim.verdict, Verdict::Holds);
+    }
+
+    #[test]
+    fn truncating_first_is_advised_where_it_gains() {
+        let at = |part: &str, rate| cell(rate, &[("part", part), ("rw", "write"), ("bs", "2k")]);
+        let found = analyse(&evidence(vec![at("truncated", 3000), at("overwritten", 1000)]));
+        assert_eq!(found.advice[0].id, "truncate-before-small-writes");
+        let found = analyse(&evidence(vec![at("truncated", 1010), at("overwritten", 1000)]));
+        assert!(found.advice.is_empty());
+        assert!(text(&found, "truncate").contains("the same within 10%"));
+    }
+
+    #[test]
+    fn a_loss_that_is_gone_is_what_the_second_paper_says_and_noise_is_no_answer() {
+        let verdict = |small: u64, high: Option<f64>| {
+            let read =
+                |bs: &str, rate| cell(rate, &[("part", "reads"), ("rw", "read"), ("bs", bs)]);
+            let mut cells = vec![read("2k", small), read("64k", 1000)];
+            cells[0].summary.bytes_per_s.high = high.unwrap_or(small as f64);
+            let found = analyse(&evidence(cells));
+            found.claims.iter().find(|claim| claim.id == "C007").unwrap().verdict
+        };
+        assert_eq!(verdict(980, None), Verdict::Holds);
+        assert_eq!(verdict(500, None), Verdict::DoesNotHold);
+        assert_eq!(verdict(500, Some(1500.0)), Verdict::CannotBeTried);
+    }
+}

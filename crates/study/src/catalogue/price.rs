@@ -1,0 +1,548 @@
+//! What storage gives for its money and its power: random accesses, bytes, time to scan it all.
+//!
+//! KAPS are random accesses of 8 KiB a second, MAPS of 1 MiB, half of them reads where writes are
+//! allowed, as in the second paper's Table 10. Reads and writes are measured by themselves and
+//! stand one after the other here; mixed at depth they may disturb each other. What a target costs,
+//! holds and draws only the user knows (`--price`, `--capacity`, `--power`); without a price
+//! everything else is told.
+
+use lab::failure::{Failure, Outcome};
+use report::model::{Cell as TableCell, Column, Table};
+
+use crate::catalogue::Study;
+use crate::conclusion::{Conclusion, words_of_times};
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::runner::StudyRunner;
+
+/// The study `price`.
+pub const STUDY: Study = Study {
+    name: "price",
+    papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the dearer drive wins on \
+             accesses, the cheaper one on accesses and bytes for the money",
+    needs: "--price for the money (and --capacity, --power where they are to be used)",
+    plan: r#"
+title = "Price: accesses and bytes for the money"
+asks = "What does each target give for its money: random accesses, bytes, time to scan it all?"
+compares = true
+direct = true
+runtime = 1
+trials = 3
+
+[quick]
+runtime = 0.2
+trials = 2
+
+[[part]]
+name = "random"
+rw = ["randread", "randwrite"]
+bs = ["8k", "1m"]
+iodepth = [1, 4, 16, 64]
+quick = {iodepth = [1, 32]}
+
+[[part]]
+name = "scan"
+rw = "read"
+bs = "1m"
+iodepth = 8
+
+[[figure]]
+title = "Random accesses against depth"
+x = "iodepth"
+y = "iops"
+by = ["target", "rw", "bs"]
+where = {part = "random"}
+"#,
+    claims: &[
+        "C023", "C024", "C025", "C026", "C032", "C033", "C034", "C171", "C178", "C276", "C277",
+    ],
+    measure,
+    analyse,
+};
+
+/// Why claims about two drives cannot be tried.
+const ONE_PRICE: &str = "it compares two drives: name two targets and state the price of each, as \
+                         in halfpower study price /dev/sda /dev/sdb --price 209,534";
+/// For so long a drive is used, so its price is the rent of so much time (years, seconds).
+const LIFE_YEARS: f64 = 5.0;
+const LIFE_S: f64 = LIFE_YEARS * 365.25 * 86_400.0;
+/// Bytes of a terabyte and a gigabyte, as drives are sold.
+const TB: f64 = 1e12;
+const GB: f64 = 1e9;
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let targets = runner.study_targets.len();
+    let stated = &runner.evidence.stated;
+    for (flag, count) in [
+        ("--price", stated.prices.len()),
+        ("--power", stated.power_watts.len()),
+        ("--capacity", stated.capacities.len()),
+    ] {
+        if count != 0 && count != targets {
+            return Err(Failure::usage(format!(
+                "{flag} states {count} and there are {targets} targets; state one for each, in \
+                 their order, separated by commas"
+            )));
+        }
+    }
+    if stated.prices.is_empty() {
+        runner.leave_out("money", "no price is known; state it with --price, one for each target");
+    }
+    runner.measure()?;
+    for figures in all_figures(&runner.evidence) {
+        for (quantity, unit, value) in figures.readings() {
+            let labels = [("target", figures.name.clone())];
+            runner.evidence.note(quantity, unit, &labels, value);
+        }
+        if figures.capacity.is_none() {
+            let reason = format!(
+                "the capacity of {} is not known; state it with --capacity, one for each target",
+                figures.name
+            );
+            runner.leave_out("capacity", &reason);
+        }
+    }
+    Ok(())
+}
+
+/// Accesses of a size: reads, writes, and as many of both in turn; each for the second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Accesses {
+    reads: f64,
+    writes: Option<f64>,
+    /// The depth at which it was so.
+    depth: u32,
+}
+
+impl Accesses {
+    /// As many reads as writes, one after the other: the time of an access is the mean of both;
+    /// reads alone where nothing may be written.
+    fn both(self) -> f64 {
+        let Some(writes) = self.writes else { return self.reads };
+        match self.reads > 0.0 && writes > 0.0 {
+            true => 2.0 / (1.0 / self.reads + 1.0 / writes),
+            false => 0.0,
+        }
+    }
+}
+
+/// What one target gives, and what it costs.
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    name: String,
+    kaps: Accesses,
+    kaps_best: Accesses,
+    maps: Accesses,
+    maps_best: Accesses,
+    scan_bytes_per_s: Option<f64>,
+    capacity: Option<f64>,
+    price: Option<f64>,
+    power_watts: Option<f64>,
+}
+
+impl Figures {
+    /// Money for each of so many; None without a price.
+    fn money_per(&self, amount: f64) -> Option<f64> {
+        self.price.filter(|_| amount > 0.0).map(|price| price / amount)
+    }
+
+    /// How long it takes to read all of it (s).
+    fn scan_s(&self) -> Option<f64> {
+        Some(self.capacity? / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?)
+    }
+
+    /// The rent of the drive while it reads a terabyte.
+    fn money_per_tb_scanned(&self) -> Option<f64> {
+        let seconds = TB / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?;
+        Some(self.price? * seconds / LIFE_S)
+    }
+
+    fn gb_per_money(&self) -> Option<f64> {
+        Some(self.capacity? / GB / self.price?)
+    }
+
+    /// Energy of an access: watts for each access a second.
+    fn watts_per_kaps(&self) -> Option<f64> {
+        self.power_watts.filter(|_| self.kaps.both() > 0.0).map(|watts| watts / self.kaps.both())
+    }
+
+    /// Everything as numbers, with units.
+    fn readings(&self) -> Vec<(&'static str, &'static str, f64)> {
+        let known = |quantity, unit, value: Option<f64>| Some((quantity, unit, value?));
+        [
+            known("kaps", "accesses/s", Some(self.kaps.both())),
+            known("kaps-read", "accesses/s", Some(self.kaps.reads)),
+            known("kaps-write", "accesses/s", self.kaps.writes),
+            known("kaps-best", "accesses/s", Some(self.kaps_best.both())),
+            known("maps", "accesses/s", Some(self.maps.both())),
+            known("maps-best", "accesses/s", Some(self.maps_best.both())),
+            known("scan-rate", "bytes/s", self.scan_bytes_per_s),
+            known("scan-time", "s", self.scan_s()),
+            known("capacity", "bytes", self.capacity),
+            known("price", "money", self.price),
+            known("price-per-kaps", "money/(accesses/s)", self.money_per(self.kaps.both())),
+            known("price-per-read-kaps", "money/(accesses/s)", self.money_per(self.kaps.reads)),
+            known("price-per-maps", "money/(accesses/s)", self.money_per(self.maps.both())),
+            known("gb-per-price", "GB/money", self.gb_per_money()),
+            known("price-per-tb-scanned", "money/TB", self.money_per_tb_scanned()),
+            known("watts-per-kaps", "W/(accesses/s)", self.watts_per_kaps()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// Everything as words: what it is, and how much.
+    fn rows(&self) -> Vec<(String, String)> {
+        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
+        let each = |value: f64| number((value > 0.0).then_some(value));
+        let best = |one: Accesses| format!("{} at depth {}", units::count(one.both()), one.depth);
+        let scan = self.scan_s().map_or_else(|| "-".to_owned(), long_time);
+        let rate = self.scan_bytes_per_s.map_or_else(|| "-".to_owned(), units::rate);
+        let capacity = self.capacity.map(|bytes| units::decimal_size(bytes as u64));
+        let life = format!("Money for a terabyte scanned, of {LIFE_YEARS:.0} years of life");
+        let rows = [
+            ("Price", number(self.price)),
+            ("Capacity", capacity.unwrap_or_else(|| "-".to_owned())),
+            ("Random reads of 8 KiB a second, depth 1", each(self.kaps.reads)),
+            ("Random writes of 8 KiB a second, depth 1", number(self.kaps.writes)),
+            ("KAPS, depth 1", each(self.kaps.both())),
+            ("KAPS, best depth", best(self.kaps_best)),
+            ("MAPS, depth 1", each(self.maps.both())),
+            ("MAPS, best depth", best(self.maps_best)),
+            ("Sequential reads", rate),
+            ("Time to scan it all", scan),
+            ("Money for a KAPS", number(self.money_per(self.kaps.both()))),
+            ("Money for a KAPS of reads", number(self.money_per(self.kaps.reads))),
+            ("Money for a MAPS", number(self.money_per(self.maps.both()))),
+            ("KAPS for one of money", number(self.price.map(|price| self.kaps.both() / price))),
+            ("MAPS for one of money", number(self.price.map(|price| self.maps.both() / price))),
+            ("GB for one of money", number(self.gb_per_money())),
+            (life.as_str(), number(self.money_per_tb_scanned())),
+            ("Watts for a KAPS", number(self.watts_per_kaps())),
+        ];
+        rows.map(|(what, value)| (what.to_owned(), value)).into()
+    }
+}
+
+fn all_figures(evidence: &Evidence) -> Vec<Figures> {
+    (0..evidence.targets.len()).filter_map(|index| figures(evidence, index)).collect()
+}
+
+/// What a target gives; None where nothing of it was measured.
+fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
+    let of = |flags: &[(&str, &str)]| -> Vec<&MeasuredPoint> {
+        let mut cells = evidence.all(flags);
+        cells.retain(|cell| cell.target_index == index);
+        cells
+    };
+    let at = |bs: &str, depth: u32| {
+        let rate = |rw: &str| {
+            let cells = of(&[("part", "random"), ("rw", rw), ("bs", bs)]);
+            cells.into_iter().find(|cell| cell.depth() == depth).map(MeasuredPoint::requests_per_s)
+        };
+        Some(Accesses { reads: rate("randread")?, writes: rate("randwrite"), depth })
+    };
+    let best = |bs: &str| {
+        let reads = of(&[("part", "random"), ("rw", "randread"), ("bs", bs)]);
+        let all = reads.into_iter().filter_map(|cell| at(bs, cell.depth()));
+        all.max_by(|a, b| a.both().total_cmp(&b.both()))
+    };
+    let target = &evidence.targets[index];
+    let stated = &evidence.stated;
+    let measured = evidence.cells.iter().find(|cell| cell.target_index == index)?;
+    Some(Figures {
+        name: measured.target.clone(),
+        kaps: at("8k", 1)?,
+        kaps_best: best("8k")?,
+        maps: at("1m", 1)?,
+        maps_best: best("1m")?,
+        scan_bytes_per_s: of(&[("part", "scan")]).first().map(|cell| cell.rate()),
+        capacity: stated
+            .capacities
+            .get(index)
+            .copied()
+            .or_else(|| capacity(target))
+            .map(|bytes| bytes as f64),
+        price: stated.prices.get(index).copied(),
+        power_watts: stated.power_watts.get(index).copied(),
+    })
+}
+
+/// What the price buys where the user does not say: the device beneath. The size of a file says
+/// nothing of it.
+fn capacity(target: &lab::machine::TargetFacts) -> Option<u64> {
+    target.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)
+}
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    let all = all_figures(evidence);
+    all.iter().for_each(|one| describe(&mut found, one));
+    if let [first, .., last] = by_price(&all).as_slice() {
+        compare(&mut found, first, last);
+        claims(&mut found, first, last);
+    } else {
+        found.cannot(STUDY.claims, ONE_PRICE);
+    }
+    if !all.is_empty() {
+        found.tables.push(table(&all));
+    }
+    found
+}
+
+/// Those with a price, the cheapest first.
+fn by_price(all: &[Figures]) -> Vec<&Figures> {
+    let mut priced: Vec<&Figures> = all.iter().filter(|one| one.price.is_some()).collect();
+    priced.sort_by(|a, b| a.price.unwrap_or(0.0).total_cmp(&b.price.unwrap_or(0.0)));
+    priced
+}
+
+fn describe(found: &mut Conclusion, one: &Figures) {
+    let kind = |accesses: Accesses| match accesses.writes {
+        Some(_) => "as many reads as writes, one after the other",
+        None => "reads",
+    };
+    let scan = one.scan_s().map(|s| format!(", so that reading it all takes {}", long_time(s)));
+    let rate = one
+        .scan_bytes_per_s
+        .map(|rate| format!("; {} sequential{}", units::rate(rate), scan.unwrap_or_default()));
+    let best = |one: Accesses, best: Accesses| match best.both() > one.both() {
+        true => format!(" ({} at depth {})", significant(best.both()), best.depth),
+        false => String::new(),
+    };
+    found.find(
+        "accesses",
+        format!(
+            "{}, {} at depth 1: {} KAPS{}, {} MAPS{}{}",
+            one.name,
+            kind(one.kaps),
+            significant(one.kaps.both()),
+            best(one.kaps, one.kaps_best),
+            significant(one.maps.both()),
+            best(one.maps, one.maps_best),
+            rate.unwrap_or_default()
+        ),
+    );
+    if let (Some(kaps), Some(maps)) =
+        (one.money_per(one.kaps.both()), one.money_per(one.maps.both()))
+    {
+        let bytes = one.gb_per_money().map(|gb| format!(", {} GB for one", significant(gb)));
+        let scanned = one.money_per_tb_scanned().map(|money| {
+            let money = significant(money);
+            format!(", {money} for a terabyte scanned (of a life of {LIFE_YEARS:.0} years)")
+        });
+        found.find(
+            "money",
+            format!(
+                "{}: {} of money for a KAPS, {} for a MAPS{}{}",
+                one.name,
+                significant(kaps),
+                significant(maps),
+                bytes.unwrap_or_default(),
+                scanned.unwrap_or_default()
+            ),
+        );
+    }
+    if let Some(watts) = one.watts_per_kaps() {
+        let joules = significant(watts);
+        found.find("power", format!("{}: {joules} W for a KAPS at depth 1", one.name));
+    }
+}
+
+/// The cheapest target beside the dearest: what the same money buys.
+fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
+    let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
+    let times = |of: f64, over: f64| (of / less) / (over / more);
+    let accesses = times(cheap.kaps.both(), dear.kaps.both());
+    let mut words = vec![format!("{} the KAPS", words_of_times(accesses))];
+    words.push(format!("{} the MAPS", words_of_times(times(cheap.maps.both(), dear.maps.both()))));
+    if let (Some(one), Some(other)) = (cheap.scan_bytes_per_s, dear.scan_bytes_per_s) {
+        words.push(format!("{} the sequential rate", words_of_times(times(one, other))));
+    }
+    if let (Some(one), Some(other)) = (cheap.capacity, dear.capacity) {
+        words.push(format!("{} the bytes", words_of_times(times(one, other))));
+    }
+    found.find(
+        "same-money",
+        format!("for the money of {}, {} gives {}", dear.name, cheap.name, words.join(", ")),
+    );
+    let (winner, gain) = match accesses >= 1.0 {
+        true => (cheap, accesses),
+        false => (dear, 1.0 / accesses),
+    };
+    let setting = format!("{} for random accesses", winner.name);
+    let money = |one: &Figures| one.money_per(one.kaps.both()).map(significant);
+    found.advise_in(
+        "accesses for the money",
+        "price-per-access",
+        gain,
+        &setting,
+        format!(
+            "{} of money for a KAPS of {}, {} of {}",
+            money(cheap).unwrap_or_default(),
+            cheap.name,
+            money(dear).unwrap_or_default(),
+            dear.name
+        ),
+    );
+}
+
+/// The papers compared a SCSI with an IDE drive; here it is the dearest with the cheapest.
+fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
+    let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
+    let scan = cheap.scan_bytes_per_s.zip(dear.scan_bytes_per_s);
+    let reads = cheap.kaps.reads / dear.kaps.reads;
+    let premium = more / less;
+    for id in ["C025", "C032", "C171", "C276"] {
+        found.gain(id, Some(premium), "price of the dearer target over the cheaper, as stated");
+    }
+    let slower = scan.map(|(cheap, dear)| 1.0 - cheap / dear);
+    found.loss("C023", slower, "sequential rate that the cheaper target lacks");
+    found.loss("C024", Some(1.0 - reads), "random reads that the cheaper target lacks");
+    let what = "sequential rate of the cheaper target for the money of the dearer";
+    found.gain("C026", scan.map(|(cheap, dear)| cheap / dear * premium), what);
+    found.gain("C033", Some(1.0 / reads), "random reads of the dearer target over the cheaper");
+    let what = "sequential rate of the dearer target over the cheaper";
+    found.gain("C034", scan.map(|(cheap, dear)| dear / cheap), what);
+    for id in ["C178", "C277"] {
+        let what = "random reads of the cheaper target for the money of the dearer";
+        found.gain(id, Some(reads * premium), what);
+    }
+}
+
+/// All targets side by side.
+fn table(all: &[Figures]) -> Table {
+    let column = |label: &str| Column { label: label.to_owned(), unit: None };
+    let columns = all.iter().map(|one| column(&one.name));
+    let rows: Vec<Vec<(String, String)>> = all.iter().map(Figures::rows).collect();
+    let row = |index: usize| {
+        let what = TableCell::Text(rows[0][index].0.clone());
+        let values = rows.iter().map(|one| TableCell::Text(one[index].1.clone()));
+        std::iter::once(what).chain(values).collect()
+    };
+    Table {
+        id: "price-side-by-side".to_owned(),
+        caption: "What each target gives and costs".to_owned(),
+        columns: std::iter::once(column("Figure")).chain(columns).collect(),
+        rows: (0..rows[0].len()).map(row).collect(),
+    }
+}
+
+/// A positive number in three digits, however small.
+fn significant(value: f64) -> String {
+    match value > 0.0 && value < 1.0 {
+        true => format!("{value:.*}", (2.0 - value.log10().floor()).min(12.0) as usize),
+        false => units::count(value),
+    }
+}
+
+/// Seconds, and hours or days where they are many.
+fn long_time(seconds: f64) -> String {
+    match seconds {
+        days if days >= 172_800.0 => format!("{} days", units::count(days / 86_400.0)),
+        hours if hours >= 7_200.0 => format!("{} hours", units::count(hours / 3_600.0)),
+        minutes if minutes >= 120.0 => format!("{} minutes", units::count(minutes / 60.0)),
+        seconds => units::time(seconds * 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::Stated;
+    use crate::evidence::tests::{cell, evidence};
+    use lab::machine::{DeviceFacts, TargetFacts};
+
+    /// The cells of a target: accesses of 8 KiB read and written, of 1 MiB, bytes in a scan.
+    fn drive(index: usize, reads: u64, writes: u64, large: u64, scan: u64) -> Vec<MeasuredPoint> {
+        let random = |rw, bs, bytes| {
+            cell(bytes, &[("part", "random"), ("rw", rw), ("bs", bs), ("iodepth", "1")])
+        };
+        let mut cells = vec![
+            random("randread", "8k", reads * 8192),
+            random("randwrite", "8k", writes * 8192),
+            random("randread", "1m", large << 20),
+            random("randwrite", "1m", large << 20),
+            cell(scan, &[("part", "scan"), ("rw", "read"), ("bs", "1m")]),
+        ];
+        for cell in &mut cells {
+            cell.target_index = index;
+            cell.target = format!("drive {index}");
+        }
+        cells
+    }
+
+    fn stated(prices: &[f64]) -> Evidence {
+        let mut cells = drive(0, 66, 90, 15, 19 << 20);
+        cells.extend(drive(1, 105, 105, 20, 24 << 20));
+        Evidence {
+            targets: vec![TargetFacts::default(), TargetFacts::default()],
+            stated: Stated {
+                prices: prices.to_vec(),
+                power_watts: vec![7.8, 10.5],
+                capacities: vec![26_000_000_000, 18_000_000_000],
+            },
+            ..evidence(cells)
+        }
+    }
+
+    fn row(found: &Conclusion, what: &str) -> Vec<String> {
+        let table = &found.tables[0];
+        let text = |cell: &TableCell| match cell {
+            TableCell::Text(text) => text.clone(),
+            other => panic!("{other:?}"),
+        };
+        let rows = table.rows.iter().map(|row| row.iter().map(text).collect::<Vec<_>>());
+        rows.into_iter().find(|row| row[0] == what).unwrap()[1..].to_vec()
+    }
+
+    #[test]
+    fn table_10_of_the_second_paper_comes_out_of_its_own_rates_and_prices() {
+        // The paper prints 78 KAPS, the mean of the rates of 66 reads and 90 writes.
+        let found = analyse(&stated(&[209.0, 534.0]));
+        assert_eq!(row(&found, "KAPS, depth 1"), ["76.2", "105"]);
+        assert_eq!(row(&found, "KAPS for one of money"), ["0.364", "0.197"]);
+        assert_eq!(row(&found, "MAPS for one of money"), ["0.0718", "0.0375"]);
+        assert_eq!(row(&found, "GB for one of money"), ["0.124", "0.0337"]);
+        assert_eq!(row(&found, "Money for a KAPS of reads"), ["3.17", "5.09"], "Table 9");
+        assert_eq!(row(&found, "Watts for a KAPS"), ["0.102", "0.100"]);
+        assert_eq!(found.advice[0].id, "price-per-access");
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::Holds), "{found:?}");
+    }
+
+    #[test]
+    fn without_a_price_all_but_the_money_is_told() {
+        let found = analyse(&stated(&[]));
+        assert_eq!(row(&found, "KAPS, depth 1"), ["76.2", "105"]);
+        assert_eq!(row(&found, "Money for a KAPS"), ["-", "-"]);
+        assert!(found.findings.iter().all(|finding| finding.id != "money"));
+        assert!(found.advice.is_empty());
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));
+    }
+
+    #[test]
+    fn a_terabyte_scanned_is_the_rent_of_the_drive_for_that_time() {
+        let figures = Figures {
+            scan_bytes_per_s: Some(TB / LIFE_S * 2.0),
+            price: Some(100.0),
+            ..Figures::default()
+        };
+        assert_eq!(figures.money_per_tb_scanned(), Some(50.0));
+    }
+
+    #[test]
+    fn the_capacity_is_that_of_the_device_and_not_of_a_file() {
+        let device = DeviceFacts { size_bytes: Some(1 << 40), ..DeviceFacts::default() };
+        let file = TargetFacts { size_bytes: 1 << 30, ..TargetFacts::default() };
+        assert_eq!(capacity(&file), None);
+        assert_eq!(capacity(&TargetFacts { device: Some(device), ..file }), Some(1 << 40));
+    }
+
+    #[test]
+    fn numbers_keep_three_digits_however_small() {
+        assert_eq!(significant(0.001234), "0.00123");
+        assert_eq!(significant(3.166), "3.17");
+        assert_eq!(long_time(200_000.0), "2.31 days");
+    }
+}

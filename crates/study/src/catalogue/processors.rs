@@ -1,0 +1,497 @@
+//! Processors: what a second CPU brings, whether threads should be pinned, and whether it matters
+//! to be near the CPU that serves the device's interrupts.
+//!
+//! The plan says the loads; how many threads and which CPUs depends on the machine, so each part
+//! is multiplied here: `free` and `cached` by threads, `pinned` by threads on as many CPUs, `near`
+//! and `far` by one CPU that serves the device's interrupts and one that does not.
+
+use std::fs;
+use std::path::Path;
+
+use cpucost::affinity::allowed_cpus;
+use lab::failure::Outcome;
+
+use crate::catalogue::Study;
+use crate::conclusion::{Conclusion, words_of_times};
+use crate::curve::{Comparison, told};
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::plan::Group;
+use crate::runner::StudyRunner;
+use crate::target::StudyTarget;
+
+/// The study `processors`.
+pub const STUDY: Study = Study {
+    name: "processors",
+    papers: "Chung 2000, sections 3.4, 7.2 and 8: two processors double the cached rate that one \
+             saturates at, but one at a time completes the requests of an adapter",
+    needs: "two CPUs",
+    plan: r#"
+title = "Processors: one CPU to all of them"
+asks = "What do more CPUs bring, and should threads be pinned, near the interrupt or far from it?"
+rw = "randread"
+bs = "4k"
+iodepth = 16
+direct = true
+runtime = 1
+trials = 5
+
+[quick]
+runtime = 0.25
+trials = 3
+
+[[part]]
+name = "free"
+
+[[part]]
+name = "pinned"
+
+[[part]]
+name = "near"
+iodepth = [1, 16]
+
+[[part]]
+name = "far"
+iodepth = [1, 16]
+
+[[part]]
+name = "cached"
+rw = "read"
+bs = "64k"
+iodepth = 1
+direct = false
+invalidate = false
+size = "64m"
+time_based = true
+ramp_time = 0.1
+
+[[figure]]
+title = "Requests against threads"
+x = "numjobs"
+y = "iops"
+by = ["part"]
+where = {part = ["free", "pinned"]}
+
+[[figure]]
+title = "CPU of a request against threads"
+x = "numjobs"
+y = "cpu-per-request"
+by = ["part"]
+where = {part = ["free", "pinned"]}
+
+[[figure]]
+title = "Reads of the page cache against threads"
+x = "numjobs"
+y = "throughput"
+by = ["part"]
+where = {part = "cached"}
+"#,
+    claims: &["C130", "C132"],
+    measure,
+    analyse,
+};
+
+/// Threads on a simulated system, whose CPUs are not ours.
+const SIMULATED_THREADS: [usize; 3] = [1, 2, 4];
+/// A difference below this share is not worth a word even where it is beyond noise.
+const WORTH: f64 = 1.05;
+/// Why nothing can be pinned apart.
+const ONE_CPU: &str = "this process may use one CPU; give it more (taskset, cpuset)";
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let cpus = allowed_cpus();
+    let simulated = runner.study_targets.iter().all(StudyTarget::is_simulated);
+    let threads = match simulated {
+        true => SIMULATED_THREADS.to_vec(),
+        false => doublings(cpus.len()),
+    };
+    let sides = match simulated {
+        true => Err("a simulated system has no CPUs of this host; name a file or device".into()),
+        false if cpus.len() < 2 => Err(ONE_CPU.to_owned()),
+        false => sides(runner, &cpus),
+    };
+    let mut groups = Vec::new();
+    for group in runner.groups()? {
+        match group.part.as_str() {
+            "pinned" if cpus.len() < 2 && !simulated => runner.leave_out("pinned", ONE_CPU),
+            "pinned" => {
+                groups.extend(threads.iter().map(|n| pinned(&with_threads(&group, *n), &cpus, *n)));
+            }
+            "near" | "far" => match &sides {
+                Ok((near, far)) => {
+                    let cpu = if group.part == "near" { near } else { far };
+                    groups.push(pinned(&group, &[*cpu], 1));
+                }
+                Err(reason) => runner.leave_out(&group.part, reason),
+            },
+            _ => groups.extend(threads.iter().map(|n| with_threads(&group, *n))),
+        }
+    }
+    runner.measure_groups(&groups)
+}
+
+/// 1, 2, 4 ... and all of them.
+fn doublings(cpus: usize) -> Vec<usize> {
+    let powers = (0..usize::BITS).map(|power| 1_usize << power);
+    let mut counts: Vec<usize> = powers.take_while(|count| *count < cpus).collect();
+    counts.push(cpus.max(1));
+    counts
+}
+
+fn with_threads(group: &Group, threads: usize) -> Group {
+    let mut group = group.clone();
+    group.experiment.threads = vec![threads as u32];
+    group
+}
+
+/// A group on the first `count` of some CPUs.
+fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
+    let cpus: Vec<usize> = cpus.iter().take(count).copied().collect();
+    let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
+    let mut group = group.clone().note("cpus-allowed", names.join(","));
+    group.experiment.cpus = cpus;
+    group
+}
+
+/// A CPU that serves interrupts of the first target's device, and one that does not; why not,
+/// where there are no such two. What was found is noted.
+fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize), String> {
+    let device = runner.evidence.targets.first().and_then(|target| target.device.as_ref());
+    let Some(device) = device.map(|device| device.name.clone()) else {
+        return Err("the target has no block device; name a file on one".to_owned());
+    };
+    let serving = interrupt_cpus(&device)?;
+    runner.evidence.note(
+        "interrupt-cpus",
+        "CPUs",
+        &[("device", device.clone())],
+        serving.len() as f64,
+    );
+    let near = cpus.iter().copied().find(|cpu| serving.contains(cpu));
+    let far = cpus.iter().copied().find(|cpu| !serving.contains(cpu));
+    match (near, far) {
+        (Some(near), Some(far)) => Ok((near, far)),
+        (Some(_), None) => Err(format!(
+            "every CPU serves interrupts of {device}, so none is far from them; a device with \
+             fewer queues than CPUs would show it"
+        )),
+        (None, _) => Err(format!(
+            "no CPU of this process serves interrupts of {device}; allow it others (taskset)"
+        )),
+    }
+}
+
+/// The CPUs that serve the interrupts of a block device: of its driver's queues, or of the
+/// controller it hangs on.
+fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
+    let unknown = |what: &str| format!("{what}; name a file on a local disk");
+    let table = fs::read_to_string("/proc/interrupts")
+        .map_err(|error| unknown(&format!("/proc/interrupts cannot be read: {error}")))?;
+    let mut cpus = Vec::new();
+    for disk in disks_beneath(device) {
+        for interrupt in interrupts_of(&Path::new("/sys/class/block").join(disk), &table) {
+            let file = |name: &str| fs::read_to_string(format!("/proc/irq/{interrupt}/{name}"));
+            let list = file("effective_affinity_list")
+                .ok()
+                .filter(|list| !list.trim().is_empty())
+                .or_else(|| file("smp_affinity_list").ok());
+            cpus.extend(list.as_deref().map(cpu_list).unwrap_or_default());
+        }
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    match cpus.is_empty() {
+        true => Err(unknown(&format!("{device} has no interrupts of its own"))),
+        false => Ok(cpus),
+    }
+}
+
+/// The disks of which a device is made: of a partition its disk, of a volume those of its members.
+fn disks_beneath(device: &str) -> Vec<String> {
+    let path = Path::new("/sys/class/block").join(device);
+    if path.join("partition").exists() {
+        let disk = path.canonicalize().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
+        let name = disk.and_then(|disk| Some(disk.file_name()?.to_str()?.to_owned()));
+        return name.into_iter().collect();
+    }
+    let members = fs::read_dir(path.join("slaves")).into_iter().flatten().flatten();
+    let members: Vec<String> =
+        members.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    match members.is_empty() {
+        true => vec![device.to_owned()],
+        false => members.iter().flat_map(|member| disks_beneath(member)).collect(),
+    }
+}
+
+/// The interrupts of a disk: those named after the nearest of the devices above it that has any.
+fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
+    let Ok(path) = disk.join("device").canonicalize() else { return Vec::new() };
+    for above in path.ancestors() {
+        let name = above.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let named = interrupts_named(name, table);
+        if !named.is_empty() {
+            return named;
+        }
+        let messages = fs::read_dir(above.join("msi_irqs")).into_iter().flatten().flatten();
+        let messages: Vec<u32> =
+            messages.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        if !messages.is_empty() {
+            return messages;
+        }
+    }
+    Vec::new()
+}
+
+/// Interrupts of the table whose action is a queue of a device: `virtio1-req.0`, `nvme0q3`; those
+/// for configuration and administration are none.
+fn interrupts_named(device: &str, table: &str) -> Vec<u32> {
+    if device.is_empty() {
+        return Vec::new();
+    }
+    let number = |line: &str| {
+        let (number, rest) = line.trim_start().split_once(':')?;
+        let action = rest.split_whitespace().last()?;
+        let queue = action.strip_prefix(device)?;
+        let is_queue = queue.is_empty() || queue.starts_with(['-', 'q']);
+        let is_other = queue == "-config" || queue == "q0";
+        number.parse().ok().filter(|_| is_queue && !is_other)
+    };
+    table.lines().filter_map(number).collect()
+}
+
+/// `0,2-4` as numbers.
+fn cpu_list(text: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse::<usize>().ok()?..=last.trim().parse().ok()?)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    for (part, what) in [("free", "not pinned"), ("pinned", "pinned"), ("cached", "cached reads")] {
+        scaling(&mut found, evidence, part, what);
+    }
+    pinning(&mut found, evidence);
+    for depth in ["1", "16"] {
+        interrupt(&mut found, evidence, depth);
+    }
+    claims(&mut found, evidence);
+    found
+}
+
+/// The points of a part, fewest threads first.
+fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a MeasuredPoint> {
+    let mut cells = evidence.all(&[("part", part)]);
+    cells.sort_by_key(|cell| cell.point.key.threads);
+    cells
+}
+
+/// What a step from one point to another is worth; a small one is none.
+fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
+    match told(other, one) {
+        Comparison::Times(times) if (1.0 / WORTH..WORTH).contains(&times) => Comparison::Same,
+        other => other,
+    }
+}
+
+/// In words.
+fn words_of(step: Comparison) -> String {
+    match step {
+        Comparison::Times(times) => format!("{} the requests", words_of_times(times)),
+        other => other.words(),
+    }
+}
+
+fn cpu(cell: &MeasuredPoint) -> String {
+    cell.cpu_ns().map_or_else(|| "-".to_owned(), units::time)
+}
+
+fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) {
+    let cells = curve(evidence, part);
+    let ([first, .., _], Some(best)) =
+        (cells.as_slice(), cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())))
+    else {
+        return;
+    };
+    let last = cells[cells.len() - 1];
+    let threads = |cell: &MeasuredPoint| cell.point.key.threads;
+    let peak = match step(last, best) {
+        Comparison::Times(_) => {
+            let rate = units::count(best.requests_per_s());
+            format!("; {} threads gave most, {rate}/s", threads(best))
+        }
+        _ => String::new(),
+    };
+    found.find(
+        "scaling",
+        format!(
+            "{} of {}, {what}: {} threads against one: {} ({}/s and {}/s), at {} of CPU for a \
+             request instead of {}{peak}",
+            last.word("rw"),
+            units::size(last.bytes()),
+            threads(last),
+            words_of(step(first, last)),
+            units::count(last.requests_per_s()),
+            units::count(first.requests_per_s()),
+            cpu(last),
+            cpu(first),
+        ),
+    );
+}
+
+fn pinning(found: &mut Conclusion, evidence: &Evidence) {
+    let (free, pinned) = (curve(evidence, "free"), curve(evidence, "pinned"));
+    let (Some(free), Some(pinned)) = (free.last(), pinned.last()) else { return };
+    let change = match step(free, pinned) {
+        Comparison::Unclear(_) => "measure for longer (--runtime, --trials)",
+        Comparison::Same => "leave the threads where the kernel puts them",
+        Comparison::Times(times) if times > 1.0 => "pin the threads (taskset, --cpus-allowed)",
+        Comparison::Times(_) => "do not pin the threads",
+    };
+    found.find(
+        "pinning",
+        format!(
+            "{} threads, each pinned to a CPU: {} against free ones; {change}",
+            pinned.point.key.threads,
+            words_of(step(free, pinned))
+        ),
+    );
+}
+
+fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
+    let at = |part: &str| evidence.find(&[("part", part), ("iodepth", depth)]);
+    let (Some(near), Some(far)) = (at("near"), at("far")) else { return };
+    let latency =
+        |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
+    let change = match step(far, near) {
+        Comparison::Unclear(_) => "measure for longer (--runtime, --trials)",
+        Comparison::Same => "it does not matter where the thread is",
+        Comparison::Times(times) if times > 1.0 => {
+            "keep the thread on a CPU that serves the interrupts"
+        }
+        Comparison::Times(_) => "keep the thread off the CPUs that serve the interrupts",
+    };
+    found.find(
+        "interrupt",
+        format!(
+            "one thread at depth {depth} on CPU {}, which serves the device's interrupts: {} \
+             against one on CPU {}, which does not (median latency {} and {}, CPU of a request \
+             {} and {}); {change}",
+            near.word("cpus-allowed"),
+            words_of(step(far, near)),
+            far.word("cpus-allowed"),
+            latency(near),
+            latency(far),
+            cpu(near),
+            cpu(far)
+        ),
+    );
+}
+
+fn claims(found: &mut Conclusion, evidence: &Evidence) {
+    if evidence.cells.is_empty() {
+        return;
+    }
+    found.cannot(&["C130"], "it is an absolute rate of two processors of the year 2000");
+    found.cannot(&["C132"], "buffered writes end with their flush, whose rate is the disk's");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+
+    const TABLE: &str = "           CPU0       CPU1
+ 35:          0          1 PCI-MSIX-0000:00:02.0   0-edge      virtio1-config
+ 36:          0   43095006 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
+ 37:          0          0 PCI-MSIX-0000:00:03.0   0-edge      virtio10-req.0
+ 50:          0          0 PCI-MSIX-0000:00:04.0   0-edge      nvme0q0
+ 51:          0          0 PCI-MSIX-0000:00:04.0   1-edge      nvme0q1
+ 52:          0          0 PCI-MSIX-0000:00:04.0   2-edge      nvme0q12
+NMI:      25267      17825   Non-maskable interrupts";
+
+    fn found(part: &str, threads: &str, cpus: &str, requests: u64) -> MeasuredPoint {
+        let flags = [
+            ("part", part),
+            ("rw", "randread"),
+            ("bs", "4k"),
+            ("iodepth", "1"),
+            ("numjobs", threads),
+            ("cpus-allowed", cpus),
+        ];
+        cell(requests * 4096, &flags)
+    }
+
+    fn words(found: &Conclusion, id: &str) -> String {
+        let found = found.findings.iter().find(|finding| finding.id == id);
+        found.map(|finding| finding.text.clone()).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_queues_of_a_device_are_its_interrupts_and_its_configuration_is_not() {
+        assert_eq!(interrupts_named("virtio1", TABLE), [36]);
+        assert_eq!(interrupts_named("nvme0", TABLE), [51, 52]);
+        assert_eq!(interrupts_named("nvme1", TABLE), [0; 0]);
+        assert_eq!(interrupts_named("", TABLE), [0; 0]);
+    }
+
+    #[test]
+    fn a_list_of_cpus_is_read_as_the_kernel_writes_it() {
+        assert_eq!(cpu_list("0,2-4\n"), [0, 2, 3, 4]);
+        assert_eq!(cpu_list("\n"), [0; 0]);
+    }
+
+    #[test]
+    fn threads_double_up_to_all_cpus() {
+        assert_eq!(doublings(1), [1]);
+        assert_eq!(doublings(2), [1, 2]);
+        assert_eq!(doublings(6), [1, 2, 4, 6]);
+    }
+
+    #[test]
+    fn what_more_cpus_bring_is_told_and_noise_is_called_noise() {
+        let scaled = analyse(&evidence(vec![
+            found("free", "1", "", 50_000),
+            found("free", "2", "", 95_000),
+            found("pinned", "1", "0", 50_000),
+            found("pinned", "2", "0,1", 95_100),
+        ]));
+        let text = words(&scaled, "scaling");
+        assert!(text.contains("2 threads against one: 1.90 times the requests (95k/s"), "{text}");
+        let text = words(&scaled, "pinning");
+        assert!(text.contains("the same within 10%") && text.contains("leave"), "{text}");
+    }
+
+    #[test]
+    fn where_noise_hides_the_difference_nothing_is_advised() {
+        let mut cells = vec![
+            found("free", "1", "", 50_000),
+            found("free", "2", "", 95_000),
+            found("pinned", "2", "0,1", 80_000),
+        ];
+        cells[2].summary.bytes_per_s.high *= 2.0;
+        let text = words(&analyse(&evidence(cells)), "pinning");
+        assert!(text.contains("cannot be told apart here"), "{text}");
+        assert!(text.ends_with("measure for longer (--runtime, --trials)"), "{text}");
+    }
+
+    #[test]
+    fn near_and_far_are_held_against_each_other() {
+        let found = analyse(&evidence(vec![
+            found("near", "1", "1", 12_000),
+            found("far", "1", "0", 10_000),
+        ]));
+        let text = words(&found, "interrupt");
+        assert!(text.contains("on CPU 1, which serves") && text.contains("1.20 times"), "{text}");
+        assert!(text.ends_with("keep the thread on a CPU that serves the interrupts"), "{text}");
+    }
+
+    #[test]
+    fn rates_of_the_papers_processors_are_not_tried() {
+        let cells = vec![found("cached", "1", "", 10_000), found("cached", "2", "", 19_000)];
+        let found = analyse(&evidence(cells));
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));
+    }
+}

@@ -1,0 +1,698 @@
+//! RAID: a volume beside its members. What it delivers of what they could, what a small write makes
+//! of requests on them, whether reads come from both copies of a mirror, what it costs in CPU, and
+//! whether it is whole.
+//!
+//! Members are named behind the volume, or found beneath it where the kernel tells (md, device
+//! mapper, btrfs). They are only read: a write to a member would destroy the volume. What a write
+//! to the volume does to them is seen in their counters.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ioengine::Target;
+use ioengine::device::{Device, DeviceCounters};
+use ioengine::kernel::{Btrfs, Kernel};
+use ioengine::stack::{self, Kind as LayerKind, Value};
+use lab::failure::Outcome;
+
+use crate::catalogue::Study;
+use crate::conclusion::{Conclusion, words_of_times};
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::plan::Group;
+use crate::runner::StudyRunner;
+use crate::target::{Kind, StudyTarget};
+
+/// The study `raid`.
+pub const STUDY: Study = Study {
+    name: "raid",
+    papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which \
+             cuts the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 \
+             of two disks, a mirror that reads from both",
+    needs: "a volume (md, device mapper, btrfs, hardware) and, behind it, its members, unless the \
+            kernel tells them",
+    plan: r#"
+title = "RAID: a volume beside its members"
+asks = "What does the volume deliver of what its members could, and what do its copies cost?"
+compares = true
+direct = true
+runtime = 0.3
+trials = 3
+
+[quick]
+runtime = 0.08
+trials = 2
+
+[[part]]
+name = "volume"
+rw = ["read", "randread"]
+bs = ["4k", "64k", "1m"]
+iodepth = [1, 2, 4, 8]
+quick = {iodepth = [1, 4, 8]}
+
+[[part]]
+name = "volume writes"
+rw = ["write", "randwrite"]
+bs = ["4k", "64k", "1m"]
+iodepth = [1, 8]
+
+[[part]]
+name = "two readers"
+rw = ["read", "randread"]
+bs = "64k"
+numjobs = [1, 2]
+
+[[part]]
+name = "members"
+rw = ["read", "randread"]
+bs = ["4k", "64k", "1m"]
+iodepth = [1, 2, 4, 8]
+quick = {iodepth = [1, 4, 8]}
+
+[[part]]
+name = "seen in members"
+rw = ["randread", "write", "randwrite"]
+bs = ["4k", "64k", "1m"]
+iodepth = 4
+trials = 1
+
+[[figure]]
+title = "Reads: the volume and its members together"
+x = "bs"
+y = "throughput"
+by = ["part", "rw", "iodepth"]
+where = {part = ["volume", "members"], iodepth = "8"}
+
+[[figure]]
+title = "Writes of the volume"
+x = "bs"
+y = "throughput"
+by = ["rw", "iodepth"]
+where = {part = "volume writes"}
+
+[[figure]]
+title = "CPU for each MiB"
+x = "bs"
+y = "cpu-per-mib"
+by = ["part", "rw"]
+where = {part = ["volume", "members"], iodepth = "8"}
+"#,
+    claims: &["C218", "C233", "R174"],
+    measure,
+    analyse,
+};
+
+/// The part whose points are measured one by one, between readings of the members' counters.
+const SEEN: &str = "seen in members";
+/// A member that does so much less than its share sits idle.
+const IDLE: f64 = 0.5;
+
+// ---- what is measured
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let Some(volume) = runner.study_targets.first() else { return Ok(()) };
+    let found;
+    let members = match &runner.study_targets[1..] {
+        [] => {
+            found = members_beneath(volume);
+            &found[..]
+        }
+        named => named,
+    };
+    if members.is_empty() {
+        runner.skip(
+            format!("the system tells of no members beneath {}", volume.name.display()),
+            "name the volume and, behind it, its members: halfpower study raid VOLUME MEMBER..",
+        );
+        return Ok(());
+    }
+    let names: Vec<String> = members.iter().map(|m| m.name.display().to_string()).collect();
+    let count = members.len();
+    runner.evidence.note("members", "count", &[("names", names.join(", "))], count as f64);
+    if volume.is_real() {
+        note_state(runner, volume);
+    }
+    let groups = runner.groups()?;
+    let of = |part: fn(&str) -> bool| -> Vec<Group> {
+        groups.iter().filter(|group| part(&group.part)).cloned().collect()
+    };
+    let volumes = &runner.study_targets[..1];
+    runner.measure_groups_on(&of(|part| part != "members" && part != SEEN), volumes)?;
+    let mut together = of(|part| part == "members");
+    together.iter_mut().for_each(|group| group.disks = Some(count as u32));
+    match members.iter().any(StudyTarget::is_simulated) {
+        // Worlds of their own cannot work together: one tells what each of them could.
+        true => {
+            together.iter_mut().for_each(|group| group.disks = None);
+            runner.measure_groups_on(&together, &members[..1])?;
+        }
+        false => runner.measure_groups_on(&together, members)?,
+    }
+    let devices: Option<Vec<Device>> = members.iter().map(device_of).collect();
+    match devices {
+        Some(devices) => see(runner, &of(|part| part == SEEN), &devices),
+        None => {
+            runner.leave_out(
+                SEEN,
+                "the members are no block devices, which count requests; name those",
+            );
+            Ok(())
+        }
+    }
+}
+
+/// The block devices that a volume lies on, nearest first.
+fn members_beneath(volume: &StudyTarget) -> Vec<StudyTarget> {
+    if !volume.is_real() {
+        return Vec::new();
+    }
+    let path = volume.path().canonicalize().unwrap_or_else(|_| volume.path().to_path_buf());
+    let study_target = |path: PathBuf| StudyTarget { name: path, kind: Kind::Existing };
+    member_names(&Kernel::of_host(), &path).into_iter().map(study_target).collect()
+}
+
+/// Their paths: what an array holds, or all devices of a btrfs.
+fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
+    let layers = stack::of(kernel, path);
+    let held = layers.iter().flat_map(|layer| &layer.facts).find_map(|fact| match fact {
+        ("members", Value::Text(names)) if names.contains(' ') => Some(names.clone()),
+        _ => None,
+    });
+    let names = match held {
+        Some(names) => names.split(' ').map(str::to_owned).collect(),
+        None => btrfs_of(kernel, &layers).map(|btrfs| btrfs.members).unwrap_or_default(),
+    };
+    names.into_iter().map(|name| Path::new("/dev").join(name)).collect()
+}
+
+/// The btrfs of several devices that lies beneath.
+fn btrfs_of(kernel: &Kernel, layers: &[stack::Layer]) -> Option<Btrfs> {
+    let branches = layers.iter().filter(|layer| layer.depth == 1);
+    let names: Vec<&str> = branches.map(|layer| &*layer.name).collect();
+    let holds = |one: &Btrfs| one.members.iter().any(|member| names.contains(&&**member));
+    kernel.btrfs().into_iter().find(holds)
+}
+
+fn device_of(member: &StudyTarget) -> Option<Device> {
+    let path = member.path().canonicalize().ok()?;
+    Kernel::of_host().at(&path)
+}
+
+fn note_state(runner: &mut StudyRunner<'_>, volume: &StudyTarget) {
+    let path = volume.path().canonicalize().unwrap_or_else(|_| volume.path().to_path_buf());
+    let Some(state) = state_of(&Kernel::of_host(), &path) else { return };
+    let State { kind, level, missing, action, done, errors } = state;
+    let labels = [("kind", kind.to_owned()), ("level", level)];
+    runner.evidence.note("missing-members", "count", &labels, missing as f64);
+    if let Some(action) = action {
+        runner.evidence.note("rebuilding", "share", &[("action", action)], done);
+    }
+    if errors > 0 {
+        runner.evidence.note("member-errors", "count", &[], errors as f64);
+    }
+}
+
+/// Makes trials one by one and notes what the members did meanwhile, for each byte and request.
+fn see(runner: &mut StudyRunner<'_>, groups: &[Group], devices: &[Device]) -> Outcome<()> {
+    let volume = &runner.study_targets[..1];
+    for group in groups {
+        let (job, bench) = match runner.bench(group, volume) {
+            Ok(ready) => ready,
+            Err(failure) => {
+                runner.leave_out(SEEN, &failure.message);
+                continue;
+            }
+        };
+        for axes in &job.axes {
+            if runner.lab.interrupt.is_set() {
+                return Ok(());
+            }
+            let setting = bench.setting(&job, axes);
+            let before = counters(devices);
+            let trial = runner.lab.trial(&setting, &mut |_| {})?;
+            // Whatever the volume still keeps to itself belongs to these requests too.
+            volume[0].open()?.sync()?;
+            let (Some(before), Some(after)) = (before, counters(devices)) else { continue };
+            let moved: Vec<DeviceCounters> =
+                after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
+            let bytes = trial.bytes();
+            note_moved(runner, &setting.key().rw, axes.request_bytes, bytes, &moved);
+        }
+    }
+    Ok(())
+}
+
+fn counters(devices: &[Device]) -> Option<Vec<DeviceCounters>> {
+    devices.iter().map(Device::counters).collect()
+}
+
+fn note_moved(
+    runner: &mut StudyRunner<'_>,
+    rw: &str,
+    bs: u32,
+    bytes: u64,
+    moved: &[DeviceCounters],
+) {
+    if bytes == 0 {
+        return;
+    }
+    let labels = [("rw", rw.to_owned()), ("bs", units::size(u64::from(bs)))];
+    let mut note = |name: &str, value: f64| runner.evidence.note(name, "ratio", &labels, value);
+    let requests = bytes as f64 / f64::from(bs);
+    let sum = |of: fn(&DeviceCounters) -> u64| moved.iter().map(of).sum::<u64>() as f64;
+    note("member-read-bytes", sum(|c| c.read_sectors) * 512.0 / bytes as f64);
+    note("member-written-bytes", sum(|c| c.write_sectors) * 512.0 / bytes as f64);
+    note("member-reads", sum(|c| c.reads) / requests);
+    note("member-writes", sum(|c| c.writes) / requests);
+    let busy = |c: &DeviceCounters| (c.read_sectors + c.write_sectors) as f64;
+    let all: f64 = moved.iter().map(busy).sum();
+    if all > 0.0 {
+        let least = moved.iter().map(busy).fold(f64::MAX, f64::min);
+        // 1: all did the same.
+        note("least-member", least / all * moved.len() as f64);
+    }
+}
+
+// ---- the state of the volume, as its driver tells it in sysfs
+
+/// What is known of a volume.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct State {
+    /// "md" or "btrfs".
+    kind: &'static str,
+    /// "raid0", "raid1", "raid5" ..
+    level: String,
+    /// Members that are missing.
+    missing: u64,
+    /// What it is busy with besides ("recover", "resync", "check").
+    action: Option<String>,
+    /// How much of that is done (share).
+    done: f64,
+    /// Errors of members that it has counted.
+    errors: u64,
+}
+
+/// The state of the first volume beneath a path; None where no driver tells.
+fn state_of(kernel: &Kernel, path: &Path) -> Option<State> {
+    let layers = stack::of(kernel, path);
+    let arrays = layers.iter().filter(|layer| layer.kind == LayerKind::Volume);
+    let mut arrays = arrays.map(|layer| format!("/sys/class/block/{}/md", layer.name));
+    if let Some(folder) = arrays.find(|folder| kernel.path(folder).is_dir()) {
+        return Some(md(&kernel.path(folder)));
+    }
+    let found = btrfs_of(kernel, &layers)?;
+    Some(btrfs(&kernel.path(format!("/sys/fs/btrfs/{}", found.uuid))))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// An array of the md driver (Documentation/admin-guide/md.rst).
+fn md(folder: &Path) -> State {
+    let action = Some(read(&folder.join("sync_action"))).filter(|a| !a.is_empty() && a != "idle");
+    let progress = read(&folder.join("sync_completed"));
+    let done = progress.split_once('/').and_then(|(done, all)| {
+        let (done, all): (f64, f64) = (done.trim().parse().ok()?, all.trim().parse().ok()?);
+        (all > 0.0).then_some(done / all)
+    });
+    let members = fs::read_dir(folder).into_iter().flatten().flatten();
+    let errors = members.filter(|entry| entry.file_name().to_string_lossy().starts_with("dev-"));
+    let errors = errors.map(|entry| read(&entry.path().join("errors")).parse().unwrap_or(0));
+    State {
+        kind: "md",
+        level: read(&folder.join("level")),
+        missing: read(&folder.join("degraded")).parse().unwrap_or(0),
+        action,
+        done: done.unwrap_or_default(),
+        errors: errors.sum(),
+    }
+}
+
+/// A mounted btrfs (Documentation/ABI/testing/sysfs-fs-btrfs).
+fn btrfs(folder: &Path) -> State {
+    let profiles = fs::read_dir(folder.join("allocation/data")).into_iter().flatten().flatten();
+    let mut profiles: Vec<String> = profiles
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    profiles.sort();
+    let devices = fs::read_dir(folder.join("devinfo")).into_iter().flatten().flatten();
+    let devices: Vec<_> = devices.map(|entry| entry.path()).collect();
+    let missing = devices.iter().filter(|device| read(&device.join("missing")) == "1").count();
+    let counted = |device: &PathBuf| {
+        let stats = read(&device.join("error_stats"));
+        let number = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
+        stats.lines().filter_map(number).sum::<u64>()
+    };
+    let action = Some(read(&folder.join("exclusive_operation")));
+    State {
+        kind: "btrfs",
+        level: profiles.join(" and "),
+        missing: missing as u64,
+        action: action.filter(|action| !action.is_empty() && action != "none"),
+        done: 0.0,
+        errors: devices.iter().map(counted).sum(),
+    }
+}
+
+// ---- what it means
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    state(&mut found, evidence);
+    for rw in ["read", "randread"] {
+        efficiency(&mut found, evidence, rw);
+        both_copies(&mut found, evidence, rw);
+    }
+    writes(&mut found, evidence);
+    cpu(&mut found, evidence);
+    claims(&mut found, evidence);
+    found
+}
+
+fn state(found: &mut Conclusion, evidence: &Evidence) {
+    if let Some(missing) = evidence.read("missing-members", &[]).first() {
+        let label = |name: &str| missing.labels.get(name).cloned().unwrap_or_default();
+        let (kind, level) = (label("kind"), label("level"));
+        let text = match missing.value as u64 {
+            0 => format!("{kind} {level}, whole"),
+            count => format!(
+                "{kind} {level} is DEGRADED: {count} of its members missing; what follows is about \
+                 it in this state. Replace the member and let it rebuild"
+            ),
+        };
+        found.find("state", text);
+    }
+    if let Some(rebuilding) = evidence.read("rebuilding", &[]).first() {
+        let action = rebuilding.labels.get("action").cloned().unwrap_or_default();
+        let done = 100.0 * rebuilding.value;
+        found.find(
+            "rebuilding",
+            format!("the volume is busy with {action} ({done:.0}% done), which takes its share"),
+        );
+    }
+    if let Some(errors) = evidence.value("member-errors", &[]) {
+        let text = "the volume has counted errors of its members, so many:";
+        found.find("errors", format!("{text} {errors:.0}; see its own tool for which"));
+    }
+}
+
+/// How many members there are.
+fn member_count(evidence: &Evidence) -> f64 {
+    evidence.value("members", &[]).unwrap_or(1.0)
+}
+
+/// What the members together bring: measured so, or a simulated one times their number.
+fn of_members(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<f64> {
+    Some(members_at(evidence, flags)?.0)
+}
+
+/// The same with the upper end of its interval.
+fn members_at(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<(f64, f64)> {
+    let flags = [&[("part", "members")], flags].concat();
+    let cell = evidence.fastest(&flags)?;
+    let alone = evidence.is_simulated() && cell.disks == 1;
+    let times = if alone { member_count(evidence) } else { 1.0 };
+    Some((cell.rate() * times, cell.summary.bytes_per_s.high * times))
+}
+
+/// A direction in words, in the plural.
+fn spoken(rw: &str) -> String {
+    format!("{}s", rw.replace("rand", "random "))
+}
+
+fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let mut words = Vec::new();
+    for bs in ["4k", "64k", "1m"] {
+        let flags = [("rw", rw), ("bs", bs), ("iodepth", "8")];
+        let volume = evidence.find(&[&[("part", "volume")], &flags[..]].concat());
+        let Some((volume, (members, at_most))) = volume.zip(members_at(evidence, &flags)) else {
+            continue;
+        };
+        let share = 100.0 * volume.rate() / members.max(1.0);
+        // More than all members together can only come from a cache, or from reading ahead.
+        if !evidence.is_simulated() && volume.summary.bytes_per_s.low > at_most {
+            let setting = format!("{} of {}", spoken(rw), units::size(volume.bytes()));
+            let told = format!("{share:.0}% of what the members bring together");
+            found.advise("array-cache", share / 100.0, &setting, told);
+        }
+        words.push(format!(
+            "{share:.0}% at {} ({} of {})",
+            units::size(volume.bytes()),
+            units::rate(volume.rate()),
+            units::rate(members)
+        ));
+    }
+    if !words.is_empty() {
+        let members = member_count(evidence);
+        let text = format!(
+            "{} at depth 8 bring of what the {members:.0} members bring together, each at that \
+             depth: {}",
+            spoken(rw),
+            words.join(", ")
+        );
+        found.find("efficiency", text);
+    }
+}
+
+/// Whether a second reader brings more, and whether all members work for them.
+fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let of = |threads: &str| {
+        evidence
+            .find(&[("part", "two readers"), ("rw", rw), ("numjobs", threads)])
+            .map(MeasuredPoint::rate)
+    };
+    let Some((one, two)) = of("1").zip(of("2")) else { return };
+    let seen = evidence.value("least-member", &[("rw", "randread"), ("bs", "64 KiB")]);
+    let shared = match seen {
+        Some(share) if share < IDLE => {
+            "; with random reads at depth 4 one member did less than half of its share: not all \
+             copies are read"
+        }
+        Some(_) => "; with random reads at depth 4 all members do their share",
+        None => "",
+    };
+    let times = words_of_times(two / one.max(1.0));
+    let text = format!("{} of 64 KiB: two threads bring {times} one{shared}", spoken(rw));
+    found.find("two-readers", text);
+}
+
+/// What writes bring, and what each becomes on the members.
+fn writes(found: &mut Conclusion, evidence: &Evidence) {
+    for rw in ["write", "randwrite"] {
+        let rate = |bs: &str| {
+            let flags = [("part", "volume writes"), ("rw", rw), ("bs", bs), ("iodepth", "8")];
+            let cell = evidence.find(&flags)?;
+            Some(format!("{} at {}", units::rate(cell.rate()), units::size(cell.bytes())))
+        };
+        let rates: Vec<String> = ["4k", "64k", "1m"].into_iter().filter_map(rate).collect();
+        if !rates.is_empty() {
+            let text = format!("{} at depth 8 bring {}", spoken(rw), rates.join(", "));
+            found.find("write-rates", text);
+        }
+    }
+    for written in evidence.read("member-written-bytes", &[]) {
+        let label = |name: &str| written.labels.get(name).cloned().unwrap_or_default();
+        let (rw, bs) = (label("rw"), label("bs"));
+        if !rw.contains("write") {
+            continue;
+        }
+        let flags = [("rw", &*rw), ("bs", &*bs)];
+        let value = |name: &str| evidence.value(name, &flags).unwrap_or_default();
+        let read = value("member-read-bytes");
+        let first = match read >= 0.25 {
+            true => format!(
+                ", and reads {read:.2} bytes first: read-modify-write; write whole rows of the \
+                 stripe, or use RAID 1 or 10 for small writes"
+            ),
+            false => String::new(),
+        };
+        found.find(
+            "writes",
+            format!(
+                "{} of {bs}: each byte becomes {:.2} on the members, each request {:.1} \
+                 requests{first}",
+                spoken(&rw),
+                written.value,
+                value("member-writes") + value("member-reads")
+            ),
+        );
+    }
+}
+
+fn cpu(found: &mut Conclusion, evidence: &Evidence) {
+    let flags = [("rw", "read"), ("bs", "1m"), ("iodepth", "8")];
+    let of = |part: &str| {
+        let cell = evidence.find(&[&[("part", part)], &flags[..]].concat())?;
+        Some(cell.cpu_ns()? * f64::from(1 << 20) / cell.bytes() as f64)
+    };
+    let charged = match evidence.is_simulated() {
+        true => "",
+        false => {
+            " (charged to the process; what kernel threads do for parity and copies, --soaker \
+             shows)"
+        }
+    };
+    if let Some((volume, members)) = of("volume").zip(of("members")) {
+        found.find(
+            "cpu",
+            format!(
+                "reads of 1 MiB cost {} of CPU for each MiB on the volume, {} on its \
+                 members{charged}",
+                units::time(volume),
+                units::time(members)
+            ),
+        );
+    }
+}
+
+fn level_is(evidence: &Evidence, level: &str) -> bool {
+    let readings = evidence.read("missing-members", &[]);
+    readings.iter().any(|reading| reading.labels.get("level").is_some_and(|l| l == level))
+}
+
+fn claims(found: &mut Conclusion, evidence: &Evidence) {
+    let count = member_count(evidence);
+    let one_member = of_members(evidence, &[("rw", "read"), ("bs", "64k"), ("iodepth", "8")])
+        .map(|rate| rate / count);
+    let mut cells = evidence.all(&[("part", "volume"), ("rw", "read"), ("bs", "64k")]);
+    cells.sort_by_key(|cell| cell.depth());
+    let second = one_member
+        .and_then(|one| cells.iter().find(|cell| cell.rate() >= 1.5 * one))
+        .map(|cell| cell.depth());
+    let striped = level_is(evidence, "raid0");
+    if striped && count >= 2.0 && one_member.is_some() {
+        let here = match second {
+            Some(depth) => format!("reads of 64 KiB pass 1.5 times one member at depth {depth}"),
+            None => "reads of 64 KiB do not pass 1.5 times one member at any depth".to_owned(),
+        };
+        found.claim("C218", second.is_some_and(|depth| (4..=8).contains(&depth)), here);
+    } else {
+        found.cannot(&["C218"], "it is about RAID 0 over two disks; name such a volume");
+    }
+    if level_is(evidence, "raid1") && one_member.is_some() {
+        let here = match second {
+            Some(depth) => format!("a mirror passes 1.5 times one copy from {} KiB on", 64 * depth),
+            None => "a mirror does not pass 1.5 times one copy at any depth measured".to_owned(),
+        };
+        found.claim("C233", second.is_some_and(|depth| depth >= 4), here);
+    } else {
+        found.cannot(&["C233"], "it is about RAID 1; name such a volume");
+    }
+    let why = "it compares one RAID 5 in the host with one in an array controller, on the same \
+               disks; measure both and compare them";
+    found.cannot(&["R174"], why);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::tests::{cell, evidence};
+
+    #[test]
+    fn a_volume_is_held_against_the_sum_of_its_members() {
+        let flags = |part| [("part", part), ("rw", "read"), ("bs", "64k"), ("iodepth", "8")];
+        let mut evidence =
+            evidence(vec![cell(150 << 20, &flags("volume")), cell(200 << 20, &flags("members"))]);
+        evidence.note("members", "count", &[], 2.0);
+        let found = analyse(&evidence);
+        let text = &found.findings.iter().find(|one| one.id == "efficiency").unwrap().text;
+        assert!(text.contains("75% at 64 KiB"), "{text}");
+    }
+
+    #[test]
+    fn a_volume_that_brings_more_than_its_members_has_a_cache_worth_measuring() {
+        let flags = |part| [("part", part), ("rw", "read"), ("bs", "64k"), ("iodepth", "8")];
+        let advised = |rate: u64| {
+            let members = cell(200 << 20, &flags("members"));
+            let found = analyse(&evidence(vec![cell(rate, &flags("volume")), members]));
+            found.advice.iter().map(|one| one.id.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(advised(300 << 20), ["array-cache"]);
+        assert!(advised(190 << 20).is_empty());
+    }
+
+    #[test]
+    fn read_modify_write_is_named_where_members_are_read_for_a_write() {
+        let mut evidence = Evidence::default();
+        for (bs, read, written) in [("4 KiB", 2.0, 2.0), ("1 MiB", 0.0, 1.33)] {
+            let labels = [("rw", "randwrite".to_owned()), ("bs", bs.to_owned())];
+            evidence.note("member-read-bytes", "ratio", &labels, read);
+            evidence.note("member-written-bytes", "ratio", &labels, written);
+        }
+        let found = analyse(&evidence);
+        let texts: Vec<&str> = found.findings.iter().map(|one| &*one.text).collect();
+        assert!(texts[0].contains("4 KiB: each byte becomes 2.00"), "{texts:?}");
+        assert!(texts[0].contains("read-modify-write"), "{texts:?}");
+        assert!(!texts[1].contains("read-modify-write"), "{texts:?}");
+    }
+
+    #[test]
+    fn a_degraded_volume_is_said_before_anything_else() {
+        let mut evidence = Evidence::default();
+        let labels = [("kind", "md".to_owned()), ("level", "raid5".to_owned())];
+        evidence.note("missing-members", "count", &labels, 1.0);
+        evidence.note("rebuilding", "share", &[("action", "recover".to_owned())], 0.25);
+        let found = analyse(&evidence);
+        assert!(found.findings[0].text.contains("md raid5 is DEGRADED: 1 of"), "{found:?}");
+        assert!(found.findings[1].text.contains("recover (25% done)"), "{found:?}");
+    }
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn an_array_that_rebuilds_says_how_far_it_is() {
+        let array = tree(&[
+            ("level", "raid5\n"),
+            ("degraded", "1\n"),
+            ("sync_action", "recover\n"),
+            ("sync_completed", "250 / 1000\n"),
+            ("dev-sda/errors", "2\n"),
+            ("dev-sdb/errors", "0\n"),
+        ]);
+        let wanted = State {
+            kind: "md",
+            level: "raid5".to_owned(),
+            missing: 1,
+            action: Some("recover".to_owned()),
+            done: 0.25,
+            errors: 2,
+        };
+        assert_eq!(md(array.path()), wanted);
+    }
+
+    #[test]
+    fn an_array_at_rest_is_whole_and_busy_with_nothing() {
+        let files = [
+            ("level", "raid1\n"),
+            ("degraded", "0\n"),
+            ("sync_action", "idle\n"),
+            ("sync_completed", "none\n"),
+        ];
+        let state = md(tree(&files).path());
+        assert_eq!((state.missing, state.action, state.errors), (0, None, 0));
+    }
+
+    #[test]
+    fn a_btrfs_with_a_missing_device_is_degraded() {
+        let system = tree(&[
+            ("allocation/data/raid1/total_bytes", "1"),
+            ("allocation/data/flags", "17"),
+            ("devinfo/1/missing", "0\n"),
+            ("devinfo/1/error_stats", "write_errs 0\nread_errs 3\n"),
+            ("devinfo/2/missing", "1\n"),
+            ("exclusive_operation", "none\n"),
+        ]);
+        let state = btrfs(system.path());
+        assert_eq!((&*state.level, state.missing, state.errors), ("raid1", 1, 3));
+        assert_eq!(state.action, None);
+    }
+}

@@ -1,0 +1,375 @@
+//! Unbuffered requests by size: rate, half-power size, what a request and a byte cost, and where
+//! the block layer splits.
+
+use analysis::costmodel::CostModel;
+
+use crate::catalogue::{Study, plan};
+use crate::conclusion::Conclusion;
+use crate::curve;
+use crate::evidence::{Evidence, MeasuredPoint};
+
+/// The study `request-size`.
+pub const STUDY: Study = Study {
+    name: "request-size",
+    papers: "Riedel 1997, section 3, Figures 3 and 4: unbuffered reads reach the media limit at \
+             8 KB, writes without write cache reach half power at 128 KB; a request costs 120 us \
+             whatever its size",
+    needs: "",
+    plan: r#"
+title = "Request size, past the page cache"
+asks = "Which request size passes half power, what does a request cost, and where is it split?"
+direct = true
+rw = ["read", "write"]
+bs = [
+    "512", "1k", "2k", "4k", "8k", "16k", "32k", "64k",
+    "128k", "256k", "512k", "1m", "2m", "4m", "8m", "16m",
+]
+runtime = 1
+trials = 3
+
+[quick]
+bs = ["512", "2k", "4k", "8k", "16k", "64k", "128k", "1m", "4m", "16m"]
+runtime = 0.2
+trials = 2
+
+[[figure]]
+title = "Throughput against request size"
+x = "bs"
+y = "throughput"
+by = ["rw"]
+
+[[figure]]
+title = "CPU for each MiB against request size"
+x = "bs"
+y = "cpu-per-mib"
+by = ["rw"]
+
+[[figure]]
+title = "Size of a device request against request size"
+x = "bs"
+y = "device-request"
+by = ["rw"]
+"#,
+    claims: &[
+        "R042", "R046", "R050", "R051", "R052", "R064", "R071", "R179", "R180", "C138", "C207",
+    ],
+    measure: plan,
+    analyse,
+};
+
+/// Costs are fitted up to this size: beyond it a request is split, and costs as several.
+const COST_BYTES_MAX: u64 = 1 << 20;
+/// A device request is split where it is this share of the request at the most.
+const SPLIT: f64 = 0.75;
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    for rw in ["read", "write"] {
+        let curve = curve::by_size(evidence, &[("rw", rw)]);
+        if let Some((pap, source)) = curve::pap(evidence, &curve) {
+            half_power(&mut found, &curve, rw, (pap, &source));
+        }
+        cost(&mut found, &curve, rw);
+        split(&mut found, evidence, &curve, rw);
+    }
+    size_claims(&mut found, evidence);
+    cost_claims(&mut found, evidence);
+    found
+}
+
+/// The half-power size, and what a larger request gains over the usual small one.
+fn half_power(
+    found: &mut Conclusion,
+    curve: &[&MeasuredPoint],
+    rw: &str,
+    (pap, source): (f64, &str),
+) {
+    let (measured, fitted) = curve::half_power(curve, pap);
+    let peak = format!("PAP {} ({source})", units::rate(pap));
+    let fitted = fitted.map_or_else(
+        || "no size by the fit".to_owned(),
+        |bytes| format!("{} by the fit", units::size(bytes as u64)),
+    );
+    let best = curve.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
+    found.find(
+        "half-power-size",
+        match measured {
+            Some(bytes) => format!(
+                "{rw}s at depth 1 pass half power at {} as measured, {fitted}; {peak}",
+                units::size(bytes)
+            ),
+            None => format!(
+                "{rw}s at depth 1 do not pass half power at any size measured: the best is {:.0}% \
+                 of {peak}; more requests outstanding may (halfpower study depth)",
+                100.0 * best / pap
+            ),
+        },
+    );
+    let small = curve.iter().find(|cell| cell.bytes() == 4 << 10);
+    let Some(small) = small.or(curve.first()) else { return };
+    // What reaches the peak, not what is a little above it.
+    let Some(large) = curve::reaches_peak(curve) else { return };
+    let Some(large) = curve.iter().find(|cell| cell.bytes() == large) else { return };
+    if large.bytes() > small.bytes() && curve::differ(small, large) {
+        let setting = format!("{rw}s of {}", units::size(large.bytes()));
+        let seen = format!(
+            "{} instead of {} with {}",
+            units::rate(large.rate()),
+            units::rate(small.rate()),
+            units::size(small.bytes())
+        );
+        found.advise("larger-requests", large.rate() / small.rate(), &setting, seen);
+    }
+}
+
+fn model(curve: &[&MeasuredPoint]) -> Option<CostModel> {
+    let whole: Vec<&MeasuredPoint> =
+        curve.iter().filter(|cell| cell.bytes() <= COST_BYTES_MAX).copied().collect();
+    curve::cost(&whole)
+}
+
+/// What a request costs, and each KiB of it.
+fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
+    let Some(model) = model(curve) else { return };
+    let (fixed, marginal) = (model.fixed_ns, model.marginal_ns_per_kib);
+    let between = |low: f64, high: f64| format!("{} to {}", units::time(low), units::time(high));
+    let each_kib = match marginal.low > 0.0 {
+        true => format!("{} more for each KiB", units::time(marginal.value)),
+        false => "nothing more for each KiB that shows beyond noise".to_owned(),
+    };
+    let smallest = curve.first().and_then(|cell| Some((cell, curve::utilisation(cell)?)));
+    let busy = smallest.map(|(cell, share)| {
+        let size = units::size(cell.bytes());
+        format!("; requests of {size} keep {:.0}% of one CPU busy", 100.0 * share)
+    });
+    found.find(
+        "cpu-cost",
+        format!(
+            "a {rw} costs {} of CPU ({}) whatever its size and {each_kib}{}",
+            units::time(fixed.value.max(0.0)),
+            between(fixed.low.max(0.0), fixed.high),
+            busy.unwrap_or_default()
+        ),
+    );
+}
+
+/// From which size on the device sees several requests for one.
+fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], rw: &str) {
+    let seen: Vec<(&MeasuredPoint, f64)> =
+        curve.iter().filter_map(|cell| Some((*cell, cell.device_request_bytes()?))).collect();
+    let Some((largest, of_largest)) = seen.last() else {
+        let counted = evidence.is_simulated() || curve.is_empty();
+        if !counted {
+            let text = format!("no device beneath counts requests, so no split of {rw}s shows");
+            found.find("split", text);
+        }
+        return;
+    };
+    let limit = evidence.device().and_then(|device| device.max_request_bytes).map_or_else(
+        || "the system tells of no limit".to_owned(),
+        |bytes| format!("the system's limit (max_sectors) is {}", units::size(bytes)),
+    );
+    let first = seen.iter().find(|(cell, device)| *device <= SPLIT * cell.bytes() as f64);
+    let at_device = |bytes: f64| units::size((bytes / 512.0).round() as u64 * 512);
+    found.find(
+        "split",
+        match first {
+            Some((cell, device)) => format!(
+                "{rw}s are split from {} on: the device sees requests of {} there, of {} where {} \
+                 are asked for; {limit}",
+                units::size(cell.bytes()),
+                at_device(*device),
+                at_device(*of_largest),
+                units::size(largest.bytes())
+            ),
+            None => format!(
+                "{rw}s reach the device whole up to {}; {limit}",
+                units::size(largest.bytes())
+            ),
+        },
+    );
+}
+
+fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
+    let reads = curve::by_size(evidence, &[("rw", "read")]);
+    let writes = curve::by_size(evidence, &[("rw", "write")]);
+    let at_peak = |curve: &[&MeasuredPoint], rw: &str, most: u64| {
+        let reached = curve::reaches_peak(curve)?;
+        let text = format!("{rw}s reach 90% of their highest rate at {}", units::size(reached));
+        Some((reached <= most, text))
+    };
+    // "Above 8 KB" is kept by the next size.
+    found.claim_if("R046", at_peak(&reads, "read", 16 << 10));
+    found.claim_if("R071", at_peak(&reads, "read", 16 << 10));
+    if !reads.is_empty() {
+        let why = "it is about reads two deep, and here one is outstanding; halfpower study depth \
+                   has more";
+        found.cannot(&["C207"], why);
+    }
+    if let Some((pap, source)) = curve::pap(evidence, &reads) {
+        let top = reads.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
+        let share = 100.0 * top / pap;
+        let advertised = !source.contains("measured");
+        let text = format!("reads at depth 1 reach {share:.0}% of PAP {source}");
+        // Thirty percent, within a factor of two.
+        match advertised {
+            true => found.claim("R042", (15.0..=60.0).contains(&share), text),
+            false => {
+                let why = "nobody tells what the device promises; state it with --pap";
+                found.cannot(&["R042"], why);
+            }
+        }
+    }
+    write_cache_claims(found, evidence, &writes);
+}
+
+/// What the papers say of writes depends on the drive's cache.
+fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&MeasuredPoint]) {
+    let state = evidence.device().and_then(|device| device.write_cache.as_deref());
+    if state != Some("write through") {
+        let why = "the write cache is on, or not known; halfpower study write-cache switches it";
+        found.cannot(&["R050", "R064"], why);
+    } else if let Some(media) = evidence.fastest(&[("rw", "read")]).map(MeasuredPoint::rate) {
+        // The media limit of the papers is the rate of reads.
+        let half = curve::half_power(writes, media).0;
+        let words = half.map_or_else(|| "no size".to_owned(), units::size);
+        let seen = format!("writes pass half of the fastest read at {words}");
+        let holds = half.is_some_and(|bytes| (64 << 10..=256 << 10).contains(&bytes));
+        found.claim("R050", holds, seen.clone());
+        found.claim("R064", half.is_some_and(|bytes| bytes <= 128 << 10), seen);
+    }
+    if state != Some("write back") {
+        found.cannot(&["R051", "R052"], "the write cache is off, or not known");
+        return;
+    }
+    let reached = curve::reaches_peak(writes);
+    for (id, most) in [("R051", 8 << 10), ("R052", 64 << 10)] {
+        let seen =
+            |bytes| format!("writes reach 90% of their highest rate at {}", units::size(bytes));
+        found.claim_if(id, reached.map(|bytes| (bytes <= most, seen(bytes))));
+    }
+}
+
+fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
+    let read = |bs: &str| evidence.find(&[("rw", "read"), ("bs", bs)]);
+    let small = read("2k");
+    let share = |cell: Option<&MeasuredPoint>| {
+        let cell = cell?;
+        let percent = 100.0 * curve::utilisation(cell)?;
+        let size = units::size(cell.bytes());
+        Some((percent, format!("reads of {size} at depth 1 use {percent:.1}% of one CPU")))
+    };
+    let below = |most: f64| share(read("64k")).map(|(percent, text)| (percent < most, text));
+    found.claim_if("R180", below(3.0));
+    found.claim_if("R179", share(small).map(|(percent, text)| (percent > 30.0, text)));
+    let cpus = f64::from(evidence.host.cpus.max(1));
+    // All processors of this host, and half of the published share.
+    match evidence.is_simulated() {
+        true => found.cannot(&["C138"], "the share of all processors is known of this host only"),
+        false => {
+            let all = |(percent, text): (f64, String)| {
+                let text = format!("{text}, of which there are {cpus:.0}");
+                (percent / cpus >= 20.0, text)
+            };
+            found.claim_if("C138", share(small).map(all));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+    use lab::machine::{DeviceFacts, TargetFacts};
+
+    /// Reads of a device of 50 us and 1 ns for each byte; CPU of 10 us and 100 ns for each KiB.
+    fn model_device() -> Evidence {
+        let sizes = ["2k", "4k", "16k", "64k", "256k", "1m", "4m"];
+        let cells = sizes.map(|bs| {
+            let bytes = units::parse_size(bs).unwrap();
+            let rate = bytes as f64 * 1e9 / (50_000.0 + bytes as f64);
+            let mut cell = cell(rate as u64, &[("rw", "read"), ("bs", bs)]);
+            cell.summary.cpu_lower_ns = Some(10_000.0 + bytes as f64 / 1024.0 * 100.0);
+            cell
+        });
+        evidence(cells.to_vec())
+    }
+
+    fn text(found: &Conclusion, id: &str) -> String {
+        found.findings.iter().find(|finding| finding.id == id).unwrap().text.clone()
+    }
+
+    #[test]
+    fn the_half_power_size_of_a_known_device_is_found_both_ways() {
+        let found = analyse(&model_device());
+        let text = text(&found, "half-power-size");
+        assert!(text.contains("at 64 KiB as measured"), "{text}");
+        assert!(text.contains("PAP 9") && text.contains("the plateau measured"), "{text}");
+        assert_eq!(found.advice[0].id, "larger-requests");
+    }
+
+    #[test]
+    fn a_request_and_a_byte_have_the_costs_of_the_model() {
+        let found = analyse(&model_device());
+        let text = text(&found, "cpu-cost");
+        assert!(text.contains("costs 10 us"), "{text}");
+        assert!(text.contains("100 ns more for each KiB"), "{text}");
+    }
+
+    #[test]
+    fn a_third_of_what_is_advertised_is_the_claim_and_nothing_far_below_or_above() {
+        let mut evidence = model_device();
+        let verdict = |evidence: &Evidence, id: &str| {
+            analyse(evidence).claims.iter().find(|claim| claim.id == id).unwrap().verdict
+        };
+        assert_eq!(verdict(&evidence, "R042"), Verdict::CannotBeTried, "nothing is advertised");
+        assert_eq!(verdict(&evidence, "C207"), Verdict::CannotBeTried);
+        let cases =
+            [(1e9, Verdict::DoesNotHold), (3e9, Verdict::Holds), (3e10, Verdict::DoesNotHold)];
+        for (pap, expected) in cases {
+            evidence.pap_bytes_per_s = Some(pap);
+            assert_eq!(verdict(&evidence, "R042"), expected, "{pap}");
+        }
+    }
+
+    #[test]
+    fn a_split_is_where_the_device_sees_less_than_was_asked_for() {
+        let mut evidence = model_device();
+        for cell in &mut evidence.cells {
+            let counters = ioengine::target::DeviceCounters {
+                reads: 100,
+                read_sectors: 100 * cell.point.key.request_bytes.min(1 << 20) / 512,
+                ..Default::default()
+            };
+            cell.point.trials.iter_mut().for_each(|trial| trial.device = Some(counters));
+        }
+        let device = DeviceFacts { max_request_bytes: Some(1 << 20), ..DeviceFacts::default() };
+        evidence.targets = vec![TargetFacts { device: Some(device), ..TargetFacts::default() }];
+        let text = text(&analyse(&evidence), "split");
+        assert!(text.contains("split from 4 MiB on: the device sees requests of 1 MiB"), "{text}");
+        assert!(text.ends_with("(max_sectors) is 1 MiB"), "{text}");
+    }
+
+    #[test]
+    fn what_the_papers_say_of_writes_is_asked_by_the_state_of_the_write_cache() {
+        let write = |bs: &str, rate| cell(rate, &[("rw", "write"), ("bs", bs)]);
+        let read = cell(1000, &[("rw", "read"), ("bs", "64k")]);
+        let mut evidence =
+            evidence(vec![write("8k", 950), write("64k", 990), write("1m", 1000), read]);
+        let verdict = |evidence: &Evidence, id: &str| {
+            analyse(evidence).claims.iter().find(|claim| claim.id == id).unwrap().verdict
+        };
+        let state = |word: &str| {
+            let device =
+                DeviceFacts { write_cache: Some(word.to_owned()), ..DeviceFacts::default() };
+            vec![TargetFacts { device: Some(device), ..TargetFacts::default() }]
+        };
+        evidence.targets = state("write back");
+        assert_eq!(verdict(&evidence, "R051"), Verdict::Holds);
+        assert_eq!(verdict(&evidence, "R050"), Verdict::CannotBeTried);
+        evidence.targets = state("write through");
+        assert_eq!(verdict(&evidence, "R051"), Verdict::CannotBeTried);
+        assert_eq!(verdict(&evidence, "R050"), Verdict::DoesNotHold);
+    }
+}

@@ -1,0 +1,626 @@
+//! Striping: how many targets are worth having, which depth keeps them busy, what they share; and
+//! of a single target, whether it is a stripe within and with which chunk.
+//!
+//! Several targets are measured as independent streams, which have all the depth each, and as one
+//! stripe made by halfpower itself. A single target is asked in bursts: half of the requests at one
+//! place and half at a distance. As long as both halves lie in one chunk they wait for each other;
+//! from the distance of a chunk on another member serves the second half at the same time.
+
+use ioengine::engine::EngineOptions;
+use ioengine::{
+    BufferPages, Caching, Clock, Engine, EngineKind, EngineSpec, HostEngine, HostTarget, Monotonic,
+    Op, Request, Target, TargetKind,
+};
+use lab::failure::Outcome;
+
+use crate::catalogue::Study;
+use crate::conclusion::{Conclusion, words_of_times};
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::runner::StudyRunner;
+use crate::target::{Kind, StudyTarget};
+
+/// The study `stripe`.
+pub const STUDY: Study = Study {
+    name: "stripe",
+    papers: "Riedel 1997, section 4, Figures 8 to 11, and section 6: three disks saturate a SCSI \
+             bus, N + 1 requests keep N disks busy; Chung 2000, section 7.4 and Figure 17: two \
+             disks, three-deep, twice the rate of one",
+    needs: "several targets for scaling: name up to four; one for the chunk within it",
+    plan: r#"
+title = "Striping: targets, chunk and depth"
+asks = "How many targets are worth having, which depth keeps them busy, and what do they share?"
+compares = true
+direct = true
+rw = ["read", "write"]
+bs = "64k"
+iodepth = [1, 2, 3, 4, 5, 8, 16]
+runtime = 0.2
+trials = 3
+
+[quick]
+iodepth = [1, 3, 4, 5, 16]
+runtime = 0.08
+trials = 2
+
+[[part]]
+name = "one"
+disks = 1
+
+[[part]]
+name = "streams"
+disks = [2, 3, 4]
+
+[[part]]
+name = "striped"
+disks = [2, 3, 4]
+chunk = ["16k", "64k", "256k"]
+quick = {chunk = "64k"}
+
+[[figure]]
+title = "Throughput against targets, striped in chunks of 64 KiB"
+x = "disks"
+y = "throughput"
+by = ["rw", "iodepth"]
+where = {part = ["one", "striped"], chunk = ["", "64k"]}
+
+[[figure]]
+title = "Throughput against depth, striped"
+x = "iodepth"
+y = "throughput"
+by = ["rw", "disks", "chunk"]
+where = {part = "striped"}
+
+[[figure]]
+title = "Independent streams: throughput against depth of each"
+x = "iodepth"
+y = "throughput"
+by = ["rw", "disks"]
+where = {part = ["one", "streams"]}
+"#,
+    claims: &[
+        "R118", "C147", "R175", "R176", "R008", "R130", "R177", "R097", "R101", "R100", "R106",
+    ],
+    measure,
+    analyse,
+};
+
+/// A rate this near to another is the same (share).
+const SAME: f64 = 0.1;
+/// A target more that brings less than this share of what it brings alone meets a ceiling.
+const FULL: f64 = 0.85;
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    runner.measure()?;
+    if let [study_target] = runner.study_targets {
+        look_within(runner, study_target);
+    }
+    Ok(())
+}
+
+// ---- a single target: is it a stripe within?
+
+/// Requests of a burst at the most.
+const BURST_MAX: u32 = 64;
+/// A burst that takes so many times as long as one half as large waits for itself.
+const WAITS: f64 = 1.6;
+/// The largest chunk that is looked for (bytes), and the most members.
+const CHUNK_MAX: u64 = 16 << 20;
+const MEMBERS_MAX: u64 = 64;
+/// Each burst is made so often; the median counts.
+const TIMES: usize = 7;
+/// Bursts begin at multiples of it (bytes), so that no cache answers: all usual chunks divide it.
+const STEP_BYTES: u64 = 48 << 20;
+
+/// What a target is within.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Within {
+    /// Requests at one place do not wait for each other: nothing can be told.
+    NoQueue,
+    /// Requests wait for each other at every distance measured.
+    OneMember { up_to_bytes: u64 },
+    /// A stripe; the number of members where it shows.
+    Stripe { chunk_bytes: u64, members: Option<u64> },
+    /// Neighbours do not wait for each other, or it was not the same twice.
+    Unclear,
+}
+
+/// Bursts of small reads on a target.
+struct Prober {
+    engine: HostEngine,
+    clock: Monotonic,
+    granule: u64,
+    /// Where bursts may begin (bytes).
+    bases: Vec<u64>,
+    turn: usize,
+}
+
+fn look_within(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
+    let part = "chunk within";
+    if study_target.is_simulated() {
+        return runner.leave_out(
+            part,
+            "a simulated system says its chunk itself (halfpower simulate --list)",
+        );
+    }
+    let found = match &study_target.kind {
+        Kind::Known { device } => within(device),
+        _ => HostTarget::open(study_target.path(), false, Caching::Direct).and_then(|t| within(&t)),
+    };
+    let mut note = |quantity: &str, unit: &str, value: u64| {
+        runner.evidence.note(quantity, unit, &[], value as f64);
+    };
+    match found {
+        Ok(Within::Stripe { chunk_bytes, members }) => {
+            note("stripe-chunk", "bytes", chunk_bytes);
+            members.into_iter().for_each(|members| note("stripe-members", "count", members));
+        }
+        Ok(Within::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
+        Ok(Within::NoQueue) => runner.leave_out(
+            part,
+            "requests at one place do not wait for each other, so that a chunk would not show; \
+             ask the volume itself (halfpower target)",
+        ),
+        Ok(Within::Unclear) => runner.leave_out(
+            part,
+            "requests at a distance wait for each other without order; quieten the device and \
+             measure again",
+        ),
+        Err(error) => runner.leave_out(part, &error.to_string()),
+    }
+}
+
+/// Looks for a stripe.
+///
+/// # Errors
+/// When no engine can be made, or a read fails.
+fn within(target: &HostTarget) -> Result<Within, ioengine::Error> {
+    let mut prober = Prober::new(target)?;
+    let Some((count, threshold_ns)) = prober.calibrate()? else { return Ok(Within::NoQueue) };
+    let granule = prober.granule;
+    let room = target.size_bytes().min(STEP_BYTES) / 2;
+    let waits = |prober: &mut Prober, distance: u64| -> Result<bool, ioengine::Error> {
+        Ok(prober.apart(count, distance)? > threshold_ns)
+    };
+    let mut low = u64::from(count / 2).next_power_of_two() * granule;
+    if !waits(&mut prober, low)? {
+        return Ok(Within::Unclear);
+    }
+    while low * 2 <= room.min(CHUNK_MAX) && waits(&mut prober, low * 2)? {
+        low *= 2;
+    }
+    let mut high = low * 2;
+    if high > room.min(CHUNK_MAX) {
+        return Ok(Within::OneMember { up_to_bytes: low });
+    }
+    while high - low > granule {
+        let middle = low + (high - low) / 2 / granule * granule;
+        match waits(&mut prober, middle)? {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    if !waits(&mut prober, high - granule)? || waits(&mut prober, high)? {
+        return Ok(Within::Unclear);
+    }
+    let chunk_bytes = high;
+    let mut members = None;
+    for number in 2..=MEMBERS_MAX {
+        if number * chunk_bytes > room {
+            break;
+        }
+        if waits(&mut prober, number * chunk_bytes)? {
+            members = Some(number);
+            break;
+        }
+    }
+    Ok(Within::Stripe { chunk_bytes, members })
+}
+
+impl Prober {
+    fn new(target: &HostTarget) -> Result<Prober, ioengine::Error> {
+        let known = target.kind() == TargetKind::Delay;
+        let granule = u64::from(target.alignment().offset_bytes.max(512));
+        let engine_kind = match known {
+            true => EngineKind::Delay,
+            false => EngineKind::best(target.caching().is_direct()),
+        };
+        let engine = target.engine(&EngineSpec {
+            engine_kind,
+            depth: BURST_MAX,
+            slot_bytes: granule as u32,
+            pages: BufferPages::Small,
+            options: EngineOptions::default(),
+        })?;
+        // A device of known truth has the caches that it says; another may have any.
+        let count = if known { 1 } else { (target.size_bytes() / STEP_BYTES).max(1) };
+        let bases = (0..count).map(|number| number * STEP_BYTES).collect();
+        Ok(Prober { engine, clock: Monotonic::new(), granule, bases, turn: 0 })
+    }
+
+    /// How many requests a burst needs that waits for itself, and the time that tells such a burst
+    /// from one that does not (ns).
+    fn calibrate(&mut self) -> Result<Option<(u32, f64)>, ioengine::Error> {
+        let mut half_ns = self.apart(1, 0)?;
+        let mut count = 2;
+        while count <= BURST_MAX {
+            let whole_ns = self.apart(count, u64::from(count / 2) * self.granule)?;
+            if whole_ns >= WAITS * half_ns {
+                return Ok(Some((count, (whole_ns * half_ns).sqrt())));
+            }
+            (half_ns, count) = (whole_ns, count * 2);
+        }
+        Ok(None)
+    }
+
+    /// The median time of a burst, half of it at a distance from the other (ns).
+    fn apart(&mut self, count: u32, distance: u64) -> Result<f64, ioengine::Error> {
+        let mut times = Vec::with_capacity(TIMES);
+        for _ in 0..TIMES {
+            let base = self.bases[self.turn % self.bases.len()];
+            self.turn += 1;
+            let first = count.div_ceil(2);
+            let place = |number: u32| match number < first {
+                true => base + u64::from(number) * self.granule,
+                false => base + distance + u64::from(number - first) * self.granule,
+            };
+            let batch: Vec<Request> = (0..count)
+                .map(|slot| Request {
+                    offset: place(slot),
+                    length: self.granule as u32,
+                    within: 0,
+                    slot,
+                    file: 0,
+                    op: Op::Read,
+                })
+                .collect();
+            let (begun_ns, mut done) = (self.clock.now_ns(), Vec::new());
+            self.engine.submit_and_wait(&batch, count, None, &mut done)?;
+            times.push((self.clock.now_ns() - begun_ns) as f64);
+            for completion in done {
+                let read = |e| ioengine::Error::io("reading at a distance", e);
+                completion.outcome().map_err(read)?;
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times[TIMES / 2])
+    }
+}
+
+// ---- what it means
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    for rw in ["read", "write"] {
+        scaling(&mut found, evidence, rw);
+        depth_needed(&mut found, evidence, rw);
+        streams(&mut found, evidence, rw);
+        chunks(&mut found, evidence, rw);
+    }
+    chunk_within(&mut found, evidence);
+    claims(&mut found, evidence);
+    found
+}
+
+/// The fastest point on so many targets together, striped or as streams.
+fn best<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Option<&'a MeasuredPoint> {
+    let disks = disks.to_string();
+    evidence.fastest(&[("rw", rw), ("disks", &disks)])
+}
+
+fn measured_disks(evidence: &Evidence) -> Vec<u32> {
+    let mut disks: Vec<u32> = evidence.usable().map(|cell| cell.disks).collect();
+    disks.sort_unstable();
+    disks.dedup();
+    disks
+}
+
+/// What each target more brings, and from where on they share a ceiling.
+fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let Some(one) = best(evidence, rw, 1).map(MeasuredPoint::rate).filter(|rate| *rate > 0.0)
+    else {
+        return;
+    };
+    let rates: Vec<(u32, f64)> = measured_disks(evidence)
+        .into_iter()
+        .filter(|disks| *disks > 1)
+        .filter_map(|disks| Some((disks, best(evidence, rw, disks)?.rate())))
+        .collect();
+    let Some((most, top)) = rates.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return;
+    };
+    let each: Vec<String> = rates
+        .iter()
+        .map(|(disks, rate)| format!("{disks} targets {}", words_of_times(rate / one)))
+        .collect();
+    let one_rate = units::rate(one);
+    found.find("scaling", format!("{rw}s: one target {one_rate}; {}", each.join(", ")));
+    let (last, rate) = rates[rates.len() - 1];
+    if rate < FULL * f64::from(last) * one {
+        let first = std::iter::once((1, one)).chain(rates.iter().copied());
+        let near = first.filter(|(_, rate)| *rate >= (1.0 - SAME) * top).map(|(disks, _)| disks);
+        let from = near.min().unwrap_or(most);
+        found.find(
+            "ceiling",
+            format!(
+                "{rw}s do not pass {} from {from} {} on, {} of {last} alone: {}",
+                units::rate(top),
+                if from == 1 { "target" } else { "targets" },
+                share_of(rate, f64::from(last) * one),
+                shared(evidence)
+            ),
+        );
+    }
+    if most > 1 {
+        let cell = best(evidence, rw, most);
+        let depth = cell.map_or(1, MeasuredPoint::depth);
+        let setting = format!("{rw}s over {most} targets at depth {depth}");
+        let text = format!("{} instead of {one_rate}", units::rate(top));
+        found.advise("stripe-width", top / one, &setting, text);
+    }
+}
+
+/// A share in percent.
+fn share_of(part: f64, whole: f64) -> String {
+    format!("{:.0}%", 100.0 * part / whole)
+}
+
+/// What all targets have in common, as far as the system tells.
+fn shared(evidence: &Evidence) -> String {
+    if evidence.is_simulated() {
+        return "what they share is full (halfpower simulate names it)".to_owned();
+    }
+    match evidence.shared_device() {
+        Some(name) => format!("they lie on one device, {name}"),
+        None => "a link, controller or CPU that they share is full".to_owned(),
+    }
+}
+
+/// The striped points on so many targets, by rising depth: those of the middle chunk.
+fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a MeasuredPoint> {
+    let disks = disks.to_string();
+    let flags = [("part", "striped"), ("rw", rw), ("disks", &*disks), ("chunk", "64k")];
+    let mut cells = evidence.all(&flags);
+    cells.sort_by_key(|cell| cell.depth());
+    cells
+}
+
+/// The smallest depth that reaches the rate of any depth.
+fn sufficient(cells: &[&MeasuredPoint]) -> Option<u32> {
+    let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
+    cells.iter().find(|cell| cell.rate() >= (1.0 - SAME) * top).map(|cell| cell.depth())
+}
+
+fn depth_needed(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let needed: Vec<String> = measured_disks(evidence)
+        .into_iter()
+        .filter_map(|disks| {
+            let depth = sufficient(&striped(evidence, rw, disks))?;
+            Some(format!("{disks} targets depth {depth}"))
+        })
+        .collect();
+    if !needed.is_empty() {
+        found.find(
+            "depth-needed",
+            format!("striped {rw}s of 64 KiB in chunks of 64 KiB need {}", needed.join(", ")),
+        );
+    }
+}
+
+/// One stripe against as many streams, the same number of requests outstanding in all.
+fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
+    let count = disks.to_string();
+    let of = |part: &str| evidence.fastest(&[("part", part), ("rw", rw), ("disks", &count)]);
+    let (Some(streams), Some(striped)) = (of("streams"), of("striped")) else { return };
+    let times = striped.rate() / streams.rate().max(1.0);
+    let words = match (times - 1.0).abs() < SAME {
+        true => "no difference beyond 10%".to_owned(),
+        false => format!("the stripe moves {} as much", words_of_times(times)),
+    };
+    found.find(
+        "streams",
+        format!(
+            "{rw}s over {disks} targets: one stripe {} at depth {}, independent streams {} at \
+             depth {} each: {words}",
+            units::rate(striped.rate()),
+            striped.depth(),
+            units::rate(streams.rate()),
+            streams.depth()
+        ),
+    );
+}
+
+/// What the chunk changes.
+fn chunks(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
+    let count = disks.to_string();
+    let mut rates: Vec<(f64, String)> = Vec::new();
+    for cell in evidence.all(&[("part", "striped"), ("rw", rw), ("disks", &count)]) {
+        let chunk = cell.word("chunk");
+        match rates.iter_mut().find(|(_, name)| *name == chunk) {
+            Some((rate, _)) => *rate = rate.max(cell.rate()),
+            None => rates.push((cell.rate(), chunk)),
+        }
+    }
+    rates.sort_by(|a, b| b.0.total_cmp(&a.0));
+    if let ([(high, fast), .., (low, slow)], true) = (&*rates, rates.len() > 1) {
+        let text = match *high < (1.0 + SAME) * low {
+            true => format!("{rw}s over {disks} targets: the chunk changes less than 10%"),
+            false => format!(
+                "{rw}s over {disks} targets: chunks of {fast} bring {}, those of {slow} {}",
+                units::rate(*high),
+                units::rate(*low)
+            ),
+        };
+        found.find("chunk", text);
+    }
+}
+
+fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
+    if let Some(chunk) = evidence.value("stripe-chunk", &[]) {
+        let members = match evidence.value("stripe-members", &[]) {
+            Some(members) => format!("over {members:.0} members"),
+            None => "over more members than were looked for".to_owned(),
+        };
+        let chunk = units::size(chunk as u64);
+        found.find(
+            "chunk-within",
+            format!("the target is a stripe within: chunks of {chunk} {members}; align to them"),
+        );
+    }
+    if let Some(bytes) = evidence.value("one-member", &[]) {
+        let bytes = units::size(bytes as u64);
+        found.find(
+            "chunk-within",
+            format!(
+                "no stripe within shows: bursts of reads take as long at distances up to {bytes} \
+                 as side by side"
+            ),
+        );
+    }
+}
+
+fn claims(found: &mut Conclusion, evidence: &Evidence) {
+    let rate = |disks: u32| best(evidence, "read", disks).map(MeasuredPoint::rate);
+    let times = |of: u32| Some(rate(of)? / rate(1)?);
+    found.gain("R118", times(3), "reads over three targets, over one");
+    let deep = |disks: &str| {
+        let flags = [("rw", "read"), ("disks", disks), ("iodepth", "3")];
+        let cells = evidence.all(&flags).into_iter().filter(|cell| cell.part != "streams");
+        cells.map(MeasuredPoint::rate).max_by(f64::total_cmp)
+    };
+    let two = deep("2").zip(deep("1")).map(|(two, one)| two / one);
+    found.gain("C147", two, "striped reads over two targets, three-deep, over one");
+    n_plus_one(found, evidence);
+    let three = striped(evidence, "read", 3);
+    let top = three.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
+    let four_deep = three.iter().find(|cell| cell.depth() == 4);
+    found.claim_if(
+        "R176",
+        four_deep.map(|cell| {
+            let share = cell.rate() / top;
+            let text = format!("256 KiB outstanding: {:.0}% of the best rate", 100.0 * share);
+            (share >= 1.0 - SAME, text)
+        }),
+    );
+    let fourth = rate(3).zip(rate(4)).map(|(three, four)| four / three - 1.0);
+    for id in ["R008", "R130", "R177"] {
+        let text = |more: f64| format!("a fourth target brings {:.0}% more", 100.0 * more);
+        found.claim_if(id, fourth.map(|more| (more < SAME, text(more))));
+    }
+    if let Some(pap) = evidence.pap_bytes_per_s {
+        for (id, most) in [("R097", 2), ("R101", 3)] {
+            let share = rate(most).map(|rate| rate / pap);
+            let text = |share: f64| format!("{most} targets: {:.0}% of PAP", 100.0 * share);
+            found.claim_if(id, share.map(|share| (share > 0.5, text(share))));
+        }
+        let share = rate(3).map(|rate| rate / pap);
+        let text = |share: f64| format!("three targets: {:.0}% of PAP", 100.0 * share);
+        found.claim_if("R100", share.map(|share| (share >= 0.75 / 2.0, text(share))));
+    } else {
+        let why = "it is a share of what the bus promises; say that with --pap";
+        found.cannot(&["R097", "R101", "R100"], why);
+    }
+    let why = "the system does not tell which targets share a bus; measure both arrangements and \
+               compare them";
+    found.cannot(&["R106"], why);
+}
+
+/// N targets are busy with N + 1 requests.
+fn n_plus_one(found: &mut Conclusion, evidence: &Evidence) {
+    let mut seen = Vec::new();
+    for disks in measured_disks(evidence).into_iter().filter(|disks| *disks > 1) {
+        let cells = striped(evidence, "read", disks);
+        let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
+        if let Some(cell) = cells.iter().find(|cell| cell.depth() == disks + 1) {
+            seen.push((disks, cell.rate() / top));
+        }
+    }
+    let holds = seen.iter().all(|(_, share)| *share >= 1.0 - SAME);
+    let each = seen.iter().map(|(disks, share)| {
+        format!("{disks} targets at depth {}: {:.0}%", disks + 1, 100.0 * share)
+    });
+    let text = format!("of the rate at any depth: {}", each.collect::<Vec<_>>().join(", "));
+    found.claim_if("R175", (!seen.is_empty()).then_some((holds, text)));
+}
+
+#[cfg(test)]
+mod tests {
+    use ioengine::engine::DelayDevice;
+    use ioengine::truth::Truth;
+
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+
+    fn device(truth: Truth) -> HostTarget {
+        HostTarget::delay(256 << 20, DelayDevice::new(truth))
+    }
+
+    #[test]
+    fn the_chunk_and_the_members_of_a_stripe_are_found_exactly() {
+        for (members, chunk_kib, parallelism) in [(2, 64, 1), (3, 20, 1), (4, 256, 2)] {
+            let truth = Truth { fixed_ns: 400_000, parallelism, ..Truth::default() };
+            let devices = (0..members).map(|_| device(truth.clone())).collect();
+            let stripe = HostTarget::striped(devices, chunk_kib << 10).unwrap();
+            let wanted =
+                Within::Stripe { chunk_bytes: chunk_kib << 10, members: Some(members as u64) };
+            // A machine that stood still in the midst of it may see something else, once.
+            let found: Vec<Within> = (0..3).map(|_| within(&stripe).unwrap()).collect();
+            assert!(found.contains(&wanted), "{wanted:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_no_stripe_is_not_taken_for_one() {
+        let one = within(&device(Truth { fixed_ns: 400_000, ..Truth::default() })).unwrap();
+        assert!(matches!(one, Within::OneMember { .. } | Within::Unclear), "{one:?}");
+    }
+
+    /// The rate of a target is 100; more than three of them meet a ceiling.
+    fn points() -> Evidence {
+        let mut cells = Vec::new();
+        for disks in 1..=4_u64 {
+            for depth in [1, 2, 3, 4, 5, 16_u64] {
+                let rate = depth.min(disks).min(3) * 100 - u64::from(depth <= disks && depth < 4);
+                let (disks, depth) = (disks.to_string(), depth.to_string());
+                let flags = [("rw", "read"), ("bs", "64k"), ("disks", &*disks)];
+                let more = match disks.as_str() {
+                    "1" => vec![("part", "one")],
+                    _ => vec![("part", "striped"), ("chunk", "64k")],
+                };
+                let flags = [&flags[..], &[("iodepth", &*depth)], &more].concat();
+                cells.push(cell(rate << 20, &flags));
+            }
+        }
+        evidence(cells)
+    }
+
+    #[test]
+    fn scaling_the_ceiling_and_the_depth_are_named() {
+        let found = analyse(&points());
+        let text = |id: &str| &found.findings.iter().find(|one| one.id == id).unwrap().text;
+        assert!(
+            text("scaling").contains("3 targets 3.00 times, 4 targets 3.00 times"),
+            "{found:?}"
+        );
+        assert!(text("ceiling").contains("from 3 targets on, 75% of 4 alone"), "{found:?}");
+        assert!(text("depth-needed").contains("3 targets depth 3"), "{found:?}");
+        assert_eq!(found.advice[0].id, "stripe-width");
+    }
+
+    #[test]
+    fn claims_about_disks_are_tried() {
+        let found = analyse(&points());
+        let claim = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
+        for id in ["R118", "R175", "R176", "R008", "R177"] {
+            assert_eq!(claim(id), Verdict::Holds, "{id}");
+        }
+        assert_eq!(claim("R097"), Verdict::CannotBeTried);
+        let mut evidence = points();
+        evidence.pap_bytes_per_s = Some((500 << 20) as f64);
+        let found = analyse(&evidence);
+        let claim = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
+        assert_eq!((claim("R097"), claim("R101")), (Verdict::DoesNotHold, Verdict::Holds));
+    }
+}

@@ -1,0 +1,491 @@
+//! The write cache of the drive: what it gains, what durability costs with it and without, and
+//! whether an acknowledged write can be lost when the power fails.
+//!
+//! The state is the drive's own (SCSI and ATA caching page, NVMe feature, the host of a guest), not
+//! what the kernel believes. It is switched only with `--toggle-write-cache`, journalled before and
+//! put back afterwards.
+
+use std::path::Path;
+
+use ioengine::device::Device;
+use ioengine::write_cache::{BACK, Means, THROUGH};
+use lab::failure::Outcome;
+use lab::settings::{self, Changed, DRIVE_CACHE, HostSetting};
+
+use crate::catalogue::Study;
+use crate::conclusion::{Conclusion, words_of_times};
+use crate::curve;
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::runner::StudyRunner;
+use crate::target::StudyTarget;
+
+/// The study `write-cache`.
+pub const STUDY: Study = Study {
+    name: "write-cache",
+    papers: "Riedel 1997, sections 2 and 3, and its box on the risk: the drive's write cache makes \
+             small unbuffered writes ten times as fast and large buffered ones twice, and loses \
+             what it holds when the power fails; Chung 2000, section 5: depth replaces it",
+    needs: "permission to write; root and --toggle-write-cache to measure both states",
+    plan: r#"
+title = "The drive's write cache"
+asks = "What does the drive's write cache gain, and can an acknowledged write be lost here?"
+direct = true
+rw = "write"
+bs = ["4k", "16k", "32k", "64k"]
+iodepth = [1, 3]
+size = "256m"
+runtime = 0.5
+trials = 3
+
+[quick]
+bs = ["4k", "16k", "32k", "64k"]
+size = "32m"
+runtime = 0.1
+trials = 2
+
+[[part]]
+name = "plain"
+
+[[part]]
+name = "each durable (FUA)"
+fua = true
+
+[[part]]
+name = "flushed after each"
+iodepth = 1
+fdatasync = 1
+
+[[part]]
+name = "flushed after 32"
+iodepth = 1
+fdatasync = 32
+
+[[part]]
+name = "buffered"
+direct = false
+bs = "64k"
+iodepth = 1
+
+[[figure]]
+title = "Writes with and without durability, one at a time"
+x = "bs"
+y = "throughput"
+log = true
+by = ["part"]
+where = {iodepth = "1"}
+
+[[figure]]
+title = "Latency of a write"
+x = "bs"
+y = "latency"
+log = true
+by = ["part"]
+where = {iodepth = "1"}
+"#,
+    claims: &["R030", "R041", "R065", "R066", "R081", "C084"],
+    measure,
+    analyse,
+};
+
+/// What parts are called that were measured with the cache in the other state.
+const SWITCHED: &str = ", cache switched";
+
+// ---- what is measured
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    if runner.study_targets.first().is_some_and(StudyTarget::is_simulated) {
+        return both_in_a_model(runner);
+    }
+    let disk = runner.study_targets.first().filter(|study_target| study_target.is_real()).map(
+        |study_target| {
+            let path = study_target.path().to_path_buf();
+            settings::disk_beneath(std::slice::from_ref(&path)).map(|disk| (path, disk))
+        },
+    );
+    let switch = match disk {
+        Some(Ok((path, disk))) => look(runner, &disk).map(|wish| (path, wish)),
+        Some(Err(failure)) => {
+            say_fixed(runner, &failure.message);
+            None
+        }
+        None => {
+            say_fixed(runner, "it is no drive of this host; its model has the cache that it has");
+            None
+        }
+    };
+    runner.measure()?;
+    let Some((path, wish)) = switch else { return Ok(()) };
+    let mut groups = runner.groups()?;
+    groups.iter_mut().for_each(|group| group.part.push_str(SWITCHED));
+    match Changed::apply(&[path], &[wish]) {
+        Ok(changed) => {
+            let measured = runner.measure_groups(&groups);
+            let whole = changed.is_none_or(Changed::restore);
+            if !whole {
+                runner.leave_out(
+                    "restoring",
+                    "the cache is not back in its state; halfpower restore",
+                );
+            }
+            measured
+        }
+        Err(failure) => {
+            say_fixed(runner, &failure.message);
+            Ok(())
+        }
+    }
+}
+
+/// A simulated drive is there with its cache on and off.
+fn both_in_a_model(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    note(runner, "means", "the model");
+    note(runner, "drive-cache", BACK);
+    for (state, suffix) in [("on", ""), ("off", SWITCHED)] {
+        let mut groups = runner.groups()?;
+        for group in &mut groups {
+            group.part.push_str(suffix);
+            group.changes = Some(format!("write_cache={state}"));
+        }
+        runner.measure_groups(&groups)?;
+    }
+    Ok(())
+}
+
+fn note(runner: &mut StudyRunner<'_>, quantity: &str, words: &str) {
+    runner.evidence.note(quantity, "words", &[("is", words.to_owned())], 1.0);
+}
+
+fn say_fixed(runner: &mut StudyRunner<'_>, why: &str) {
+    note(runner, "not-switched", why);
+}
+
+/// Notes what is known of the cache of a disk; the wish for its other state, where that is asked
+/// for and possible.
+fn look(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
+    let text = |name: &str| std::fs::read_to_string(disk.join("queue").join(name));
+    for (quantity, name) in [("kernel-believes", "write_cache"), ("fua-flag", "fua")] {
+        if let Ok(text) = text(name) {
+            note(runner, quantity, text.trim());
+        }
+    }
+    let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let device = Device::of(number_of(disk)?);
+    if device.is_some_and(|device| device.text("loop/backing_file").is_some()) {
+        note(runner, "beneath", "a loop device, whose image has the cache of its own disk");
+    }
+    let Some(means) = Means::of(disk) else {
+        let why = format!("{name} has no cache that could be asked: no SCSI, ATA, NVMe or guest's");
+        say_fixed(runner, &format!("{why} disk; name a file or partition on one"));
+        return None;
+    };
+    note(runner, "means", means.words());
+    if matches!(means, Means::Guest(_)) {
+        note(
+            runner,
+            "beneath",
+            "a disk of the host, whose own cache cannot be seen from this guest",
+        );
+    }
+    let state = match means.state() {
+        Ok(state) => state,
+        Err(error) => {
+            let cause = ioengine::error::cause(&error);
+            say_fixed(
+                runner,
+                &format!("{name} does not tell the state of its cache: {cause}; run as root"),
+            );
+            return None;
+        }
+    };
+    note(runner, "drive-cache", &state);
+    match (means.fixed(), runner.toggle_write_cache) {
+        (Some(why), _) => say_fixed(runner, why),
+        (None, false) => {
+            say_fixed(runner, "it was not asked for; say --toggle-write-cache as root");
+        }
+        (None, true) => {
+            let value = if state == BACK { THROUGH } else { BACK }.to_owned();
+            return Some(HostSetting { name: DRIVE_CACHE, value });
+        }
+    }
+    None
+}
+
+fn number_of(disk: &Path) -> Option<(u32, u32)> {
+    let text = std::fs::read_to_string(disk.join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+// ---- what it means
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    state(&mut found, evidence);
+    loss(&mut found, evidence);
+    for suffix in ["", SWITCHED] {
+        durability(&mut found, evidence, suffix);
+        flush(&mut found, evidence, suffix);
+    }
+    gain(&mut found, evidence);
+    claims(&mut found, evidence);
+    found
+}
+
+/// Words that were noted.
+fn word<'a>(evidence: &'a Evidence, quantity: &str) -> Option<&'a str> {
+    let reading = evidence.read(quantity, &[]).into_iter().next()?;
+    reading.labels.get("is").map(String::as_str)
+}
+
+fn state(found: &mut Conclusion, evidence: &Evidence) {
+    if let Some((state, means)) = word(evidence, "drive-cache").zip(word(evidence, "means")) {
+        found.find("state", format!("the write cache is set to {state}, says {means}"));
+    }
+    if let Some(why) = word(evidence, "not-switched") {
+        found.find("not-switched", format!("the cache was not switched here: {why}"));
+    }
+}
+
+/// Whether an acknowledged write can be lost.
+fn loss(found: &mut Conclusion, evidence: &Evidence) {
+    let known = evidence.targets.first().is_some_and(|target| target.kind == "delay");
+    if evidence.is_simulated() || known || evidence.usable().next().is_none() {
+        return;
+    }
+    let believes = word(evidence, "kernel-believes");
+    let text = match (word(evidence, "drive-cache"), believes) {
+        (Some(BACK), Some(THROUGH)) => {
+            "an acknowledged write can be lost, even after fsync: the drive holds writes back, but \
+             the kernel believes that it does not and sends no flushes; set queue/write_cache to \
+             write back"
+                .to_owned()
+        }
+        (Some(BACK), _) => format!(
+            "an acknowledged write can be lost until it is flushed: the drive holds writes back; \
+             after fsync, or with O_DSYNC or --fua ({}), the drive has been told to keep it",
+            match word(evidence, "fua-flag") {
+                Some("1") => "one request, the device knows FUA",
+                _ => "a write and a flush, the device has no FUA",
+            }
+        ),
+        (Some(THROUGH), _) => {
+            "an acknowledged direct write is on the medium, as far as the drive tells: its cache \
+             writes through"
+                .to_owned()
+        }
+        (_, Some(BACK)) => {
+            "the drive does not tell its state; the kernel sends flushes, so count on fsync and \
+             on nothing before it"
+                .to_owned()
+        }
+        (_, Some(THROUGH)) => {
+            "the drive does not tell its state, and the kernel sends no flushes: whether an \
+             acknowledged write survives is not known here"
+                .to_owned()
+        }
+        _ => "neither drive nor kernel tells of a write cache: whether an acknowledged write \
+              survives a power failure is not known here"
+            .to_owned(),
+    };
+    let beneath = match word(evidence, "beneath") {
+        Some(beneath) => format!(
+            ". Beneath lies {beneath}: what becomes of a write there is not \
+                                  known from here"
+        ),
+        None => String::new(),
+    };
+    found.find("loss", format!("{text}{beneath}"));
+}
+
+fn at<'a>(evidence: &'a Evidence, part: &str, bs: &str, depth: &str) -> Option<&'a MeasuredPoint> {
+    evidence.find(&[("part", part), ("bs", bs), ("iodepth", depth)])
+}
+
+/// What it costs to make each write durable, in one state of the cache.
+fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
+    for bs in ["4k", "64k"] {
+        let of = |part: &str| at(evidence, &format!("{part}{suffix}"), bs, "1");
+        let Some(plain) = of("plain") else { continue };
+        let costs: Vec<String> = ["each durable (FUA)", "flushed after each", "flushed after 32"]
+            .iter()
+            .filter_map(|part| {
+                let durable = of(part)?;
+                let times = plain.rate() / durable.rate().max(1.0);
+                Some(match curve::differ(plain, durable) {
+                    true => format!("{part} {} ({})", units::rate(durable.rate()), cost(times)),
+                    false => format!("{part} the same within noise"),
+                })
+            })
+            .collect();
+        if !costs.is_empty() {
+            let (size, rate) = (units::size(plain.bytes()), units::rate(plain.rate()));
+            let text = format!(
+                "direct writes of {size}, one at a time{suffix}: {rate} plain; {}",
+                costs.join("; ")
+            );
+            found.find("durability", text);
+        }
+    }
+}
+
+fn cost(times: f64) -> String {
+    match times >= 1.0 {
+        true => format!("plain is {} as fast", words_of_times(times)),
+        false => format!("{} plain", words_of_times(1.0 / times)),
+    }
+}
+
+/// How long a flush takes.
+fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
+    let part = format!("flushed after each{suffix}");
+    let Some(cell) = at(evidence, &part, "4k", "1") else { return };
+    if let Some(median_ns) = median_flush_ns(cell) {
+        let time = units::time(median_ns);
+        let text =
+            format!("a flush after one direct write of 4 KiB takes {time} in the median{suffix}");
+        found.find("flush", text);
+    }
+}
+
+/// The median over the trials of the median flush of each (ns).
+fn median_flush_ns(cell: &MeasuredPoint) -> Option<f64> {
+    let trials = cell.point.trials.iter();
+    let mut medians: Vec<u64> = trials.filter_map(|trial| trial.flushes.quantile(0.5)).collect();
+    medians.sort_unstable();
+    medians.get(medians.len() / 2).map(|ns| *ns as f64)
+}
+
+/// The cells of two states: on, off; None where only one was measured.
+fn both<'a>(
+    evidence: &'a Evidence,
+    part: &str,
+    bs: &str,
+    depth: &str,
+) -> Option<[&'a MeasuredPoint; 2]> {
+    let found = at(evidence, part, bs, depth)?;
+    let switched = at(evidence, &format!("{part}{SWITCHED}"), bs, depth)?;
+    match word(evidence, "drive-cache")? {
+        BACK => Some([found, switched]),
+        _ => Some([switched, found]),
+    }
+}
+
+fn gain(found: &mut Conclusion, evidence: &Evidence) {
+    for (part, bs, depth) in [("plain", "4k", "1"), ("plain", "64k", "1"), ("buffered", "64k", "1")]
+    {
+        let Some([on, off]) = both(evidence, part, bs, depth) else { continue };
+        let times = on.rate() / off.rate().max(1.0);
+        let (size, rates) = (units::size(on.bytes()), (on.rate(), off.rate()));
+        let text = format!(
+            "{part} writes of {size}: {} with the cache, {} without: {}",
+            units::rate(rates.0),
+            units::rate(rates.1),
+            curve::told(on, off).words()
+        );
+        if curve::differ(on, off) {
+            let setting = format!("{part} writes of {size}");
+            found.advise("write-cache", times, &setting, text.clone());
+        }
+        found.find("gain", text);
+    }
+}
+
+fn claims(found: &mut Conclusion, evidence: &Evidence) {
+    let times = |part: &str, bs: &str| {
+        let [on, off] = both(evidence, part, bs, "1")?;
+        Some(on.rate() / off.rate().max(1.0))
+    };
+    found.gain("R065", times("plain", "4k"), "direct writes of 4 KiB with the cache over without");
+    for id in ["R030", "R041", "R066"] {
+        let what = "buffered writes of 64 KiB with the cache over without";
+        found.gain(id, times("buffered", "64k"), what);
+    }
+    // Depth in place of the cache: three-deep without it against one at a time with it.
+    for (id, bs) in [("R081", "16k"), ("C084", "32k")] {
+        let seen = both(evidence, "plain", bs, "1").zip(both(evidence, "plain", bs, "3"));
+        found.claim_if(
+            id,
+            seen.map(|([on, _], [_, deep])| {
+                let share = deep.rate() / on.rate().max(1.0);
+                let text = format!("three-deep without the cache: {:.0}% of it", 100.0 * share);
+                (share >= 0.9, text)
+            }),
+        );
+    }
+    if let Some(why) = word(evidence, "not-switched") {
+        let silent: Vec<&'static str> = STUDY
+            .claims
+            .iter()
+            .filter(|id| found.claims.iter().all(|tried| tried.id != **id))
+            .copied()
+            .collect();
+        found.cannot(&silent, &format!("both states of the cache are needed: {why}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+
+    fn said(evidence: &mut Evidence, quantity: &str, words: &str) {
+        evidence.note(quantity, "words", &[("is", words.to_owned())], 1.0);
+    }
+
+    fn write(part: &str, bs: &str, depth: &str, rate: u64) -> MeasuredPoint {
+        cell(rate, &[("part", part), ("rw", "write"), ("bs", bs), ("iodepth", depth)])
+    }
+
+    fn text<'a>(found: &'a Conclusion, id: &str) -> &'a str {
+        &found.findings.iter().find(|finding| finding.id == id).unwrap().text
+    }
+
+    #[test]
+    fn the_gain_is_that_of_the_cache_whatever_state_was_found() {
+        for (state, found_rate, switched_rate) in
+            [(BACK, 100 << 20, 10 << 20), (THROUGH, 10 << 20, 100 << 20)]
+        {
+            let mut evidence = evidence(vec![
+                write("plain", "4k", "1", found_rate),
+                write("plain, cache switched", "4k", "1", switched_rate),
+            ]);
+            said(&mut evidence, "drive-cache", state);
+            let found = analyse(&evidence);
+            let claim = found.claims.iter().find(|claim| claim.id == "R065").unwrap();
+            assert_eq!(claim.verdict, Verdict::Holds, "{claim:?}");
+            assert!(text(&found, "gain").ends_with("10 times"), "{found:?}");
+            assert_eq!(found.advice[0].id, "write-cache");
+        }
+    }
+
+    #[test]
+    fn why_it_was_not_switched_is_a_finding_and_the_answer_to_the_claims() {
+        let mut evidence = evidence(vec![write("plain", "4k", "1", 1 << 20)]);
+        said(&mut evidence, "not-switched", "the host does not offer it; switch it there");
+        let found = analyse(&evidence);
+        assert!(text(&found, "not-switched").contains("the host does not offer it"));
+        assert_eq!(found.claims.len(), STUDY.claims.len());
+        let cannot = |claim: &crate::conclusion::ClaimResult| {
+            claim.verdict == Verdict::CannotBeTried && claim.here.contains("the host does not")
+        };
+        assert!(found.claims.iter().all(cannot));
+    }
+
+    #[test]
+    fn what_can_be_lost_follows_from_the_states_of_drive_and_kernel() {
+        for (drive, kernel, words) in [
+            (Some(BACK), BACK, "can be lost until it is flushed"),
+            (Some(BACK), THROUGH, "even after fsync"),
+            (Some(THROUGH), THROUGH, "is on the medium"),
+            (None, BACK, "count on fsync"),
+            (None, THROUGH, "is not known here"),
+        ] {
+            let mut evidence = evidence(vec![write("plain", "4k", "1", 1 << 20)]);
+            drive.into_iter().for_each(|state| said(&mut evidence, "drive-cache", state));
+            said(&mut evidence, "kernel-believes", kernel);
+            assert!(text(&analyse(&evidence), "loss").contains(words), "{drive:?} {kernel}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The rate from the first byte of a target to its last: zones of rotating disks, and whatever else
+//! is faster in one place than in another.
+//!
+//! The target is read in as many places as there are positions, in random order, several times.
+//! Steps of the rate along the position are significant change-points; a boundary lies between
+//! two positions, so that it is known to half a position either way.
+
+use analysis::changepoint::{Step, steps};
+use analysis::drift::drift;
+use lab::failure::Outcome;
+use lab::machine::TargetFacts;
+
+use crate::catalogue::Study;
+use crate::conclusion::Conclusion;
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::plan::Group;
+use crate::runner::StudyRunner;
+use crate::target::StudyTarget;
+
+/// The study `zones`.
+pub const STUDY: Study = Study {
+    name: "zones",
+    papers: "Riedel 1997, section 5.6 and Figure 14; Chung 2000, section 4.3 and Figure 2: the \
+             inner tracks of a disk are 30% to 40% slower than the outer ones",
+    needs: "a whole device, or a file that spans most of it, to see its zones",
+    plan: r#"
+title = "Zones: position on the target"
+asks = "Is one place of the target faster than another, and where does it change?"
+# Each point is measured at 64 places, from the first byte to the last.
+compares = true
+direct = true
+rw = "read"
+bs = "256k"
+iodepth = 2
+runtime = 0.2
+trials = 3
+
+[quick]
+runtime = 0.03
+trials = 2
+
+[[figure]]
+title = "Throughput against position"
+x = "at"
+y = "throughput"
+by = ["target"]
+"#,
+    claims: &["R163", "R170"],
+    measure,
+    analyse,
+};
+
+/// Places that are read.
+const POSITIONS: u64 = 64;
+/// A place is at least so large (bytes), and begins at a multiple of it.
+const PLACE_BYTES: u64 = 256 << 10;
+/// What is read at each place of a simulated system (bytes).
+const SIMULATED_BYTES: u64 = 16 << 20;
+/// Length of a trial there (ns).
+const SIMULATED_NS: u64 = 5_000_000_000;
+/// Rates that differ by less than this are called flat.
+const FLAT: f64 = 0.1;
+/// A trend is one where chance orders the places so strongly less often than this.
+const P_TREND: f64 = 1e-3;
+
+fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
+    let (plan, study_targets) = (runner.groups()?, runner.study_targets);
+    // Places of one target are no places of another, so each has its turn.
+    for study_target in study_targets {
+        let places = |group| (0..POSITIONS).filter_map(move |n| place(group, study_target, n));
+        let groups: Vec<Group> = plan.iter().flat_map(places).collect();
+        let name = study_target.name.display().to_string();
+        match groups.is_empty() {
+            true => runner.leave_out(&name, "too small; name a target of at least 16 MiB"),
+            false => runner.measure_groups_on(&groups, std::slice::from_ref(study_target))?,
+        }
+    }
+    Ok(())
+}
+
+/// One place; None where the target is too small for it.
+fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group> {
+    let share = number as f64 / POSITIONS as f64;
+    let mut group = group.clone().note("at", format!("{share:.4}"));
+    let Some(bytes) = study_target.bytes() else {
+        // In a simulated system the file itself moves, and time costs nothing.
+        let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
+        let mut group = Group { changes: Some(changes), ..group };
+        group.experiment.runtime_ns = Some(SIMULATED_NS);
+        return Some(group);
+    };
+    let each = bytes / POSITIONS / PLACE_BYTES * PLACE_BYTES;
+    let offset = (bytes as f64 * share) as u64 / PLACE_BYTES * PLACE_BYTES;
+    group.experiment.offset_bytes = offset;
+    group.experiment.size_bytes = Some(each);
+    (each > 0).then_some(group)
+}
+
+/// The points of a target from its first byte to its last.
+fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
+    let mut cells = evidence.all(&[("target", target)]);
+    let at = |cell: &MeasuredPoint| cell.number("at").unwrap_or_default();
+    cells.sort_by(|a, b| at(a).total_cmp(&at(b)));
+    cells
+}
+
+/// Where the rate changes: shares of the target, with the rates before and after.
+fn boundaries(cells: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
+    let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
+    let at = |index: usize| cells[index].number("at").unwrap_or_default();
+    let halfway = |step: &Step| (at(step.index - 1) + at(step.index)) / 2.0;
+    steps(&rates).into_iter().map(|step| (halfway(&step), step)).collect()
+}
+
+fn analyse(evidence: &Evidence) -> Conclusion {
+    let mut found = Conclusion::default();
+    let mut targets: Vec<&str> = evidence.cells.iter().map(|cell| cell.target.as_str()).collect();
+    targets.dedup();
+    for target in targets {
+        zones_of(&mut found, evidence, target);
+    }
+    found
+}
+
+fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
+    let cells = along(evidence, target);
+    let found_here = boundaries(&cells);
+    let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
+    let eighth = (rates.len() / 8).max(1);
+    let (Some(outer), Some(inner)) = (
+        analysis::quantile::median(&rates[..eighth.min(rates.len())]),
+        analysis::quantile::median(&rates[rates.len() - eighth.min(rates.len())..]),
+    ) else {
+        return;
+    };
+    for (at, step) in &found_here {
+        let (before, after) = (units::rate(step.before.value), units::rate(step.after.value));
+        let place = format!("{:.1}% of {target}", 100.0 * at);
+        found.find("boundary", format!("at {place} the rate changes from {before} to {after}"));
+    }
+    let loss = 1.0 - inner / outer;
+    let trend = drift(&rates).filter(|drift| drift.p_value < P_TREND);
+    let (outer_rate, inner_rate) = (units::rate(outer), units::rate(inner));
+    let ends = format!("{outer_rate} in the first eighth, {inner_rate} in the last");
+    let has_zones = found_here.iter().any(|(_, step)| change(step) >= FLAT);
+    let depends = has_zones || trend.is_some_and(|drift| drift.slope_relative.abs() >= FLAT);
+    let change = match loss < 0.0 {
+        true => format!("{:.0}% more", 100.0 * (inner / outer - 1.0)),
+        false => format!("{:.0}% less", 100.0 * loss),
+    };
+    let text = match (depends, found_here.len()) {
+        (false, _) if loss.abs() >= FLAT => format!(
+            "{target}: {ends} ({change}), but places differ as much by chance: noise hides whether \
+             it is flat; measure for longer (--runtime, --trials)"
+        ),
+        (false, _) => {
+            format!("{target} is flat: {ends}, no more apart than chance; nothing to gain")
+        }
+        (true, 0) => format!("{target}: {ends} ({change}), without a clear step"),
+        (true, steps) => format!("{target}: {ends} ({change}), in {} zones", steps + 1),
+    };
+    found.find("zones", text);
+    let facts = cells.first().and_then(|cell| evidence.targets.get(cell.target_index));
+    let turns = facts.and_then(|facts| facts.device.as_ref()?.rotational) == Some(true);
+    let device = facts.and_then(spans_little);
+    if let Some(device) = device {
+        let text = format!("{target} spans less than half of {device}: this is not its whole rate");
+        found.find("span", text);
+    }
+    if depends && turns && device.is_none() {
+        found.advise("outer-zones", outer / inner, target, ends);
+    }
+    if found.claims.is_empty() {
+        if let Some(device) = device {
+            let why = format!(
+                "the target spans less than half of {device}; name the device itself, \
+                 /dev/{device}"
+            );
+            found.cannot(STUDY.claims, &why);
+            return;
+        }
+        if is_of_no_device(facts) {
+            let why = "the target lies on no device that the system knows; name one";
+            found.cannot(STUDY.claims, why);
+            return;
+        }
+        found.loss("R170", Some(loss), "rate at the end against that at the beginning");
+        let longer = outer / inner;
+        let here = format!("the outer end is read {longer:.2} times as fast");
+        found.claim("R163", depends && longer >= 1.25, here);
+    }
+}
+
+/// The device of which a target spans less than half, so that its zones are not the device's.
+fn spans_little(facts: &TargetFacts) -> Option<&str> {
+    let device = facts.device.as_ref()?;
+    let whole = device.size_bytes?;
+    let is_part = facts.simulated.is_none() && facts.size_bytes.saturating_mul(2) < whole;
+    is_part.then_some(device.name.as_str())
+}
+
+/// Whether it is known that no device is beneath, as with a file in memory; a device of known truth
+/// is one by itself.
+fn is_of_no_device(facts: Option<&TargetFacts>) -> bool {
+    facts.is_some_and(|facts| {
+        facts.device.is_none() && facts.file_system.is_some() && facts.simulated.is_none()
+    })
+}
+
+/// How much a step changes, as a share of the higher rate.
+fn change(step: &Step) -> f64 {
+    let (before, after) = (step.before.value, step.after.value);
+    (before - after).abs() / before.max(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Verdict;
+    use crate::evidence::tests::{cell, evidence};
+    use lab::machine::DeviceFacts;
+
+    /// Positions with rates that depend on the share.
+    fn scan(rate: impl Fn(f64) -> f64) -> Evidence {
+        let cells = (0..POSITIONS).map(|number| {
+            let share = number as f64 / POSITIONS as f64;
+            // A ripple of one percent, as measurements have it.
+            let ripple = 1.0 + 0.005 * f64::from((number * 7 % 5) as u32 as i32 - 2) / 2.0;
+            cell((rate(share) * ripple) as u64, &[("at", &format!("{share:.4}"))])
+        });
+        evidence(cells.collect())
+    }
+
+    #[test]
+    fn a_boundary_is_found_within_two_percent_of_the_span() {
+        for boundary in [0.2, 0.4, 0.613, 0.8] {
+            let scan = scan(|at| if at < boundary { 200e6 } else { 140e6 });
+            let found = boundaries(&along(&scan, "t"));
+            assert_eq!(found.len(), 1, "{boundary}");
+            assert!((found[0].0 - boundary).abs() < 0.02, "{boundary}: {}", found[0].0);
+        }
+    }
+
+    #[test]
+    fn a_flat_target_is_called_flat_and_the_papers_loss_does_not_hold() {
+        let found = analyse(&scan(|_| 1e9));
+        assert!(found.findings.iter().any(|finding| finding.text.contains("is flat")));
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::DoesNotHold));
+        assert!(found.advice.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_spans_little_of_its_device_says_nothing_of_its_zones() {
+        let mut evidence = scan(|at| if at < 0.5 { 200e6 } else { 100e6 });
+        let device = DeviceFacts {
+            name: "sda".to_owned(),
+            size_bytes: Some(1 << 40),
+            ..DeviceFacts::default()
+        };
+        evidence.targets = vec![TargetFacts {
+            name: "/the/full/path".to_owned(),
+            size_bytes: 1 << 30,
+            device: Some(device),
+            ..TargetFacts::default()
+        }];
+        let found = analyse(&evidence);
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));
+        assert!(found.claims[0].here.contains("/dev/sda") && found.advice.is_empty());
+        evidence.targets[0].size_bytes = 1 << 40;
+        let found = analyse(&evidence);
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::Holds));
+    }
+
+    #[test]
+    fn ends_that_differ_as_much_as_places_do_by_chance_are_not_called_flat() {
+        let is_slow = |number: u64| match number {
+            0..8 => number < 5,
+            8..56 => number.is_multiple_of(2),
+            _ => number < 59,
+        };
+        let wild = |at: f64| if is_slow((at * 64.0).round() as u64) { 100e6 } else { 190e6 };
+        let found = analyse(&scan(wild));
+        let text = &found.findings.iter().find(|one| one.id == "zones").unwrap().text;
+        assert!(text.contains("noise hides"), "{text}");
+    }
+
+    #[test]
+    fn three_zones_are_three_zones_and_the_outer_ones_are_advised() {
+        let rate = |at: f64| {
+            if at < 0.4 {
+                200e6
+            } else if at < 0.7 {
+                150e6
+            } else {
+                100e6
+            }
+        };
+        let rotates = DeviceFacts { rotational: Some(true), ..DeviceFacts::default() };
+        let disk = TargetFacts { device: Some(rotates), ..TargetFacts::default() };
+        let found = analyse(&Evidence { targets: vec![disk], ..scan(rate) });
+        let text = &found.findings.last().unwrap().text;
+        assert!(text.contains("50% less") && text.contains("3 zones"), "{text}");
+        assert_eq!(found.advice[0].id, "outer-zones");
+        assert!(analyse(&scan(rate)).advice.is_empty(), "only a disk has outer tracks");
+        assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::Holds));
+    }
+}

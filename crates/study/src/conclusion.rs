@@ -1,0 +1,293 @@
+//! What the evidence of a study means: findings, what became of the papers' claims, advice, and
+//! charts and tables beyond those of the plan.
+//!
+//! A claim of the papers is about a machine of their time. Here it is asked whether the effect is
+//! the same: a gain holds where it is at least the square root of the published one (half of it on
+//! a logarithmic scale), a loss or a share where it is at least half as large, and an upper limit
+//! where it is not exceeded. Rules about sizes and depths hold where the machine obeys them.
+
+use papers::reproduce::published::{self, Claim, Paper};
+use report::model::{Chart, Table};
+use schemars::JsonSchema;
+use serde::Serialize;
+use survey::advice::{self, Advice};
+
+/// What the evidence of a study means: findings, what became of the papers' claims, advice, and
+/// charts and tables beyond those of the plan.
+#[derive(Clone, Debug, Default)]
+pub struct Conclusion {
+    /// Most important first.
+    pub findings: Vec<Finding>,
+    /// What became of the claims, in the order in which they were tried.
+    pub claims: Vec<ClaimResult>,
+    /// Rules that gain something here.
+    pub advice: Vec<Advice>,
+    /// Charts beyond those of the plan.
+    pub charts: Vec<Chart>,
+    /// Tables beyond that of the points.
+    pub tables: Vec<Table>,
+}
+
+/// One thing found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Finding {
+    /// Which.
+    pub id: String,
+    /// In words.
+    pub text: String,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The effect is there.
+    Holds,
+    /// It is not.
+    DoesNotHold,
+    /// It cannot be tried here.
+    CannotBeTried,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds here",
+            Verdict::DoesNotHold => "does not hold here",
+            Verdict::CannotBeTried => "cannot be tried here",
+        }
+    }
+}
+
+/// A claim that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimResult {
+    /// The claim.
+    pub id: &'static str,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// What was seen, or why it cannot be tried.
+    pub here: String,
+}
+
+impl Conclusion {
+    /// Adds a finding.
+    pub fn find(&mut self, id: &str, text: impl Into<String>) {
+        self.findings.push(Finding { id: id.to_owned(), text: text.into() });
+    }
+
+    /// A claim that holds or does not.
+    pub fn claim(&mut self, id: &'static str, holds: bool, here: impl Into<String>) {
+        let verdict = if holds { Verdict::Holds } else { Verdict::DoesNotHold };
+        self.claims.push(ClaimResult { id, verdict, here: here.into() });
+    }
+
+    /// A claim that holds or does not, where its numbers were measured.
+    pub fn claim_if(&mut self, id: &'static str, seen: Option<(bool, String)>) {
+        if let Some((holds, here)) = seen {
+            self.claim(id, holds, here);
+        }
+    }
+
+    /// A claim of a gain, in the units "times" or "percent": how many times as much was seen here
+    /// and of what. Without a number it is left for [`Conclusion::complete`].
+    pub fn gain(&mut self, id: &'static str, times: Option<f64>, what: &str) {
+        let (Some(times), Some(claim)) = (times, claim_of(id)) else { return };
+        let holds = times >= published_times(&claim).sqrt();
+        self.claim(id, holds, format!("{what}: {} here", words_of_times(times)));
+    }
+
+    /// A claim of a loss, in percent: which share was lost here.
+    pub fn loss(&mut self, id: &'static str, share: Option<f64>, what: &str) {
+        let (Some(share), Some(claim)) = (share, claim_of(id)) else { return };
+        let published = claim.low / 100.0;
+        let holds = match claim.qualifier.as_str() {
+            "at most" => share <= published,
+            _ => share >= published / 2.0,
+        };
+        self.claim(id, holds, format!("{what}: {:.0}% here", 100.0 * share));
+    }
+
+    /// Claims that this machine cannot try.
+    pub fn cannot(&mut self, ids: &[&'static str], why: &str) {
+        for id in ids {
+            let (verdict, here) = (Verdict::CannotBeTried, why.to_owned());
+            self.claims.push(ClaimResult { id, verdict, here });
+        }
+    }
+
+    /// A rule of `advice.toml` that gains so many times here.
+    pub fn advise(&mut self, rule: &str, gain: f64, setting: &str, evidence: impl Into<String>) {
+        self.advise_in("throughput", rule, gain, setting, evidence);
+    }
+
+    /// The same for a gain in something else, such as "CPU".
+    pub fn advise_in(
+        &mut self,
+        gain_in: &'static str,
+        rule: &str,
+        gain: f64,
+        setting: &str,
+        evidence: impl Into<String>,
+    ) {
+        if gain < advice::GAIN_MIN || !gain.is_finite() {
+            return;
+        }
+        let rule = advice::rule(rule);
+        let text = match setting {
+            "" => rule.text,
+            setting => format!("{}: {setting}", rule.text),
+        };
+        self.advice.push(Advice {
+            id: rule.id,
+            text,
+            setting: setting.to_owned(),
+            evidence: evidence.into(),
+            gain,
+            rank_gain: gain,
+            half_width: 0.0,
+            gain_in,
+            how: rule.how,
+        });
+    }
+
+    /// One conclusion of those of several targets: each finding, advice and chart with the name of
+    /// its target, and of each claim what was seen on all of them. It holds where it was tried and
+    /// nowhere failed.
+    pub fn of_each(all: Vec<(String, Conclusion)>) -> Conclusion {
+        let mut joined = Conclusion::default();
+        for (number, (name, one)) in all.into_iter().enumerate() {
+            let named = |text: String| match text.starts_with(&name) {
+                true => text,
+                false => format!("{name}: {text}"),
+            };
+            let finding = |found: Finding| Finding { text: named(found.text), ..found };
+            joined.findings.extend(one.findings.into_iter().map(finding));
+            let advice = |advice: Advice| Advice {
+                text: named(advice.text),
+                setting: named(advice.setting),
+                ..advice
+            };
+            joined.advice.extend(one.advice.into_iter().map(advice));
+            let chart = |chart: Chart| Chart { id: format!("{}-{number}", chart.id), ..chart };
+            joined.charts.extend(one.charts.into_iter().map(chart));
+            let table = |table: Table| Table { id: format!("{}-{number}", table.id), ..table };
+            joined.tables.extend(one.tables.into_iter().map(table));
+            for tried in one.claims {
+                joined.add(ClaimResult { here: format!("{name}: {}", tried.here), ..tried });
+            }
+        }
+        joined
+    }
+
+    /// Adds what was seen of a claim on one more target.
+    fn add(&mut self, more: ClaimResult) {
+        let Some(tried) = self.claims.iter_mut().find(|tried| tried.id == more.id) else {
+            return self.claims.push(more);
+        };
+        tried.here = format!("{}; {}", tried.here, more.here);
+        tried.verdict = match (tried.verdict, more.verdict) {
+            (Verdict::CannotBeTried, verdict) | (verdict, Verdict::CannotBeTried) => verdict,
+            (Verdict::Holds, Verdict::Holds) => Verdict::Holds,
+            _ => Verdict::DoesNotHold,
+        };
+    }
+
+    /// Puts the claims into the order of `ids`; those that nothing was said of cannot be tried.
+    pub fn complete(&mut self, ids: &[&'static str], why: &str) {
+        let missing = |id: &&&'static str| self.claims.iter().all(|tried| tried.id != **id);
+        let missing: Vec<&'static str> = ids.iter().filter(missing).copied().collect();
+        self.cannot(&missing, why);
+        self.claims.sort_by_key(|tried| ids.iter().position(|id| *id == tried.id));
+    }
+}
+
+/// A claim by its name.
+pub fn claim_of(id: &str) -> Option<Claim> {
+    let paper = if id.starts_with('R') { Paper::Riedel97 } else { Paper::Chung2000 };
+    published::claims(paper).into_iter().find(|claim| claim.id == id)
+}
+
+/// A published gain as a factor.
+fn published_times(claim: &Claim) -> f64 {
+    match claim.unit.as_str() {
+        "percent" => 1.0 + claim.low / 100.0,
+        _ => claim.low,
+    }
+}
+
+/// "2.4 times", "the same", "0.8 times".
+pub fn words_of_times(times: f64) -> String {
+    match times {
+        near if (near - 1.0).abs() < 0.005 => "the same".to_owned(),
+        large if large >= 10.0 => format!("{large:.0} times"),
+        times => format!("{times:.2} times"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gain_holds_from_half_of_the_published_one_on_a_logarithmic_scale() {
+        // R065: ten times; C133: thirty percent.
+        for (id, times, holds) in
+            [("R065", 3.2, true), ("R065", 3.1, false), ("C133", 1.15, true), ("C133", 1.1, false)]
+        {
+            let mut conclusion = Conclusion::default();
+            conclusion.gain(id, Some(times), "x");
+            assert_eq!(conclusion.claims[0].verdict == Verdict::Holds, holds, "{id} {times}");
+        }
+    }
+
+    #[test]
+    fn a_loss_holds_from_half_of_it_and_an_upper_limit_up_to_it() {
+        // C073: fifty percent; R153: at most twenty.
+        for (id, share, holds) in
+            [("C073", 0.25, true), ("C073", 0.2, false), ("R153", 0.2, true), ("R153", 0.3, false)]
+        {
+            let mut conclusion = Conclusion::default();
+            conclusion.loss(id, Some(share), "x");
+            assert_eq!(conclusion.claims[0].verdict == Verdict::Holds, holds, "{id} {share}");
+        }
+    }
+
+    #[test]
+    fn claims_without_a_word_cannot_be_tried_and_all_stand_in_order() {
+        let mut conclusion = Conclusion::default();
+        conclusion.claim("R080", true, "seen");
+        conclusion.complete(&["R077", "R080"], "no target");
+        let claims: Vec<_> = conclusion.claims.iter().map(|c| (c.id, c.verdict)).collect();
+        assert_eq!(claims, [("R077", Verdict::CannotBeTried), ("R080", Verdict::Holds)]);
+    }
+
+    #[test]
+    fn a_claim_about_several_targets_holds_where_it_fails_on_none() {
+        let on = |name: &str, id, holds| {
+            let mut conclusion = Conclusion::default();
+            conclusion.claim(id, holds, "seen");
+            conclusion.find("x", "fast");
+            (name.to_owned(), conclusion)
+        };
+        let both = |first, second| {
+            let joined = Conclusion::of_each(vec![on("a", "R080", first), on("b", "R080", second)]);
+            (joined.claims[0].verdict, joined)
+        };
+        assert_eq!(both(true, true).0, Verdict::Holds);
+        assert_eq!(both(true, false).0, Verdict::DoesNotHold);
+        let joined = both(true, true).1;
+        assert_eq!(joined.findings[1].text, "b: fast");
+        assert_eq!(joined.claims[0].here, "a: seen; b: seen");
+    }
+
+    #[test]
+    fn advice_speaks_only_when_it_gains() {
+        let mut conclusion = Conclusion::default();
+        conclusion.advise("preallocate", 1.05, "", "little");
+        assert!(conclusion.advice.is_empty());
+        conclusion.advise("preallocate", 2.0, "files of 64 MiB", "much");
+        assert!(conclusion.advice[0].text.ends_with("files of 64 MiB"));
+    }
+}

@@ -1,0 +1,235 @@
+//! What points along the request size say together: their peak, the size that reaches half of it,
+//! what a request and a byte cost, and whether two points differ at all.
+
+use analysis::costmodel::{self, CostModel, CostPoint};
+use analysis::halfpower::{self, SizePoint};
+use analysis::interval::Interval;
+
+use crate::conclusion::words_of_times;
+use crate::evidence::{Evidence, MeasuredPoint};
+
+/// A rate this much above the plateau is no part of it.
+const PLATEAU_REACH: f64 = 1.25;
+/// The papers' repeatability: a smaller difference is none, nor is any interval narrower.
+pub const REPEATABLE: f64 = 0.03;
+/// Two rates are "the same" only where they are known to be this close to each other.
+const SAME: f64 = 0.1;
+/// From this share of the peak on a size "reaches" it.
+const AT_PEAK: f64 = 0.9;
+
+/// The points with these flags, in rising size.
+pub fn by_size<'a>(evidence: &'a Evidence, flags: &[(&str, &str)]) -> Vec<&'a MeasuredPoint> {
+    let mut cells = evidence.all(flags);
+    cells.sort_by_key(|cell| cell.bytes());
+    cells
+}
+
+/// What the hardware promises for a curve, and who says so: the user, the slowest link that the
+/// system tells of, the plateau of the curve, or its highest rate.
+pub fn pap(evidence: &Evidence, curve: &[&MeasuredPoint]) -> Option<(f64, String)> {
+    let rates: Vec<f64> = curve.iter().map(|cell| cell.rate()).collect();
+    let highest = rates.iter().copied().reduce(f64::max)?;
+    if let Some(stated) = evidence.pap_bytes_per_s {
+        return Some((stated, "stated with --pap".to_owned()));
+    }
+    let links = evidence.targets.first().map(|target| target.links.as_slice()).unwrap_or_default();
+    if let Some(link) = links.iter().min_by(|a, b| a.bytes_per_s.total_cmp(&b.bytes_per_s)) {
+        return Some((link.bytes_per_s, format!("advertised by the {}", link.component)));
+    }
+    let plateau = halfpower::plateau(&rates).filter(|plateau| highest <= plateau * PLATEAU_REACH);
+    Some(match plateau {
+        Some(plateau) => (plateau, "the plateau measured".to_owned()),
+        None => (highest, "the highest rate measured".to_owned()),
+    })
+}
+
+/// The smallest size that exceeds half of a peak (bytes), as measured and as T = f + s S fits it.
+pub fn half_power(curve: &[&MeasuredPoint], pap: f64) -> (Option<u64>, Option<f64>) {
+    let rates: Vec<(u64, f64)> = curve.iter().map(|cell| (cell.bytes(), cell.rate())).collect();
+    let times: Vec<SizePoint> = curve
+        .iter()
+        .filter(|cell| cell.rate() > 0.0)
+        .map(|cell| SizePoint {
+            request_bytes: cell.bytes(),
+            time_ns: cell.bytes() as f64 * 1e9 / cell.rate(),
+            relative_error: error(&cell.summary.bytes_per_s),
+        })
+        .collect();
+    let fitted = halfpower::fit(&times).ok().and_then(|fit| fit.fit_against(pap));
+    (halfpower::measured(&rates, pap), fitted)
+}
+
+/// The smallest size from which on the rate stays near its peak (bytes).
+pub fn reaches_peak(curve: &[&MeasuredPoint]) -> Option<u64> {
+    let top = curve.iter().map(|cell| cell.rate()).reduce(f64::max)?;
+    curve.iter().find(|cell| cell.rate() >= AT_PEAK * top).map(|cell| cell.bytes())
+}
+
+/// CPU charged to the process as a cost of a request and a cost of each KiB.
+pub fn cost(curve: &[&MeasuredPoint]) -> Option<CostModel> {
+    let point = |cell: &&MeasuredPoint| {
+        Some(CostPoint {
+            request_bytes: cell.bytes(),
+            cpu_ns: cell.cpu_ns()?,
+            relative_error: error(&cell.summary.bytes_per_s),
+        })
+    };
+    let points: Vec<CostPoint> = curve.iter().filter_map(point).collect();
+    costmodel::fit(&points).ok()
+}
+
+/// Share of one CPU that is charged to the process.
+pub fn utilisation(cell: &MeasuredPoint) -> Option<f64> {
+    cell.cpu_ns().map(|ns| ns * cell.requests_per_s() / 1e9)
+}
+
+/// Whether the rates of two points differ beyond the noise: their intervals are apart, and by more
+/// than the papers' repeatability.
+pub fn differ(one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
+    let (a, b) = (one.summary.bytes_per_s, other.summary.bytes_per_s);
+    let apart = a.low > b.high || b.low > a.high;
+    apart && (a.value - b.value).abs() > REPEATABLE * a.value.max(b.value)
+}
+
+/// What the rate of one point says beside that of another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Comparison {
+    /// They are known to lie within 10% of each other.
+    Same,
+    /// They are apart: how many times the other the one is.
+    Times(f64),
+    /// The noise hides whether they differ: their ratio is known to such a share only.
+    Unclear(f64),
+}
+
+/// Holds the rate of a point against that of another.
+pub fn told(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
+    let (a, b) = (one.summary.bytes_per_s, other.summary.bytes_per_s);
+    if differ(one, other) {
+        return Comparison::Times(a.value / b.value.max(1.0));
+    }
+    let (low, high) = (a.low / b.high.max(1.0), a.high / b.low.max(1.0));
+    let wide = (1.0 - low).max(high - 1.0);
+    if wide <= SAME { Comparison::Same } else { Comparison::Unclear(wide) }
+}
+
+impl Comparison {
+    /// How many times the other the one is; None where nobody knows.
+    pub fn times(self) -> Option<f64> {
+        match self {
+            Comparison::Same => Some(1.0),
+            Comparison::Times(times) => Some(times),
+            Comparison::Unclear(_) => None,
+        }
+    }
+
+    /// "1.20 times", "the same within 10%", "cannot be told apart here (+-30%)".
+    pub fn words(self) -> String {
+        match self {
+            Comparison::Same => "the same within 10%".to_owned(),
+            Comparison::Times(times) => words_of_times(times),
+            Comparison::Unclear(wide) if wide.is_finite() && wide < 10.0 => {
+                format!("cannot be told apart here (+-{:.0}%)", 100.0 * wide)
+            }
+            Comparison::Unclear(_) => "cannot be told apart here".to_owned(),
+        }
+    }
+
+    /// Why a claim about two points that cannot be told apart cannot be tried.
+    pub fn noise(self) -> Option<String> {
+        let words = self.words();
+        let remedy = "measure for longer (--runtime, --trials)";
+        matches!(self, Comparison::Unclear(_)).then(|| format!("noise: the two {words}; {remedy}"))
+    }
+}
+
+/// Where a curve of latencies goes up for good: the last place of the low ones, the first of the
+/// high ones, and the latency between them; None where it ends less than `gain` times as high as
+/// it begins, or goes up and down.
+pub fn edge(seen: &[(u64, f64)], gain: f64) -> Option<(u64, u64, f64)> {
+    let (low, high) = (seen.first()?.1, seen.last()?.1);
+    if high < gain * low {
+        return None;
+    }
+    let threshold_ns = (low * high).sqrt();
+    let above = seen.iter().rev().take_while(|(_, ns)| *ns >= threshold_ns).count();
+    let (below, above) = seen.split_at(seen.len() - above);
+    let in_order = below.iter().all(|(_, ns)| *ns < threshold_ns);
+    in_order.then_some((below.last()?.0, above.first()?.0, threshold_ns))
+}
+
+/// The half width of an interval, at least the papers' repeatability.
+fn error(interval: &Interval) -> f64 {
+    let width = interval.half_width_relative();
+    if width.is_finite() { width.max(REPEATABLE) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::tests::{cell, evidence};
+    use lab::machine::{LinkFacts, TargetFacts};
+
+    /// A device of 50 us and 1 ns for each byte.
+    fn model() -> Evidence {
+        let sizes = ["4k", "16k", "64k", "256k", "1m"];
+        let cells = sizes.map(|bs| {
+            let bytes = units::parse_size(bs).unwrap() as f64;
+            cell((bytes * 1e9 / (50_000.0 + bytes)) as u64, &[("bs", bs)])
+        });
+        evidence(cells.to_vec())
+    }
+
+    #[test]
+    fn the_half_power_size_is_measured_and_fitted() {
+        let evidence = model();
+        let curve = by_size(&evidence, &[]);
+        let (measured, fitted) = half_power(&curve, 1e9);
+        assert_eq!(measured, Some(64 << 10));
+        assert!((fitted.unwrap() / 50_000.0 - 1.0).abs() < 0.02, "{fitted:?}");
+        assert_eq!(reaches_peak(&curve), Some(1 << 20));
+    }
+
+    #[test]
+    fn the_peak_is_what_the_user_states_then_a_link_then_the_plateau() {
+        let mut evidence = model();
+        let source = |evidence: &Evidence| pap(evidence, &by_size(evidence, &[])).unwrap().1;
+        assert_eq!(source(&evidence), "the highest rate measured");
+        let link =
+            LinkFacts { component: "SATA link".into(), bytes_per_s: 6e8, source: "x".into() };
+        evidence.targets.push(TargetFacts { links: vec![link], ..TargetFacts::default() });
+        assert_eq!(source(&evidence), "advertised by the SATA link");
+        evidence.pap_bytes_per_s = Some(1e9);
+        assert_eq!(source(&evidence), "stated with --pap");
+    }
+
+    #[test]
+    fn a_difference_within_the_intervals_is_none() {
+        let (mut one, other) = (cell(1000, &[]), cell(1100, &[]));
+        assert!(differ(&one, &other));
+        one.summary.bytes_per_s.high = 1150.0;
+        assert!(!differ(&one, &other));
+        assert!(!differ(&cell(1000, &[]), &cell(1020, &[])));
+    }
+
+    #[test]
+    fn an_edge_is_between_the_last_low_and_the_first_high_one() {
+        let ends = |seen: &[(u64, f64)]| edge(seen, 1.5).map(|(low, high, _)| (low, high));
+        assert_eq!(ends(&[(1, 10.0), (2, 11.0), (4, 90.0), (8, 100.0)]), Some((2, 4)));
+        assert_eq!(ends(&[(1, 10.0), (2, 90.0), (4, 11.0), (8, 100.0)]), None);
+        assert_eq!(ends(&[(1, 10.0), (2, 12.0)]), None);
+        assert_eq!(ends(&[]), None);
+    }
+
+    #[test]
+    fn only_what_is_known_to_be_close_is_the_same() {
+        let (mut one, other) = (cell(1020, &[]), cell(1000, &[]));
+        assert_eq!(told(&one, &other), Comparison::Same);
+        assert_eq!(told(&cell(1500, &[]), &other), Comparison::Times(1.5));
+        (one.summary.bytes_per_s.low, one.summary.bytes_per_s.high) = (900.0, 1300.0);
+        let unclear = told(&one, &other);
+        assert_eq!(unclear.words(), "cannot be told apart here (+-30%)");
+        assert_eq!(unclear.times(), None);
+        assert!(unclear.noise().is_some() && Comparison::Same.noise().is_none());
+    }
+}

@@ -1,0 +1,350 @@
+//! What a study measured, before anybody says what it means: cells, readings, what was left out.
+
+use std::collections::BTreeMap;
+
+use lab::machine::{DeviceFacts, Host, TargetFacts};
+use lab::point::{Point, State, Summary};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Everything that the analysis of a study starts from.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// The machine.
+    pub host: Host,
+    /// The targets, in the order in which they were named.
+    pub targets: Vec<TargetFacts>,
+    /// All points that were measured.
+    pub cells: Vec<MeasuredPoint>,
+    /// Numbers that are no points.
+    pub readings: Vec<Reading>,
+    /// Parts of the plan that could not be measured.
+    pub left_out: Vec<LeftOut>,
+    /// What the user says the hardware promises [bytes per second].
+    pub pap_bytes_per_s: Option<f64>,
+    /// What the user says of the targets.
+    pub stated: Stated,
+    /// Why nothing was measured.
+    pub skipped: Option<Skipped>,
+}
+
+/// What only the user knows of a target.
+#[derive(Clone, Debug, Default)]
+pub struct Stated {
+    /// Prices, one for each target, in any money.
+    pub prices: Vec<f64>,
+    /// Electrical power, one for each target (watts).
+    pub power_watts: Vec<f64>,
+    /// Capacities, one for each target, where they are not what the system tells (bytes).
+    pub capacities: Vec<u64>,
+}
+
+/// A point, and where in the plan it comes from.
+#[derive(Clone, Debug)]
+pub struct MeasuredPoint {
+    /// The part of the plan.
+    pub part: String,
+    /// The target, or the first of several.
+    pub target: String,
+    /// Its place among [`Evidence::targets`].
+    pub target_index: usize,
+    /// How many targets worked together.
+    pub disks: u32,
+    /// What the flags are that are no axes of `sweep`.
+    pub given: BTreeMap<String, String>,
+    /// The point with its trials.
+    pub point: Point,
+    /// What its trials say together.
+    pub summary: Summary,
+}
+
+/// A number that is no rate of a workload.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Reading {
+    /// What it is.
+    pub quantity: String,
+    /// Its unit, such as "bytes/s", "ns", "share".
+    pub unit: String,
+    /// What tells it from other readings of the same quantity.
+    pub labels: BTreeMap<String, String>,
+    /// The number.
+    pub value: f64,
+}
+
+/// A part that could not be measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LeftOut {
+    /// Which.
+    pub part: String,
+    /// Why, with the remedy.
+    pub reason: String,
+}
+
+/// Why a whole study was not made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Skipped {
+    /// What is missing.
+    pub reason: String,
+    /// What would help.
+    pub remedy: String,
+}
+
+impl MeasuredPoint {
+    /// Bytes per second: the median.
+    pub fn rate(&self) -> f64 {
+        self.summary.bytes_per_s.value
+    }
+
+    /// Requests per second: the median.
+    pub fn requests_per_s(&self) -> f64 {
+        self.summary.requests_per_s.value
+    }
+
+    /// A quantile of the latency (ns).
+    pub fn latency_ns(&self, quantile: f64) -> Option<f64> {
+        self.summary.latency.quantile(quantile).map(|ns| ns as f64)
+    }
+
+    /// CPU charged to the process, for each request (ns).
+    pub fn cpu_ns(&self) -> Option<f64> {
+        self.summary.cpu_lower_ns
+    }
+
+    /// Request size (bytes).
+    pub fn bytes(&self) -> u64 {
+        self.point.key.request_bytes
+    }
+
+    /// Requests outstanding in each thread.
+    pub fn depth(&self) -> u32 {
+        self.point.key.depth
+    }
+
+    /// What a flag is for this point, as text; `part`, `target`, `disks` and `caching` too.
+    pub fn word(&self, flag: &str) -> String {
+        let key = &self.point.key;
+        match flag {
+            "part" => self.part.clone(),
+            "target" => self.target.clone(),
+            "disks" => self.disks.to_string(),
+            "caching" => key.caching.clone(),
+            "rw" => key.rw.clone(),
+            "bs" => units::size(key.request_bytes),
+            "iodepth" => key.depth.to_string(),
+            "numjobs" => key.threads.to_string(),
+            "ioengine" => key.ioengine.clone(),
+            "rwmixread" => key.read_percent.to_string(),
+            other => self.given.get(other).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The same as a number: sizes in bytes.
+    pub fn number(&self, flag: &str) -> Option<f64> {
+        match flag {
+            "bs" => Some(self.point.key.request_bytes as f64),
+            _ => {
+                let word = self.word(flag);
+                word.parse().ok().or_else(|| units::parse_size(&word).ok().map(|n| n as f64))
+            }
+        }
+    }
+
+    /// Whether a flag is what a word says; sizes in any spelling.
+    pub fn is(&self, flag: &str, word: &str) -> bool {
+        match flag {
+            "bs" => units::parse_size(word).is_ok_and(|bytes| bytes == self.bytes()),
+            _ => self.word(flag) == word,
+        }
+    }
+
+    /// Bytes of a device request in the direction of the workload, where the device counted (mean
+    /// over all trials).
+    pub fn device_request_bytes(&self) -> Option<f64> {
+        let (reads, writes) = (self.point.key.read_percent > 0, self.point.key.read_percent < 100);
+        let of = |wanted: bool, count: u64| if wanted { count } else { 0 };
+        let counters = self.point.trials.iter().filter_map(|trial| trial.device);
+        let (requests, sectors) = counters.fold((0, 0), |(requests, sectors), c| {
+            (
+                requests + of(reads, c.reads) + of(writes, c.writes),
+                sectors + of(reads, c.read_sectors) + of(writes, c.write_sectors),
+            )
+        });
+        (requests > 0).then(|| sectors as f64 * 512.0 / requests as f64)
+    }
+}
+
+impl Evidence {
+    /// The usable points whose flags are these, in the order in which they were planned.
+    pub fn all(&self, flags: &[(&str, &str)]) -> Vec<&MeasuredPoint> {
+        let fits = |cell: &&MeasuredPoint| flags.iter().all(|(flag, word)| cell.is(flag, word));
+        self.usable().filter(fits).collect()
+    }
+
+    /// The first usable point whose flags are these.
+    pub fn find(&self, flags: &[(&str, &str)]) -> Option<&MeasuredPoint> {
+        self.all(flags).into_iter().next()
+    }
+
+    /// The fastest usable point whose flags are these.
+    pub fn fastest(&self, flags: &[(&str, &str)]) -> Option<&MeasuredPoint> {
+        self.all(flags).into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))
+    }
+
+    /// What was measured on one target alone, with its name.
+    pub fn of_target(&self, index: usize) -> (String, Evidence) {
+        let mut cells: Vec<MeasuredPoint> =
+            self.cells.iter().filter(|cell| cell.target_index == index).cloned().collect();
+        let facts = self.targets.get(index).cloned();
+        let name = match (cells.first(), &facts) {
+            (Some(cell), _) => cell.target.clone(),
+            (None, Some(facts)) => facts.name.clone(),
+            (None, None) => String::new(),
+        };
+        cells.iter_mut().for_each(|cell| cell.target_index = 0);
+        let is_own =
+            |reading: &&Reading| reading.labels.get("target").is_none_or(|target| *target == name);
+        let readings = self.readings.iter().filter(is_own).cloned().collect();
+        let targets = facts.into_iter().collect();
+        let own = Evidence { targets, cells, readings, ..self.clone() };
+        (name, own)
+    }
+
+    /// Points that did not measure the wrong thing.
+    pub fn usable(&self) -> impl Iterator<Item = &MeasuredPoint> {
+        self.cells.iter().filter(|cell| cell.summary.verdict.state != State::Invalid)
+    }
+
+    /// The readings of a quantity with these labels, in the order in which they were taken.
+    pub fn read(&self, quantity: &str, labels: &[(&str, &str)]) -> Vec<&Reading> {
+        let fits = |reading: &&Reading| {
+            let has = |(name, word): &(&str, &str)| {
+                reading.labels.get(*name).is_some_and(|found| found == word)
+            };
+            reading.quantity == quantity && labels.iter().all(has)
+        };
+        self.readings.iter().filter(fits).collect()
+    }
+
+    /// The first of them.
+    pub fn value(&self, quantity: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        self.read(quantity, labels).first().map(|reading| reading.value)
+    }
+
+    /// The readings of a quantity on a target by a label that is a number, in rising order.
+    pub fn curve(&self, quantity: &str, label: &str, target: &str) -> Vec<(u64, f64)> {
+        let readings = self.read(quantity, &[("target", target)]);
+        let point =
+            |reading: &&Reading| Some((reading.labels.get(label)?.parse().ok()?, reading.value));
+        let mut points: Vec<(u64, f64)> = readings.iter().filter_map(point).collect();
+        points.sort_by_key(|(number, _)| *number);
+        points
+    }
+
+    /// Adds a reading.
+    pub fn note(&mut self, quantity: &str, unit: &str, labels: &[(&str, String)], value: f64) {
+        let labels = labels.iter().map(|(name, word)| ((*name).to_owned(), word.clone()));
+        let (quantity, unit) = (quantity.to_owned(), unit.to_owned());
+        self.readings.push(Reading { quantity, unit, labels: labels.collect(), value });
+    }
+
+    /// The device beneath the first target, where the system tells.
+    pub fn device(&self) -> Option<&DeviceFacts> {
+        self.targets.first()?.device.as_ref()
+    }
+
+    /// Whether the first target is a simulated system.
+    pub fn is_simulated(&self) -> bool {
+        self.targets.first().is_some_and(|target| target.simulated.is_some())
+    }
+
+    /// Whether a point is of a simulated system.
+    pub fn is_of_simulated(&self, cell: &MeasuredPoint) -> bool {
+        let target = self.targets.get(cell.target_index);
+        target.is_some_and(|target| target.simulated.is_some())
+    }
+
+    /// The one device on which all of several targets lie.
+    pub fn shared_device(&self) -> Option<&str> {
+        let device = |of: usize| Some(&*self.targets.get(of)?.device.as_ref()?.name);
+        let first = device(0).filter(|_| self.targets.len() > 1 && !self.is_simulated())?;
+        (1..self.targets.len()).all(|of| device(of) == Some(first)).then_some(first)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use lab::point::testing::point;
+
+    /// A cell of a rate, with flags.
+    pub(crate) fn cell(bytes_per_s: u64, flags: &[(&str, &str)]) -> MeasuredPoint {
+        let mut point = point(&[bytes_per_s]);
+        let mut given = BTreeMap::new();
+        let (mut part, mut disks) = (String::new(), 1);
+        for (flag, word) in flags {
+            match *flag {
+                "part" => part = (*word).to_owned(),
+                "disks" => disks = word.parse().unwrap(),
+                "rw" => {
+                    point.key.rw = (*word).to_owned();
+                    point.key.read_percent = if word.ends_with("write") { 0 } else { 100 };
+                    let random = word.starts_with("rand");
+                    point.key.pattern = if random { "random" } else { "sequential" }.to_owned();
+                }
+                "bs" => point.key.request_bytes = units::parse_size(word).unwrap(),
+                "iodepth" => point.key.depth = word.parse().unwrap(),
+                "numjobs" => point.key.threads = word.parse().unwrap(),
+                "caching" => point.key.caching = (*word).to_owned(),
+                "ioengine" => point.key.ioengine = (*word).to_owned(),
+                _ => drop(given.insert((*flag).to_owned(), (*word).to_owned())),
+            }
+        }
+        for trial in &mut point.trials {
+            trial.directions[0].requests = trial.directions[0].bytes / point.key.request_bytes;
+        }
+        let summary = point.summary();
+        MeasuredPoint {
+            part,
+            target: "t".to_owned(),
+            target_index: 0,
+            disks,
+            given,
+            point,
+            summary,
+        }
+    }
+
+    /// Evidence of such cells.
+    pub(crate) fn evidence(cells: Vec<MeasuredPoint>) -> Evidence {
+        Evidence { cells, ..Evidence::default() }
+    }
+
+    #[test]
+    fn points_are_found_by_their_flags_and_sizes_in_any_spelling() {
+        let evidence = evidence(vec![
+            cell(10, &[("bs", "64k"), ("offset", "0")]),
+            cell(20, &[("bs", "64k"), ("offset", "512")]),
+            cell(40, &[("bs", "1m"), ("offset", "512")]),
+        ]);
+        assert_eq!(evidence.all(&[("bs", "65536")]).len(), 2);
+        let shifted = evidence.find(&[("bs", "64k"), ("offset", "512")]);
+        assert_eq!(shifted.map(MeasuredPoint::rate), Some(20.0));
+        assert_eq!(evidence.fastest(&[]).unwrap().bytes(), 1 << 20);
+        assert_eq!(evidence.find(&[("bs", "2k")]).map(MeasuredPoint::rate), None);
+    }
+
+    #[test]
+    fn what_measured_the_wrong_thing_is_not_used() {
+        let mut wrong = cell(10, &[]);
+        wrong.summary.verdict.add(State::Invalid, "a hit");
+        assert!(evidence(vec![wrong]).all(&[]).is_empty());
+    }
+
+    #[test]
+    fn readings_are_found_by_their_labels() {
+        let mut evidence = Evidence::default();
+        evidence.note("rate", "bytes/s", &[("kernel", "copy".to_owned())], 5.0);
+        assert_eq!(evidence.value("rate", &[("kernel", "copy")]), Some(5.0));
+        assert_eq!(evidence.value("rate", &[("kernel", "load")]), None);
+    }
+}

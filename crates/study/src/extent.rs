@@ -1,0 +1,111 @@
+//! What a plan costs before anything of it is measured: points, time, bytes written.
+
+use std::path::PathBuf;
+
+use lab::failure::{Failure, Outcome};
+use lab::job::Job;
+use lab::sim_target::is_simulated;
+
+use crate::plan::Group;
+
+/// What points cost at the most. A trial ends with its time, or once its size has been moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Points, on all targets.
+    pub points: u64,
+    /// Trials of all points.
+    pub trials: u64,
+    /// Time of all trials, without what brings the page cache into order before them (ns).
+    pub time_ns: u64,
+    /// Bytes that are written (bytes).
+    pub written_bytes: u64,
+}
+
+impl Extent {
+    /// That of a group on some targets, whose files have so many bytes.
+    ///
+    /// # Errors
+    /// When its flags do not go together or with the targets.
+    pub fn of(group: &Group, targets: &[PathBuf], file_bytes: u64) -> Outcome<Extent> {
+        let mut experiment = group.experiment.clone();
+        let (together, times) = match group.disks {
+            // A simulated system imagines as many as are wanted.
+            Some(_) if targets.iter().all(|name| is_simulated(name)) => (&targets[..1], 1),
+            Some(disks) if disks as usize > targets.len() => {
+                let count = targets.len();
+                return Err(Failure::usage(format!("it needs {disks} targets and has {count}")));
+            }
+            Some(disks) => (&targets[..disks as usize], 1),
+            None => (&targets[..1], targets.len() as u64),
+        };
+        experiment.targets = together.to_vec();
+        let job = Job::resolve(&experiment, true)?;
+        let trials = u64::from(job.trials);
+        let each_ns = job.base.limit_ns.unwrap_or(0).saturating_add(job.base.warm_up_ns);
+        let each_bytes =
+            experiment.size_bytes.unwrap_or(file_bytes).saturating_mul(together.len() as u64);
+        let points = job.axes.len() as u64 * times;
+        let writes = job.axes.iter().filter(|axes| axes.read_percent < 100).count() as u64 * times;
+        Ok(Extent {
+            points,
+            trials: points * trials,
+            time_ns: (points * trials).saturating_mul(each_ns),
+            written_bytes: (writes * trials).saturating_mul(each_bytes),
+        })
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Extent) -> Extent {
+        Extent {
+            points: self.points + other.points,
+            trials: self.trials + other.trials,
+            time_ns: self.time_ns.saturating_add(other.time_ns),
+            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
+        }
+    }
+
+    /// "12 points, 36 trials of 18 s in all, at most 3 GiB written".
+    pub fn words(self) -> String {
+        let written = match self.written_bytes {
+            0 => "nothing written".to_owned(),
+            bytes => format!("at most {} written", units::size(bytes)),
+        };
+        let time = units::time(self.time_ns as f64);
+        let (points, trials) =
+            (units::counted(self.points, "point"), units::counted(self.trials, "trial"));
+        format!("{points}, {trials} of {time} in all, {written}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+    use lab::experiment::settings::Settings;
+
+    #[test]
+    fn more_targets_than_there_are_make_no_points_but_a_simulated_system_imagines_them() {
+        let text = "disks = [1, 2]\nbs = '4k'\ntrials = 1\nruntime = 1";
+        let groups = Plan::parse(text).unwrap().groups(false, &Settings::default()).unwrap();
+        let points = |target: &str| -> Vec<Option<u64>> {
+            let of = |group| Extent::of(group, &[PathBuf::from(target)], 1 << 20);
+            groups.iter().map(|group| of(group).ok().map(|extent| extent.points)).collect()
+        };
+        assert_eq!(points("."), [Some(1), None]);
+        assert_eq!(points("sim:nt4-ultrawide"), [Some(1), Some(1)]);
+    }
+
+    #[test]
+    fn a_plan_costs_the_product_of_its_lists() {
+        let text = "rw = ['read', 'write']\nbs = ['4k', '8k', '64k']\ntrials = 5\nruntime = 0.5";
+        let groups = Plan::parse(text).unwrap().groups(false, &Settings::default()).unwrap();
+        let targets = [PathBuf::from("."), PathBuf::from("/tmp")];
+        let each = groups.iter().map(|group| Extent::of(group, &targets, 1 << 20).unwrap());
+        let extent = each.fold(Extent::default(), Extent::and);
+        assert_eq!((extent.points, extent.trials), (12, 60));
+        assert_eq!(extent.time_ns, 30_000_000_000);
+        assert_eq!(extent.written_bytes, 30 << 20);
+        assert!(extent.words().ends_with("at most 30 MiB written"), "{}", extent.words());
+    }
+}

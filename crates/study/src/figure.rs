@@ -1,0 +1,316 @@
+//! The charts of a plan: points along one flag, a line for each value of others.
+
+use lab::experiment::parameters;
+use lab::failure::{Failure, Outcome};
+use report::model::{Axis, Chart, Kind, Point, Scale, Series};
+use report::units::Unit;
+
+use crate::evidence::{Evidence, MeasuredPoint};
+use crate::plan::{FigurePlan, Plan, Words};
+
+/// A value with the ends of its interval, where there is one.
+type Value = (f64, Option<f64>, Option<f64>);
+
+/// What can be drawn upwards.
+pub struct Metric {
+    /// In a plan.
+    pub name: &'static str,
+    /// On the axis.
+    pub label: &'static str,
+    unit: Unit,
+    of: fn(&MeasuredPoint) -> Option<Value>,
+}
+
+/// All of them.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: "throughput",
+        label: "Throughput",
+        unit: Unit::BytesPerSecond,
+        of: |cell| {
+            let rate = cell.summary.bytes_per_s;
+            Some((rate.value, Some(rate.low), Some(rate.high)))
+        },
+    },
+    Metric {
+        name: "iops",
+        label: "Requests per second",
+        unit: Unit::PerSecond,
+        of: |cell| {
+            let rate = cell.summary.requests_per_s;
+            Some((rate.value, Some(rate.low), Some(rate.high)))
+        },
+    },
+    Metric {
+        name: "latency",
+        label: "Median latency",
+        unit: Unit::Nanoseconds,
+        of: |cell| plain(cell.latency_ns(0.5)),
+    },
+    Metric {
+        name: "p99",
+        label: "99th percentile of the latency",
+        unit: Unit::Nanoseconds,
+        of: |cell| plain(cell.latency_ns(0.99)),
+    },
+    Metric {
+        name: "cpu-per-request",
+        label: "CPU for each request",
+        unit: Unit::Nanoseconds,
+        of: |cell| plain(cell.cpu_ns()),
+    },
+    Metric {
+        name: "cpu-per-mib",
+        label: "CPU for each MiB",
+        unit: Unit::Nanoseconds,
+        of: |cell| plain(cell.cpu_ns().map(|ns| ns * (1 << 20) as f64 / cell.bytes() as f64)),
+    },
+    Metric {
+        name: "utilisation",
+        label: "Share of one CPU",
+        unit: Unit::Share,
+        of: |cell| plain(cell.cpu_ns().map(|ns| ns * cell.requests_per_s() / 1e9)),
+    },
+    Metric {
+        name: "device-request",
+        label: "Size of a device request",
+        unit: Unit::Bytes,
+        of: |cell| plain(cell.device_request_bytes()),
+    },
+];
+
+fn plain(value: Option<f64>) -> Option<Value> {
+    value.map(|value| (value, None, None))
+}
+
+/// A metric by its name.
+pub fn metric(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name)
+}
+
+/// What tells points apart besides the flags of `sweep`: where in the plan they come from, and what
+/// built-in studies note.
+const NOTED: [&str; 6] = ["part", "target", "disks", "caching", "at", "traced"];
+
+/// Refuses figures that could show nothing: a metric or a flag that nobody knows, a part that the
+/// plan does not have.
+///
+/// # Errors
+/// Usage, naming the figure and the word.
+pub fn check(plan: &Plan) -> Outcome<()> {
+    for figure in &plan.figures {
+        let wrong = |what: String| Failure::usage(format!("figure {}: {what}", figure.title));
+        if metric(&figure.y).is_none() {
+            let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+            let names = names.join(", ");
+            return Err(wrong(format!("y = \"{}\" is no quantity; one of {names}", figure.y)));
+        }
+        let named = figure.by.iter().chain(figure.only.keys());
+        if let Some(flag) = std::iter::once(&figure.x).chain(named).find(|flag| !is_known(flag)) {
+            let others = "part, target, disks and caching";
+            return Err(wrong(format!(
+                "'{flag}' tells no points apart; write a flag of sweep without its dashes, or one \
+                 of {others}"
+            )));
+        }
+        let is_part = |name: &str| plan.parts().any(|part| part == name);
+        if let Some(words) = figure.only.get("part").filter(|words| !words.any(is_part)) {
+            let names: Vec<&str> = plan.parts().collect();
+            let asked = match words {
+                Words::One(one) => one.clone(),
+                Words::Any(any) => any.join(", "),
+            };
+            let known = names.join(", ");
+            return Err(wrong(format!("the plan has no part '{asked}'; it has {known}")));
+        }
+    }
+    Ok(())
+}
+
+fn is_known(flag: &str) -> bool {
+    NOTED.contains(&flag) || parameters::named(flag).is_some_and(|parameter| parameter.name == flag)
+}
+
+/// The chart that a plan asks for; None where nothing of it was measured.
+pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart> {
+    let metric = metric(&plan.y)?;
+    let shown = |cell: &&MeasuredPoint| {
+        plan.only.iter().all(|(flag, words)| words.any(|word| cell.is(flag, word)))
+    };
+    let cells: Vec<&MeasuredPoint> = evidence.usable().filter(shown).collect();
+    let names = names_of(&cells, &plan.x);
+    let mut by = plan.by.clone();
+    let several = cells.iter().any(|cell| cell.target_index != cells[0].target_index);
+    if several && plan.x != "target" && !by.iter().any(|flag| flag == "target") {
+        by.insert(0, "target".to_owned());
+    }
+    let mut series: Vec<Series> = Vec::new();
+    for cell in &cells {
+        let Some((y, low, high)) = (metric.of)(cell) else { continue };
+        let x = match &names {
+            None => cell.number(&plan.x).unwrap_or_default(),
+            Some(names) => place_of(names, &cell.word(&plan.x)),
+        };
+        let name = line_of(cell, &by, &plan.y);
+        let point = Point { x, y, low, high, note: None };
+        match series.iter_mut().find(|one| one.name == name) {
+            Some(one) => one.points.push(point),
+            None => {
+                series.push(Series { name, points: vec![point], dashed: false, hue: None });
+            }
+        }
+    }
+    series.iter_mut().for_each(|one| one.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
+    let kind = if names.is_some() { Kind::Bars } else { Kind::Lines };
+    let (unit, scale) = match names {
+        Some(names) => (Unit::Count, Scale::Category(names)),
+        None => x_axis(&plan.x, &series),
+    };
+    let y_scale = if plan.log { Scale::Log10 } else { Scale::Linear };
+    (!series.is_empty()).then(|| Chart {
+        id,
+        title: plan.title.clone(),
+        summary: format!("{} against {}.", metric.label, label_of(&plan.x).to_lowercase()),
+        x: Axis { label: label_of(&plan.x), unit, scale },
+        y: Axis { label: metric.label.to_owned(), unit: metric.unit, scale: y_scale },
+        series,
+        guides: Vec::new(),
+        kind,
+    })
+}
+
+/// The words along the axis, where they are not numbers.
+fn names_of(cells: &[&MeasuredPoint], x: &str) -> Option<Vec<String>> {
+    if cells.iter().all(|cell| cell.number(x).is_some()) && !is_word(x) {
+        return None;
+    }
+    let mut names = Vec::new();
+    for word in cells.iter().map(|cell| cell.word(x)) {
+        if !names.contains(&word) {
+            names.push(word);
+        }
+    }
+    Some(names)
+}
+
+/// Flags whose values are names even where they look like numbers.
+fn is_word(flag: &str) -> bool {
+    matches!(flag, "part" | "target" | "direct" | "write-through" | "cpus-allowed")
+}
+
+fn place_of(names: &[String], word: &str) -> f64 {
+    names.iter().position(|name| name == word).unwrap_or_default() as f64
+}
+
+/// The axis of numbers: logarithmic where they are spread over more than a factor of four.
+fn x_axis(flag: &str, series: &[Series]) -> (Unit, Scale) {
+    let all = || series.iter().flat_map(|one| one.points.iter().map(|point| point.x));
+    let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
+    let unit = match flag {
+        "bs" | "offset" | "stride" | "chunk" | "size" => Unit::Bytes,
+        _ => Unit::Count,
+    };
+    (unit, if low > 0.0 && high > 4.0 * low { Scale::Log2 } else { Scale::Linear })
+}
+
+/// What a flag is called on an axis.
+fn label_of(flag: &str) -> String {
+    match flag {
+        "bs" => "Request size".to_owned(),
+        "iodepth" => "Depth".to_owned(),
+        "numjobs" => "Threads".to_owned(),
+        "rwmixread" => "Share of reads (percent)".to_owned(),
+        "ioengine" => "I/O engine".to_owned(),
+        "disks" => "Targets together".to_owned(),
+        "at" => "Position (share of the target)".to_owned(),
+        other => {
+            let mut letters = other.chars();
+            let first = letters.next().map(|c| c.to_ascii_uppercase());
+            first.into_iter().chain(letters).collect()
+        }
+    }
+}
+
+/// What tells a line from the others.
+fn line_of(cell: &MeasuredPoint, by: &[String], y: &str) -> String {
+    let words: Vec<String> = by.iter().map(|flag| with_unit(flag, cell.word(flag))).collect();
+    let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    if words.is_empty() { y.to_owned() } else { words.join(", ") }
+}
+
+fn with_unit(flag: &str, word: String) -> String {
+    match flag {
+        "iodepth" => format!("depth {word}"),
+        "numjobs" => format!("{word} threads"),
+        "disks" if word == "1" => "1 target".to_owned(),
+        "disks" => format!("{word} targets"),
+        "part" | "target" | "rw" | "bs" | "caching" | "ioengine" | "hint" => word,
+        other if word.is_empty() => other.to_owned(),
+        other => format!("{other} {word}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::tests::{cell, evidence};
+
+    fn figure(text: &str) -> FigurePlan {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_line_for_each_value_of_the_flags_named() {
+        let evidence = evidence(vec![
+            cell(4, &[("bs", "64k"), ("iodepth", "8")]),
+            cell(2, &[("bs", "4k"), ("iodepth", "8")]),
+            cell(1, &[("bs", "4k"), ("iodepth", "1")]),
+        ]);
+        let plan = figure("title = 't'\nx = 'bs'\ny = 'throughput'\nby = ['iodepth']");
+        let chart = chart("c".to_owned(), &plan, &evidence).unwrap();
+        let names: Vec<&str> = chart.series.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["depth 8", "depth 1"]);
+        let points: Vec<(f64, f64)> =
+            chart.series[0].points.iter().map(|point| (point.x, point.y)).collect();
+        assert_eq!(points, [(4096.0, 2.0), (65536.0, 4.0)]);
+        assert_eq!(chart.x.scale, Scale::Log2);
+    }
+
+    #[test]
+    fn words_become_bars_and_other_points_are_left_away() {
+        let evidence = evidence(vec![
+            cell(4, &[("part", "plain"), ("rw", "read")]),
+            cell(2, &[("part", "hinted"), ("rw", "read")]),
+            cell(1, &[("part", "hinted"), ("rw", "write")]),
+        ]);
+        let text = "title = 't'\nx = 'part'\ny = 'iops'\nwhere = {rw = 'read'}";
+        let chart = chart("c".to_owned(), &figure(text), &evidence).unwrap();
+        assert_eq!(chart.kind, Kind::Bars);
+        assert_eq!(chart.series[0].points.len(), 2);
+    }
+
+    #[test]
+    fn what_could_never_be_drawn_is_refused_with_the_remedy() {
+        let refused = |figure: &str| {
+            let text = format!("[[part]]\nname = 'one'\n[[figure]]\ntitle = 'f'\n{figure}");
+            check(&Plan::parse(&text).unwrap()).map_err(|failure| failure.message)
+        };
+        for (figure, words) in [
+            ("x = 'blok'\ny = 'iops'", "'blok' tells no points apart"),
+            ("x = 'bs'\ny = 'speed'", "one of throughput, iops"),
+            ("x = 'bs'\ny = 'iops'\nby = ['depth']", "'depth' tells no"),
+            ("x = 'bs'\ny = 'iops'\nwhere = {part = 'two'}", "it has one"),
+        ] {
+            let message = refused(figure).unwrap_err();
+            assert!(message.starts_with("figure f: ") && message.contains(words), "{message}");
+        }
+        let good = "x = 'bs'\ny = 'iops'\nby = ['rw']\nwhere = {part = ['one', 'two']}";
+        assert_eq!(refused(good), Ok(()));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_drawn() {
+        let plan = figure("title = 't'\nx = 'bs'\ny = 'p99'");
+        assert!(chart("c".to_owned(), &plan, &Evidence::default()).is_none());
+    }
+}

@@ -1,0 +1,454 @@
+//! The plan of a study: what is measured, as TOML. Built-in studies are written in it, and so are
+//! those of users (`halfpower sweep plan.toml`).
+//!
+//! On top of the flags of `sweep`, which all points share, a plan has `title` and `asks`;
+//! `[quick]`, flags that take the place of others with `--quick`; any number of `[[part]]`s, each
+//! a name and flags of its own (and `quick` ones); `[[figure]]`s; `disks`, how many of the targets
+//! work together; `compares`, whether findings are about several targets together; and `study`,
+//! the built-in study that measures and draws the findings. A list of values is an axis, whatever
+//! the flag: the points are the product of all lists.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use lab::experiment::Experiment;
+use lab::experiment::settings::{self, Setting, Settings};
+use lab::failure::{Failure, Outcome};
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue};
+use toml::{Table, Value};
+
+/// The parameter whose list is no axis here: where writes are not allowed, reads are measured all
+/// the same, so each direction has a group of its own.
+const DIRECTION: &str = "rw";
+/// Settings that no plan of a study sets.
+const OF_THE_RUN: [&str; 12] = [
+    "json",
+    "quiet",
+    "plan",
+    "db",
+    "no-store",
+    "label",
+    "name",
+    "seed",
+    "pap",
+    "endurance",
+    "html",
+    "log",
+];
+/// Groups of points of a plan at the most.
+const GROUPS_MAX: usize = 1_000;
+
+/// The plan of a study: what is measured, as TOML.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// What it is called.
+    pub title: String,
+    /// The question it answers.
+    pub asks: String,
+    /// The built-in study that draws the findings.
+    pub study: Option<String>,
+    /// Whether the findings are about several targets together, and not about each.
+    pub compares: bool,
+    /// Where it takes place, unless other targets are typed.
+    pub targets: Vec<PathBuf>,
+    /// What is drawn.
+    pub figures: Vec<FigurePlan>,
+    parts: Vec<Part>,
+}
+
+/// Points with flags in common.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    name: String,
+    flags: Settings,
+    quick: Settings,
+    disks: Vec<u32>,
+}
+
+/// What a chart shows.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FigurePlan {
+    /// Its heading.
+    pub title: String,
+    /// A flag, `part`, `disks` or `target`.
+    pub x: String,
+    /// One of [`super::figure::METRICS`].
+    pub y: String,
+    /// How the y axis runs: each factor of ten takes the same room.
+    #[serde(default)]
+    pub log: bool,
+    /// Settings that tell one line from another.
+    #[serde(default)]
+    pub by: Vec<String>,
+    /// Only points with these values of flags.
+    #[serde(default, rename = "where")]
+    pub only: BTreeMap<String, Words>,
+}
+
+/// A word or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Words {
+    /// One.
+    One(String),
+    /// Any of these.
+    Any(Vec<String>),
+}
+
+impl Words {
+    /// Whether one of them is what is asked for.
+    pub fn any(&self, is_it: impl Fn(&str) -> bool) -> bool {
+        match self {
+            Words::One(one) => is_it(one),
+            Words::Any(any) => any.iter().any(|one| is_it(one)),
+        }
+    }
+}
+
+/// Points that need the same targets opened in the same way.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// The part they belong to.
+    pub part: String,
+    /// How many targets work together; None: each by itself.
+    pub disks: Option<u32>,
+    /// What is measured on each target.
+    pub experiment: Experiment,
+    /// As it would be typed.
+    pub words: Vec<String>,
+    /// The parameters that are no axes of a sweep, as they were set, and what else tells the points
+    /// of this group from others.
+    pub given: BTreeMap<String, String>,
+    /// What is changed in a simulated system for these points, such as "file_at=0.5".
+    pub changes: Option<String>,
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// Usage, naming what is wrong and where.
+    pub fn parse(text: &str) -> Outcome<Plan> {
+        let table: Table = toml::from_str(text).map_err(|error| {
+            let line = settings::line_of(text, error.span().map_or(0, |span| span.start));
+            let message = error.message().replace('\n', " ");
+            Failure::usage(format!(
+                "line {line}: {message}; write a plan as halfpower study depth --show does"
+            ))
+        })?;
+        let lines = Lines::of(text);
+        let mut plan = Plan::default();
+        let (mut base, mut parts, mut quick) = (Part::default(), Vec::new(), Settings::default());
+        let mut flags = Table::new();
+        for (key, value) in table {
+            match key.as_str() {
+                "title" => plan.title = text_of(&key, value)?,
+                "asks" => plan.asks = text_of(&key, value)?,
+                "study" => plan.study = Some(text_of(&key, value)?),
+                "compares" => {
+                    plan.compares = value
+                        .as_bool()
+                        .ok_or_else(|| Failure::usage("compares: write true or false"))?;
+                }
+                of_the_run if OF_THE_RUN.contains(&of_the_run.replace('_', "-").as_str()) => {
+                    return Err(Failure::usage(format!(
+                        "{key} is about the whole run; type --{}",
+                        key.replace('_', "-")
+                    )));
+                }
+                "target" => {
+                    let targets = settings::texts_of(&key, &value)?;
+                    plan.targets = targets.into_iter().map(PathBuf::from).collect();
+                }
+                "disks" => base.disks = disks_of(&value)?,
+                "quick" => quick = lines.flags(".quick", "quick: ", &table_of("quick", value)?)?,
+                "figure" => plan.figures = figures_of(value, &lines)?,
+                "part" => parts = tables_of("part", value)?,
+                _ => drop(flags.insert(key, value)),
+            }
+        }
+        base.flags = lines.flags("", "", &flags)?;
+        base.quick = quick;
+        plan.parts = match parts.is_empty() {
+            true => vec![base],
+            false => {
+                let parts = parts.into_iter().enumerate();
+                let part = |(number, table)| base.with(table, &lines, &format!(".part.{number}"));
+                parts.map(part).collect::<Outcome<Vec<Part>>>()?
+            }
+        };
+        Ok(plan)
+    }
+
+    /// The names of its parts.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| part.name.as_str())
+    }
+
+    /// All groups of points; typed flags win over those of the plan.
+    ///
+    /// # Errors
+    /// Usage, when there are more than anybody can measure.
+    pub fn groups(&self, quick: bool, typed: &Settings) -> Outcome<Vec<Group>> {
+        let mut groups = Vec::new();
+        for part in &self.parts {
+            let flags = match quick {
+                true => part.flags.overridden_by(&part.quick),
+                false => part.flags.clone(),
+            };
+            groups.extend(part.groups(&flags.overridden_by(typed))?);
+            if groups.len() > GROUPS_MAX {
+                return Err(Failure::usage(format!(
+                    "the lists of the plan make more than {GROUPS_MAX} combinations; shorten them"
+                )));
+            }
+        }
+        Ok(groups)
+    }
+}
+
+impl Part {
+    /// This part as a beginning, changed by a table.
+    fn with(&self, mut table: Table, lines: &Lines, path: &str) -> Outcome<Part> {
+        let name = table.remove("name").map(|value| text_of("name", value)).transpose()?;
+        let name = name.ok_or_else(|| {
+            let line = lines.before(path);
+            Failure::usage(format!(
+                "{line}a [[part]] has no name; give it one, as in name = \"buffered\""
+            ))
+        })?;
+        let lead = format!("part {name}: ");
+        let disks = table.remove("disks").map(|value| disks_of(&value)).transpose()?;
+        let quick = table.remove("quick").map(|value| table_of("quick", value)).transpose()?;
+        let within = format!("{path}.quick");
+        let quick = lines.flags(&within, &lead, &quick.unwrap_or_default())?;
+        let own = lines.flags(path, &lead, &table)?;
+        Ok(Part {
+            flags: self.flags.overridden_by(&own),
+            // What a part sets for itself holds for the quick form too, unless that says more.
+            quick: self.quick.without(&own).overridden_by(&quick),
+            disks: disks.unwrap_or_else(|| self.disks.clone()),
+            name,
+        })
+    }
+
+    fn groups(&self, settings: &Settings) -> Outcome<Vec<Group>> {
+        let is_axis = |one: &&Setting| one.parameter.is_axis && one.parameter.name != DIRECTION;
+        let (axes, others): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(is_axis);
+        let mut group = Group { part: self.name.clone(), ..Group::default() };
+        axes.into_iter().try_for_each(|setting| group.set(setting))?;
+        let counts = match self.disks.as_slice() {
+            [] => vec![None],
+            counts => counts.iter().copied().map(Some).collect(),
+        };
+        let with_disks = |disks| Group { disks, ..group.clone() };
+        let mut groups: Vec<Group> = counts.into_iter().map(with_disks).collect();
+        for setting in others {
+            // No more than are needed to see that they are too many.
+            let each = groups.into_iter().take(GROUPS_MAX + 1);
+            let each = each.map(|group| group.with_each(setting));
+            groups = each.collect::<Outcome<Vec<_>>>()?.concat();
+        }
+        Ok(groups)
+    }
+}
+
+impl Group {
+    /// Sets a parameter.
+    fn set(&mut self, setting: &Setting) -> Outcome<()> {
+        setting.apply(&mut self.experiment)?;
+        self.words.push(setting.word());
+        Ok(())
+    }
+
+    /// This group with something that tells its points from others.
+    #[must_use]
+    pub fn note(mut self, name: &str, value: impl Into<String>) -> Group {
+        self.given.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// This group with each value of one more parameter.
+    fn with_each(&self, setting: &Setting) -> Outcome<Vec<Group>> {
+        let with = |value: &String| {
+            let mut group = self.clone().note(setting.parameter.name, value);
+            group.set(&setting.with(value))?;
+            Ok(group)
+        };
+        setting.values.iter().map(with).collect()
+    }
+}
+
+/// The lines of a plan, by the path of what stands there: "bs", "part.2.quick.bs", each with a full
+/// stop before it.
+struct Lines(BTreeMap<String, usize>);
+
+impl Lines {
+    fn of(text: &str) -> Lines {
+        let mut lines = Lines(BTreeMap::new());
+        if let Ok(table) = DeTable::parse(text) {
+            lines.add_table(text, "", table.get_ref());
+        }
+        lines
+    }
+
+    fn add_table(&mut self, text: &str, path: &str, table: &DeTable<'_>) {
+        for (key, value) in table {
+            let path = format!("{path}.{}", key.get_ref());
+            self.0.insert(path.clone(), settings::line_of(text, key.span().start));
+            match value.get_ref() {
+                DeValue::Table(table) => self.add_table(text, &path, table),
+                DeValue::Array(values) => {
+                    for (number, value) in values.iter().enumerate() {
+                        let DeValue::Table(table) = value.get_ref() else { continue };
+                        let path = format!("{path}.{number}");
+                        self.0.insert(path.clone(), settings::line_of(text, value.span().start));
+                        self.add_table(text, &path, table);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// "line 7: " for what stands at a path; nothing where that is unknown.
+    fn before(&self, path: &str) -> String {
+        self.0.get(path).map(|line| format!("line {line}: ")).unwrap_or_default()
+    }
+
+    /// The flags of a table at a path; a failure names the line, and begins with `lead`.
+    fn flags(&self, path: &str, lead: &str, table: &Table) -> Outcome<Settings> {
+        let mut flags = Settings::default();
+        for (key, value) in table {
+            flags.add(key, value).map_err(|failure| {
+                let line = self.before(&format!("{path}.{key}"));
+                Failure { message: format!("{line}{lead}{}", failure.message), ..failure }
+            })?;
+        }
+        Ok(flags)
+    }
+}
+
+fn text_of(key: &str, value: Value) -> Outcome<String> {
+    match value {
+        Value::String(text) => Ok(text),
+        _ => Err(Failure::usage(format!("{key}: write text in quotes"))),
+    }
+}
+
+fn table_of(key: &str, value: Value) -> Outcome<Table> {
+    match value {
+        Value::Table(table) => Ok(table),
+        _ => Err(Failure::usage(format!("{key} is a table; write [{key}] and flags below it"))),
+    }
+}
+
+fn tables_of(key: &str, value: Value) -> Outcome<Vec<Table>> {
+    match value {
+        Value::Array(values) => values.into_iter().map(|value| table_of(key, value)).collect(),
+        _ => Err(Failure::usage(format!("{key} is a list; write [[{key}]] for each"))),
+    }
+}
+
+fn figures_of(value: Value, lines: &Lines) -> Outcome<Vec<FigurePlan>> {
+    let figure = |(number, table): (usize, Table)| {
+        table.try_into().map_err(|error: toml::de::Error| {
+            let line = lines.before(&format!(".figure.{number}"));
+            let message = error.message().replace('\n', " ");
+            let known = "it has title, x, y, log, by and where";
+            Failure::usage(format!("{line}figure: {message}; {known}"))
+        })
+    };
+    tables_of("figure", value)?.into_iter().enumerate().map(figure).collect()
+}
+
+fn disks_of(value: &Value) -> Outcome<Vec<u32>> {
+    let numbers = settings::texts_of("disks", value)?;
+    let number = |text: &String| text.parse().ok().filter(|n| (1..=1024).contains(n));
+    numbers.iter().map(number).collect::<Option<Vec<u32>>>().ok_or_else(|| {
+        Failure::usage("disks: write how many targets work together, as in disks = [1, 2, 4]")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(text: &str, quick: bool) -> Vec<Group> {
+        Plan::parse(text).unwrap().groups(quick, &Settings::default()).unwrap()
+    }
+
+    #[test]
+    fn every_list_is_an_axis_whatever_the_flag() {
+        let found =
+            groups("title = 'x'\nbs = ['4k', '64k']\noffset = [0, 512]\nrw = 'read'", false);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[1].given["offset"], "512");
+        assert_eq!(found[0].words, ["--bs=4k,64k", "--offset=0", "--rw=read"]);
+    }
+
+    #[test]
+    fn a_part_changes_what_all_share_and_the_quick_form_changes_both() {
+        let text = "bs = '4k'\ntrials = 3\nquick = {trials = 1, bs = '8k'}\n\
+                    [[part]]\nname = 'one'\n[[part]]\nname = 'two'\nbs = ['1k', '2k']\n\
+                    [[part]]\nname = 'three'\nbs = '1k'\nquick = {bs = '2k'}";
+        let words = |quick| groups(text, quick).into_iter().map(|g| g.words).collect::<Vec<_>>();
+        let slow = words(false);
+        assert_eq!(slow[0], ["--bs=4k", "--trials=3"]);
+        assert_eq!(slow[1], ["--bs=1k,2k", "--trials=3"]);
+        let fast = words(true);
+        assert_eq!(fast[0], ["--bs=8k", "--trials=1"]);
+        assert_eq!(fast[1], ["--bs=1k,2k", "--trials=1"]);
+        assert_eq!(fast[2], ["--bs=2k", "--trials=1"]);
+    }
+
+    #[test]
+    fn typed_flags_win() {
+        let plan = Plan::parse("asks = '?'\nbs = '4k'").unwrap();
+        let mut typed = Settings::default();
+        typed.add("bs", &Value::from("1m")).unwrap();
+        let groups = plan.groups(false, &typed).unwrap();
+        assert_eq!(groups[0].words, ["--bs=1m"]);
+    }
+
+    #[test]
+    fn numbers_of_disks_are_an_axis_of_their_own() {
+        let found = groups("disks = [1, 2]\nbs = '4k'\n[[part]]\nname = 'a'", false);
+        assert_eq!(found.iter().map(|g| g.disks).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, words) in [
+            ("title = 4", "title: write text"),
+            ("[[part]]\nbs = '4k'", "line 1: a [[part]] has no name"),
+            ("bz = '4k'\ntitle = 't'", "line 1: 'bz' is no flag"),
+            ("[[part]]\nname = 'a'\nbz = '4k'", "line 3: part a: 'bz' is no flag"),
+            ("[[part]]\nname = 'a'\nquick = {bz = '4k'}", "line 3: part a: 'bz' is no flag"),
+            (
+                "[[part]]\nname = 'a'\n[part.quick]\nbs = '4k'\nbz = 1",
+                "line 5: part a: 'bz' is no flag",
+            ),
+            ("title = 'x'\nbs = = 2", "line 2: "),
+            ("[[part]]\nname = 'a'\noverwrite = 'x'", "consent"),
+            ("part = 4", "part is a list"),
+            ("quick = 4", "quick is a table"),
+            ("\n[[figure]]\ntitle = 'a'\nz = 'b'", "line 2: figure: "),
+            ("disks = 'many'", "disks: write how many"),
+            ("disks = 0", "disks: write how many"),
+            ("title = ", "halfpower study depth --show"),
+            ("title = 'x'\nplan = true", "type --plan"),
+            ("title = 'x'\nno_store = true", "type --no-store"),
+            ("compares = 3", "compares: write true"),
+        ] {
+            let failure = Plan::parse(text).unwrap_err();
+            assert!(failure.message.contains(words), "{text}: {failure}");
+        }
+        let many = (0..40).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        let text = format!("title = 'x'\noffset = [{many}]\nsize = [{many}]");
+        let failure = Plan::parse(&text).unwrap().groups(false, &Settings::default()).unwrap_err();
+        assert!(failure.message.contains("more than 1000"), "{failure}");
+    }
+}

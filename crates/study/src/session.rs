@@ -1,0 +1,245 @@
+//! Studies on targets, one after the other: measured, analysed, kept.
+
+use lab::experiment::Experiment;
+use lab::experiment::settings::Settings;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::machine::Host;
+use lab::point::{State, Verdict};
+use lab::recorder::{Recorder, RunFacts, RunOptions};
+use lab::trials::Lab;
+use report::model::Chart;
+use results::{RunKind, RunState};
+
+use crate::catalogue::Study;
+use crate::conclusion::Conclusion;
+use crate::evidence::{Evidence, Skipped, Stated};
+use crate::figure;
+use crate::general;
+use crate::plan::Plan;
+use crate::runner::StudyRunner;
+use crate::target::StudyTarget;
+
+/// What all studies of a session have in common.
+pub struct Session<'a> {
+    /// The laboratory.
+    pub lab: &'a Lab,
+    /// The machine.
+    pub host: Host,
+    /// The targets, ready.
+    pub study_targets: Vec<StudyTarget>,
+    /// Fewer points and shorter trials.
+    pub quick: bool,
+    /// The drive's own write cache may be switched and put back.
+    pub toggle_write_cache: bool,
+    /// What the user says of the targets.
+    pub stated: Stated,
+    /// Where results are kept, under which name, and what the user says of the hardware.
+    pub options: RunOptions,
+    /// Seed, permissions and memory pages, which hold for all points.
+    pub base: Experiment,
+    /// Settings that were typed and win over those of plans.
+    pub typed: Settings,
+    /// The size of test files that was typed (bytes).
+    pub size: Option<u64>,
+}
+
+/// A study that was made.
+#[derive(Debug)]
+pub struct StudyResult {
+    /// Its name.
+    pub name: String,
+    /// Its plan.
+    pub plan: Plan,
+    /// What the papers found; empty for a user's own plan.
+    pub papers: &'static str,
+    /// What was measured.
+    pub evidence: Evidence,
+    /// What it means.
+    pub conclusion: Conclusion,
+    /// The charts of the plan, and those of the analysis.
+    pub charts: Vec<Chart>,
+    /// Why it failed, where it did.
+    pub failure: Option<String>,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
+    /// How the program ends for it, where nothing could be measured.
+    pub refused: Option<Exit>,
+}
+
+impl StudyResult {
+    /// Whether every point of it measured the wrong thing.
+    pub fn is_invalid(&self) -> bool {
+        let cells = &self.evidence.cells;
+        !cells.is_empty() && cells.iter().all(|cell| cell.summary.verdict.state == State::Invalid)
+    }
+}
+
+impl Session<'_> {
+    /// Makes a study with a plan; its own, or one of the user that asks for its analysis.
+    ///
+    /// # Errors
+    /// Only for an order to stop before anything was measured: a study that fails says so in its
+    /// result, so that others can go on.
+    pub fn make(
+        &self,
+        name: &str,
+        study: Option<&'static Study>,
+        plan: Plan,
+    ) -> Outcome<StudyResult> {
+        self.lab.console.say(format!("{name}: {}", plan.asks));
+        let mut recorder = Recorder::open(self.options.db.as_deref())?;
+        self.begin(&mut recorder, name)?;
+        let mut runner = StudyRunner {
+            lab: self.lab,
+            study_targets: &self.study_targets,
+            plan: &plan,
+            quick: self.quick,
+            toggle_write_cache: self.toggle_write_cache,
+            base: &self.base,
+            typed: &self.typed,
+            size: self.size,
+            recorder: &mut recorder,
+            evidence: self.evidence(),
+            refused: None,
+        };
+        let measured = match study {
+            Some(study) => (study.measure)(&mut runner),
+            None => runner.measure(),
+        };
+        let (mut evidence, refused) = (runner.evidence, runner.refused);
+        let failure = measured.err().filter(|failure| failure.exit != Exit::Interrupted);
+        let interrupted = self.lab.interrupt.is_set();
+        if interrupted && evidence.cells.is_empty() && evidence.readings.is_empty() {
+            recorder.finish(RunState::Interrupted, None, None)?;
+            return Err(Failure::interrupted());
+        }
+        if evidence.skipped.is_none() {
+            evidence.skipped = skipped(&evidence, failure.as_ref());
+        }
+        let refused = refused.filter(|_| evidence.skipped.is_some());
+        let made = self.conclude(name, study, plan, evidence, failure);
+        let made = StudyResult { refused, ..made };
+        let state = match (&made.failure, interrupted) {
+            (Some(_), _) => RunState::Failed,
+            (None, true) => RunState::Interrupted,
+            (None, false) => RunState::Finished,
+        };
+        let findings = serde_json::json!({
+            "findings": made.conclusion.findings,
+            "readings": made.evidence.readings,
+            "left_out": made.evidence.left_out,
+        });
+        let mut verdict = Verdict::default();
+        made.evidence.cells.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
+        recorder.finish(state, Some(findings.to_string()), Some(&verdict))?;
+        Ok(made)
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence {
+            host: self.host.clone(),
+            targets: self.study_targets.iter().map(StudyTarget::facts).collect(),
+            pap_bytes_per_s: self.options.pap_bytes_per_s,
+            stated: self.stated.clone(),
+            ..Evidence::default()
+        }
+    }
+
+    fn begin(&self, recorder: &mut Recorder, name: &str) -> Outcome<()> {
+        let target = self.study_targets.first().map(StudyTarget::facts);
+        recorder.begin(&RunFacts {
+            kind: RunKind::Study,
+            label: Some(self.options.label.clone().unwrap_or_else(|| name.to_owned())),
+            seed: self.base.seed,
+            host: &self.host,
+            target_json: serde_json::to_string(&target).unwrap_or_default(),
+            settings_json: serde_json::json!({
+                "study": name,
+                "quick": self.quick,
+                "pap_bytes_per_s": self.options.pap_bytes_per_s,
+            })
+            .to_string(),
+        })
+    }
+
+    fn conclude(
+        &self,
+        name: &str,
+        study: Option<&'static Study>,
+        plan: Plan,
+        evidence: Evidence,
+        failure: Option<Failure>,
+    ) -> StudyResult {
+        let interrupted = self.lab.interrupt.is_set();
+        let mut conclusion = analyse(study, &plan, &evidence);
+        if let Some(study) = study {
+            if interrupted {
+                conclusion.claims.clear();
+            }
+            let why = match interrupted {
+                true => "the study was interrupted".to_owned(),
+                false => why_not(&evidence),
+            };
+            conclusion.complete(study.claims, &why);
+        }
+        let figures = plan.figures.iter().enumerate();
+        let charts = figures
+            .filter_map(|(number, one)| figure::chart(format!("{name}-{number}"), one, &evidence))
+            .chain(std::mem::take(&mut conclusion.charts))
+            .collect();
+        StudyResult {
+            name: name.to_owned(),
+            papers: study.map_or("", |study| study.papers),
+            plan,
+            evidence,
+            conclusion,
+            charts,
+            failure: failure.map(|failure| failure.message),
+            interrupted,
+            refused: None,
+        }
+    }
+}
+
+/// What the evidence means: of each target by itself, unless the study compares them.
+fn analyse(study: Option<&'static Study>, plan: &Plan, evidence: &Evidence) -> Conclusion {
+    let analyse = study.map_or(general::analyse as fn(&Evidence) -> _, |study| study.analyse);
+    if plan.compares || evidence.targets.len() < 2 {
+        return analyse(evidence);
+    }
+    let of_target = |index: usize| {
+        let (name, own) = evidence.of_target(index);
+        (name, analyse(&own))
+    };
+    Conclusion::of_each((0..evidence.targets.len()).map(of_target).collect())
+}
+
+/// Why nothing was measured, where nothing was.
+fn skipped(evidence: &Evidence, failure: Option<&Failure>) -> Option<Skipped> {
+    if !evidence.cells.is_empty() || !evidence.readings.is_empty() {
+        return None;
+    }
+    let (reason, remedy) = match (failure, evidence.left_out.first()) {
+        (Some(failure), _) => ("it failed".to_owned(), failure.message.clone()),
+        (None, Some(left_out)) => ("no part of it fits".to_owned(), left_out.reason.clone()),
+        (None, None) => ("nothing was measured".to_owned(), "give it more time".to_owned()),
+    };
+    Some(Skipped { reason, remedy })
+}
+
+/// Why a claim that needed something else was not tried.
+fn why_not(evidence: &Evidence) -> String {
+    if let Some(Skipped { reason, remedy }) = &evidence.skipped {
+        return format!("the study was skipped: {reason}; {remedy}");
+    }
+    match evidence.left_out.as_slice() {
+        [] if evidence.is_simulated() => "the model does not have what it asks for".to_owned(),
+        [] => "the points that it asks for were not measured".to_owned(),
+        parts => {
+            let mut reasons: Vec<&str> = parts.iter().map(|part| part.reason.as_str()).collect();
+            let mut seen = std::collections::BTreeSet::new();
+            reasons.retain(|reason| seen.insert(*reason));
+            format!("left out: {}", reasons.join("; "))
+        }
+    }
+}

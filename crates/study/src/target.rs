@@ -1,0 +1,173 @@
+//! Where a study takes place: a target as it was named, made ready once for all studies.
+
+use std::path::{Path, PathBuf};
+
+use ioengine::{Caching, HostTarget, Target};
+use lab::bench;
+use lab::failure::{Failure, Outcome};
+use lab::guard::Consent;
+use lab::machine::TargetFacts;
+use lab::scratch::{self, Scratch};
+use lab::sim_target::{self, is_simulated};
+use lab::trials::Lab;
+use lab::truth;
+use lab::truth_target::{KnownDevice, SIZE_BYTES, is_truth};
+
+/// The longest that laying out a test file of the default size may take (ns).
+const LAYOUT_NS: u64 = 15_000_000_000;
+
+/// Where a study takes place: a target as it was named, made ready once for all studies.
+#[derive(Debug)]
+pub struct StudyTarget {
+    /// As it was named.
+    pub name: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a target is to a study.
+#[derive(Debug)]
+pub enum Kind {
+    /// A directory with a test file, laid out whole; further ones can be made.
+    Directory {
+        /// The test file.
+        scratch: Scratch,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A file or device that was there before.
+    Existing,
+    /// A simulated system.
+    Simulated,
+    /// A device of known truth in this process.
+    Known {
+        /// The device at rest, to be looked at.
+        device: Box<HostTarget>,
+    },
+}
+
+impl StudyTarget {
+    /// Refuses what cannot be a target, without making anything.
+    ///
+    /// # Errors
+    /// Usage or refused, with the remedy.
+    pub fn check(name: &Path, consent: &Consent) -> Outcome<()> {
+        if is_simulated(name) {
+            return sim_target::parse(&name.to_string_lossy(), &[])?
+                .system()
+                .map(drop)
+                .map_err(Into::into);
+        }
+        if is_truth(name) {
+            return KnownDevice::parse(&name.to_string_lossy()).map(drop);
+        }
+        bench::check_path(name, consent)
+    }
+
+    /// Whether a name is of a simulated system or a device of known truth.
+    pub fn is_imagined(name: &Path) -> bool {
+        is_simulated(name) || is_truth(name)
+    }
+
+    /// Makes a target ready; in a directory lays out a test file of `size`, or of as much as
+    /// fits and can be written in a few seconds.
+    ///
+    /// # Errors
+    /// What cannot be a target; no room; interrupted.
+    pub fn ready(
+        name: &Path,
+        size: Option<u64>,
+        (most, seed): (u64, u64),
+        consent: &Consent,
+        lab: &Lab,
+    ) -> Outcome<StudyTarget> {
+        let kind = if is_simulated(name) {
+            Kind::Simulated
+        } else if is_truth(name) {
+            let device = KnownDevice::parse(&name.to_string_lossy())?;
+            let bytes = size.or(truth::span_bytes(&device.truth)).unwrap_or(SIZE_BYTES);
+            Kind::Known { device: Box::new(device.open(bytes)) }
+        } else {
+            bench::check_path(name, consent)?;
+            match name.is_dir() {
+                true => lay_out(name, size, (most, seed), lab)?,
+                false => Kind::Existing,
+            }
+        };
+        Ok(StudyTarget { name: name.to_path_buf(), kind })
+    }
+
+    /// The file or device that is measured; the name of what is no file.
+    pub fn path(&self) -> &Path {
+        match &self.kind {
+            Kind::Directory { scratch, .. } => scratch.path(),
+            Kind::Existing | Kind::Simulated | Kind::Known { .. } => &self.name,
+        }
+    }
+
+    /// The directory in which further files can be made.
+    pub fn folder(&self) -> Option<&Path> {
+        matches!(self.kind, Kind::Directory { .. }).then_some(&*self.name)
+    }
+
+    /// Whether it is a file or device that the kernel knows.
+    pub fn is_real(&self) -> bool {
+        matches!(self.kind, Kind::Directory { .. } | Kind::Existing)
+    }
+
+    /// Whether it is a simulated system.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.kind, Kind::Simulated)
+    }
+
+    /// How much of it there is to read (bytes); None for a simulated system.
+    pub fn bytes(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Known { device } => Some(device.size_bytes()),
+            Kind::Directory { bytes, .. } => Some(*bytes),
+            Kind::Existing => self.open().ok().map(|target| target.size_bytes()),
+            Kind::Simulated => None,
+        }
+    }
+
+    /// Opened to be looked at.
+    ///
+    /// # Errors
+    /// As for opening; a simulated system has nothing to open.
+    pub fn open(&self) -> Outcome<HostTarget> {
+        match self.kind {
+            Kind::Simulated | Kind::Known { .. } => {
+                let name = self.name.display();
+                Err(Failure::usage(format!("{name} is no file of this host; name one")))
+            }
+            _ => Ok(HostTarget::open(self.path(), false, Caching::Buffered)?),
+        }
+    }
+
+    /// What is known of it, under the name that was given; nothing of a simulated system before
+    /// it runs.
+    pub fn facts(&self) -> TargetFacts {
+        let name = self.name.canonicalize().unwrap_or_else(|_| self.name.clone());
+        let facts = match &self.kind {
+            Kind::Known { device } => TargetFacts::of(device),
+            _ => self.open().map(|target| TargetFacts::of(&target)).unwrap_or_default(),
+        };
+        TargetFacts { name: name.display().to_string(), ..facts }
+    }
+}
+
+fn lay_out(folder: &Path, size: Option<u64>, (most, seed): (u64, u64), lab: &Lab) -> Outcome<Kind> {
+    let bytes = match size {
+        Some(size) => size,
+        None => bench::default_size(folder)?.min(most),
+    };
+    scratch::check_room(folder, bytes)?;
+    lab.console.say(format!(
+        "laying out a test file of {} in {}; it is removed afterwards",
+        units::size(bytes),
+        folder.display()
+    ));
+    let scratch = Scratch::make(folder, bytes)?;
+    let laid_out = scratch.lay_out(lab, bytes, seed, size.is_none().then_some(LAYOUT_NS))?;
+    Ok(Kind::Directory { scratch, bytes: laid_out.bytes })
+}

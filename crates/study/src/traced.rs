@@ -1,0 +1,235 @@
+//! Trials that the kernel's own tracepoints watch: where the time of each request went, and what it
+//! cost to watch.
+
+use ioengine::extents::DiskExtents;
+use ioengine::{EngineKind, Op};
+use iotrace::{AppRequest, Declined, Extent, Phases, Trace, TraceSpec, Tracer, phases};
+use lab::failure::{Failure, Outcome};
+use lab::point::{Point, Trial};
+use lab::rounds;
+use lab::trials::{Lab, Place, Setting};
+
+use crate::evidence::Evidence;
+use crate::runner::{Ready, StudyRunner};
+
+/// Requests of a trial that are logged at the most, over all threads.
+const LOGGED_MAX: usize = 1 << 20;
+/// The names of the load's threads.
+const THREADS: &str = "worker-*";
+
+/// Where the targets of a setting lie on their disks.
+#[derive(Debug)]
+pub struct Watch {
+    places: Vec<DiskExtents>,
+    uring: bool,
+    threads: usize,
+}
+
+/// What a trace told of a trial.
+#[derive(Debug, Default)]
+pub struct TraceSummary {
+    /// Where the time of the requests to each target went.
+    pub phases: Vec<Phases>,
+    /// Events that were lost, in the traces of all disks.
+    pub lost: u64,
+    /// Requests for which the log of the load had no room; none of them was looked for.
+    pub not_logged: u64,
+}
+
+impl Watch {
+    /// Whether anything can be traced here.
+    ///
+    /// # Errors
+    /// What is missing, with its remedy.
+    pub fn check() -> Result<(), Declined> {
+        // A disk that there is not: nothing happens to it.
+        Tracer::start(&TraceSpec::new((0, 0), true, Some(THREADS))).map(drop)
+    }
+
+    /// Finds the disks of a setting, and has its requests logged.
+    ///
+    /// # Errors
+    /// Where a target lies on no disk of its own; with what to take instead.
+    pub fn over(setting: &mut Setting<'_>) -> Outcome<Watch> {
+        let Place::Host(targets) = &setting.place else {
+            return Err(Failure::usage("a simulated system has no kernel that could be traced"));
+        };
+        let places = targets.iter().map(|target| Ok(target.extents()?));
+        let places = places.collect::<Outcome<Vec<DiskExtents>>>()?;
+        let (uring, threads) = {
+            let workload = &mut setting.workload;
+            let threads = workload.threads.max(1) as usize;
+            workload.log = Some(LOGGED_MAX.div_ceil(threads * places.len().max(1)));
+            (workload.engine_kind == EngineKind::IoUring, threads)
+        };
+        Ok(Watch { places, uring, threads })
+    }
+
+    /// Makes one trial under the eyes of the kernel.
+    ///
+    /// # Errors
+    /// As for a trial; where a trace cannot be made.
+    pub fn trial(&self, lab: &Lab, setting: &Setting<'_>) -> Outcome<(Trial, TraceSummary)> {
+        let declined = |declined: Declined| Failure::failed(declined.to_string());
+        let disks = self.disks();
+        let start =
+            |disk: &(u32, u32)| Tracer::start(&TraceSpec::new(*disk, self.uring, Some(THREADS)));
+        let tracers = disks.iter().map(start).collect::<Result<Vec<Tracer>, _>>();
+        let tracers = tracers.map_err(declined)?;
+        let before = lab.clock.clocks();
+        let trial = lab.trial(setting, &mut |_| {})?;
+        let after = lab.clock.clocks();
+        let traces = tracers.into_iter().map(Tracer::stop).collect::<Result<Vec<Trace>, _>>();
+        let traces = traces.map_err(declined)?;
+        let kernel_ns = |ns| before.system_ns(&after, ns);
+        let of_target = |(number, place): (usize, &DiskExtents)| {
+            let asked = self.requests(&trial, number, &kernel_ns);
+            let trace = disks.iter().zip(&traces).find(|(disk, _)| **disk == place.disk);
+            trace.map(|(_, trace)| phases::split(trace, &asked, &in_trace(place)))
+        };
+        let phases = self.places.iter().enumerate().filter_map(of_target).collect();
+        let lost = traces.iter().map(|trace| trace.lost.total()).sum();
+        let seen = TraceSummary { phases, lost, not_logged: trial.log_lost };
+        Ok((trial, seen))
+    }
+
+    /// The disks beneath all targets, each once.
+    fn disks(&self) -> Vec<(u32, u32)> {
+        let mut disks: Vec<(u32, u32)> = self.places.iter().map(|place| place.disk).collect();
+        disks.sort_unstable();
+        disks.dedup();
+        disks
+    }
+
+    /// The requests of a trial to one of the targets, whose workers follow one another.
+    fn requests(
+        &self,
+        trial: &Trial,
+        target: usize,
+        kernel_ns: &dyn Fn(u64) -> u64,
+    ) -> Vec<AppRequest> {
+        let own = trial.log.iter().filter(|one| one.worker as usize / self.threads == target);
+        let request = |one: &workload::LoggedRequest| AppRequest {
+            submit_ns: kernel_ns(one.submit_ns),
+            reaped_ns: kernel_ns(one.complete_ns),
+            offset: one.offset,
+            bytes: u64::from(one.length),
+            write: one.op == Op::Write,
+            user_data: None,
+        };
+        own.map(request).collect()
+    }
+}
+
+/// The place of a target in the words of the trace.
+fn in_trace(place: &DiskExtents) -> Vec<Extent> {
+    let extents = place.extents.iter();
+    extents.map(|e| Extent { offset: e.offset, bytes: e.bytes, sector: e.sector }).collect()
+}
+
+/// Measures all points of some groups as often traced as not, by turns, so that the cost of tracing
+/// shows; the points have "yes" or "no" as `traced`. `tell` is called when a traced one is the
+/// newest of the evidence. What cannot be traced is left out.
+///
+/// # Errors
+/// When a request fails, or a trace cannot be made.
+pub fn by_turns(
+    runner: &mut StudyRunner<'_>,
+    ready: &[Ready],
+    tell: impl Fn(&mut Evidence, &[TraceSummary]),
+) -> Outcome<()> {
+    let mut pairs = Vec::new();
+    for owner in ready {
+        for mut setting in owner.settings() {
+            match Watch::over(&mut setting) {
+                Ok(watch) => pairs.push(Pair::new(runner, owner, setting, watch)?),
+                Err(failure) => runner.leave_out(owner.part(), &failure.message),
+            }
+        }
+    }
+    measure(runner, &mut pairs)?;
+    pairs.into_iter().for_each(|pair| pair.add(runner, &tell));
+    Ok(())
+}
+
+/// A point that is measured traced and not.
+struct Pair<'a> {
+    owner: &'a Ready,
+    setting: Setting<'a>,
+    watch: Watch,
+    /// Untraced, and traced; with their numbers in the database.
+    points: [Point; 2],
+    numbers: [usize; 2],
+    seen: Vec<TraceSummary>,
+}
+
+impl<'a> Pair<'a> {
+    fn new(
+        runner: &mut StudyRunner<'_>,
+        owner: &'a Ready,
+        setting: Setting<'a>,
+        watch: Watch,
+    ) -> Outcome<Pair<'a>> {
+        let untraced = setting.key();
+        let mut traced = untraced.clone();
+        if let Ok(mut workload) = serde_json::from_str::<serde_json::Value>(&traced.workload_json) {
+            workload["traced"] = true.into();
+            traced.workload_json = workload.to_string();
+        }
+        let numbers = [runner.recorder.add_point(&untraced)?, runner.recorder.add_point(&traced)?];
+        let points = [untraced, traced].map(|key| Point { key, trials: Vec::new() });
+        Ok(Pair { owner, setting, watch, points, numbers, seen: Vec::new() })
+    }
+
+    fn measure(&mut self, runner: &mut StudyRunner<'_>, round: u32, traced: bool) -> Outcome<()> {
+        self.setting.workload.seed = rounds::seed_of(runner.base.seed, round);
+        let trial = match traced {
+            false => runner.lab.trial(&self.setting, &mut |_| {})?,
+            true => {
+                let (trial, seen) = self.watch.trial(runner.lab, &self.setting)?;
+                self.seen.push(seen);
+                trial
+            }
+        };
+        let point = &mut self.points[usize::from(traced)];
+        rounds::fail_on_errors(&trial, &point.key.describe())?;
+        if trial.requests() > 0 {
+            // The log has been read by now, and is too much to hold for all trials at once.
+            let trial = Trial { ordinal: round, log: Vec::new(), ..trial };
+            runner.recorder.add_trial(self.numbers[usize::from(traced)], &trial)?;
+            point.trials.push(trial);
+        }
+        Ok(())
+    }
+
+    fn add(self, runner: &mut StudyRunner<'_>, tell: &dyn Fn(&mut Evidence, &[TraceSummary])) {
+        runner.recorder.judge(self.numbers[0], &self.points);
+        let [untraced, traced] = self.points;
+        runner.add(self.owner, &[("traced", "no")], untraced);
+        if !traced.trials.is_empty() {
+            runner.add(self.owner, &[("traced", "yes")], traced);
+            tell(&mut runner.evidence, &self.seen);
+        }
+    }
+}
+
+/// All trials, round by round, now one first and now the other.
+fn measure(runner: &mut StudyRunner<'_>, pairs: &mut [Pair<'_>]) -> Outcome<()> {
+    let rounds = pairs.iter().map(|pair| pair.owner.trials()).max().unwrap_or(0);
+    let all = f64::from(rounds) * pairs.len() as f64 * 2.0;
+    let (mut progress, mut done) = (runner.lab.console.open_progress(), 0.0);
+    for round in 0..rounds {
+        for (index, pair) in pairs.iter_mut().enumerate() {
+            let first = (round as usize + index) % 2 == 1;
+            for traced in [first, !first] {
+                if !runner.lab.interrupt.is_set() {
+                    pair.measure(runner, round, traced)?;
+                }
+                done += 1.0;
+                progress.advance(Some(done / all), &pair.points[0].key.describe());
+            }
+        }
+    }
+    progress.finish();
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! Studies as people see them: the page, a section for each, and the words of the terminal.
+
+use lab::date;
+use lab::machine::{Host, TargetFacts};
+use lab::point::State;
+use report::model::{self, Block, Cell as TableCell, Column, Page, Section, Table};
+use report::units::Unit;
+use survey::advice::Advice;
+use survey::findings;
+use survey::view;
+
+use crate::conclusion::{ClaimResult, Verdict, claim_of};
+use crate::evidence::MeasuredPoint;
+use crate::general;
+use crate::session::StudyResult;
+
+/// Findings of a study on the first screen.
+const HEADLINES: usize = 2;
+/// Settings that are named where one rule holds for many.
+const SETTINGS: usize = 3;
+/// Reasons that are named where points are in doubt.
+const REASONS: usize = 2;
+
+/// The page of studies.
+pub fn html(host: &Host, started_unix_ns: i64, all: &[StudyResult]) -> String {
+    let targets = all.first().map(|made| made.evidence.targets.as_slice()).unwrap_or_default();
+    let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+    let date = date::utc(started_unix_ns);
+    report::render(&Page {
+        title: match all {
+            [one] => format!("{} of {}", one.plan.title, names.join(", ")),
+            _ => format!("Studies of {}", names.join(", ")),
+        },
+        subtitle: format!("{}, {}, Linux {} \u{b7} {date} UTC", host.name, host.cpu, host.kernel),
+        verdict: verdict(all),
+        key_figures: Vec::new(),
+        findings: all.iter().flat_map(headlines).collect(),
+        advice: advice(all).iter().map(view::advice_of).collect(),
+        sections: all.iter().map(section).collect(),
+        provenance: provenance(host, targets),
+    })
+}
+
+/// The advice of all studies, greatest gain first.
+fn advice(all: &[StudyResult]) -> Vec<Advice> {
+    merged(all.iter().flat_map(|made| &made.conclusion.advice))
+}
+
+/// Each rule once, with the settings that gain most by it; the rule that gains most comes first.
+fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
+    let mut rules: Vec<Vec<&Advice>> = Vec::new();
+    for one in all {
+        let is_same = |rule: &&mut Vec<&Advice>| {
+            rule[0].id == one.id && rule[0].how == one.how && rule[0].gain_in == one.gain_in
+        };
+        match rules.iter_mut().find(is_same) {
+            Some(rule) => rule.push(one),
+            None => rules.push(vec![one]),
+        }
+    }
+    let mut merged: Vec<Advice> = rules.into_iter().filter_map(as_one).collect();
+    merged.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    merged
+}
+
+/// A rule that holds for several settings, as one piece of advice; None for no setting.
+fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
+    all.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    let (most, others) = all.split_first()?;
+    if others.is_empty() {
+        return Some((*most).clone());
+    }
+    let with_gain = |one: &&Advice| format!("{} ({:.1} times)", one.setting, one.gain);
+    let (named, rest) = others.split_at(others.len().min(SETTINGS - 1));
+    let named: Vec<String> = named.iter().map(with_gain).collect();
+    let rest = match rest.len() {
+        0 => String::new(),
+        count => format!(", and {count} more"),
+    };
+    let evidence: Vec<&str> = all.iter().map(|one| one.evidence.as_str()).collect();
+    Some(Advice {
+        text: format!("{}; also {}{rest}", most.text, named.join(", ")),
+        evidence: evidence.join("; "),
+        ..(*most).clone()
+    })
+}
+
+fn verdict(all: &[StudyResult]) -> model::Verdict {
+    let mut verdict = lab::point::Verdict::default();
+    for made in all {
+        made.evidence.cells.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
+        if let Some(failure) = &made.failure {
+            verdict.add(State::Suspect, format!("{}: {failure}", made.name));
+        }
+    }
+    // A point that measured the wrong thing is not used, so it makes no study wrong.
+    verdict.state = verdict.state.min(State::Suspect);
+    view::verdict(&verdict)
+}
+
+fn headlines(made: &StudyResult) -> Vec<model::Finding> {
+    let all = made.conclusion.findings.iter().take(HEADLINES);
+    let finding = |finding: &crate::conclusion::Finding| model::Finding {
+        headline: format!("{}: {}", made.name, finding.text),
+        detail: String::new(),
+        tone: model::Tone::Note,
+    };
+    all.map(finding).collect()
+}
+
+fn provenance(host: &Host, targets: &[TargetFacts]) -> Vec<(String, Vec<(String, String)>)> {
+    let mut groups = vec![view::facts("Host", host)];
+    groups.extend(targets.iter().map(|target| view::facts("Target", target)));
+    groups
+}
+
+fn section(made: &StudyResult) -> Section {
+    let mut blocks = Vec::new();
+    if !made.papers.is_empty() {
+        blocks.push(Block::Text(format!("The papers: {}.", made.papers)));
+    }
+    if let Some(skipped) = &made.evidence.skipped {
+        blocks.push(Block::Text(format!("Skipped: {}; {}.", skipped.reason, skipped.remedy)));
+    }
+    let findings = made.conclusion.findings.iter().map(|found| sentence(&found.text));
+    let findings: Vec<String> = findings.collect();
+    if !findings.is_empty() {
+        blocks.push(Block::Text("Here:".to_owned()));
+        blocks.push(Block::List(findings));
+    }
+    let doubts = doubts(made);
+    if !doubts.is_empty() {
+        blocks.push(Block::Text("Read with care:".to_owned()));
+        blocks.push(Block::List(doubts.iter().map(|doubt| sentence(doubt)).collect()));
+    }
+    blocks.extend(made.charts.iter().cloned().map(Block::Chart));
+    blocks.extend(claims(made).map(Block::Table));
+    blocks.extend(made.conclusion.tables.iter().cloned().map(Block::Table));
+    blocks.extend(points(made).map(Block::Table));
+    let left_out = left_out(made).into_iter();
+    blocks.extend(left_out.map(|words| Block::Text(format!("Left out, {words}."))));
+    Section {
+        id: made.name.clone(),
+        title: made.plan.title.clone(),
+        lead: made.plan.asks.clone(),
+        blocks,
+    }
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+}
+
+fn column(label: &str, unit: Option<Unit>) -> Column {
+    Column { label: label.to_owned(), unit }
+}
+
+/// The papers' finding beside today's, and whether it still holds.
+fn claims(made: &StudyResult) -> Option<Table> {
+    let row = |tried: &ClaimResult| {
+        let claim = claim_of(tried.id)?;
+        Some(vec![
+            TableCell::Text(tried.id.to_owned()),
+            TableCell::Text(claim.text.clone()),
+            TableCell::Text(claim.published()),
+            TableCell::Text(tried.here.clone()),
+            TableCell::Text(tried.verdict.words().to_owned()),
+        ])
+    };
+    let rows: Vec<_> = made.conclusion.claims.iter().filter_map(row).collect();
+    let columns = ["Claim", "What it says", "Published", "Here", "Verdict"];
+    (!rows.is_empty()).then(|| Table {
+        id: format!("{}-claims", made.name),
+        caption: "What the papers claim, and whether it holds here".to_owned(),
+        columns: columns.into_iter().map(|label| column(label, None)).collect(),
+        rows,
+    })
+}
+
+fn points(made: &StudyResult) -> Option<Table> {
+    let row = |cell: &MeasuredPoint| {
+        let given = cell.given.iter().filter(|(flag, _)| is_telling(flag));
+        let given: Vec<String> = given.map(|(flag, word)| format!("{flag} {word}")).collect();
+        vec![
+            TableCell::Text(general::name(cell)),
+            TableCell::Text(given.join(", ")),
+            TableCell::Text(cell.target.clone()),
+            TableCell::Number(cell.rate()),
+            TableCell::Number(cell.requests_per_s()),
+            cell.latency_ns(0.5).into(),
+            cell.latency_ns(0.99).into(),
+            cell.cpu_ns().into(),
+            TableCell::Text(cell.summary.verdict.state.word().to_owned()),
+        ]
+    };
+    let rows: Vec<_> = made.evidence.cells.iter().map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        id: format!("{}-points", made.name),
+        caption: "Every point".to_owned(),
+        columns: vec![
+            column("Point", None),
+            column("Flags", None),
+            column("Target", None),
+            column("Throughput", Some(Unit::BytesPerSecond)),
+            column("Requests", Some(Unit::PerSecond)),
+            column("Median latency", Some(Unit::Nanoseconds)),
+            column("99th percentile", Some(Unit::Nanoseconds)),
+            column("CPU per request", Some(Unit::Nanoseconds)),
+            column("Verdict", None),
+        ],
+        rows,
+    })
+}
+
+/// Flags that say what a point is, rather than how long it was measured.
+fn is_telling(flag: &str) -> bool {
+    !matches!(flag, "runtime" | "trials" | "direct" | "time-based" | "ramp-time")
+}
+
+/// Why to read a study with care.
+fn doubts(made: &StudyResult) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if made.interrupted {
+        doubts.push("interrupted: what follows is of the points measured until then".to_owned());
+    }
+    if let Some(failure) = made.failure.as_ref().filter(|_| made.evidence.skipped.is_none()) {
+        doubts.push(format!("it failed: {failure}"));
+    }
+    let judged = [(State::Invalid, "measured the wrong thing"), (State::Suspect, "are suspect")];
+    let cells = &made.evidence.cells;
+    doubts.extend(judged.into_iter().filter_map(|(state, what)| doubted(cells, state, what)));
+    doubts
+}
+
+/// How many points have a verdict, and the first reasons.
+fn doubted(cells: &[MeasuredPoint], state: State, what: &str) -> Option<String> {
+    let mut verdict = lab::point::Verdict::default();
+    let doubted = cells.iter().filter(|cell| cell.summary.verdict.state == state);
+    let count = doubted.map(|cell| verdict.merge(&cell.summary.verdict)).count();
+    let (named, rest) = verdict.reasons.split_at(verdict.reasons.len().min(REASONS));
+    let rest = if rest.is_empty() { "" } else { "; and more (--json has all)" };
+    let (all, named) = (cells.len(), named.join("; "));
+    (count > 0).then(|| format!("{count} of {all} points {what}: {named}{rest}"))
+}
+
+/// The parts that are left out, those with the same reason together.
+fn left_out(made: &StudyResult) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for part in &made.evidence.left_out {
+        let name = if part.part.is_empty() { "some points" } else { &part.part };
+        match reasons.iter_mut().find(|(reason, _)| *reason == part.reason) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => reasons.push((&part.reason, vec![name])),
+        }
+    }
+    reasons.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect()
+}
+
+/// A study in words.
+pub fn text(made: &StudyResult) -> String {
+    let mut lines = vec![format!("{}: {}", made.name, made.plan.title)];
+    if let Some(skipped) = &made.evidence.skipped {
+        lines.extend(findings::wrapped("  skipped: ", &skipped.reason));
+        lines.extend(findings::wrapped("           ", &skipped.remedy));
+    }
+    lines.extend(doubts(made).iter().flat_map(|doubt| findings::wrapped("  ! ", doubt)));
+    for finding in &made.conclusion.findings {
+        lines.extend(findings::wrapped("  - ", &finding.text));
+    }
+    for advice in merged(&made.conclusion.advice) {
+        let text = format!("{}: {}; {}", findings::gain(&advice), advice.text, advice.how);
+        lines.extend(findings::wrapped("  > ", &text));
+    }
+    let tried = claims_in_words(&made.conclusion.claims);
+    lines.extend(tried.iter().flat_map(|claim| findings::wrapped("  = ", claim)));
+    let left_out = left_out(made);
+    lines.extend(left_out.iter().flat_map(|words| findings::wrapped("  left out: ", words)));
+    lines.join("\n")
+}
+
+/// What became of the papers' claims: those that were tried with what each says, the others by
+/// name.
+fn claims_in_words(tried: &[ClaimResult]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (verdict, word) in [(Verdict::Holds, "holds"), (Verdict::DoesNotHold, "does not hold")] {
+        for one in tried.iter().filter(|one| one.verdict == verdict) {
+            let of_paper = claim_of(one.id).map(|c| format!("{} ({})", c.text, c.published()));
+            let of_paper = of_paper.unwrap_or_default();
+            lines.push(format!("claim {} {word}: {of_paper}; here {}", one.id, one.here));
+        }
+    }
+    let untried = tried.iter().filter(|one| one.verdict == Verdict::CannotBeTried);
+    let untried: Vec<&str> = untried.map(|one| one.id).collect();
+    if !untried.is_empty() {
+        let (count, ids) = (units::counted(untried.len() as u64, "claim"), untried.join(" "));
+        lines
+            .push(format!("{count} cannot be tried here, each with its reason on the page: {ids}"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conclusion::Conclusion;
+
+    #[test]
+    fn a_claim_is_told_with_what_it_says_and_what_was_seen() {
+        let tried = |id, verdict| ClaimResult { id, verdict, here: "reads reach 36%".to_owned() };
+        let lines = claims_in_words(&[
+            tried("R042", Verdict::Holds),
+            tried("R050", Verdict::CannotBeTried),
+            tried("R051", Verdict::DoesNotHold),
+        ]);
+        assert_eq!(lines.len(), 3);
+        let told = "claim R042 holds: Share of the advertised speed the devices reach (Figure 3) \
+                    (30 percent); here reads reach 36%";
+        assert_eq!(lines[0], told);
+        assert!(lines[1].starts_with("claim R051 does not hold: "), "{lines:?}");
+        assert!(lines[2].starts_with("1 claim cannot be tried here"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_rule_that_holds_for_many_settings_is_given_once_with_those_that_gain_most() {
+        let mut found = Conclusion::default();
+        for (gain, setting) in [(2.0, "two"), (9.0, "nine"), (3.0, "three"), (4.0, "four")] {
+            found.advise("deeper-requests", gain, setting, format!("evidence of {setting}"));
+        }
+        found.advise("align", 5.0, "five", "evidence of five");
+        let merged = merged(&found.advice);
+        let [deeper, align] = merged.as_slice() else { panic!("{merged:?}") };
+        assert_eq!((deeper.gain, align.gain), (9.0, 5.0));
+        let words = "nine; also four (4.0 times), three (3.0 times), and 1 more";
+        assert!(deeper.text.ends_with(words), "{}", deeper.text);
+        assert!(deeper.evidence.contains("evidence of two"), "{}", deeper.evidence);
+        assert!(align.text.ends_with("five"), "{}", align.text);
+    }
+}

@@ -1,0 +1,486 @@
+//! Ranked advice: the rules of `advice.toml` whose gain was measured here.
+//!
+//! A rule speaks only when two measured points differ by more than their intervals and by at
+//! least [`GAIN_MIN`]. Gains are over what the user's program does today: what was said with --app,
+//! else out of the box. Rules that a study prices are listed with its name.
+
+use lab::point::State;
+use serde::Deserialize;
+
+use crate::grid;
+use crate::insight::{Insight, PointSummary, as_good};
+
+/// The least gain worth a change of code.
+pub const GAIN_MIN: f64 = 1.1;
+/// What the system charges to a process scatters by so much (share).
+const CPU_SCATTER: f64 = 0.3;
+/// Gains from this share of the greatest on are about the same: they differ by a factor of 1.5.
+const SAME_GAIN: f64 = 1.0 / 1.5;
+/// The request size at which caching modes are compared (bytes).
+const LARGE: u64 = grid::LARGE_BYTES as u64;
+/// Request sizes that count as small (bytes).
+const SMALL: u64 = 8 << 10;
+
+/// One row of the table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// What the program calls it.
+    pub id: String,
+    /// Where it comes from.
+    pub paper: String,
+    /// Today's form.
+    pub text: String,
+    /// What to change.
+    pub how: String,
+    /// The study that prices it.
+    pub experiment: String,
+}
+
+/// A rule with its gain here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// The rule.
+    pub id: String,
+    /// What to do, with the setting.
+    pub text: String,
+    /// The setting alone, with its gain: "reads of 1 MiB (2.6 times)".
+    pub setting: String,
+    /// The measurements that say so.
+    pub evidence: String,
+    /// Times better, of rate or of CPU.
+    pub gain: f64,
+    /// The gain by which advice is ranked: in rate, the one of trials near in time.
+    pub rank_gain: f64,
+    /// By how much the gain may be wrong (share).
+    pub half_width: f64,
+    /// What it is a gain in: "throughput" or "CPU".
+    pub gain_in: &'static str,
+    /// How to do it.
+    pub how: String,
+}
+
+/// All rules.
+pub fn rules() -> Vec<Rule> {
+    #[derive(Deserialize)]
+    struct Table {
+        rule: Vec<Rule>,
+    }
+    let table: Table =
+        toml::from_str(include_str!("advice.toml")).expect("the table is tested to be well-formed");
+    table.rule
+}
+
+/// Rules that a survey cannot price, with the study that does.
+pub fn silent() -> Vec<(Rule, String)> {
+    let waiting = rules().into_iter().filter(|rule| rule.experiment != "survey");
+    waiting.map(|rule| (rule.clone(), rule.experiment)).collect()
+}
+
+/// The advice of a survey, greatest gain first; never empty. What holds for reads and for writes
+/// is said once.
+pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
+    type Condition = fn(&Insight<'_>, &str) -> Option<Advice>;
+    let conditions: [Condition; 7] = [
+        larger_requests,
+        deeper_requests,
+        deeper_random,
+        bypass_large,
+        bypass_for_cpu,
+        buffer_small,
+        huge_pages,
+    ];
+    let both = |condition: Condition| {
+        let read = condition(insight, "read");
+        let write = condition(insight, "write");
+        match (read, write) {
+            (Some(read), Some(write)) => Some(joined(read, &write)),
+            (read, write) => read.or(write),
+        }
+    };
+    let found: Vec<Advice> = conditions.into_iter().filter_map(both).collect();
+    if found.is_empty() {
+        return vec![keep_defaults(insight)];
+    }
+    ranked(found)
+}
+
+/// Gains in rate first, then those in CPU, the greatest of each first; gains that are about the
+/// same in the order in which they came, so that measuring again ranks them alike.
+fn ranked(found: Vec<Advice>) -> Vec<Advice> {
+    let (of_rate, of_cpu) = found.into_iter().partition(|advice| advice.gain_in != "CPU");
+    [of_rate, of_cpu].into_iter().flat_map(by_gain).collect()
+}
+
+fn by_gain(mut left: Vec<Advice>) -> Vec<Advice> {
+    let mut found = Vec::new();
+    while let Some(most) = left.iter().map(|advice| advice.rank_gain).reduce(f64::max) {
+        // One of them is there: the one with the greatest gain.
+        let next = left.iter().position(|advice| advice.rank_gain >= SAME_GAIN * most).unwrap_or(0);
+        found.push(left.remove(next));
+    }
+    found
+}
+
+/// The same rule for reads and for writes as one piece of advice, with the greater gain.
+fn joined(read: Advice, write: &Advice) -> Advice {
+    Advice {
+        text: format!("{}; {}", read.text, write.setting),
+        setting: format!("{}; {}", read.setting, write.setting),
+        evidence: format!("{}; {}", read.evidence, write.evidence),
+        half_width: if read.gain >= write.gain { read.half_width } else { write.half_width },
+        gain: read.gain.max(write.gain),
+        rank_gain: read.rank_gain.max(write.rank_gain),
+        ..read
+    }
+}
+
+/// A rule by its name.
+///
+/// # Panics
+/// If there is none: names are the program's own.
+pub fn rule(id: &str) -> Rule {
+    let found = rules().into_iter().find(|rule| rule.id == id);
+    found.expect("every rule with a condition is in the table, which is tested")
+}
+
+/// A gain, and by how much it may be wrong (share).
+#[derive(Clone, Copy, Debug)]
+struct Gain {
+    times: f64,
+    /// Of trials near in time.
+    paired_times: f64,
+    half_width: f64,
+}
+
+/// The gain in rate from one point to another, if it is more than noise. A figure of a single trial
+/// or of one that measured the wrong thing prices nothing.
+fn rate_gain(from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Gain> {
+    let is_worth = |seen: &PointSummary<'_>| {
+        seen.summary.verdict.state != State::Invalid
+            && (seen.point.unsoaked().len() > 1 || seen.point.key.is_simulated())
+    };
+    let (times, paired) = (to.rate() / from.rate().max(1.0), to.times(from));
+    let is_gain = paired.low > 1.0 && times >= GAIN_MIN;
+    let half_width = paired.half_width_relative();
+    let gain = Gain { times, paired_times: paired.value, half_width };
+    (is_gain && is_worth(from) && is_worth(to)).then_some(gain)
+}
+
+fn compared(from: &PointSummary<'_>, to: &PointSummary<'_>) -> String {
+    format!(
+        "{}: {}, {}: {}",
+        from.setting(),
+        units::rate_mib(from.rate()),
+        to.setting(),
+        units::rate_mib(to.rate())
+    )
+}
+
+fn by_rate(id: &str, text: &str, from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Advice> {
+    let (rule, gain) = (rule(id), rate_gain(from, to)?);
+    let setting = format!("{text} ({})", units::times(gain.times, gain.half_width));
+    Some(Advice {
+        gain: gain.times,
+        rank_gain: gain.paired_times,
+        half_width: gain.half_width,
+        gain_in: "throughput",
+        evidence: compared(from, to),
+        text: format!("{}: {setting}", rule.text),
+        setting,
+        how: rule.how,
+        id: rule.id,
+    })
+}
+
+/// Of some settings as good as the fastest of them the first in an order.
+fn least<'s, 'a, K: Ord>(
+    curve: Vec<&'s PointSummary<'a>>,
+    order: impl Fn(&PointSummary<'_>) -> K,
+) -> Option<&'s PointSummary<'a>> {
+    as_good(curve).into_iter().min_by_key(|seen| order(seen))
+}
+
+/// What a program does, in words: "64 KiB one at a time".
+fn today(seen: &PointSummary<'_>) -> String {
+    let key = &seen.point.key;
+    let size = units::size(key.request_bytes);
+    match key.depth {
+        1 => format!("{} {size} one at a time", key.caching),
+        depth => format!("{} {size} x depth {depth}", key.caching),
+    }
+}
+
+/// Larger requests, all else as it is.
+fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+    let from = insight.today(operation)?;
+    let (depth, direct) = (from.point.key.depth, from.point.key.is_direct());
+    let mut curve = insight.curve(operation, direct);
+    curve.retain(|s| {
+        s.point.key.depth == depth && s.point.key.request_bytes >= from.point.key.request_bytes
+    });
+    let to = least(curve, |s| s.point.key.request_bytes)?;
+    let size = units::size(to.point.key.request_bytes);
+    let text = format!("{operation}s of {size} instead of {}", today(from));
+    by_rate("larger-requests", &text, from, to)
+}
+
+/// More requests of the same size outstanding, which takes direct I/O; only where it is the depth
+/// that gains, not the way past the page cache.
+fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+    let from = insight.today(operation)?;
+    let bytes = from.point.key.request_bytes;
+    let mut curve = insight.curve(operation, true);
+    curve.retain(|s| s.point.key.request_bytes == bytes);
+    let to = least(curve, |s| s.point.key.depth)?;
+    let (depth, size) = (to.point.key.depth, units::size(bytes));
+    let text = format!("{depth} direct {operation}s of {size} instead of {}", today(from));
+    let one = insight.at(operation, "direct", bytes, 1);
+    let by_depth = one.is_none_or(|one| rate_gain(one, to).is_some());
+    let is_deeper = depth > from.point.key.depth && by_depth;
+    is_deeper.then(|| by_rate("deeper-requests", &text, from, to)).flatten()
+}
+
+fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+    let curve = insight.random(operation);
+    let from = *curve.iter().find(|s| s.point.key.depth == 1)?;
+    let to = least(curve, |s| s.point.key.depth)?;
+    let depth = to.point.key.depth;
+    let text = format!("{depth} {operation}s of 8 KiB instead of one");
+    by_rate("deeper-random", &text, from, to)
+}
+
+/// Large requests past the page cache instead of the same through it: the change of one thing.
+fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+    insight.today(operation).filter(|from| !from.point.key.is_direct())?;
+    let from = insight.at(operation, "buffered", LARGE, 1)?;
+    let to = insight.at(operation, "direct", LARGE, 1)?;
+    let text = format!("direct {operation}s of 1 MiB instead of buffered ones");
+    by_rate("bypass-cache-large", &text, from, to)
+}
+
+fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+    let from = insight.today(operation).filter(|from| !from.point.key.is_direct())?;
+    let to = insight.at(operation, "direct", LARGE, 1)?;
+    let of_mib = |seen: &PointSummary<'_>| {
+        let requests = (1_u64 << 20) as f64 / seen.point.key.request_bytes as f64;
+        Some(seen.summary.cpu_lower_ns? * requests)
+    };
+    let (high, low) = (of_mib(from)?, of_mib(to)?);
+    let gain = high / low.max(1.0);
+    let rule = rule("bypass-cache-cpu");
+    let times = units::times(gain, CPU_SCATTER);
+    let setting = format!("{operation}s of 1 MiB instead of {} ({times} less)", today(from));
+    (gain >= 1.5).then(|| Advice {
+        gain,
+        rank_gain: gain,
+        half_width: CPU_SCATTER,
+        gain_in: "CPU",
+        text: format!("{}: {setting}", rule.text),
+        setting,
+        evidence: format!(
+            "CPU per MiB: {}, {}; {}, {}",
+            from.setting(),
+            units::time(high),
+            to.setting(),
+            units::time(low)
+        ),
+        how: rule.how,
+        id: rule.id,
+    })
+}
+
+/// Small requests through the cache, where a program makes them past it.
+fn buffer_small(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+    let from = insight.today(operation)?;
+    let (bytes, direct) = (from.point.key.request_bytes, from.point.key.is_direct());
+    let to = insight.at(operation, "buffered", bytes, 1).filter(|_| direct && bytes <= SMALL)?;
+    let text = format!("{operation}s of {}", units::size(bytes));
+    by_rate("buffer-small", &text, from, to)
+}
+
+fn huge_pages(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+    let small = insight
+        .seen
+        .iter()
+        .find(|s| s.point.key.has_small_pages() && s.point.key.operation() == operation)?;
+    let key = &small.point.key;
+    let huge = insight.at(operation, &key.caching, key.request_bytes, key.depth)?;
+    let (rule, gain) = (rule("huge-page-buffers"), rate_gain(small, huge)?);
+    let times = units::times(gain.times, gain.half_width);
+    let setting = format!("{operation}s of 1 MiB x depth {} ({times})", key.depth);
+    Some(Advice {
+        gain: gain.times,
+        rank_gain: gain.paired_times,
+        half_width: gain.half_width,
+        gain_in: "throughput",
+        text: format!("{}: {setting}", rule.text),
+        setting,
+        evidence: format!(
+            "ordinary pages give {}, huge pages {}",
+            units::rate_mib(small.rate()),
+            units::rate_mib(huge.rate())
+        ),
+        how: rule.how,
+        id: rule.id,
+    })
+}
+
+fn keep_defaults(insight: &Insight<'_>) -> Advice {
+    let rule = rule("keep-defaults");
+    let evidence = match (insight.out_of_box("read"), insight.fastest("read")) {
+        (Some(plain), Some(best)) => compared(plain, best),
+        _ => "too little was measured as it was meant to price a change".to_owned(),
+    };
+    Advice {
+        id: rule.id,
+        text: rule.text,
+        setting: String::new(),
+        how: rule.how,
+        evidence,
+        gain: 1.0,
+        rank_gain: 1.0,
+        half_width: 0.0,
+        gain_in: "throughput",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::App;
+    use crate::insight::tests::{evidence, made};
+
+    #[test]
+    fn the_table_is_well_formed_and_every_spoken_rule_is_in_it() {
+        let rules = rules();
+        let mut ids: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), rules.len(), "an id stands twice");
+        for id in [
+            "larger-requests",
+            "deeper-requests",
+            "deeper-random",
+            "bypass-cache-large",
+            "bypass-cache-cpu",
+            "buffer-small",
+            "huge-page-buffers",
+            "keep-defaults",
+        ] {
+            assert_eq!(rule(id).experiment, "survey");
+        }
+        assert!(silent().iter().any(|(rule, _)| rule.id == "preallocate"));
+    }
+
+    #[test]
+    fn a_device_with_a_fixed_cost_is_told_to_use_larger_and_deeper_requests() {
+        let evidence = evidence();
+        let found = of(&Insight::of(&evidence));
+        let by_id = |id: &str| found.iter().find(|a| a.id == id);
+        // From 600 MB/s out of the box; the device gives 1 GB/s.
+        let deeper = by_id("deeper-requests").unwrap();
+        assert!((deeper.gain / (1e9 / 6e8) - 1.0).abs() < 0.02, "{deeper:?}");
+        assert!(deeper.text.contains("instead of buffered 64 KiB one at a time (1.7 times)"));
+        assert!(by_id("larger-requests").is_none(), "the cache reads ahead at every size");
+        assert!(by_id("bypass-cache-cpu").unwrap().gain > 10.0);
+        let (of_rate, of_cpu): (Vec<&Advice>, Vec<&Advice>) =
+            found.iter().partition(|advice| advice.gain_in != "CPU");
+        for same in [&of_rate, &of_cpu] {
+            assert!(same.windows(2).all(|pair| pair[0].gain >= SAME_GAIN * pair[1].gain));
+        }
+        assert!(found[..of_rate.len()].iter().all(|advice| advice.gain_in != "CPU"));
+    }
+
+    #[test]
+    fn a_program_that_issues_small_direct_requests_is_told_what_that_costs() {
+        let mut evidence = evidence();
+        evidence.facts.app = Some(App { request_bytes: 4096, direct: true, depth: 1 });
+        let found = of(&Insight::of(&evidence));
+        let larger = found.iter().find(|a| a.id == "larger-requests").unwrap();
+        assert!(larger.gain > 10.0, "{larger:?}");
+        assert!(larger.text.contains("instead of direct 4 KiB one at a time"), "{larger:?}");
+        assert!(found.iter().any(|a| a.id == "buffer-small"));
+    }
+
+    #[test]
+    fn gains_that_are_about_the_same_keep_their_order() {
+        let mut evidence = evidence();
+        let order = |evidence: &crate::evidence::Evidence| -> Vec<String> {
+            of(&Insight::of(evidence)).into_iter().map(|advice| advice.id).collect()
+        };
+        let before = order(&evidence);
+        for (index, point) in evidence.points.iter_mut().enumerate() {
+            for trial in &mut point.trials {
+                trial.elapsed_ns = trial.elapsed_ns * (100 + index as u64 % 3) / 101;
+            }
+        }
+        assert_eq!(order(&evidence), before);
+    }
+
+    /// The advice of a rule on the made-up device, where direct requests of one size, one at a
+    /// time, have another rate.
+    fn advised(id: &str, other: Option<(u64, f64)>) -> Option<Advice> {
+        let mut evidence = evidence();
+        for (operation, (bytes, rate)) in
+            ["read", "write"].into_iter().zip(other.into_iter().cycle())
+        {
+            let other = made(operation, "direct", bytes, 1, (rate, 7_000.0));
+            let key = |p: &lab::point::Point| {
+                (p.key.rw.clone(), p.key.caching.clone(), p.key.request_bytes, p.key.depth)
+            };
+            let wanted = key(&other);
+            *evidence.points.iter_mut().find(|p| key(p) == wanted).unwrap() = other;
+        }
+        of(&Insight::of(&evidence)).into_iter().find(|advice| advice.id == id)
+    }
+
+    #[test]
+    fn the_way_past_the_page_cache_is_priced_at_the_same_size_and_depth() {
+        // 1 MiB at depth 1: 913 MB/s direct, 600 buffered, whatever more requests outstanding give.
+        let gain = advised("bypass-cache-large", None).unwrap().gain;
+        assert!((gain / 1.52 - 1.0).abs() < 0.02, "{gain}");
+        assert_eq!(advised("bypass-cache-large", Some((LARGE, 6e8))), None);
+    }
+
+    #[test]
+    fn more_requests_outstanding_are_advised_only_where_it_is_they_that_gain() {
+        assert!(advised("deeper-requests", None).is_some());
+        // One direct request at a time is as fast as eight.
+        assert_eq!(advised("deeper-requests", Some((64 << 10, 1e9))), None);
+    }
+
+    #[test]
+    fn a_single_trial_prices_nothing() {
+        let mut evidence = evidence();
+        evidence.points.iter_mut().for_each(|point| point.trials.truncate(1));
+        let found = of(&Insight::of(&evidence));
+        assert!(found.iter().all(|advice| advice.gain_in == "CPU"), "{found:?}");
+    }
+
+    #[test]
+    fn where_nothing_gains_the_advice_is_to_keep_the_defaults() {
+        let mut evidence = evidence();
+        evidence.points = [4_u64 << 10, 64 << 10, 1 << 20]
+            .iter()
+            .flat_map(|size| {
+                ["direct", "buffered"].map(|mode| made("read", mode, *size, 1, (1e9, *size as f64)))
+            })
+            .collect();
+        let found = of(&Insight::of(&evidence));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].id, "keep-defaults");
+    }
+
+    #[test]
+    fn a_gain_within_the_noise_is_not_advised() {
+        let mut evidence = evidence();
+        for point in &mut evidence.points {
+            for (trial, noise) in point.trials.iter_mut().zip([1, 10, 200]) {
+                trial.elapsed_ns = trial.elapsed_ns * noise / 10;
+            }
+        }
+        let found = of(&Insight::of(&evidence));
+        assert!(found.iter().all(|a| a.gain_in == "CPU" || a.id == "keep-defaults"), "{found:?}");
+    }
+}

@@ -1,0 +1,229 @@
+//! Whether a survey contradicts itself: its figures and sentences are held against each other
+//! before they are printed. Judges only what is shown: whether it is true the points alone can say.
+
+use lab::point::State;
+
+use crate::advice::{self, Advice};
+use crate::evidence::Evidence;
+use crate::findings::{self, Finding};
+use crate::insight::{Insight, Pap, PapBasis};
+
+/// Figures are shown with three digits: so far may two of them be apart that are the same (share).
+const ROUNDING: f64 = 0.01;
+/// A cost model and the cost that it should tell (factor).
+const MODEL_APART: f64 = 1.6;
+/// What no sentence holds: words of arithmetic that went wrong.
+const NONSENSE: [&str; 7] =
+    ["NaN", "inf ", "+ 0 ns", "never at", " 0.0 times", "between 0 ", "+-0.0%"];
+
+/// All contradictions, each in one line.
+pub fn contradictions(evidence: &Evidence, insight: &Insight<'_>) -> Vec<String> {
+    let (findings, advice) = (findings::of(evidence, insight), advice::of(insight));
+    let mut found = Vec::new();
+    for operation in ["read", "write"] {
+        found.extend(of_rates(insight, operation));
+        found.extend(of_half_power(insight, operation));
+    }
+    found.extend(of_peaks(insight, &findings));
+    found.extend(of_costs(insight));
+    found.extend(of_verdict(insight));
+    advice.iter().for_each(|advice| found.extend(of_advice(insight, advice)));
+    let sentences = findings.iter().flat_map(|f| [&f.headline, &f.detail]);
+    let sentences = sentences.chain(advice.iter().flat_map(|a| [&a.text, &a.evidence]));
+    for sentence in sentences {
+        let wrong = NONSENSE.iter().filter(|nonsense| sentence.contains(*nonsense));
+        found.extend(wrong.map(|nonsense| format!("\"{nonsense}\" in: {sentence}")));
+    }
+    found
+}
+
+/// Best, out of the box and peak of an operation.
+fn of_rates(insight: &Insight<'_>, operation: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let Some(best) = insight.best(operation) else { return found };
+    let Some(pap) = insight.pap.iter().find(|pap| pap.operation == operation) else {
+        return vec![format!("best {operation}s without a peak")];
+    };
+    let above = insight.sequential(operation).find(|seen| seen.rate() > pap.bytes_per_s);
+    if let Some(above) = above.filter(|_| pap.basis != PapBasis::Stated) {
+        found.push(format!("{operation}s at {} exceed their peak", above.setting()));
+    }
+    if let Some(plain) = insight.out_of_box(operation)
+        && plain.rate() > best.rate() * 1.15
+    {
+        found.push(format!("out-of-box {operation}s are faster than the best"));
+    }
+    let fastest = insight.fastest(operation).map_or(0.0, |seen| seen.rate());
+    if best.rate() < 0.8 * fastest {
+        found.push(format!("the best {operation}s are far from the fastest"));
+    }
+    found
+}
+
+/// What is said of half power stands in the points.
+fn of_half_power(insight: &Insight<'_>, operation: &str) -> Vec<String> {
+    let Some(pap) = insight.pap_of(operation) else { return Vec::new() };
+    let curves = insight.half_power.iter().filter(|curve| curve.operation == operation);
+    curves
+        .filter(|curve| curve.measured.is_some() && curve.rate.is_none_or(|rate| rate <= pap / 2.0))
+        .map(|curve| format!("half power of {operation}s at depth {} is not half", curve.depth))
+        .collect()
+}
+
+/// Nothing comes near the peak, and several settings reach it.
+fn of_peaks(insight: &Insight<'_>, findings: &[Finding]) -> Option<String> {
+    let says =
+        |id: &str, words: &str| findings.iter().any(|f| f.id == id && f.detail.contains(words));
+    let is_alone = |pap: &Pap| matches!(pap.basis, PapBasis::Measured { settings } if settings < 2);
+    let alone = insight.pap.iter().any(|pap| pap.operation == "read" && is_alone(pap));
+    (alone && says("bottleneck", "settings reach the same rate"))
+        .then(|| "no other setting confirms the peak of reads, and several reach it".to_owned())
+}
+
+/// A cost model that is told tells what was measured.
+fn of_costs(insight: &Insight<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for cost in insight.costs.iter().filter(|cost| cost.operation == "read") {
+        let fixed = cost.model.fixed_ns.value;
+        let told = fixed + cost.model.marginal_ns_per_kib.value * 1024.0;
+        let measured = insight.at("read", &cost.caching, 1 << 20, 1);
+        let measured = measured.and_then(|seen| seen.summary.cpu_lower_ns);
+        let ratio = measured.map_or(1.0, |measured| told / measured.max(1.0));
+        let is_told = findings::tells_model(insight, cost);
+        if is_told && !(1.0 / MODEL_APART..=MODEL_APART).contains(&ratio) {
+            found.push(format!("the CPU cost of {} reads is told {ratio:.1} times", cost.caching));
+        }
+    }
+    found
+}
+
+/// A valid survey shows valid figures only.
+fn of_verdict(insight: &Insight<'_>) -> Option<String> {
+    let mut shown =
+        ["read", "write"].iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]);
+    let is_doubtful =
+        shown.any(|seen| seen.is_some_and(|seen| seen.shown_verdict().state != State::Valid));
+    (is_doubtful && insight.verdict.state == State::Valid)
+        .then(|| "the survey is valid, and a figure that it shows is not".to_owned())
+}
+
+/// The rates that an advice cites: none beyond the peak, and as far apart as its gain.
+fn of_advice(insight: &Insight<'_>, advice: &Advice) -> Vec<String> {
+    let mut found = Vec::new();
+    if advice.gain_in != "throughput" || advice.id == "keep-defaults" {
+        return found;
+    }
+    let highest = insight.seen.iter().map(|seen| seen.rate()).fold(0.0, f64::max) / 1048576.0;
+    let mut gains = Vec::new();
+    for part in advice.evidence.split("; ") {
+        let rates: Vec<f64> = part
+            .split(": ")
+            .skip(1)
+            .chain(part.split(", huge pages ").skip(1))
+            .filter_map(|text| {
+                text.trim_start_matches(|c: char| !c.is_ascii_digit())
+                    .split(' ')
+                    .next()?
+                    .parse()
+                    .ok()
+            })
+            .collect();
+        if let Some(rate) = rates.iter().find(|rate| **rate > highest * (1.0 + ROUNDING)) {
+            found.push(format!("advice cites {rate} MiB/s, more than was measured: {part}"));
+        }
+        if let [from, to] = rates[..] {
+            gains.push(to / from.max(1e-9));
+        }
+    }
+    let greatest = gains.iter().copied().fold(0.0, f64::max);
+    if !gains.is_empty() && (greatest / advice.gain - 1.0).abs() > 0.05 {
+        found.push(format!("a gain of {:.2} from rates {greatest:.2} apart", advice.gain));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::App;
+    use crate::insight::tests::{evidence, made};
+    use workload::random::Stream;
+
+    /// A survey of a made-up device: fixed time, rate, parallel requests, a cache of its own speed,
+    /// noise, and whatever else happens to points.
+    fn random_evidence(seed: u64) -> Evidence {
+        let mut stream = Stream::new(seed);
+        let mut draw = |low: f64, high: f64| {
+            low * (high / low).powf(stream.next_u64() as f64 / u64::MAX as f64)
+        };
+        let mut found = evidence();
+        let (fixed_s, peak, parallel) = (draw(5e-6, 2e-2), draw(5e6, 1e10), draw(1.0, 64.0));
+        let (cache, scatter) = (draw(0.2, 3.0), draw(1e-4, 0.3));
+        found.points.clear();
+        for size in [512_u64, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20] {
+            let bytes = size as f64;
+            for operation in ["read", "write"] {
+                for depth in [1, 8, 32] {
+                    if draw(1.0, 100.0) > 93.0 {
+                        continue;
+                    }
+                    let slots = f64::from(depth).min(parallel);
+                    let rate = (slots * bytes / (fixed_s + bytes / peak)).min(peak);
+                    let rate = rate * draw(1.0 - scatter, 1.0 + scatter);
+                    let cpu = draw(500.0, 5e4) + bytes * draw(1e-4, 0.5);
+                    found.points.push(made(operation, "direct", size, depth, (rate, cpu)));
+                }
+                let rate = peak * cache * draw(1.0 - scatter, 1.0 + scatter);
+                let cpu = draw(300.0, 3e3) + bytes * draw(0.05, 0.5);
+                found.points.push(made(operation, "buffered", size, 1, (rate, cpu)));
+            }
+        }
+        for point in &mut found.points {
+            match draw(1.0, 100.0) as u32 {
+                90..=93 => point.trials.truncate(1),
+                94..=96 => point.trials[0].verdict.add(State::Suspect, "the rate drifted"),
+                97..=98 => point.trials[0].verdict.add(State::Invalid, "a hit"),
+                _ => {}
+            }
+        }
+        if seed.is_multiple_of(5) {
+            found.facts.pap_bytes_per_s = Some(draw(1e7, 1e10));
+        }
+        if seed.is_multiple_of(7) {
+            found.facts.app = Some(App { request_bytes: 4096, direct: true, depth: 1 });
+        }
+        found
+    }
+
+    #[test]
+    fn two_hundred_surveys_of_made_up_devices_do_not_contradict_themselves() {
+        for seed in 0..200 {
+            let evidence = random_evidence(seed);
+            let found = contradictions(&evidence, &Insight::of(&evidence));
+            assert!(found.is_empty(), "seed {seed}:\n{}", found.join("\n"));
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_found() {
+        let evidence = evidence();
+        let mut insight = Insight::of(&evidence);
+        assert_eq!(contradictions(&evidence, &insight), [""; 0]);
+        insight.pap[0].bytes_per_s /= 2.0;
+        let found = contradictions(&evidence, &insight);
+        assert!(found.iter().any(|one| one.contains("exceed their peak")), "{found:?}");
+        insight.pap[0].basis = PapBasis::Measured { settings: 1 };
+        let found = contradictions(&evidence, &insight);
+        assert!(found.iter().any(|one| one.contains("and several reach it")), "{found:?}");
+        let mut insight = Insight::of(&evidence);
+        insight.half_power[0].measured = Some(4096);
+        insight.half_power[0].rate = Some(1.0);
+        let found = contradictions(&evidence, &insight);
+        assert!(found.iter().any(|one| one.contains("is not half")), "{found:?}");
+        let mut advice = advice::of(&insight).remove(0);
+        advice.gain_in = "throughput";
+        advice.evidence = "one: 100 MiB/s, other: 300 MiB/s".to_owned();
+        advice.gain = 2.0;
+        assert!(of_advice(&insight, &advice)[0].contains("a gain of 2.00"));
+    }
+}

@@ -1,0 +1,420 @@
+//! The JSON of a survey (`survey --json`): insight and findings as serialisable types, whose
+//! schema is published in `docs/schema`.
+
+use analysis::interval::Interval;
+use analysis::ladder::Rung;
+use lab::json::{PointDocument, Program, VerdictDocument};
+use lab::machine::{Host, TargetFacts};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::advice;
+use crate::evidence::{Evidence, Facts};
+use crate::findings;
+use crate::half_power::HalfPower;
+use crate::insight::{Insight, PointSummary};
+use crate::visits::SecondVisit;
+
+/// What `survey --json` prints.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SurveyDocument {
+    /// Which program wrote it.
+    pub halfpower: Program,
+    /// The machine.
+    pub host: Host,
+    /// The target.
+    pub target: TargetFacts,
+    /// Every point with its trials.
+    pub points: Vec<PointDocument>,
+    /// Against what each operation is judged.
+    pub pap: Vec<PapDocument>,
+    /// Half-power request size of each sequential curve.
+    pub half_power: Vec<HalfPowerDocument>,
+    /// Half-power depth of each request size.
+    pub half_power_depth: Vec<HalfPowerDepthDocument>,
+    /// CPU cost at depth 1: fixed for each request, marginal for each KiB.
+    pub cost_model: Vec<CostDocument>,
+    /// Components in pipeline order.
+    pub ladder: Vec<RungDocument>,
+    /// Buffered, 64 KiB, one at a time.
+    pub out_of_box: SettingsDocument,
+    /// Of the settings as good as the fastest the one with the least data in flight.
+    pub best: SettingsDocument,
+    /// What was found, in words.
+    pub findings: Vec<FindingDocument>,
+    /// What to change: gains in rate first, then those in CPU, the greatest of each first (gains
+    /// within a factor of 1.5 count as equal); never empty.
+    pub advice: Vec<AdviceDocument>,
+    /// Rules of the papers that a study prices, not a survey.
+    pub advice_without_experiment: Vec<SilentDocument>,
+    /// What the instrument itself costs.
+    pub instrument: InstrumentDocument,
+    /// Which blocks sequential trials visited.
+    pub coverage: CoverageDocument,
+    /// Whether to trust the whole.
+    pub verdict: VerdictDocument,
+    /// Bytes written, test file included; none where the target is simulated.
+    pub written_bytes: u64,
+    /// Time it took.
+    pub elapsed_ns: u64,
+    /// What was written where.
+    pub wrote: WroteDocument,
+}
+
+/// Which blocks sequential trials visited. They go over fresh ones; when the region is used up,
+/// over those that were visited longest ago.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CoverageDocument {
+    /// Size of the test file or region.
+    pub region_bytes: u64,
+    /// Bytes that reads went over; more than the region where that was used up.
+    pub read_bytes: u64,
+    /// Bytes that writes went over.
+    pub written_bytes: u64,
+    /// How many times as fast a second visit of the same blocks was, just after the first; null
+    /// where it was not clearly faster, or was not tried.
+    pub second_visit_times: Option<f64>,
+}
+
+/// Against what an operation is judged.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PapDocument {
+    /// read or write.
+    pub operation: String,
+    /// How much.
+    pub bytes_per_s: f64,
+    /// Who says so.
+    pub source: String,
+}
+
+/// One curve over request size.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HalfPowerDocument {
+    /// read or write.
+    pub operation: String,
+    /// Caching mode.
+    pub caching: String,
+    /// Requests outstanding.
+    pub depth: u32,
+    /// Smallest measured size above half of PAP; null where it was never reached.
+    pub request_bytes_measured: Option<u64>,
+    /// The same by the fit T = f + s S; null where the fit never reaches it.
+    pub request_bytes_fitted: Option<f64>,
+    /// The fit's own n-one-half = f/s, where half of the curve's own asymptote is reached.
+    pub request_bytes_half_asymptote: Option<ValueDocument>,
+    /// Smallest measured size that may be above half of PAP by the interval of its rate; null where
+    /// it is the measured one.
+    pub request_bytes_perhaps: Option<u64>,
+    /// Smallest measured size that surely is above half of PAP by the interval of its rate; null
+    /// where it is the measured one.
+    pub request_bytes_surely: Option<u64>,
+    /// What the path takes of the fixed time of a request; null at depths above 1, and where it
+    /// cannot be told.
+    pub path: Option<PathDocument>,
+    /// Rate at the measured size.
+    pub throughput_bytes_per_s: Option<f64>,
+    /// PAP of the operation.
+    pub pap_bytes_per_s: f64,
+    /// Where PAP comes from.
+    pub pap_source: String,
+    /// Why there is no measured or no fitted size.
+    pub reason: Option<String>,
+}
+
+/// What the host computes for a request on its way to the device and back, of requests that go one
+/// at a time.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PathDocument {
+    /// Fixed time of a request, by the fit.
+    pub fixed_ns: f64,
+    /// The path's share of it.
+    pub path_ns: f64,
+    /// Whether it is what the whole machine computed, or only what was charged to the process.
+    pub whole_machine: bool,
+    /// Half-power size of the device without the path, by the fit; null where it has none.
+    pub request_bytes_of_device: Option<f64>,
+}
+
+/// One curve over depth.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HalfPowerDepthDocument {
+    /// read or write.
+    pub operation: String,
+    /// Request size.
+    pub request_bytes: u64,
+    /// Smallest measured depth above half of PAP; null where it was never reached.
+    pub depth_measured: Option<u32>,
+}
+
+/// A fitted value with its 95% interval.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ValueDocument {
+    /// The value.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl From<Interval> for ValueDocument {
+    fn from(interval: Interval) -> Self {
+        ValueDocument { value: interval.value, low: interval.low, high: interval.high }
+    }
+}
+
+/// A cost model.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CostDocument {
+    /// read or write.
+    pub operation: String,
+    /// Caching mode.
+    pub caching: String,
+    /// For each request.
+    pub fixed_ns: ValueDocument,
+    /// For each KiB.
+    pub marginal_ns_per_kib: ValueDocument,
+    /// Share of the variance explained.
+    pub r2: f64,
+}
+
+/// One component.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RungDocument {
+    /// Its name.
+    pub component: String,
+    /// Advertised rate.
+    pub pap_bytes_per_s: Option<f64>,
+    /// Measured rate.
+    pub rap_bytes_per_s: Option<f64>,
+    /// Whether it limits the best reads.
+    pub binding: bool,
+}
+
+/// A setting of reads and one of writes.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SettingsDocument {
+    /// Of reads; null where none was measured.
+    pub read: Option<SettingDocument>,
+    /// Of writes; null where none was measured.
+    pub write: Option<SettingDocument>,
+}
+
+/// A setting and what it gives.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SettingDocument {
+    /// Caching mode.
+    pub caching: String,
+    /// Request size.
+    pub request_bytes: u64,
+    /// Requests outstanding.
+    pub depth: u32,
+    /// Rate.
+    pub throughput_bytes_per_s: ValueDocument,
+    /// CPU charged for each request.
+    pub cpu_ns_per_request: Option<f64>,
+}
+
+/// A finding.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FindingDocument {
+    /// Which.
+    pub id: String,
+    /// In words.
+    pub text: String,
+}
+
+/// A piece of advice.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AdviceDocument {
+    /// The rule.
+    pub id: String,
+    /// What to do.
+    pub text: String,
+    /// The measurements that say so.
+    pub evidence: String,
+    /// Times better.
+    pub gain: f64,
+    /// In what: throughput or CPU.
+    pub gain_in: String,
+    /// How to do it.
+    pub how: String,
+}
+
+/// A rule that a study prices.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SilentDocument {
+    /// The rule.
+    pub id: String,
+    /// Which of the papers says so, and where.
+    pub paper: String,
+    /// The study that prices it.
+    pub experiment: String,
+}
+
+/// The instrument's own cost.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct InstrumentDocument {
+    /// CPU of a request on the null I/O engine, full statistics on.
+    pub null_cpu_ns_per_request: Option<f64>,
+    /// What the meters of this host cannot tell.
+    pub missing: Vec<String>,
+}
+
+/// What was written where.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct WroteDocument {
+    /// The database.
+    pub db: Option<String>,
+    /// The page.
+    pub html: Option<String>,
+}
+
+/// The document of a survey.
+pub fn of(evidence: &Evidence, insight: &Insight<'_>, wrote: WroteDocument) -> SurveyDocument {
+    let binding = insight.binding.as_ref().map(|binding| binding.index);
+    let rung = |(index, rung): (usize, &Rung)| RungDocument {
+        component: rung.component.clone(),
+        pap_bytes_per_s: rung.pap_bytes_per_s,
+        rap_bytes_per_s: rung.rap_bytes_per_s,
+        binding: binding == Some(index),
+    };
+    SurveyDocument {
+        halfpower: Program::this(),
+        host: evidence.host.clone(),
+        target: evidence.target.clone(),
+        points: insight.seen.iter().map(|seen| PointDocument::from(seen.point)).collect(),
+        pap: paps(insight),
+        half_power: insight.half_power.iter().map(|h| half_power(insight, h)).collect(),
+        half_power_depth: depths(insight),
+        cost_model: costs(insight),
+        ladder: insight.rungs.iter().enumerate().map(rung).collect(),
+        out_of_box: settings(|op| insight.out_of_box(op)),
+        best: settings(|op| insight.best(op)),
+        findings: findings_of(evidence, insight),
+        advice: advice_of(insight),
+        advice_without_experiment: silent(),
+        instrument: InstrumentDocument {
+            null_cpu_ns_per_request: evidence.facts.floor_ns_per_request,
+            missing: evidence.facts.missing.clone(),
+        },
+        coverage: coverage(&evidence.facts),
+        verdict: (&insight.verdict).into(),
+        written_bytes: evidence.facts.written_bytes,
+        elapsed_ns: evidence.facts.elapsed_ns,
+        wrote,
+    }
+}
+
+fn coverage(facts: &Facts) -> CoverageDocument {
+    CoverageDocument {
+        region_bytes: facts.region_bytes,
+        read_bytes: facts.visits.read_bytes,
+        written_bytes: facts.visits.written_bytes,
+        second_visit_times: facts.second_visit.as_ref().and_then(SecondVisit::times_faster),
+    }
+}
+
+fn paps(insight: &Insight<'_>) -> Vec<PapDocument> {
+    let document = |pap: &crate::insight::Pap| PapDocument {
+        operation: pap.operation.to_owned(),
+        bytes_per_s: pap.bytes_per_s,
+        source: pap.source.clone(),
+    };
+    insight.pap.iter().map(document).collect()
+}
+
+fn half_power(insight: &Insight<'_>, found: &HalfPower) -> HalfPowerDocument {
+    let pap = insight.pap.iter().find(|pap| pap.operation == found.operation);
+    let fit = found.fit.as_ref();
+    let no_fit = || match fit {
+        Err(why) => Some(format!("no fit: {why}")),
+        Ok(_) if found.fitted.is_none() => {
+            Some("the fitted curve does not cross half of PAP".to_owned())
+        }
+        Ok(_) => None,
+    };
+    HalfPowerDocument {
+        operation: found.operation.to_owned(),
+        caching: found.caching.clone(),
+        depth: found.depth,
+        request_bytes_measured: found.measured,
+        request_bytes_fitted: found.fitted,
+        request_bytes_half_asymptote: fit.ok().map(|fit| fit.half_power_bytes.into()),
+        request_bytes_perhaps: found.between.map(|(perhaps, _)| perhaps),
+        request_bytes_surely: found.between.map(|(_, surely)| surely),
+        path: found.path.map(|path| PathDocument {
+            fixed_ns: path.fixed_ns,
+            path_ns: path.path_ns,
+            whole_machine: path.whole_machine,
+            request_bytes_of_device: path.device_bytes,
+        }),
+        throughput_bytes_per_s: found.rate,
+        pap_bytes_per_s: pap.map_or(0.0, |pap| pap.bytes_per_s),
+        pap_source: pap.map(|pap| pap.source.clone()).unwrap_or_default(),
+        reason: found.reason.clone().or_else(no_fit),
+    }
+}
+
+fn depths(insight: &Insight<'_>) -> Vec<HalfPowerDepthDocument> {
+    let document = |found: &crate::insight::HalfPowerDepth| HalfPowerDepthDocument {
+        operation: found.operation.to_owned(),
+        request_bytes: found.request_bytes,
+        depth_measured: found.depth,
+    };
+    insight.half_power_depth.iter().map(document).collect()
+}
+
+fn costs(insight: &Insight<'_>) -> Vec<CostDocument> {
+    let document = |cost: &crate::insight::Cost| CostDocument {
+        operation: cost.operation.to_owned(),
+        caching: cost.caching.clone(),
+        fixed_ns: cost.model.fixed_ns.into(),
+        marginal_ns_per_kib: cost.model.marginal_ns_per_kib.into(),
+        r2: cost.model.r2,
+    };
+    insight.costs.iter().map(document).collect()
+}
+
+fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a PointSummary<'b>>) -> SettingsDocument {
+    let document = |seen: &PointSummary<'_>| SettingDocument {
+        caching: seen.point.key.caching.clone(),
+        request_bytes: seen.point.key.request_bytes,
+        depth: seen.point.key.depth,
+        throughput_bytes_per_s: seen.summary.bytes_per_s.into(),
+        cpu_ns_per_request: seen.summary.cpu_lower_ns,
+    };
+    SettingsDocument { read: choose("read").map(document), write: choose("write").map(document) }
+}
+
+fn findings_of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<FindingDocument> {
+    let document = |found: findings::Finding| {
+        let text = match found.detail.is_empty() {
+            true => found.headline,
+            false => format!("{} ({})", found.headline, found.detail),
+        };
+        FindingDocument { id: found.id.to_owned(), text }
+    };
+    findings::of(evidence, insight).into_iter().map(document).collect()
+}
+
+fn advice_of(insight: &Insight<'_>) -> Vec<AdviceDocument> {
+    let document = |advice: advice::Advice| AdviceDocument {
+        id: advice.id,
+        text: advice.text,
+        evidence: advice.evidence,
+        gain: advice.gain,
+        gain_in: advice.gain_in.to_owned(),
+        how: advice.how,
+    };
+    advice::of(insight).into_iter().map(document).collect()
+}
+
+fn silent() -> Vec<SilentDocument> {
+    let document = |(rule, experiment): (advice::Rule, String)| SilentDocument {
+        id: rule.id,
+        paper: rule.paper,
+        experiment,
+    };
+    advice::silent().into_iter().map(document).collect()
+}

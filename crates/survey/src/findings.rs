@@ -1,0 +1,542 @@
+//! The findings of a survey in words that a tired engineer understands.
+//!
+//! The same sentences go to the terminal, into the JSON and onto the page.
+
+use analysis::interval::Interval;
+use lab::point::State;
+
+use crate::advice::{self, Advice};
+use crate::evidence::Evidence;
+use crate::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Pap, PapBasis, PointSummary};
+use crate::visits::SecondVisit;
+
+/// How a finding should be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Good news.
+    Good,
+    /// Worth knowing.
+    Note,
+    /// A problem.
+    Warn,
+}
+
+/// One thing found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which.
+    pub id: &'static str,
+    /// The statement.
+    pub headline: String,
+    /// The numbers behind it.
+    pub detail: String,
+    /// How to take it.
+    pub tone: Tone,
+}
+
+/// All findings, most important first.
+pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for operation in ["read", "write"] {
+        found.extend(out_of_box(insight, operation));
+        found.extend(best(insight, operation));
+        found.extend(half_power(insight, operation));
+    }
+    found.extend(cpu(insight));
+    found.extend(bottleneck(insight));
+    found.extend(random(insight));
+    found.extend(coverage(evidence));
+    found.extend(doubtful(insight));
+    found.extend(not_measured(evidence));
+    found
+}
+
+fn finding(id: &'static str, tone: Tone, headline: String, detail: String) -> Finding {
+    Finding { id, headline, detail, tone }
+}
+
+fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
+    let plain = insight.out_of_box(operation)?;
+    let size = units::size(OUT_OF_BOX_BYTES);
+    let pap = insight.pap_of(operation)?;
+    let share = plain.rate() / pap;
+    let tone = if share > 0.5 { Tone::Good } else { Tone::Warn };
+    let cold = if operation == "read" { "cold " } else { "" };
+    Some(finding(
+        "out-of-box",
+        tone,
+        format!(
+            "Out of the box ({cold}buffered {operation}s, {size}, one at a time): {}",
+            units::rate(plain.rate())
+        ),
+        format!(
+            "{:.0}% of {}, {}; {}",
+            100.0 * share,
+            peak_name(insight, operation),
+            units::rate_mib(pap),
+            range(&plain.summary.bytes_per_s, plain)
+        ),
+    ))
+}
+
+/// PAP in words.
+fn peak_name(insight: &Insight<'_>, operation: &str) -> &'static str {
+    let mine = |pap: &&Pap| pap.operation == operation;
+    match insight.pap.iter().find(mine).map(|pap| pap.basis) {
+        Some(PapBasis::Measured { .. }) => "the peak measured here (PAP)",
+        _ => "the peak (PAP)",
+    }
+}
+
+fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
+    let best = insight.best(operation)?;
+    let gain = insight.out_of_box(operation).map(|plain| {
+        let (from, to) = (&plain.summary.bytes_per_s, &best.summary.bytes_per_s);
+        let half_width = from.half_width_relative() + to.half_width_relative();
+        (best.rate() / plain.rate().max(1.0), half_width)
+    });
+    let times = match gain {
+        Some((gain, half_width)) if gain >= 1.05 => {
+            format!(", {} out of the box", units::times(gain, half_width))
+        }
+        _ => String::new(),
+    };
+    let interval = best.summary.bytes_per_s;
+    let source = insight.pap.iter().find(|pap| pap.operation == operation)?;
+    let equal = equals(insight, operation, best).map(|words| format!("{words}; "));
+    Some(finding(
+        "best",
+        Tone::Note,
+        format!("Best {operation}s: {} with {}{times}", units::rate(best.rate()), best.setting()),
+        format!(
+            "{}{}; the peak (PAP) is {}",
+            equal.unwrap_or_default(),
+            range(&interval, best),
+            source.source
+        ),
+    ))
+}
+
+/// An interval in words; a single trial has none.
+fn range(interval: &Interval, seen: &PointSummary<'_>) -> String {
+    match seen.point.unsoaked().len() {
+        0 | 1 => "one trial, so no interval".to_owned(),
+        _ => {
+            let (low, high) = (units::rate_mib(interval.low), units::rate_mib(interval.high));
+            format!("95% interval {low} to {high}")
+        }
+    }
+}
+
+/// Which settings are as good as the best, and what the fastest of all reaches.
+fn equals(insight: &Insight<'_>, operation: &str, best: &PointSummary<'_>) -> Option<String> {
+    let good = insight.as_good(operation);
+    let alike: Vec<u64> = good
+        .iter()
+        .map(|seen| &seen.point.key)
+        .filter(|key| key.caching == best.point.key.caching && key.depth == best.point.key.depth)
+        .map(|key| key.request_bytes)
+        .collect();
+    let (least, most) = (alike.iter().min()?, alike.iter().max()?);
+    let fastest = insight.fastest(operation)?;
+    let rates = match fastest.rate() > best.rate() {
+        true => {
+            format!(", the fastest {} ({})", units::rate_mib(fastest.rate()), fastest.setting())
+        }
+        false => String::new(),
+    };
+    let others = match good.len() - alike.len() {
+        0 => String::new(),
+        others => format!(" and {}", units::counted(others as u64, "other setting")),
+    };
+    match (good.len(), least == most) {
+        (0 | 1, _) => None,
+        (several, true) => Some(format!("{several} settings are as fast, within noise{rates}")),
+        (_, false) => Some(format!(
+            "{} {} to {} at depth {}{others} are as fast, within noise{rates}",
+            best.point.key.caching,
+            units::size(*least),
+            units::size(*most),
+            best.point.key.depth
+        )),
+    }
+}
+
+/// How far measured and fitted half-power sizes may be apart without a word: the measured one is
+/// the next larger size of the grid.
+const APART: f64 = 4.5;
+
+fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
+    let curves =
+        || insight.half_power.iter().filter(|h| h.operation == operation && h.caching == "direct");
+    let sizes: Vec<String> = curves()
+        .filter_map(|curve| {
+            let measured = units::size(curve.measured?);
+            let size = match curve.between {
+                Some((perhaps, surely)) => {
+                    format!("{} or {}", units::size(perhaps), units::size(surely))
+                }
+                None => measured,
+            };
+            Some(format!("{size} at depth {}", curve.depth))
+        })
+        .collect();
+    let never: Vec<String> =
+        curves().filter(|c| c.measured.is_none()).map(|c| c.depth.to_string()).collect();
+    let headline = match (sizes.is_empty(), never.is_empty()) {
+        (true, true) => return None,
+        (true, false) => format!(
+            "Direct {operation}s never reach half of the peak{}",
+            best_share(insight, operation).unwrap_or_default()
+        ),
+        (false, true) => {
+            let sizes = sizes.join(", ");
+            format!("Direct {operation}s reach half of the peak with requests of {sizes}")
+        }
+        (false, false) => format!(
+            "Direct {operation}s reach half of the peak with requests of {}, but not at depth {}",
+            sizes.join(", "),
+            never.join(" and ")
+        ),
+    };
+    let one = curves().find(|curve| curve.depth == 1);
+    let fit = one.and_then(|curve| {
+        let fitted = curve.fitted?;
+        let size = units::size(fitted.round() as u64);
+        let told = format!("at depth 1 the fit T = f + s S puts it at {size}");
+        let apart = match curve.measured {
+            Some(measured) => {
+                let ratio = measured as f64 / fitted.max(1.0);
+                !(1.0 / APART..=APART).contains(&ratio)
+            }
+            None => true,
+        };
+        Some(match apart {
+            true => format!(
+                "{told}, far from the measured size: the time of a request is not a fixed part \
+                 plus a part per byte here"
+            ),
+            false => told,
+        })
+    });
+    let path = one.and_then(|curve| Some(curve.path?.text()));
+    let doubt = curves().any(|curve| curve.between.is_some()).then(|| {
+        "where two sizes are named, the interval of the rate includes half of the peak".to_owned()
+    });
+    let detail: Vec<String> = [fit, path, doubt].into_iter().flatten().collect();
+    Some(finding("half-power", Tone::Note, headline, detail.join("; ")))
+}
+
+/// The best direct rate as a share of PAP, and where.
+fn best_share(insight: &Insight<'_>, operation: &str) -> Option<String> {
+    let pap = insight.pap_of(operation)?;
+    let direct = insight.curve(operation, true).into_iter();
+    let best = direct.max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
+    let key = &best.point.key;
+    let (share, size) = (100.0 * best.rate() / pap, units::size(key.request_bytes));
+    Some(format!(" (best: {share:.0}%, at {size}, depth {})", key.depth))
+}
+
+/// Whether a cost model is told: both of its parts are there, and it tells what 1 MiB was measured
+/// to cost.
+pub fn tells_model(insight: &Insight<'_>, cost: &Cost) -> bool {
+    let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
+    let seen = insight.at(cost.operation, &cost.caching, 1 << 20, 1);
+    let measured = seen.and_then(|seen| seen.summary.cpu_lower_ns);
+    let told = fixed + per_kib * 1024.0;
+    let fits = measured.is_none_or(|ns| (0.67..=1.5).contains(&(told / ns.max(1.0))));
+    fixed > 0.0 && per_kib > 0.0 && fits
+}
+
+fn cpu(insight: &Insight<'_>) -> Option<Finding> {
+    let cost = |caching: &str| {
+        insight.costs.iter().find(|cost| cost.operation == "read" && cost.caching == caching)
+    };
+    let words = |caching: &str| {
+        let cost = cost(caching)?;
+        let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
+        match tells_model(insight, cost) {
+            true => {
+                let (fixed, per_mib) = (units::time(fixed), units::time(per_kib * 1024.0));
+                Some(format!("{caching} {fixed} per request + {per_mib} per MiB"))
+            }
+            false => {
+                let small = insight.at("read", caching, 4096, 1)?.summary.cpu_lower_ns?;
+                let mib = insight.at("read", caching, 1 << 20, 1)?.summary.cpu_lower_ns?;
+                let (small, large) = (units::time(small), units::time(mib));
+                Some(format!("{caching} {small} for 4 KiB, {large} for 1 MiB"))
+            }
+        }
+    };
+    let both: Vec<String> =
+        ["buffered", "direct"].iter().filter_map(|caching| words(caching)).collect();
+    if both.is_empty() {
+        return None;
+    }
+    let upper: Vec<String> = ["buffered", "direct"]
+        .iter()
+        .filter_map(|caching| {
+            let seen = insight.at("read", caching, OUT_OF_BOX_BYTES, 1)?;
+            let (low, high) = (seen.summary.cpu_lower_ns?, seen.summary.cpu_upper_ns?);
+            let (low, high) = (units::time(low), units::time(high));
+            Some(format!("a {caching} read of 64 KiB costs between {low} and {high}"))
+        })
+        .collect();
+    let headline = format!("CPU of reads: {}", both.join("; "));
+    Some(finding("cpu", Tone::Note, headline, upper.join("; ")))
+}
+
+/// What limits the best reads, named only with evidence.
+pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
+    let fastest = insight.fastest("read")?;
+    let (headline, detail) = match &insight.binding {
+        Some(binding) => {
+            let rung = &insight.rungs[binding.index];
+            let beneath = "the device, or what lies beneath it";
+            let component = match rung.component.as_str() {
+                "device, reads" => beneath.to_owned(),
+                other => format!("the {other}"),
+            };
+            let why = match rung.component.as_str() {
+                "device, reads" => format!(
+                    "{} settings reach the same rate and none exceeds it; nothing above it is \
+                     near its own limit",
+                    insight.as_good("read").len()
+                ),
+                _ => binding.reason.to_string(),
+            };
+            (format!("The limit of sequential reads is {component}"), why)
+        }
+        None => (
+            "No limit found for sequential reads: the rate still rises".to_owned(),
+            format!("{} at {}", units::rate(fastest.rate()), fastest.setting()),
+        ),
+    };
+    let reasons = &fastest.summary.verdict.reasons;
+    let memory = ["page cache of its host", "lies in memory", "through the page cache"];
+    let is_memory = |reason: &&String| memory.iter().any(|words| reason.contains(words));
+    let (headline, detail) = match reasons.iter().find(is_memory) {
+        Some(reason) => {
+            ("The limit of sequential reads is memory, not storage".to_owned(), reason.clone())
+        }
+        None => (headline, detail),
+    };
+    let (headline, detail) = match insight.cpu_quota {
+        Some(cpus) => (
+            "The limit of all rates here is the CPU quota of the control group".to_owned(),
+            format!("it allows {cpus:.2} CPUs and held the survey back; raise cpu.max"),
+        ),
+        None => (headline, detail),
+    };
+    let out = out_of_box_limit(insight);
+    let detail = [Some(detail), out].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    Some(finding("bottleneck", Tone::Note, headline, detail))
+}
+
+/// Why the out-of-box setting is slower than the best: its CPU, or its single request.
+fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
+    let plain = insight.out_of_box("read")?;
+    let best = insight.fastest("read")?;
+    if plain.rate() > 0.9 * best.rate() {
+        return None;
+    }
+    let per_request_ns = plain.point.key.request_bytes as f64 * 1e9 / plain.rate().max(1.0);
+    let share = plain.summary.cpu_lower_ns? / per_request_ns;
+    Some(if share > 0.8 {
+        format!("out of the box, the CPU is the limit ({:.0}% of one CPU)", 100.0 * share)
+    } else {
+        format!(
+            "out of the box, latency is the limit: one request at a time leaves both the CPU \
+             ({:.0}% busy) and the device idle",
+            100.0 * share
+        )
+    })
+}
+
+fn random(insight: &Insight<'_>) -> Option<Finding> {
+    let words = |operation: &str| {
+        let curve = insight.random(operation);
+        let (first, last) =
+            (curve.first()?, curve.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))?);
+        let iops = |seen: &PointSummary<'_>| units::count(seen.summary.requests_per_s.value);
+        let p99 = last.summary.latency.quantile(0.99)? as f64;
+        Some(format!(
+            "{operation}s {} requests/s one at a time, {} at depth {} (p99 {})",
+            iops(first),
+            iops(last),
+            last.point.key.depth,
+            units::time(p99)
+        ))
+    };
+    let both: Vec<String> = ["read", "write"].iter().filter_map(|op| words(op)).collect();
+    (!both.is_empty()).then(|| {
+        let headline = format!("Random 8 KiB: {}", both.join("; "));
+        finding("random", Tone::Note, headline, String::new())
+    })
+}
+
+/// How many points are in doubt: the verdict is about the figures above, not about each point.
+pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
+    let (suspect, invalid, all) = insight.doubtful();
+    match (suspect, invalid) {
+        (0, 0) => None,
+        (suspect, 0) => Some(format!("{suspect} of {all} points are suspect")),
+        (0, invalid) => Some(format!("{invalid} of {all} points measured the wrong thing")),
+        (suspect, invalid) => Some(format!(
+            "{suspect} of {all} points are suspect, {invalid} measured the wrong thing"
+        )),
+    }
+}
+
+fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
+    let headline = in_doubt(insight)?;
+    let detail = "the reasons are in the table of points and in the JSON".to_owned();
+    Some(finding("doubtful-points", Tone::Note, headline, detail))
+}
+
+/// Which share of the region was visited, and whether the device has a cache that a second visit
+/// would have been answered from.
+fn coverage(evidence: &Evidence) -> Option<Finding> {
+    let facts = &evidence.facts;
+    let visited = facts.visits.all_bytes();
+    let (size, region) = (units::size(visited), units::size(facts.region_bytes));
+    let headline = match visited as f64 / facts.region_bytes.max(1) as f64 {
+        _ if visited == 0 => return None,
+        share if share > 1.0 => format!(
+            "Sequential trials covered the whole region of {region} {share:.1} times, oldest \
+             blocks first"
+        ),
+        _ => format!("Sequential trials visited fresh blocks: {size} of a region of {region}"),
+    };
+    let second = facts.second_visit.as_ref();
+    let detail = match second.and_then(SecondVisit::times_faster) {
+        Some(times) => format!(
+            "the device has a cache: a second visit of the same blocks, just after the first, was \
+             {times:.1} times as fast"
+        ),
+        None if second.is_some() => {
+            "a second visit of the same blocks was no faster: no cache of the device was seen"
+                .to_owned()
+        }
+        None => String::new(),
+    };
+    Some(finding("coverage", Tone::Note, headline, detail))
+}
+
+fn not_measured(evidence: &Evidence) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let facts = &evidence.facts;
+    let mut add = |headline: String, detail: &str| {
+        found.push(finding("not-measured", Tone::Note, headline, detail.to_owned()));
+    };
+    if let Some(why) = &facts.not_written {
+        add("Writes were not measured".to_owned(), why);
+    }
+    if !facts.direct {
+        add("Direct I/O was not measured".to_owned(), "the file system does not offer it");
+    }
+    if let Some(why) = &facts.soaker_declined {
+        add("The upper bound of the CPU cost was not measured".to_owned(), why);
+    }
+    found
+}
+
+/// The page of findings for the terminal.
+pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
+    let mut lines = Vec::new();
+    let place = evidence.target.place();
+    let verdict = &insight.verdict;
+    lines.push(format!("{} ({place}): {}", evidence.target.name, verdict.state.word()));
+    if verdict.state != State::Valid {
+        lines.extend(verdict.reasons.iter().map(|reason| format!("  ! {reason}")));
+    }
+    lines.push(String::new());
+    lines.push("Findings".to_owned());
+    for found in of(evidence, insight) {
+        lines.extend(wrapped("  - ", &found.headline));
+        lines.extend(wrapped("    ", &found.detail));
+    }
+    lines.push(String::new());
+    lines.push(
+        "Advice, largest gain first: rate before CPU (gains within a factor of 1.5 count as equal)"
+            .to_owned(),
+    );
+    for (number, advice) in advice::of(insight).iter().enumerate() {
+        lines.extend(wrapped(&format!("{:>3}. ", number + 1), &advice.text));
+        lines.extend(wrapped("     ", &format!("{}; {}", advice.evidence, advice.how)));
+    }
+    if let Some(floor) = evidence.facts.floor_ns_per_request {
+        lines.push(String::new());
+        let floor = units::time(floor);
+        lines.push(format!("The instrument itself takes {floor} of CPU per request."));
+    }
+    lines.join("\n")
+}
+
+/// "3.4 times the throughput", "a tenth of the CPU".
+pub fn gain(advice: &Advice) -> String {
+    match (advice.id.as_str(), advice.gain_in) {
+        ("keep-defaults", _) => "no measured change gains more than 10%".to_owned(),
+        (_, "CPU") => format!("{} less CPU", units::times(advice.gain, advice.half_width)),
+        (_, what) => format!("{} the {what}", units::times(advice.gain, advice.half_width)),
+    }
+}
+
+/// Lines of at most 96 characters, the first behind `prefix`, the others indented as far.
+pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
+    let indent = " ".repeat(prefix.len());
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && prefix.len() + line.len() + 1 + word.len() > 96 {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    let place = |(index, line): (usize, String)| {
+        let prefix = if index == 0 { prefix } else { indent.as_str() };
+        format!("{prefix}{line}")
+    };
+    lines.into_iter().enumerate().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insight::tests::evidence;
+
+    #[test]
+    fn the_page_answers_the_questions_of_the_papers() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let text = text(&evidence, &insight);
+        for part in
+            ["Out of the box", "Best reads", "half of the peak", "CPU of reads", "limit", "1. "]
+        {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said_with_the_reason() {
+        let mut evidence = evidence();
+        evidence.facts.not_written = Some("no consent".to_owned());
+        evidence.facts.soaker_declined = Some("a container".to_owned());
+        let insight = Insight::of(&evidence);
+        let found = of(&evidence, &insight);
+        assert_eq!(found.iter().filter(|f| f.id == "not-measured").count(), 2);
+    }
+
+    #[test]
+    fn long_lines_are_wrapped_and_indented() {
+        let lines = wrapped("  - ", &"word ".repeat(40));
+        assert!(lines.len() > 1 && lines[1].starts_with("    word"));
+    }
+}

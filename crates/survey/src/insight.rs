@@ -1,0 +1,790 @@
+//! What the evidence of a survey means: PAP, half-power points, CPU cost, ladder, best settings.
+//!
+//! A pure function of the evidence; the numbers behind every sentence of the findings.
+
+use std::cmp::Reverse;
+
+use analysis::bootstrap::{Timed, nearest_ratio_interval};
+use analysis::costmodel::{self, CostModel, CostPoint};
+use analysis::halfpower;
+use analysis::interval::{CONFIDENCE, Interval};
+use analysis::ladder::{self, Binding, Rung};
+use analysis::ties;
+use lab::point::{Point, State, Summary, Verdict};
+
+use crate::app::App;
+use crate::evidence::Evidence;
+use crate::grid;
+use crate::half_power::{HalfPower, Measured, relative_error};
+use crate::visits::SecondVisit;
+
+/// The request size that stands for "out of the box": buffered, one at a time (bytes).
+pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
+/// From somewhere in this window on a setting is as good as the fastest (share of its rate).
+const AS_GOOD: (f64, f64) = (0.88, 0.97);
+/// A setting whose median is below this share of the fastest is not as good, whatever the trials
+/// beside each other say.
+const FAR: f64 = 0.8;
+/// A figure that is shown with its interval is in doubt only if it is known no better than this.
+const SHOWN_NOISE: f64 = 0.3;
+/// A setting that costs less CPU by this factor costs less (lower bounds scatter).
+const CHEAPER: f64 = 2.0;
+/// What the kernel reads ahead of a sequential reader, as it comes (bytes; read_ahead_kb of a block
+/// device).
+const READ_AHEAD_BYTES: u64 = 128 << 10;
+/// Cost models are fitted up to this size: beyond it the block layer splits requests (bytes).
+const COST_BYTES_MAX: u64 = 1 << 20;
+
+/// A point with what its trials say.
+#[derive(Clone, Debug)]
+pub struct PointSummary<'a> {
+    /// The point.
+    pub point: &'a Point,
+    /// What its trials say together.
+    pub summary: Summary,
+}
+
+impl PointSummary<'_> {
+    /// Bytes per second.
+    pub fn rate(&self) -> f64 {
+        self.summary.bytes_per_s.value
+    }
+
+    /// Its rate as times that of another: trials made at about the same time are compared, so that
+    /// a slow or fast episode of the machine changes little.
+    pub fn times(&self, other: &PointSummary<'_>) -> Interval {
+        let rates = |seen: &PointSummary<'_>| -> Vec<Timed> {
+            let trials = seen.point.unsoaked().into_iter();
+            trials.map(|trial| (trial.started_unix_ns, trial.bytes_per_s())).collect()
+        };
+        let seed = self.point.key.seed;
+        let ratio = nearest_ratio_interval(&rates(self), &rates(other), CONFIDENCE, seed);
+        ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
+    }
+
+    /// What it is worth as a figure that is shown with its interval.
+    pub fn shown_verdict(&self) -> Verdict {
+        self.point.verdict(SHOWN_NOISE)
+    }
+
+    /// What is in flight (bytes): through the page cache that is what the kernel reads ahead or
+    /// writes behind, however small the requests are.
+    fn in_flight_bytes(&self) -> u64 {
+        let key = &self.point.key;
+        let asked = key.request_bytes.saturating_mul(u64::from(key.depth));
+        if key.is_direct() { asked } else { asked.max(READ_AHEAD_BYTES) }
+    }
+
+    /// Caching mode, request size and depth, in words.
+    pub fn setting(&self) -> String {
+        let key = &self.point.key;
+        format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes), key.depth)
+    }
+
+    /// Whether it is what a program gets that sets nothing.
+    fn is_out_of_box(&self) -> bool {
+        let key = &self.point.key;
+        let plain = key.caching == "buffered" && key.depth == 1 && !key.is_random();
+        plain && key.request_bytes == OUT_OF_BOX_BYTES
+    }
+}
+
+/// Against what an operation is judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pap {
+    /// read or write.
+    pub operation: &'static str,
+    /// How much [bytes per second].
+    pub bytes_per_s: f64,
+    /// Who says so.
+    pub source: String,
+    /// What it rests on.
+    pub basis: PapBasis,
+}
+
+/// What a PAP rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PapBasis {
+    /// The user.
+    Stated,
+    /// The slowest link beneath the target.
+    Advertised,
+    /// The highest rate measured, which so many settings reach.
+    Measured {
+        /// Settings as good as the fastest, itself included.
+        settings: usize,
+    },
+}
+
+/// Where one curve over depth passes half of PAP.
+#[derive(Clone, Debug)]
+pub struct HalfPowerDepth {
+    /// read or write.
+    pub operation: &'static str,
+    /// Request size (bytes).
+    pub request_bytes: u64,
+    /// Smallest measured depth whose rate exceeds half of PAP.
+    pub depth: Option<u32>,
+}
+
+/// The CPU cost of one operation in one caching mode.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// read or write.
+    pub operation: &'static str,
+    /// Caching mode.
+    pub caching: String,
+    /// Fixed and marginal cost, from the lower bound.
+    pub model: CostModel,
+}
+
+/// What a survey found.
+#[derive(Clone, Debug)]
+pub struct Insight<'a> {
+    /// Every point that was measured.
+    pub seen: Vec<PointSummary<'a>>,
+    /// For reads and for writes, where they were measured.
+    pub pap: Vec<Pap>,
+    /// One for each sequential curve.
+    pub half_power: Vec<HalfPower>,
+    /// One for each direct sequential size measured at several depths.
+    pub half_power_depth: Vec<HalfPowerDepth>,
+    /// One for each operation and caching mode that could be fitted.
+    pub costs: Vec<Cost>,
+    /// In pipeline order.
+    pub rungs: Vec<Rung>,
+    /// Which rung binds the best read rate.
+    pub binding: Option<Binding>,
+    /// The CPU quota of the control group (CPUs), where it held the survey back.
+    pub cpu_quota: Option<f64>,
+    /// What the user's program issues today, where that was said.
+    pub app: Option<App>,
+    /// Whether to trust the whole.
+    pub verdict: Verdict,
+}
+
+impl<'a> Insight<'a> {
+    /// Looks at the evidence.
+    pub fn of(evidence: &'a Evidence) -> Insight<'a> {
+        let measured = evidence.points.iter().filter(|point| !point.trials.is_empty());
+        let seen: Vec<PointSummary<'a>> =
+            measured.map(|point| PointSummary { point, summary: point.summary() }).collect();
+        let mut insight = Insight {
+            seen,
+            pap: Vec::new(),
+            half_power: Vec::new(),
+            half_power_depth: Vec::new(),
+            costs: Vec::new(),
+            rungs: Vec::new(),
+            binding: None,
+            cpu_quota: evidence.facts.cpu_quota,
+            app: evidence.facts.app,
+            verdict: Verdict::default(),
+        };
+        insight.pap =
+            ["read", "write"].iter().filter_map(|op| insight.find_pap(evidence, op)).collect();
+        insight.half_power = insight.find_half_power();
+        insight.half_power_depth = insight.find_half_power_depth();
+        insight.costs = insight.find_costs();
+        insight.rungs = insight.find_rungs(evidence);
+        insight.binding = insight.find_binding();
+        insight.verdict = insight.judge(evidence);
+        insight
+    }
+
+    /// Points fit for conclusions: not invalid, huge pages.
+    fn usable(&self) -> impl Iterator<Item = &PointSummary<'a>> {
+        self.seen.iter().filter(|seen| {
+            seen.summary.verdict.state != State::Invalid && !seen.point.key.has_small_pages()
+        })
+    }
+
+    /// Usable sequential points of an operation.
+    pub fn sequential(&self, operation: &str) -> impl Iterator<Item = &PointSummary<'a>> {
+        self.usable().filter(move |seen| {
+            seen.point.key.operation() == operation && !seen.point.key.is_random()
+        })
+    }
+
+    /// Usable random points of an operation, by depth.
+    pub fn random(&self, operation: &str) -> Vec<&PointSummary<'a>> {
+        let mut found: Vec<_> = self
+            .usable()
+            .filter(|s| s.point.key.operation() == operation && s.point.key.is_random())
+            .collect();
+        found.sort_by_key(|seen| seen.point.key.depth);
+        found
+    }
+
+    /// The usable sequential point of exactly this setting.
+    pub fn at(
+        &self,
+        operation: &str,
+        caching: &str,
+        bytes: u64,
+        depth: u32,
+    ) -> Option<&PointSummary<'a>> {
+        self.sequential(operation).find(|seen| {
+            let key = &seen.point.key;
+            key.caching == caching && key.request_bytes == bytes && key.depth == depth
+        })
+    }
+
+    /// Out of the box: buffered, 64 KiB, one at a time.
+    pub fn out_of_box(&self, operation: &str) -> Option<&PointSummary<'a>> {
+        self.at(operation, "buffered", OUT_OF_BOX_BYTES, 1)
+    }
+
+    /// The fastest sequential setting.
+    pub fn fastest(&self, operation: &str) -> Option<&PointSummary<'a>> {
+        self.sequential(operation).max_by(|a, b| a.rate().total_cmp(&b.rate()))
+    }
+
+    /// Sequential settings as good as the fastest, the one with the least data in flight first.
+    pub fn as_good(&self, operation: &str) -> Vec<&PointSummary<'a>> {
+        let mut good = as_good(self.sequential(operation).collect());
+        good.sort_by_key(|s| {
+            let key = &s.point.key;
+            (s.in_flight_bytes(), Reverse(key.request_bytes), key.depth, key.caching.clone())
+        });
+        good
+    }
+
+    /// The best setting: of those as good as the fastest the one with the least data in flight,
+    /// and of these the one that costs clearly less CPU.
+    pub fn best(&self, operation: &str) -> Option<&PointSummary<'a>> {
+        let good = self.as_good(operation);
+        let first = *good.first()?;
+        let cost = |s: &PointSummary<'_>| {
+            let of_request = s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
+            of_request / s.point.key.request_bytes as f64
+        };
+        let equal = good.iter().filter(|s| s.in_flight_bytes() == first.in_flight_bytes());
+        let cheapest = equal.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+        Some(if cost(cheapest) * CHEAPER < cost(first) { cheapest } else { first })
+    }
+
+    /// Usable sequential points of an operation with one caching mode.
+    pub fn curve(&self, operation: &str, direct: bool) -> Vec<&PointSummary<'a>> {
+        self.sequential(operation).filter(|seen| seen.point.key.is_direct() == direct).collect()
+    }
+
+    /// What the user's program does today: what was said with --app, else out of the box.
+    pub fn today(&self, operation: &str) -> Option<&PointSummary<'a>> {
+        let Some(app) = &self.app else { return self.out_of_box(operation) };
+        let caching = if app.direct { "direct" } else { "buffered" };
+        self.at(operation, caching, app.request_bytes.into(), app.depth)
+    }
+
+    fn find_pap(&self, evidence: &Evidence, operation: &&'static str) -> Option<Pap> {
+        let highest = self.fastest(operation)?.rate();
+        let highest_source = match self.as_good(operation).len() {
+            0 | 1 => "one measurement that no other setting confirms".to_owned(),
+            several => format!("the highest rate measured, confirmed by {several} settings"),
+        };
+        let measured = PapBasis::Measured { settings: self.as_good(operation).len() };
+        let (bytes_per_s, source, basis) = if let Some(stated) = evidence.facts.pap_bytes_per_s {
+            (stated, "stated with --pap".to_owned(), PapBasis::Stated)
+        } else if let Some((name, link)) = slowest_link(evidence) {
+            match link >= highest {
+                true => (link, format!("advertised by the {name}"), PapBasis::Advertised),
+                false => {
+                    (highest, format!("{highest_source}; the {name} advertises less"), measured)
+                }
+            }
+        } else {
+            (highest, highest_source, measured)
+        };
+        Some(Pap { operation, bytes_per_s, source, basis })
+    }
+
+    /// PAP of an operation [bytes per second].
+    pub fn pap_of(&self, operation: &str) -> Option<f64> {
+        self.pap.iter().find(|pap| pap.operation == operation).map(|pap| pap.bytes_per_s)
+    }
+
+    /// The sequential curves: caching mode and depth, each with its points by size.
+    fn curves(&self, operation: &str) -> Vec<(String, u32, Vec<&PointSummary<'a>>)> {
+        let mut curves: Vec<(String, u32, Vec<&PointSummary<'a>>)> = Vec::new();
+        for seen in self.sequential(operation) {
+            let key = &seen.point.key;
+            let place = curves.iter_mut().find(|c| c.0 == key.caching && c.1 == key.depth);
+            match place {
+                Some(curve) => curve.2.push(seen),
+                None => curves.push((key.caching.clone(), key.depth, vec![seen])),
+            }
+        }
+        for curve in &mut curves {
+            curve.2.sort_by_key(|seen| seen.point.key.request_bytes);
+        }
+        curves.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        curves
+    }
+
+    fn find_half_power(&self) -> Vec<HalfPower> {
+        let mut found = Vec::new();
+        for operation in ["read", "write"] {
+            let Some(pap) = self.pap_of(operation) else { continue };
+            let curves = self.curves(operation).into_iter();
+            found.extend(curves.map(|(caching, depth, points)| {
+                let points: Vec<Measured> = points.into_iter().map(measured).collect();
+                HalfPower::of(operation, caching, depth, &points, pap)
+            }));
+        }
+        found
+    }
+
+    fn find_half_power_depth(&self) -> Vec<HalfPowerDepth> {
+        let mut found = Vec::new();
+        for operation in ["read", "write"] {
+            let Some(pap) = self.pap_of(operation) else { continue };
+            let direct = || self.sequential(operation).filter(|s| s.point.key.is_direct());
+            let mut sizes: Vec<u64> = direct().map(|s| s.point.key.request_bytes).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            for request_bytes in sizes {
+                let same = direct().filter(|s| s.point.key.request_bytes == request_bytes);
+                let rates: Vec<(u64, f64)> =
+                    same.map(|s| (u64::from(s.point.key.depth), s.rate())).collect();
+                if rates.len() > 1 {
+                    let depth = halfpower::measured(&rates, pap).map(|depth| depth as u32);
+                    found.push(HalfPowerDepth { operation, request_bytes, depth });
+                }
+            }
+        }
+        found
+    }
+
+    /// CPU at depth 1, where buffered and direct differ in nothing else.
+    fn find_costs(&self) -> Vec<Cost> {
+        let mut found = Vec::new();
+        for operation in ["read", "write"] {
+            for (caching, _, points) in
+                self.curves(operation).into_iter().filter(|curve| curve.1 == 1)
+            {
+                let small = points.iter().filter(|s| s.point.key.request_bytes <= COST_BYTES_MAX);
+                let costs: Vec<CostPoint> = small.filter_map(|seen| cost_point(seen)).collect();
+                if let Ok(model) = costmodel::fit(&costs) {
+                    found.push(Cost { operation, caching, model });
+                }
+            }
+        }
+        found
+    }
+
+    fn find_rungs(&self, evidence: &Evidence) -> Vec<Rung> {
+        let mut rungs = Vec::new();
+        let mut add = |component: String, pap_bytes_per_s, rap_bytes_per_s| {
+            rungs.push(Rung { component, pap_bytes_per_s, rap_bytes_per_s });
+        };
+        if let Some(rate) = evidence.facts.memory_copy_bytes_per_s {
+            add("memory copy".to_owned(), None, Some(rate));
+        }
+        for link in evidence.target.links.iter().rev() {
+            add(link.component.clone(), Some(link.bytes_per_s), None);
+        }
+        let stated = evidence.facts.pap_bytes_per_s;
+        for operation in ["read", "write"] {
+            let best = |direct: bool| {
+                let same = self.sequential(operation).filter(|s| s.point.key.is_direct() == direct);
+                same.map(PointSummary::rate).reduce(f64::max)
+            };
+            if let Some(rate) = best(true) {
+                add(format!("device, {operation}s"), stated, Some(rate));
+            }
+            if let Some(rate) = best(false) {
+                add(format!("file system cache, {operation}s"), None, Some(rate));
+            }
+        }
+        rungs
+    }
+
+    /// Which component binds the best direct reads: a link that they nearly fill, else the device
+    /// if its rate has stopped rising (a plateau shared by several settings).
+    fn find_binding(&self) -> Option<Binding> {
+        let delivered = self.fastest("read")?.rate();
+        let above = |rung: &Rung| !rung.component.contains("reads");
+        let others: Vec<Rung> = self
+            .rungs
+            .iter()
+            .map(|rung| match above(rung) && !rung.component.contains("writes") {
+                true => rung.clone(),
+                false => Rung { pap_bytes_per_s: None, rap_bytes_per_s: None, ..rung.clone() },
+            })
+            .collect();
+        if let Some(binding) = ladder::binding(&others, delivered) {
+            return Some(binding);
+        }
+        // One setting alone at the top: the rate may rise further.
+        if self.as_good("read").len() < 2 {
+            return None;
+        }
+        let index = self.rungs.iter().position(|rung| rung.component == "device, reads")?;
+        let own = self.rungs[index].rap_bytes_per_s?;
+        Some(Binding { index, reason: ladder::Reason::NearMeasured { share: delivered / own } })
+    }
+
+    /// The figures that everybody will quote, each with its name: out of the box and the best. The
+    /// out-of-box point may be invalid.
+    fn headline(&self) -> Vec<(String, &PointSummary<'a>)> {
+        let mut found: Vec<(String, &PointSummary<'a>)> = Vec::new();
+        for operation in ["read", "write"] {
+            let plain = self.seen.iter().find(|seen| {
+                seen.point.key.operation() == operation
+                    && seen.is_out_of_box()
+                    && !seen.point.key.has_small_pages()
+            });
+            found.extend(plain.map(|seen| (format!("out-of-box {operation}s"), seen)));
+            let best = self
+                .best(operation)
+                .filter(|best| plain.is_none_or(|plain| !std::ptr::eq(plain.point, best.point)));
+            found.extend(best.map(|seen| (format!("best {operation}s"), seen)));
+        }
+        found
+    }
+
+    /// Points by what they are worth: suspect, invalid, all.
+    pub fn doubtful(&self) -> (usize, usize, usize) {
+        let of = |state| self.seen.iter().filter(|s| s.summary.verdict.state == state).count();
+        (of(State::Suspect), of(State::Invalid), self.seen.len())
+    }
+
+    /// How much the figures that are shown are worth: the word is about them, not about each of a
+    /// hundred points.
+    fn judge(&self, evidence: &Evidence) -> Verdict {
+        let mut verdict = Verdict::default();
+        if self.seen.is_empty() {
+            verdict.add(State::Invalid, "nothing was measured");
+            return verdict;
+        }
+        for operation in ["read", "write"] {
+            let mut all = self.seen.iter().map(|seen| &seen.point.key);
+            let was_measured = all.any(|key| key.operation() == operation && !key.is_random());
+            if was_measured && self.fastest(operation).is_none() {
+                let text = format!("no sequential {operation} measured what was meant");
+                verdict.add(State::Invalid, text);
+            } else if !was_measured && operation == "read" {
+                verdict.add(State::Invalid, "no read was measured");
+            }
+        }
+        for (name, seen) in self.headline() {
+            let found = seen.shown_verdict();
+            for reason in &found.reasons {
+                verdict.add(found.state, format!("{name} ({}): {reason}", seen.setting()));
+            }
+        }
+        let (_, invalid, all) = self.doubtful();
+        if invalid * 2 > all {
+            let text = format!("{invalid} of {all} points measured the wrong thing");
+            verdict.add(State::Invalid, text);
+        }
+        if evidence.facts.interrupted {
+            verdict.add(State::Suspect, "interrupted: these are partial results");
+        }
+        let facts = &evidence.facts;
+        let late = facts.second_visit.as_ref().and_then(SecondVisit::times_faster_late);
+        if let Some(times) = late {
+            let text = format!(
+                "the region of {} was used up, and what had been visited longest ago came \
+                 {times:.1} times as fast as at first: a cache of the device holds it; use a \
+                 larger --size",
+                units::size(facts.region_bytes)
+            );
+            verdict.add(State::Suspect, text);
+        }
+        if let Some(cpus) = self.cpu_quota {
+            let text = format!("the CPU quota of the control group ({cpus:.2} CPUs) held it back");
+            verdict.add(State::Suspect, text);
+        }
+        verdict
+    }
+}
+
+/// Of some points those that are as good as the fastest of them.
+pub fn as_good<'s, 'a>(points: Vec<&'s PointSummary<'a>>) -> Vec<&'s PointSummary<'a>> {
+    let fastest = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
+    let Some(top) = fastest.copied() else { return Vec::new() };
+    let share = |seen: &&PointSummary<'_>| {
+        let median = seen.rate() / top.rate().max(1.0);
+        if median < FAR { median } else { seen.times(top).value.min(1.0) }
+    };
+    let shares: Vec<f64> = points.iter().map(share).collect();
+    let bar = ties::bar(&shares, AS_GOOD);
+    points
+        .into_iter()
+        .zip(shares)
+        .filter(|(_, share)| *share >= bar)
+        .map(|(seen, _)| seen)
+        .collect()
+}
+
+/// The slowest of the links that the system tells of.
+fn slowest_link(evidence: &Evidence) -> Option<(String, f64)> {
+    let links = evidence.target.links.iter().map(|l| (l.component.clone(), l.bytes_per_s));
+    links.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn measured(seen: &PointSummary<'_>) -> Measured {
+    Measured {
+        request_bytes: seen.point.key.request_bytes,
+        bytes_per_s: seen.summary.bytes_per_s,
+        cpu_lower_ns: seen.summary.cpu_lower_ns,
+        cpu_upper_ns: seen.summary.cpu_upper_ns,
+    }
+}
+
+fn cost_point(seen: &PointSummary<'_>) -> Option<CostPoint> {
+    Some(CostPoint {
+        request_bytes: seen.point.key.request_bytes,
+        cpu_ns: seen.summary.cpu_lower_ns?,
+        relative_error: relative_error(&seen.summary.bytes_per_s),
+    })
+}
+
+/// A made-up device and its survey, for the tests of everything that starts from evidence.
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use lab::point::testing::point;
+
+    /// A point whose three trials show about the rate given, each request costing `cpu_ns`.
+    pub(crate) fn made(
+        operation: &str,
+        caching: &str,
+        request_bytes: u64,
+        depth: u32,
+        (rate, cpu_ns): (f64, f64),
+    ) -> Point {
+        let mut made = point(&[0, 0, 0]);
+        made.key.read_percent = if operation == "read" { 100 } else { 0 };
+        made.key.rw = operation.to_owned();
+        made.key.caching = caching.to_owned();
+        made.key.request_bytes = request_bytes;
+        made.key.depth = depth;
+        for (trial, noise) in made.trials.iter_mut().zip([0.995, 1.0, 1.005]) {
+            let requests = (rate * noise * 100.0 / request_bytes as f64).round() as u64;
+            let direction = &mut trial.directions[usize::from(operation != "read")];
+            direction.requests = requests;
+            direction.bytes = requests * request_bytes;
+            direction.latency.record_n((1e9 * request_bytes as f64 / rate) as u64, requests);
+            trial.elapsed_ns = 100_000_000_000;
+            trial.cpu.process_ns = (requests as f64 * cpu_ns) as u64;
+        }
+        made
+    }
+
+    /// A device of 100 us + 1 ns/byte per request for reads at depth 1, overlapping at depth 8
+    /// up to 1 GB/s; buffered at 60% of it and ten times the CPU for each byte.
+    pub(crate) fn evidence() -> Evidence {
+        let mut points = Vec::new();
+        for size in [4_u64 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
+            let bytes = size as f64;
+            for operation in ["read", "write"] {
+                let one = bytes / (100e-6 + bytes / 1e9);
+                let eight = (8.0 * one).min(1e9);
+                let direct_cpu = 5_000.0 + 2.0 * bytes / 1024.0;
+                let buffered_cpu = 1_000.0 + 100.0 * bytes / 1024.0;
+                points.push(made(operation, "direct", size, 1, (one, direct_cpu)));
+                points.push(made(operation, "direct", size, 8, (eight, direct_cpu)));
+                points.push(made(operation, "buffered", size, 1, (6e8, buffered_cpu)));
+            }
+        }
+        Evidence {
+            host: lab::machine::Host::default(),
+            target: lab::machine::TargetFacts::default(),
+            points,
+            facts: crate::evidence::Facts {
+                memory_copy_bytes_per_s: Some(1e10),
+                direct: true,
+                ..Default::default()
+            },
+            started_unix_ns: 0,
+        }
+    }
+
+    #[test]
+    fn the_half_power_size_of_a_known_device_is_found_by_data_and_by_fit() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let pap = insight.pap_of("read").unwrap();
+        assert!((pap / 1e9 - 1.0).abs() < 0.03, "{pap}");
+        let curve = |depth| {
+            let found = insight
+                .half_power
+                .iter()
+                .find(|h| h.operation == "read" && h.caching == "direct" && h.depth == depth);
+            found.unwrap()
+        };
+        // f/s = 100 us / 1 ns = 100,000 bytes; the next measured size is 256 KiB.
+        assert_eq!(curve(1).measured, Some(256 << 10));
+        let fitted = curve(1).fitted.unwrap();
+        assert!((fitted / 100_000.0 - 1.0).abs() < 0.05, "{fitted}");
+        assert_eq!(curve(8).measured, Some(16 << 10));
+    }
+
+    #[test]
+    fn the_cost_model_tells_buffered_from_direct() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let cost = |caching: &str| {
+            let found =
+                insight.costs.iter().find(|c| c.operation == "read" && c.caching == caching);
+            &found.unwrap().model
+        };
+        assert!((cost("direct").fixed_ns.value / 5000.0 - 1.0).abs() < 0.02);
+        assert!((cost("direct").marginal_ns_per_kib.value / 2.0 - 1.0).abs() < 0.05);
+        assert!((cost("buffered").marginal_ns_per_kib.value / 100.0 - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn the_best_setting_is_the_smallest_that_is_as_good() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let best = insight.best("read").unwrap();
+        // At depth 8 the device delivers 1 GB/s from 16 KiB on.
+        assert_eq!((best.point.key.request_bytes, best.point.key.depth), (16 << 10, 8));
+    }
+
+    #[test]
+    fn a_device_whose_rate_has_stopped_rising_binds() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        let binding = insight.binding.unwrap();
+        assert_eq!(insight.rungs[binding.index].component, "device, reads");
+    }
+
+    #[test]
+    fn a_stated_pap_wins_and_one_that_is_never_reached_says_why() {
+        let mut evidence = evidence();
+        evidence.facts.pap_bytes_per_s = Some(1e10);
+        let insight = Insight::of(&evidence);
+        assert!(insight.pap[0].source.contains("--pap"));
+        assert!(insight.half_power.iter().all(|h| h.measured.is_none() && h.reason.is_some()));
+    }
+
+    #[test]
+    fn an_invalid_headline_makes_the_survey_invalid_and_is_said_first() {
+        for (operation, caching, why) in [
+            ("read", "buffered", "out-of-box reads (buffered, 64 KiB x depth 1)"),
+            ("write", "buffered", "out-of-box writes (buffered, 64 KiB x depth 1)"),
+        ] {
+            let mut evidence = evidence();
+            let mut all = evidence.points.iter_mut();
+            let plain = all.find(|point| {
+                let key = &point.key;
+                (key.operation(), key.caching.as_str()) == (operation, caching)
+                    && key.request_bytes == OUT_OF_BOX_BYTES
+            });
+            plain.unwrap().trials[0].verdict.add(State::Invalid, "4 MiB stayed in the cache");
+            let verdict = Insight::of(&evidence).verdict;
+            assert_eq!(verdict.state, State::Invalid, "{verdict:?}");
+            assert!(verdict.reasons[0].contains(why), "{verdict:?}");
+            assert!(verdict.reasons[0].contains("stayed in the cache"), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn a_noisy_figure_is_in_doubt_as_a_point_and_not_as_a_figure_with_its_interval() {
+        let rates = |evidence: &mut Evidence, noise: [f64; 3]| {
+            let mut all = evidence.points.iter_mut();
+            let best = all.find(|point| {
+                (point.key.operation(), point.key.request_bytes, point.key.depth)
+                    == ("read", 16 << 10, 8)
+            });
+            for (trial, noise) in best.unwrap().trials.iter_mut().zip(noise) {
+                trial.directions[0].bytes = (1e11 * noise) as u64;
+            }
+        };
+        let mut evidence = evidence();
+        rates(&mut evidence, [0.8, 1.01, 1.2]);
+        let insight = Insight::of(&evidence);
+        assert_eq!(insight.doubtful().0, 1);
+        assert_eq!(insight.verdict, Verdict::default());
+        let contradictions = crate::consistency::contradictions(&evidence, &insight);
+        assert_eq!(contradictions, [""; 0]);
+        rates(&mut evidence, [0.6, 1.01, 1.4]);
+        let verdict = Insight::of(&evidence).verdict;
+        assert!(verdict.reasons[0].contains("noisy"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_slow_episode_of_the_machine_does_not_change_what_is_the_best() {
+        let mut evidence = evidence();
+        let ns = 1_000_000_000;
+        for point in &mut evidence.points {
+            let key = point.key.clone();
+            if (key.operation(), key.depth) != ("read", 8) {
+                continue;
+            }
+            // Most trials of the smallest setting fall into an episode of half the speed, and
+            // all of 64 KiB do; most of the others were before it.
+            let starts = match key.request_bytes >> 10 {
+                16 => [0, 100, 101],
+                64 => [100, 101, 102],
+                _ => [0, 1, 100],
+            };
+            for (trial, start) in point.trials.iter_mut().zip(starts) {
+                trial.started_unix_ns = start * ns;
+                if start >= 100 {
+                    trial.directions[0].bytes /= 2;
+                }
+            }
+        }
+        let insight = Insight::of(&evidence);
+        let find = |kib: u64| insight.at("read", "direct", kib << 10, 8).unwrap();
+        let times = find(16).times(find(1024)).value;
+        assert!((times - 1.0).abs() < 0.02, "{times}");
+        assert!(find(16).rate() < 0.6 * find(1024).rate());
+    }
+
+    #[test]
+    fn a_doubtful_point_elsewhere_is_counted_and_does_not_spoil_the_figures() {
+        let mut evidence = evidence();
+        evidence.points[0].trials[0].verdict.add(State::Invalid, "a hit");
+        evidence.points[1].trials[0].verdict.add(State::Suspect, "drift");
+        let insight = Insight::of(&evidence);
+        assert_eq!(insight.verdict, Verdict::default());
+        assert_eq!(insight.doubtful(), (1, 1, evidence.points.len()));
+    }
+
+    #[test]
+    fn a_doubt_about_a_figure_that_is_shown_names_its_point() {
+        let mut evidence = evidence();
+        let best = evidence.points.iter_mut().find(|point| {
+            (point.key.operation(), point.key.request_bytes, point.key.depth)
+                == ("read", 16 << 10, 8)
+        });
+        best.unwrap().trials[0].verdict.add(State::Suspect, "drift");
+        let verdict = Insight::of(&evidence).verdict;
+        let wanted = "best reads (direct, 16 KiB x depth 8): drift";
+        assert_eq!((verdict.state, verdict.reasons), (State::Suspect, vec![wanted.to_owned()]));
+    }
+
+    #[test]
+    fn nothing_that_was_measured_exceeds_the_measured_peak() {
+        let evidence = evidence();
+        let insight = Insight::of(&evidence);
+        for operation in ["read", "write"] {
+            let pap = insight.pap_of(operation).unwrap();
+            assert!(insight.sequential(operation).all(|seen| seen.rate() <= pap));
+        }
+    }
+
+    #[test]
+    fn writes_that_all_measured_the_wrong_thing_make_the_survey_invalid() {
+        let mut evidence = evidence();
+        let writes = evidence.points.iter_mut().filter(|point| point.key.operation() == "write");
+        writes.for_each(|point| point.trials[0].verdict.add(State::Invalid, "wrong"));
+        let verdict = Insight::of(&evidence).verdict;
+        assert!(verdict.reasons[0].contains("no sequential write"), "{verdict:?}");
+    }
+
+    #[test]
+    fn mostly_invalid_points_make_the_survey_invalid() {
+        let mut evidence = evidence();
+        for point in &mut evidence.points {
+            point.trials[0].verdict.add(State::Invalid, "holes");
+        }
+        assert_eq!(Insight::of(&evidence).verdict.state, State::Invalid);
+    }
+}

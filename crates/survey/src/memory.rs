@@ -1,0 +1,38 @@
+//! How fast this machine copies memory: the top of the ladder.
+//!
+//! A copy between two buffers far larger than the caches, one thread, the bytes counted once (as
+//! `memcpy` is usually quoted; the traffic is twice that). The best of a few passes counts,
+//! because everything that disturbs a copy makes it slower. Pages are those that a program gets
+//! which asks for nothing.
+
+use ioengine::{Clock, Monotonic};
+use lab::memory_limit;
+use memspeed::{Case, Isa, Kernel, Pages, Plan, World};
+
+/// Size of both buffers together (bytes).
+const SET_BYTES: usize = 128 << 20;
+const PASSES: usize = 5;
+/// Where memory is limited they are smaller, but not so small that caches hold them.
+const SET_BYTES_LEAST: usize = 48 << 20;
+
+/// Bytes copied per second; None where the memory cannot be had.
+pub fn copy_bytes_per_s(clock: Monotonic) -> Option<f64> {
+    let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.bytes / 2);
+    let set_bytes = SET_BYTES.min(usize::try_from(limit).unwrap_or(usize::MAX)) >> 20 << 20;
+    if set_bytes < SET_BYTES_LEAST {
+        return None;
+    }
+    let cases = [Case { kernel: Kernel::Copy, set_bytes }];
+    let plan = Plan {
+        cases: &cases,
+        threads: 1,
+        isa: Isa::detect(),
+        pages: Pages::System,
+        offset_bytes: 0,
+        repeats: PASSES,
+        sample_ns: 1,
+    };
+    let world = World { now_ns: &|| clock.now_ns(), pin: &|_| (), stop: &|| false };
+    let readings = memspeed::measure(&plan, &world).ok()?;
+    readings.first()?.once_bytes_per_s.iter().copied().reduce(f64::max)
+}

@@ -1,0 +1,255 @@
+//! What to measure next: where the interval is wide, and where the curve bends.
+//!
+//! A pure function of what has been measured, so that it can be tested without a disk.
+
+use analysis::bootstrap::median_interval;
+use analysis::interval::CONFIDENCE;
+use analysis::quantile::median;
+use ioengine::BufferPages;
+use workload::Pattern;
+
+use crate::grid::{GridPoint, LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, allowed};
+
+/// The papers' repeatability: the interval of the median is to be within 3%.
+const TARGET_HALF_WIDTH: f64 = 0.03;
+/// A rate this far from the line through its neighbours (both axes logarithmic) is a bend.
+const BEND: f64 = 0.15;
+/// The interval of fewer trials than a spot should have says little: it counts as this wide.
+const FEW_HALF_WIDTH: f64 = 0.2;
+/// A spot that could be the best has a rate from this share of the highest on.
+const NEAR_SHARE: f64 = 0.85;
+/// Rates from this share of the highest on are near the top.
+const TOP_SHARE: f64 = 0.7;
+/// So many settings with the least in flight are held against the fastest in the last rounds.
+const CONTENDERS: usize = 3;
+/// They have at least this share of its rate.
+const CONTENDER_SHARE: f64 = 0.75;
+/// More trials of one spot say little more.
+const TRIALS_MAX: usize = 15;
+
+/// Rates of the unsoaked trials of one spot [bytes per second].
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Which workload.
+    pub spot: GridPoint,
+    /// One for each trial.
+    pub rates: Vec<f64>,
+}
+
+impl Measured {
+    fn rate(&self) -> f64 {
+        median(&self.rates).unwrap_or(0.0)
+    }
+
+    /// How much a further trial is worth, where `peak` is the highest rate of its direction: 0 when
+    /// it is settled. What a program gets out of the box is quoted by everybody, and the rates near
+    /// the highest decide what is best.
+    fn need(&self, peak: f64) -> f64 {
+        let is_near = self.rate() >= NEAR_SHARE * peak;
+        let (weight, trials_min) = match (self.spot.is_out_of_box(), is_near) {
+            (true, _) => (4.0, 7),
+            (false, true) => (2.0, 5),
+            (false, false) => (1.0, 3),
+        };
+        if self.rates.len() >= TRIALS_MAX {
+            return 0.0;
+        }
+        let interval = median_interval(&self.rates, CONFIDENCE, 1);
+        let width = interval.map_or(1.0, |interval| interval.half_width_relative());
+        let is_few = self.rates.len() < trials_min;
+        match (is_few, width > TARGET_HALF_WIDTH) {
+            (true, _) => weight * width.max(FEW_HALF_WIDTH),
+            (false, true) => weight * width,
+            (false, false) => 0.0,
+        }
+    }
+}
+
+/// Sizes between the measured ones where a curve bends or crosses half of `pap` (by direction:
+/// reads, writes), each as a spot that has not been measured.
+pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<GridPoint> {
+    let mut found: Vec<GridPoint> = Vec::new();
+    for line in lines(measured) {
+        let sequence: Vec<(&GridPoint, f64)> = line.iter().map(|m| (&m.spot, m.rate())).collect();
+        for (index, pair) in sequence.windows(2).enumerate() {
+            let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
+            let half = pap[usize::from(low.write)] / 2.0;
+            let crosses = low_rate <= half && high_rate > half;
+            // Near the top a size that not every survey has would be the best by chance.
+            let is_low = high_rate <= TOP_SHARE * 2.0 * half;
+            let bends = is_low && (bends_at(&sequence, index) || bends_at(&sequence, index + 1));
+            let gap = high.request_bytes / low.request_bytes;
+            if gap > 2 && (crosses || bends) {
+                let exponent = (low.request_bytes.ilog2() + high.request_bytes.ilog2()) / 2;
+                found.push(GridPoint { request_bytes: 1 << exponent, ..*low });
+            }
+        }
+    }
+    found.retain(|spot| allowed(spot, limits) && !measured.iter().any(|m| m.spot == *spot));
+    found
+}
+
+/// The sequential curves over request size, one for each direction, caching mode and depth, each
+/// in the order of size.
+fn lines(measured: &[Measured]) -> Vec<Vec<&Measured>> {
+    let mut lines: Vec<Vec<&Measured>> = Vec::new();
+    let plain =
+        |m: &&Measured| m.spot.pattern == Pattern::Sequential && m.spot.pages == BufferPages::Huge;
+    for one in measured.iter().filter(plain) {
+        let same = |line: &&mut Vec<&Measured>| {
+            let first = line[0].spot;
+            GridPoint { request_bytes: first.request_bytes, ..one.spot } == first
+        };
+        match lines.iter_mut().find(same) {
+            Some(line) => line.push(one),
+            None => lines.push(vec![one]),
+        }
+    }
+    for line in &mut lines {
+        line.sort_by_key(|m| m.spot.request_bytes);
+    }
+    lines
+}
+
+/// Whether the curve bends at a point that has neighbours on both sides.
+fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
+    let Some(around) = index.checked_sub(1).and_then(|from| sequence.get(from..from + 3)) else {
+        return false;
+    };
+    let log =
+        |(spot, rate): &(&GridPoint, f64)| (f64::from(spot.request_bytes).ln(), rate.max(1.0).ln());
+    let ((x0, y0), (x1, y1), (x2, y2)) = (log(&around[0]), log(&around[1]), log(&around[2]));
+    let expected = y0 + (y2 - y0) * (x1 - x0) / (x2 - x0);
+    (y1 - expected).abs() > BEND
+}
+
+/// The spots on which the conclusions rest, measured by turns in the last rounds, so that each is
+/// compared with the others under the same conditions: out of the box, what advice compares with
+/// it, and the settings that may be the best (of each direction: reads, writes).
+pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
+    let mut found: Vec<usize> =
+        (0..measured.len()).filter(|index| is_compared(&measured[*index].spot)).collect();
+    for write in [false, true] {
+        let sequential =
+            |m: &Measured| m.spot.write == write && m.spot.pattern == Pattern::Sequential;
+        let least = CONTENDER_SHARE * pap[usize::from(write)];
+        let mut contenders: Vec<usize> = (0..measured.len())
+            .filter(|index| sequential(&measured[*index]) && measured[*index].rate() >= least)
+            .collect();
+        let rate = |index: &usize| measured[*index].rate();
+        let fastest = contenders.iter().copied().max_by(|a, b| rate(a).total_cmp(&rate(b)));
+        let spot = |index: &usize| &measured[*index].spot;
+        contenders.sort_by_key(|i| u64::from(spot(i).request_bytes) * u64::from(spot(i).depth));
+        contenders.truncate(CONTENDERS);
+        found.extend(contenders.into_iter().chain(fastest));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Whether advice compares a spot with others that are not far from it.
+fn is_compared(spot: &GridPoint) -> bool {
+    let size = spot.request_bytes;
+    spot.pattern == Pattern::Sequential && (size == OUT_OF_BOX_BYTES || size == LARGE_BYTES)
+}
+
+/// The spots that need a trial most, most needed first, at most `count`. Those near the highest
+/// rates (by direction: reads, writes) decide what is best.
+pub fn neediest(measured: &[Measured], pap: [f64; 2], count: usize) -> Vec<usize> {
+    let need = |m: &Measured| m.need(pap[usize::from(m.spot.write)]);
+    let mut needs: Vec<(usize, f64)> =
+        measured.iter().enumerate().map(|(index, m)| (index, need(m))).collect();
+    needs.retain(|(_, need)| *need > 0.0);
+    needs.sort_by(|a, b| b.1.total_cmp(&a.1));
+    needs.into_iter().take(count).map(|(index, _)| index).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::spot;
+    use ioengine::Caching;
+
+    fn limits() -> Limits {
+        Limits {
+            request_bytes_min: 512,
+            region_bytes: 1 << 30,
+            in_flight_bytes_max: 64 << 20,
+            direct: true,
+            write: true,
+        }
+    }
+
+    /// A device of 100 us and 1 GB/s, measured at the given sizes with three equal trials.
+    fn device(sizes: &[u32]) -> Vec<Measured> {
+        let rate = |size: u32| f64::from(size) / (100e-6 + f64::from(size) / 1e9);
+        let measured = |size: &u32| Measured {
+            spot: spot(false, Caching::Direct, *size),
+            rates: vec![rate(*size); 3],
+        };
+        sizes.iter().map(measured).collect()
+    }
+
+    #[test]
+    fn the_crossing_of_half_power_is_narrowed_down() {
+        // n-one-half is 100 kB: between 64 KiB and 256 KiB.
+        let found =
+            new_spots(&device(&[4 << 10, 64 << 10, 256 << 10, 1 << 20]), [1e9; 2], &limits());
+        assert!(found.iter().any(|spot| spot.request_bytes == 128 << 10), "{found:?}");
+    }
+
+    #[test]
+    fn a_straight_curve_needs_nothing_between() {
+        let flat: Vec<Measured> = [4 << 10, 64 << 10, 1 << 20]
+            .map(|size| Measured { spot: spot(false, Caching::Direct, size), rates: vec![1e9; 3] })
+            .into();
+        assert!(new_spots(&flat, [1e9; 2], &limits()).is_empty());
+    }
+
+    #[test]
+    fn noisy_spots_come_first_and_settled_ones_not_at_all() {
+        let mut measured = device(&[4 << 10, 64 << 10, 1 << 20]);
+        measured[0].rates = vec![1.0; 6];
+        measured[1].rates = vec![1.0, 1.1, 1.2];
+        measured[2].rates = vec![1.0, 2.0, 3.0];
+        assert_eq!(neediest(&measured, [f64::MAX; 2], 10), [2, 1]);
+        assert_eq!(neediest(&measured, [f64::MAX; 2], 1), [2]);
+    }
+
+    #[test]
+    fn spots_that_are_quoted_come_before_those_near_the_top_and_both_get_more_trials() {
+        let mut measured = device(&[4 << 10, 64 << 10, 1 << 20]);
+        measured[0].spot = spot(false, Caching::Buffered, OUT_OF_BOX_BYTES);
+        let peak = [measured[2].rate(), 0.0];
+        // All have three equal trials, which is enough for the one in the middle.
+        assert_eq!(neediest(&measured, peak, 10), [0, 2]);
+        for (one, trials) in measured.iter_mut().zip([7, 3, 5]) {
+            one.rates = vec![one.rate(); trials];
+        }
+        assert!(neediest(&measured, peak, 10).is_empty());
+    }
+
+    #[test]
+    fn the_last_rounds_measure_what_is_quoted_and_what_may_be_the_best() {
+        let sizes = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+        let mut measured = device(&sizes);
+        measured.push(Measured {
+            spot: spot(false, Caching::Buffered, OUT_OF_BOX_BYTES),
+            rates: vec![1.0],
+        });
+        let peak = [measured[6].rate(), 0.0];
+        let quoted = quoted(&measured, peak);
+        let sizes: Vec<u32> =
+            quoted.iter().map(|index| measured[*index].spot.request_bytes >> 10).collect();
+        // 64 KiB and 1 MiB are compared by advice; from 1 MiB on rates are near the highest.
+        assert_eq!(sizes, [64, 1024, 4096, 16384, 64]);
+    }
+
+    #[test]
+    fn a_spot_that_never_settles_does_not_eat_the_budget() {
+        let mut measured = device(&[4 << 10]);
+        measured[0].rates = (0..TRIALS_MAX).map(|i| i as f64 + 1.0).collect();
+        assert!(neediest(&measured, [f64::MAX; 2], 10).is_empty());
+    }
+}

@@ -1,0 +1,341 @@
+//! A survey as the page shows it: evidence and insight into the types of the report.
+
+use analysis::histogram::Histogram;
+use analysis::interval::Interval;
+use lab::date;
+use lab::point::{State, Verdict};
+use report::model::{self, KeyFigure};
+use report::view::{
+    CostModelView, DistributionView, Estimate, HalfPowerView, LadderView, PapView, Pattern,
+    PointView, ResidualView, RungView, SurveyView, TimeSeriesView,
+};
+
+use crate::advice;
+use crate::evidence::Evidence;
+use crate::findings::{self, Tone};
+use crate::insight::{Insight, OUT_OF_BOX_BYTES, PointSummary};
+
+/// The page of a survey.
+pub fn html(evidence: &Evidence, insight: &Insight<'_>) -> String {
+    report::render(&report::survey_page(&of(evidence, insight)))
+}
+
+/// What the page shows.
+pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> SurveyView {
+    let host = &evidence.host;
+    let place = evidence.target.place();
+    SurveyView {
+        target: format!("{} ({place})", evidence.target.name),
+        host: format!("{}, {}, Linux {}", host.name, host.cpu, host.kernel),
+        date: format!("{} UTC", date::utc(evidence.started_unix_ns)),
+        verdict: model::Verdict {
+            in_doubt: findings::in_doubt(insight),
+            ..verdict(&insight.verdict)
+        },
+        key_figures: key_figures(insight),
+        findings: findings::of(evidence, insight).into_iter().map(finding).collect(),
+        advice: advice::of(insight).iter().map(advice_of).collect(),
+        rules_without_experiment: advice::silent()
+            .into_iter()
+            .map(|(rule, study)| format!("{} (halfpower study {study} prices it)", rule.text))
+            .collect(),
+        points: insight.seen.iter().filter(|s| !s.point.key.has_small_pages()).map(point).collect(),
+        pap: insight
+            .pap
+            .iter()
+            .map(|pap| PapView {
+                operation: pap.operation.to_owned(),
+                bytes_per_s: pap.bytes_per_s,
+                source: pap.source.clone(),
+            })
+            .collect(),
+        half_power: half_power(insight),
+        cost_models: cost_models(insight),
+        distributions: distributions(insight),
+        time_series: time_series(insight),
+        ladder: ladder(insight),
+        instrument: instrument(evidence),
+        provenance: provenance(evidence),
+    }
+}
+
+fn state(state: State) -> model::State {
+    match state {
+        State::Valid => model::State::Valid,
+        State::Suspect => model::State::Suspect,
+        State::Invalid => model::State::Invalid,
+    }
+}
+
+/// A verdict as the page shows it.
+pub fn verdict(verdict: &Verdict) -> model::Verdict {
+    let reasons = verdict.reasons.clone();
+    model::Verdict { state: state(verdict.state), reasons, in_doubt: None }
+}
+
+fn finding(found: findings::Finding) -> model::Finding {
+    let tone = match found.tone {
+        Tone::Good => model::Tone::Good,
+        Tone::Note => model::Tone::Note,
+        Tone::Warn => model::Tone::Warn,
+    };
+    model::Finding { headline: found.headline, detail: found.detail, tone }
+}
+
+/// A piece of advice as the page shows it.
+pub fn advice_of(advice: &advice::Advice) -> model::Advice {
+    model::Advice {
+        id: advice.id.clone(),
+        text: advice.text.clone(),
+        gain: findings::gain(advice),
+        how: advice.how.clone(),
+        evidence: advice.evidence.clone(),
+    }
+}
+
+fn key_figures(insight: &Insight<'_>) -> Vec<KeyFigure> {
+    let mut figures = Vec::new();
+    let mut add = |label: String, value: String, note: String| {
+        figures.push(KeyFigure { label, value, note });
+    };
+    for operation in ["read", "write"] {
+        if let Some(plain) = insight.out_of_box(operation) {
+            let size = units::size(OUT_OF_BOX_BYTES);
+            let note = format!("buffered, {size}, one at a time");
+            add(format!("Out-of-box {operation}"), units::rate_mib(plain.rate()), note);
+        }
+        if let Some(best) = insight.best(operation) {
+            let key = &best.point.key;
+            let size = units::size(key.request_bytes);
+            let note = format!("{}, {size} x depth {}", key.caching, key.depth);
+            add(format!("Best {operation}"), units::rate_mib(best.rate()), note);
+        }
+    }
+    let half = insight
+        .half_power
+        .iter()
+        .filter(|h| h.operation == "read" && h.caching == "direct" && h.measured.is_some());
+    if let Some(shallow) = half.min_by_key(|h| h.depth) {
+        let size = units::size(shallow.measured.unwrap_or(0));
+        add("Half power of reads".to_owned(), size, format!("direct, depth {}", shallow.depth));
+    }
+    if let Some(seen) = insight.at("read", "direct", OUT_OF_BOX_BYTES, 1)
+        && let Some(cost) = seen.summary.cpu_lower_ns
+    {
+        let note = "direct read of 64 KiB".to_owned();
+        add("CPU for each request".to_owned(), units::time(cost), note);
+    }
+    figures
+}
+
+fn estimate(interval: Interval) -> Estimate {
+    Estimate { value: interval.value, low: interval.low, high: interval.high }
+}
+
+fn point(seen: &PointSummary<'_>) -> PointView {
+    let (key, summary) = (&seen.point.key, &seen.summary);
+    let quantile = |q| summary.latency.quantile(q).map(|ns| ns as f64);
+    PointView {
+        pattern: if key.is_random() { Pattern::Random } else { Pattern::Sequential },
+        operation: key.operation().to_owned(),
+        caching: key.caching.clone(),
+        request_bytes: key.request_bytes,
+        depth: key.depth,
+        threads: key.threads,
+        throughput_bytes_per_s: estimate(summary.bytes_per_s),
+        requests_per_s: estimate(summary.requests_per_s),
+        latency_p50_ns: quantile(0.5),
+        latency_p99_ns: quantile(0.99),
+        latency_p99_9_ns: quantile(0.999),
+        cpu_lower_ns_per_request: summary.cpu_lower_ns,
+        cpu_upper_ns_per_request: summary.cpu_upper_ns,
+        trials: seen.point.trials.len() as u32,
+        state: state(summary.verdict.state),
+    }
+}
+
+fn half_power(insight: &Insight<'_>) -> Vec<HalfPowerView> {
+    let view = |found: &crate::half_power::HalfPower| HalfPowerView {
+        operation: found.operation.to_owned(),
+        caching: found.caching.clone(),
+        depth: found.depth,
+        measured_bytes: found.measured,
+        fitted_bytes: found.fitted,
+        throughput_bytes_per_s: found.rate,
+        remark: found.reason.clone().or_else(|| found.in_doubt()).unwrap_or_default(),
+    };
+    insight.half_power.iter().map(view).collect()
+}
+
+fn cost_models(insight: &Insight<'_>) -> Vec<CostModelView> {
+    let view = |cost: &crate::insight::Cost| CostModelView {
+        operation: cost.operation.to_owned(),
+        caching: cost.caching.clone(),
+        fixed_ns: estimate(cost.model.fixed_ns),
+        marginal_ns_per_kib: estimate(cost.model.marginal_ns_per_kib),
+        r2: cost.model.r2,
+        residuals: cost
+            .model
+            .residuals
+            .iter()
+            .map(|residual| ResidualView {
+                request_bytes: residual.request_bytes,
+                measured_ns: residual.measured_ns,
+                fitted_ns: residual.fitted_ns,
+            })
+            .collect(),
+    };
+    insight.costs.iter().map(view).collect()
+}
+
+fn cumulative(histogram: &Histogram) -> Vec<(f64, f64)> {
+    let (mut below, total) = (0_u64, histogram.count().max(1) as f64);
+    let step = |bucket: analysis::histogram::Bucket| {
+        below = below.saturating_add(bucket.count);
+        (bucket.high_ns as f64, below as f64 / total)
+    };
+    histogram.buckets().map(step).collect()
+}
+
+/// Random 8 KiB at every depth, and the best sequential settings.
+fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
+    let mut chosen: Vec<&PointSummary<'_>> = insight.random("read");
+    chosen.extend(insight.random("write"));
+    for operation in ["read", "write"] {
+        chosen.extend(insight.best(operation));
+    }
+    let view = |seen: &&PointSummary<'_>| DistributionView {
+        name: name(seen),
+        cumulative: cumulative(&seen.summary.latency),
+    };
+    chosen.iter().map(view).collect()
+}
+
+fn name(seen: &PointSummary<'_>) -> String {
+    let key = &seen.point.key;
+    format!("{} {} {} x {}", key.caching, key.rw, units::size(key.request_bytes), key.depth)
+}
+
+/// The longest trial of each best and each out-of-box setting.
+fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
+    let chosen = ["read", "write"]
+        .into_iter()
+        .flat_map(|op| [insight.best(op), insight.out_of_box(op)])
+        .flatten();
+    let view = |seen: &PointSummary<'_>| {
+        let trial = seen.point.unsoaked().into_iter().max_by_key(|t| t.series.len())?;
+        // The last interval is not a whole one.
+        let whole = trial.series.len().saturating_sub(1);
+        let samples = trial.series[..whole].iter().map(|point| {
+            let end = point.start_ns.saturating_add(point.length_ns) as f64 / 1e9;
+            (end, point.bytes as f64 * 1e9 / point.length_ns.max(1) as f64)
+        });
+        Some(TimeSeriesView { name: name(seen), samples: samples.collect() })
+    };
+    chosen.filter_map(view).collect()
+}
+
+fn ladder(insight: &Insight<'_>) -> Option<LadderView> {
+    let binding = insight.binding.as_ref().map(|binding| binding.index);
+    let rung = |(index, rung): (usize, &analysis::ladder::Rung)| RungView {
+        component: rung.component.clone(),
+        pap_bytes_per_s: rung.pap_bytes_per_s,
+        rap_bytes_per_s: rung.rap_bytes_per_s,
+        binding: binding == Some(index),
+    };
+    let conclusion =
+        findings::bottleneck(insight).map(|found| format!("{}: {}.", found.headline, found.detail));
+    (!insight.rungs.is_empty()).then(|| LadderView {
+        rungs: insight.rungs.iter().enumerate().map(rung).collect(),
+        conclusion: conclusion.unwrap_or_default(),
+    })
+}
+
+fn instrument(evidence: &Evidence) -> Vec<(String, String)> {
+    let facts = &evidence.facts;
+    let mut rows = Vec::new();
+    if let Some(floor) = facts.floor_ns_per_request {
+        let name = "CPU of a request on the null I/O engine, full statistics on";
+        rows.push((name.to_owned(), units::time(floor)));
+    }
+    rows.push(("Bytes written by the survey".to_owned(), units::size(facts.written_bytes)));
+    rows.push(("Time it took".to_owned(), units::time(facts.elapsed_ns as f64)));
+    rows.push(("Clock".to_owned(), evidence.host.clock.clone()));
+    for missing in &facts.missing {
+        rows.push(("Not available here".to_owned(), missing.clone()));
+    }
+    rows
+}
+
+fn provenance(evidence: &Evidence) -> Vec<(String, Vec<(String, String)>)> {
+    let seed = evidence.points.first().map_or(0, |point| point.key.seed);
+    let run = serde_json::json!({
+        "halfpower": env!("CARGO_PKG_VERSION"),
+        "seed": seed,
+        "region": units::size(evidence.facts.region_bytes),
+        "points": evidence.points.len(),
+        "trials": evidence.points.iter().map(|p| p.trials.len()).sum::<usize>(),
+    });
+    vec![facts("Run", &run), facts("Host", &evidence.host), facts("Target", &evidence.target)]
+}
+
+/// A group of the provenance: the names and values of whatever can be written as JSON.
+pub fn facts(name: &str, of: &impl serde::Serialize) -> (String, Vec<(String, String)>) {
+    (name.to_owned(), rows("", &serde_json::to_value(of).unwrap_or_default()))
+}
+
+/// The leaves of a JSON value as names and values; nulls are left out.
+fn rows(prefix: &str, value: &serde_json::Value) -> Vec<(String, String)> {
+    use serde_json::Value;
+    let joined = |key: &str| {
+        let name = key.replace('_', " ");
+        if prefix.is_empty() { name } else { format!("{prefix} {name}") }
+    };
+    match value {
+        Value::Null => Vec::new(),
+        Value::Object(fields) => {
+            fields.iter().flat_map(|(key, value)| rows(&joined(key), value)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(|item| rows(prefix, item)).collect(),
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) => vec![(prefix.to_owned(), text.clone())],
+        other => vec![(prefix.to_owned(), other.to_string())],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insight::tests::evidence;
+    use lab::point::SeriesPoint;
+
+    #[test]
+    fn the_page_of_a_survey_has_its_findings_and_charts() {
+        let evidence = evidence();
+        let html = html(&evidence, &Insight::of(&evidence));
+        assert!(html.contains("Out of the box") && html.contains("<svg"));
+        assert!(html.contains("preallocate") || html.contains("Preallocate"));
+    }
+
+    #[test]
+    fn a_survey_of_absurd_numbers_still_has_its_page() {
+        let mut evidence = evidence();
+        for point in &mut evidence.points {
+            point.key.request_bytes = u64::MAX;
+            for trial in &mut point.trials {
+                trial.directions[0].latency.record_n(1, u64::MAX);
+                trial.directions[0].latency.record_n(1000, u64::MAX);
+                let length_ns = i64::MAX as u64;
+                let interval = SeriesPoint { start_ns: u64::MAX, length_ns, bytes: 1, requests: 1 };
+                trial.series = vec![interval; 2];
+            }
+        }
+        assert!(html(&evidence, &Insight::of(&evidence)).contains("<svg"));
+    }
+
+    #[test]
+    fn json_is_flattened_into_rows_without_nulls() {
+        let value = serde_json::json!({"a_b": {"c": 1, "d": null}, "e": "x"});
+        assert_eq!(rows("", &value), [("a b c".into(), "1".into()), ("e".into(), "x".into())]);
+    }
+}
