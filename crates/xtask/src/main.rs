@@ -10,6 +10,7 @@ mod repository;
 mod bench;
 mod faults;
 mod mounted;
+mod packages;
 mod repeat;
 mod tidy;
 mod time_machine;
@@ -31,6 +32,8 @@ struct Arguments {
 enum Command {
     /// Check the rules of the house that the compiler does not check
     Tidy,
+    /// Check that every published crate builds from the files in its package
+    Packages,
     /// Try the real program against faults, and count what it loses or does not see
     Faults(faults::Faults),
     /// Measure halfpower against its peers, by ratio
@@ -48,6 +51,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Tidy => tidy::run(),
+        Command::Packages => packages::run(),
         Command::Faults(options) => faults::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Accuracy(options) => accuracy::run(&options),
