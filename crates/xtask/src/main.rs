@@ -31,7 +31,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Check the rules of the house that the compiler does not check
-    Tidy,
+    Tidy(tidy::Options),
     /// Check that every published crate builds from the files in its package
     Packages,
     /// Try the real program against faults, and count what it loses or does not see
@@ -50,7 +50,7 @@ enum Command {
 /// 0: all is well; 1: a rule or a bar is missed; 2: the command could not do its work.
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Tidy => tidy::run(),
+        Command::Tidy(options) => tidy::run(&options),
         Command::Packages => packages::run(),
         Command::Faults(options) => faults::run(&options),
         Command::Bench(command) => bench::run(&command),

@@ -52,7 +52,7 @@ pub fn forbidden_words(source: &Source) -> Vec<Finding> {
 }
 
 /// The lines on which a sequence of tokens starts.
-fn places<'a>(
+pub fn places<'a>(
     tokens: &'a [&'a Token],
     sequence: &'a [&'a str],
 ) -> impl Iterator<Item = usize> + 'a {
