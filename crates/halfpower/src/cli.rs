@@ -149,7 +149,8 @@ pub struct CommonArgs {
     /// Measure holes and unwritten blocks without calling the result invalid
     #[arg(long, value_name = "0|1",
           help_heading = "Safety", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = experiment_parameters::boolean, default_value = "false")]
+          default_missing_value = "true", value_parser = experiment_parameters::boolean,
+          default_value = "false")]
     pub allow_holes: bool,
     /// Bytes that may be written to the drive in its life as rated, such as 600TB: --plan says
     /// which share of them goes

@@ -97,8 +97,8 @@ fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     let is_other = |kind: &&EngineKind| **kind != EngineKind::Delay;
     if let Some(other) = experiment.engine_kinds.iter().flatten().find(is_other) {
         return Err(Failure::usage(format!(
-            "--ioengine {other}: a device of known truth is in this process and served by delay alone; \
-             drop --ioengine, or mount it as a file: halfpower mount truth:... DIR"
+            "--ioengine {other}: a device of known truth is in this process and served by delay \
+             alone; drop --ioengine, or mount it as a file: halfpower mount truth:... DIR"
         )));
     }
     Ok(())

@@ -1,9 +1,10 @@
 //! What the papers published, and their tools.
 //!
-//! Riedel, van Ingen and Gray, "A Performance Study of Sequential I/O on Windows NT 4.0" (1997), and
-//! Chung, Gray, Worthington and Horst, "Windows 2000 Disk IO Performance" (2000). [`reproduce`] runs
-//! their figures and claims again in the simulator and scores the result; [`classic`] understands
-//! the flags and formats of their tools. The published data is in the folder `data`.
+//! Riedel, van Ingen and Gray, "A Performance Study of Sequential I/O on Windows NT 4.0" (1997);
+//! Chung, Gray, Worthington and Horst, "Windows 2000 Disk IO Performance" (2000).
+//! [`reproduce`] runs their figures and claims again in the simulator and scores the result;
+//! [`classic`] understands the flags and formats of their tools. The published data is in the
+//! folder `data`.
 
 pub mod reproduce;
 pub mod classic;

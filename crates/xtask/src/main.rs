@@ -10,6 +10,7 @@ mod repository;
 mod bench;
 mod faults;
 mod mounted;
+mod packages;
 mod repeat;
 mod tidy;
 mod time_machine;
@@ -30,7 +31,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Check the rules of the house that the compiler does not check
-    Tidy,
+    Tidy(tidy::Options),
+    /// Check that every published crate builds from the files in its package
+    Packages,
     /// Try the real program against faults, and count what it loses or does not see
     Faults(faults::Faults),
     /// Measure halfpower against its peers, by ratio
@@ -47,7 +50,8 @@ enum Command {
 /// 0: all is well; 1: a rule or a bar is missed; 2: the command could not do its work.
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Tidy => tidy::run(),
+        Command::Tidy(options) => tidy::run(&options),
+        Command::Packages => packages::run(),
         Command::Faults(options) => faults::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Accuracy(options) => accuracy::run(&options),

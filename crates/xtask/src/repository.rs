@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The only platform the program runs on so far; the metadata of others is not fetched.
-const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// The root folder of the checkout, known from the place of this crate in it.
 pub fn root() -> PathBuf {
@@ -32,9 +32,17 @@ pub fn files(root: &Path) -> Result<Vec<String>> {
 
 /// What `cargo metadata` says of the workspace and of everything it depends on.
 pub fn metadata(root: &Path) -> Result<Value> {
+    cargo_metadata(root, &["--locked", "--filter-platform", PLATFORM])
+}
+
+/// What `cargo metadata` says of the workspace's own packages.
+pub fn metadata_of_members(root: &Path) -> Result<Value> {
+    cargo_metadata(root, &["--no-deps"])
+}
+
+fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["metadata", "--locked", "--format-version=1"]).current_dir(root);
-    cargo.args(["--filter-platform", PLATFORM]);
+    cargo.args(["metadata", "--format-version=1"]).args(options).current_dir(root);
     let text = output_of(&mut cargo).context("`cargo metadata` must work in the checkout")?;
     serde_json::from_str(&text).context("`cargo metadata` printed something that is not JSON")
 }

@@ -60,8 +60,8 @@ pub struct CopyArgs {
     pub dereference: bool,
     /// Leave holes holes
     #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = parameters::boolean, default_value = "true",
-          help_heading = "What is kept")]
+          default_missing_value = "true", value_parser = parameters::boolean,
+          default_value = "true", help_heading = "What is kept")]
     pub sparse: bool,
 
     /// Directories are always copied with all that is in them

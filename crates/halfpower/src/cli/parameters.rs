@@ -1,4 +1,4 @@
-//! The parameters of an experiment as flags: `run`, `sweep` and `simulate` take them from one table.
+//! The parameters of an experiment as flags of `run`, `sweep` and `simulate`, from one table.
 
 use std::ffi::OsStr;
 

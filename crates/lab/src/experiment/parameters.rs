@@ -202,13 +202,12 @@ pub const PARAMETERS: &[Parameter] = &[
         WORKLOAD,
         "Share of reads in a mix (default 50)",
         |experiment, text| {
-            let shares = units::parse_list(text, whole)?;
             let share = |share| match share {
                 0..=100 => Ok(share as u8),
                 _ => Err(format!("{share} is no share from 0 to 100")),
             };
-            experiment.read_percents = Some(shares.into_iter().map(share).collect::<Result<_, _>>()?);
-            Ok(())
+            let shares = units::parse_list(text, whole)?.into_iter().map(share);
+            put(&mut experiment.read_percents, shares.collect())
         },
     )
     .axis(),
@@ -292,8 +291,8 @@ pub const PARAMETERS: &[Parameter] = &[
         "page-cache",
         "cold|warm",
         WORKLOAD,
-        "What buffered requests find in the page cache. cold: nothing, writes neither; warm: all of \
-         the region, read just before. Default: reads nothing, writes what the last trial left",
+        "What buffered requests find in the page cache. cold: nothing, writes neither; warm: all \
+         of the region, read just before. Default: reads nothing, writes what the last trial left",
         |experiment, text| {
             let found = match text {
                 "cold" => Ok(PageCache::Cold),
@@ -475,10 +474,11 @@ pub const PARAMETERS: &[Parameter] = &[
         HOST,
         "Read-ahead window of the device during the run (root)",
         |experiment, text| {
-            let bytes = units::parse_size(text).and_then(|bytes| match bytes.is_multiple_of(4096) {
-                true => Ok(bytes),
-                false => Err("the kernel counts it in pages; use 128k or 4m".to_owned()),
-            });
+            let bytes =
+                units::parse_size(text).and_then(|bytes| match bytes.is_multiple_of(4096) {
+                    true => Ok(bytes),
+                    false => Err("the kernel counts it in pages; use 128k or 4m".to_owned()),
+                });
             put(&mut experiment.host.read_ahead_bytes, bytes)
         },
     ),

@@ -5,6 +5,7 @@
 
 use super::finding::Finding;
 use super::source::{Source, Token};
+use std::ops::RangeInclusive;
 
 /// Lines of a function, signature and braces included.
 const FUNCTION_LINES: usize = 70;
@@ -17,34 +18,54 @@ const OPENING_CHARACTERS: usize = 60;
 
 /// Functions outside tests that are too long.
 pub fn long_functions(source: &Source) -> Vec<Finding> {
-    let tokens = source.shipped_tokens();
     let mut findings = Vec::new();
+    for Function { name, line, body } in functions(&source.shipped_tokens()) {
+        let lines = body.end() - line + 1;
+        if lines > FUNCTION_LINES {
+            let message = format!(
+                "function `{name}` has {lines} lines, at most {FUNCTION_LINES} are allowed"
+            );
+            findings.push(Finding::new(&source.path, line, message));
+        }
+    }
+    findings
+}
+
+/// The lines of the bodies of all functions outside tests, those of their braces included.
+pub fn bodies(source: &Source) -> Vec<RangeInclusive<usize>> {
+    functions(&source.shipped_tokens()).into_iter().map(|function| function.body).collect()
+}
+
+/// A function with a body.
+struct Function<'a> {
+    name: &'a str,
+    line: usize,
+    body: RangeInclusive<usize>,
+}
+
+fn functions<'a>(tokens: &[&'a Token]) -> Vec<Function<'a>> {
+    let mut functions = Vec::new();
     for (index, pair) in tokens.windows(2).enumerate() {
         let is_named =
             pair[1].text.starts_with(|first: char| first.is_alphabetic() || first == '_');
         if pair[0].text != "fn" || !is_named {
             continue;
         }
-        let lines = body_end(&tokens[index..]).map_or(0, |end| end - pair[0].line + 1);
-        if lines > FUNCTION_LINES {
-            let name = &pair[1].text;
-            let message = format!(
-                "function `{name}` has {lines} lines, at most {FUNCTION_LINES} are allowed"
-            );
-            findings.push(Finding::new(&source.path, pair[0].line, message));
+        if let Some(body) = body(&tokens[index..]) {
+            functions.push(Function { name: &pair[1].text, line: pair[0].line, body });
         }
     }
-    findings
+    functions
 }
 
-/// Line of the brace that closes the body; none for a declaration without one.
-fn body_end(tokens: &[&Token]) -> Option<usize> {
+/// Lines from the brace that opens the body to the one that closes it; none for a declaration.
+fn body(tokens: &[&Token]) -> Option<RangeInclusive<usize>> {
     let mut depth = 0_usize;
-    let mut in_body = false;
+    let mut first_line = None;
     for token in tokens {
         match token.text.as_str() {
             "{" if depth == 0 => {
-                in_body = true;
+                first_line = Some(token.line);
                 depth = 1;
             }
             "(" | "[" | "{" => depth += 1,
@@ -52,8 +73,10 @@ fn body_end(tokens: &[&Token]) -> Option<usize> {
             ";" if depth == 0 => return None,
             _ => {}
         }
-        if in_body && depth == 0 {
-            return Some(token.line);
+        if depth == 0
+            && let Some(first_line) = first_line
+        {
+            return Some(first_line..=token.line);
         }
     }
     None

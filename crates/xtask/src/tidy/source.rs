@@ -83,11 +83,12 @@ impl Source {
 
     /// Number of lines outside test code.
     pub fn shipped_lines(&self) -> usize {
-        if self.is_test {
-            return 0;
-        }
-        let in_test = |line: &usize| self.test_lines.iter().any(|range| range.contains(line));
-        (1..=self.text.lines().count()).filter(|line| !in_test(line)).count()
+        (1..=self.text.lines().count()).filter(|line| !self.is_test_line(*line)).count()
+    }
+
+    /// Whether a line belongs to test code, comments included.
+    pub fn is_test_line(&self, line: usize) -> bool {
+        self.is_test || self.test_lines.iter().any(|range| range.contains(&line))
     }
 
     fn mark_test(&mut self) {

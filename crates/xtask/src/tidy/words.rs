@@ -16,10 +16,10 @@ struct Forbidden {
 
 /// The crates that speak on the terminal.
 const PRINTERS: &[&str] = &["halfpower", "xtask"];
-const PRINT_REMEDY: &str = "only the crate halfpower prints: return the text instead";
+const PRINT_REMEDY: &str = "print through `lab::console`, or return the text";
 const FINISH_REMEDY: &str = "leftover: finish it or file an issue";
 
-const FORBIDDEN: [Forbidden; 8] = [
+const FORBIDDEN: [Forbidden; 9] = [
     Forbidden {
         tokens: &[".", "unwrap", "(", ")"],
         allowed_in: &[],
@@ -35,6 +35,11 @@ const FORBIDDEN: [Forbidden; 8] = [
         tokens: &["rusqlite"],
         allowed_in: &["results"],
         remedy: "only the crate results knows SQL",
+    },
+    Forbidden {
+        tokens: &["clap", "::"],
+        allowed_in: &["halfpower", "xtask"],
+        remedy: "only the command line knows clap: take typed values",
     },
 ];
 
@@ -52,7 +57,7 @@ pub fn forbidden_words(source: &Source) -> Vec<Finding> {
 }
 
 /// The lines on which a sequence of tokens starts.
-fn places<'a>(
+pub fn places<'a>(
     tokens: &'a [&'a Token],
     sequence: &'a [&'a str],
 ) -> impl Iterator<Item = usize> + 'a {

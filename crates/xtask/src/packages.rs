@@ -1,0 +1,283 @@
+//! `cargo xtask packages`: every published crate builds from exactly the files in its package.
+//!
+//! Packs the crates, unpacks them side by side below `target/package/check` and runs `cargo check`
+//! there, with the versions of `Cargo.lock`. `cargo package` could verify packages by itself, but
+//! it keeps unpacked crates in the Cargo home by name and version, and so may build a crate that an
+//! earlier commit left there. Uploads nothing.
+
+use crate::repository;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use toml::Table;
+
+/// Crates that cannot be packaged today, each with the reason.
+const NOT_YET: [(&str, &str); 0] = [];
+
+/// What crates.io asks for, or what a visitor of the page there needs.
+const REQUIRED_FIELDS: [&str; 3] = ["description", "license", "repository"];
+
+/// A crate that is meant to be published.
+#[derive(Debug, PartialEq, Eq)]
+struct Package {
+    name: String,
+    version: String,
+}
+
+impl Package {
+    /// Name of the folder in its package; the package is called the same, with `.crate`.
+    fn folder(&self) -> String {
+        format!("{}-{}", self.name, self.version)
+    }
+}
+
+/// Packs, unpacks and checks; fails where a package does not build.
+pub fn run() -> Result<ExitCode> {
+    let root = repository::root();
+    let metadata = repository::metadata_of_members(&root)?;
+    let packages = without_excluded(published(&metadata)?, &NOT_YET)?;
+    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
+    let target = Path::new(target);
+    let check = target.join("package/check");
+
+    fetch(&root)?;
+    pack(&root, &packages)?;
+    unpack(&packages, &target.join("package"), &check)?;
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
+    fs::write(check.join("Cargo.toml"), workspace_manifest(&packages, &profiles(&manifest)))
+        .context("cannot write the manifest of the check")?;
+    fs::copy(root.join("Cargo.lock"), check.join("Cargo.lock"))
+        .context("cannot copy Cargo.lock")?;
+    build(&check, target)?;
+    compare_locks(&root.join("Cargo.lock"), &check.join("Cargo.lock"))?;
+
+    println!("{} packages build from their own files", packages.len());
+    for (name, reason) in NOT_YET {
+        println!("left out: {name}: {reason}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The members without `publish = false`; fails where one lacks a required field.
+fn published(metadata: &Value) -> Result<Vec<Package>> {
+    let members = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
+    let mut packages = Vec::new();
+    for member in members {
+        // No entry: publish anywhere. A list: only in these registries. Empty: `publish = false`.
+        if member["publish"].as_array().is_some_and(Vec::is_empty) {
+            continue;
+        }
+        let name = member["name"].as_str().context("a package without a name")?;
+        let version = member["version"].as_str().context("a package without a version")?;
+        for field in REQUIRED_FIELDS {
+            if member[field].as_str().is_none_or(str::is_empty) {
+                bail!("{name} has no `{field}`; add it to its Cargo.toml");
+            }
+        }
+        packages.push(Package { name: name.to_string(), version: version.to_string() });
+    }
+    Ok(packages)
+}
+
+/// The packages that are not excluded; fails where an excluded name is not a published crate.
+fn without_excluded(packages: Vec<Package>, excluded: &[(&str, &str)]) -> Result<Vec<Package>> {
+    for (name, _) in excluded {
+        if !packages.iter().any(|package| package.name == *name) {
+            bail!("NOT_YET names {name}, which is not a published crate; remove it there");
+        }
+    }
+    let is_kept = |package: &Package| excluded.iter().all(|(name, _)| package.name != *name);
+    Ok(packages.into_iter().filter(is_kept).collect())
+}
+
+/// Downloads what is missing, so that the rest works without a network.
+fn fetch(root: &Path) -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["fetch", "--quiet", "--locked", "--target", repository::PLATFORM]);
+    must_succeed(cargo.current_dir(root))
+}
+
+/// Writes a `.crate` file for each package. One call, so that they find each other.
+fn pack(root: &Path, packages: &[Package]) -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["package", "--no-verify", "--locked", "--offline", "--allow-dirty", "--quiet"]);
+    for package in packages {
+        cargo.args(["--package", &package.name]);
+    }
+    must_succeed(cargo.current_dir(root))
+}
+
+/// Unpacks the `.crate` files of a folder into an empty one.
+fn unpack(packages: &[Package], from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to).with_context(|| format!("cannot remove {}", to.display()))?;
+    }
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
+    for package in packages {
+        // `m`: files get the time of now. All files in a package have the same old time, which
+        // would hide a change from cargo.
+        let file = from.join(format!("{}.crate", package.folder()));
+        must_succeed(Command::new("tar").arg("-xmf").arg(file).arg("-C").arg(to))?;
+    }
+    Ok(())
+}
+
+/// Checks the unpacked crates. The target folder is the project's, so that dependencies that a
+/// build of the project has checked are not checked again.
+fn build(check: &Path, target: &Path) -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["check", "--workspace", "--offline", "--target-dir"]).arg(target);
+    must_succeed(cargo.current_dir(check))
+}
+
+/// The manifest of a workspace whose members take each other instead of what crates.io has.
+fn workspace_manifest(packages: &[Package], profiles: &str) -> String {
+    let mut text = String::from("[workspace]\nresolver = \"3\"\nmembers = [\n");
+    for package in packages {
+        text += &format!("    \"{}\",\n", package.folder());
+    }
+    text += "]\n\n[patch.crates-io]\n";
+    for package in packages {
+        text += &format!("{} = {{ path = \"{}\" }}\n", package.name, package.folder());
+    }
+    text + "\n" + profiles
+}
+
+/// The tables `[profile...]` of a manifest. With other profiles cargo would share nothing.
+fn profiles(manifest: &str) -> String {
+    let mut is_in_profile = false;
+    let mut text = String::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            is_in_profile = line.starts_with("[profile.");
+        }
+        if is_in_profile {
+            text += line;
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Fails where the check used a dependency that the lock file of the project does not have.
+/// Cargo changes the copy: it removes what only unpublished crates need.
+fn compare_locks(project: &Path, check: &Path) -> Result<()> {
+    let read = |path: &Path| -> Result<BTreeSet<String>> {
+        let text = fs::read_to_string(path);
+        locked(&text.with_context(|| format!("cannot read {}", path.display()))?)
+    };
+    let (project, check) = (read(project)?, read(check)?);
+    let others: Vec<&str> = check.difference(&project).map(String::as_str).collect();
+    if !others.is_empty() {
+        bail!("checked with versions that Cargo.lock does not have: {}", others.join(", "));
+    }
+    Ok(())
+}
+
+/// `NAME VERSION` of each package in a lock file.
+fn locked(lock: &str) -> Result<BTreeSet<String>> {
+    let table: Table = lock.parse().context("the lock file is not TOML")?;
+    let packages = table.get("package").and_then(toml::Value::as_array).into_iter().flatten();
+    let name = |package: &toml::Value| {
+        let field = |key: &str| package.get(key).and_then(toml::Value::as_str);
+        Some(format!("{} {}", field("name")?, field("version")?))
+    };
+    packages.map(|package| name(package).context("a package without a version")).collect()
+}
+
+fn must_succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    if !status.success() {
+        bail!("failed ({status}): {command:?}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn package(name: &str) -> Package {
+        Package { name: name.to_string(), version: "0.1.0".to_string() }
+    }
+
+    fn member(name: &str, publish: &Value) -> Value {
+        json!({
+            "name": name, "version": "0.1.0", "publish": *publish,
+            "description": "d", "license": "MIT", "repository": "https://example.org"
+        })
+    }
+
+    #[test]
+    fn all_members_are_published_except_those_that_refuse() {
+        let metadata = json!({"packages": [
+            member("a", &Value::Null), member("b", &json!([])), member("c", &json!(["crates-io"])),
+        ]});
+        assert_eq!(published(&metadata).unwrap(), [package("a"), package("c")]);
+    }
+
+    #[test]
+    fn a_published_crate_without_a_licence_fails_and_another_does_not() {
+        let mut unlicensed = member("a", &Value::Null);
+        unlicensed["license"] = Value::Null;
+        let error = published(&json!({"packages": [unlicensed]})).unwrap_err();
+        assert!(error.to_string().contains("a has no `license`"), "{error}");
+        unlicensed["publish"] = json!([]);
+        assert_eq!(published(&json!({"packages": [unlicensed]})).unwrap(), []);
+    }
+
+    #[test]
+    fn an_excluded_crate_must_exist() {
+        let both = || vec![package("a"), package("b")];
+        assert_eq!(without_excluded(both(), &[("a", "why")]).unwrap(), [package("b")]);
+        let error = without_excluded(both(), &[("c", "why")]).unwrap_err();
+        assert!(error.to_string().contains("NOT_YET names c"), "{error}");
+    }
+
+    #[test]
+    fn the_members_of_the_check_take_each_other() {
+        let text = workspace_manifest(&[package("a"), package("b")], "[profile.dev]\nopt = 1\n");
+        let table: Table = text.parse().unwrap();
+        let members: Vec<&str> = table["workspace"]["members"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|m| m.as_str())
+            .collect();
+        assert_eq!(members, ["a-0.1.0", "b-0.1.0"]);
+        assert_eq!(table["patch"]["crates-io"]["b"]["path"].as_str(), Some("b-0.1.0"));
+        assert_eq!(table["profile"]["dev"]["opt"].as_integer(), Some(1));
+    }
+
+    #[test]
+    fn profiles_are_taken_from_the_manifest_and_nothing_else() {
+        let manifest = "[workspace]\na = 1\n[profile.dev]\nb = 2\n# why\n\
+                        [profile.dev.package.\"*\"]\nc = 3\n[patch.crates-io]\nd = 4\n";
+        assert_eq!(
+            profiles(manifest),
+            "[profile.dev]\nb = 2\n# why\n[profile.dev.package.\"*\"]\nc = 3\n"
+        );
+    }
+
+    #[test]
+    fn a_version_of_its_own_is_found_in_the_lock_of_the_check() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, packages: &[&str]| {
+            let entries: Vec<String> = packages
+                .iter()
+                .map(|package| format!("[[package]]\nname = \"{package}\"\nversion = \"1.0.0\"\n"))
+                .collect();
+            let path = folder.path().join(name);
+            fs::write(&path, entries.concat()).unwrap();
+            path
+        };
+        let project = write("project", &["a", "b"]);
+        compare_locks(&project, &write("fewer", &["a"])).unwrap();
+        let error = compare_locks(&project, &write("other", &["a", "c"])).unwrap_err();
+        assert!(error.to_string().ends_with(": c 1.0.0"), "{error}");
+    }
+}

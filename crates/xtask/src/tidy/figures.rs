@@ -1,0 +1,121 @@
+//! `cargo xtask tidy --figures`: how large the parts are, and how often code has forms to avoid.
+//!
+//! Every figure is counted in the sources, so it is the same on every machine. Lines are counted in
+//! all crates, forms only in code that ships: not in tests and not in `xtask`. A counter with a
+//! goal says whether it is met. A goal that is not met is no error.
+
+mod forms;
+mod lines;
+mod row;
+mod texts;
+
+use super::paths::paths;
+use super::source::{self, Source};
+use crate::repository;
+use anyhow::{Context, Result};
+use row::{Goal, Row};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The crate of developer commands. It does not ship.
+const DEVELOPER_CRATE: &str = "xtask";
+/// The workspace has fewer members than this.
+const MEMBERS: usize = 22;
+/// Types that one crate defines and the others use.
+const SHARED_TYPES: [&str; 3] = ["Evidence", "Finding", "Workload"];
+
+/// A form of code, the lines of a file that have it, and how often it may occur.
+type Form = (&'static str, fn(&Source) -> Vec<usize>, Goal);
+
+const FORMS: [Form; 8] = [
+    ("files with serde_json::Value or json! outside documents", forms::untyped_json, Goal::None),
+    ("names of flags in libraries", texts::flag_names, Goal::Exactly(0)),
+    ("structs named *Document or *View", forms::documents_and_views, Goal::None),
+    ("lines with is_simulated", forms::is_simulated, Goal::None),
+    ("parameters that are tuples", forms::tuple_parameters, Goal::None),
+    ("match arms `true =>` or `false =>`", forms::boolean_arms, Goal::None),
+    ("literals `&[(\"`", forms::lists_of_named_values, Goal::None),
+    ("literals `[\"read\", \"write\"]`", forms::lists_of_directions, Goal::None),
+];
+
+/// The tables, ready to print.
+pub fn tables(root: &Path) -> Result<String> {
+    let sources = sources(root)?;
+    let metadata = repository::metadata_of_members(root)?;
+    let members = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
+
+    let (crates, mut rows) = lines::count(&sources);
+    rows.push(Row::count("workspace members", members.len(), Goal::Below(MEMBERS)));
+    rows.extend(forms(&sources));
+    rows.push(lines::comments(&sources));
+    Ok(format!("{}\n{}", lines::table(&crates), row::table(&rows)))
+}
+
+/// The Rust files of all crates.
+fn sources(root: &Path) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for path in repository::files(root)? {
+        if path.starts_with("crates/") && path.ends_with(".rs") {
+            let text = std::fs::read_to_string(root.join(&path))
+                .with_context(|| format!("cannot read {path}"))?;
+            sources.push(Source::parse(&path, &text)?);
+        }
+    }
+    source::mark_test_modules(&mut sources);
+    Ok(sources)
+}
+
+/// The counters of code that ships.
+fn forms(sources: &[Source]) -> Vec<Row> {
+    let shipped: Vec<&Source> =
+        sources.iter().filter(|source| source.crate_name() != DEVELOPER_CRATE).collect();
+    let mut rows = vec![importers_of_clap(&shipped)];
+    for name in SHARED_TYPES {
+        let find = |source: &Source| forms::definitions(source, name);
+        rows.push(Row::places(format!("types named {name}"), &shipped, find, Goal::Exactly(1)));
+    }
+    for (name, find, goal) in FORMS {
+        rows.push(Row::places(name, &shipped, find, goal));
+    }
+    rows
+}
+
+/// The crates that know the command line.
+fn importers_of_clap(sources: &[&Source]) -> Row {
+    let imports = |source: &&&Source| !paths(&source.shipped_tokens(), &["clap"]).is_empty();
+    let names: BTreeSet<&str> =
+        sources.iter().filter(imports).map(|source| source.crate_name()).collect();
+    let names = Vec::from_iter(names);
+    Row::count("crates that import clap", names.len(), Goal::Exactly(1)).at(names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(path: &str, text: &str) -> Source {
+        Source::parse(path, text).unwrap()
+    }
+
+    #[test]
+    fn the_tables_of_this_repository_name_every_goal() {
+        let text = tables(&repository::root()).unwrap();
+        for name in ["workspace members", "types named Workload", "comment lines", "xtask"] {
+            assert!(text.contains(name), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_crate_of_developer_commands_is_not_counted() {
+        let text = "use clap::Parser;\nstruct Finding;\n";
+        let sources = [parse("crates/xtask/src/main.rs", text), parse("crates/a/src/b.rs", text)];
+        let rows = forms(&sources);
+        let found = |name: &str| {
+            let row = rows.iter().find(|row| row.name() == name).unwrap();
+            (row.value().to_string(), row.is_met())
+        };
+        assert_eq!(found("crates that import clap"), ("1".to_string(), Some(true)));
+        assert_eq!(found("types named Finding"), ("1".to_string(), Some(true)));
+        assert_eq!(found("types named Evidence"), ("0".to_string(), Some(false)));
+    }
+}

@@ -1,0 +1,128 @@
+//! Comments and string literals: which lines are comments, and where a library names a flag of the
+//! program. A library should name its own parameters, since other programs have other flags.
+
+use super::super::source::{Source, Token};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The crates that must not name a flag.
+const LIBRARIES: [&str; 8] =
+    ["ioengine", "workload", "cpucost", "iotrace", "memspeed", "analysis", "simulator", "seqio"];
+/// Programs whose flags a library may name, behind the name of the program on the same line.
+const OTHER_PROGRAMS: [&str; 3] = ["cargo", "fio", "losetup"];
+
+/// The lines of a library, outside tests, that name a flag such as `--name`; once for each flag.
+pub fn flag_names(source: &Source) -> Vec<usize> {
+    if !LIBRARIES.contains(&source.crate_name()) {
+        return Vec::new();
+    }
+    let literals = literals(source).filter(|token| !token.in_test);
+    let literals = literals
+        .flat_map(|token| token.text.lines().enumerate().map(|(n, part)| (token.line + n, part)));
+    let comments = comments(source);
+    let comments = comments.iter().map(|(line, text)| (*line, text.as_str()));
+    let shipped_comments = comments.filter(|(line, _)| !source.is_test_line(*line));
+    let mut lines: Vec<usize> = literals
+        .chain(shipped_comments)
+        .flat_map(|(line, text)| std::iter::repeat_n(line, count_flags(text)))
+        .collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Lines that are nothing but a comment.
+pub fn comment_lines(source: &Source) -> BTreeSet<usize> {
+    let lines: Vec<&str> = source.text.lines().collect();
+    let is_alone = |line: &usize| lines[line - 1].trim_start().starts_with("//");
+    comments(source).into_keys().filter(is_alone).collect()
+}
+
+/// The comment of each line that has one, from its `//` on. Block comments are not seen.
+fn comments(source: &Source) -> BTreeMap<usize, String> {
+    let mut literals_of: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for token in literals(source) {
+        for (offset, part) in token.text.lines().enumerate() {
+            literals_of.entry(token.line + offset).or_default().push(part);
+        }
+    }
+    let mut comments = BTreeMap::new();
+    for (index, line) in source.text.lines().enumerate() {
+        let mut code = line.to_string();
+        for literal in literals_of.get(&(index + 1)).into_iter().flatten() {
+            code = code.replacen(literal, "", 1);
+        }
+        if let Some(start) = code.find("//") {
+            comments.insert(index + 1, code[start..].to_string());
+        }
+    }
+    comments
+}
+
+/// String literals as written. The text of a documentation comment is none: the tokens have it as
+/// an attribute, on a line that starts with `//`.
+fn literals(source: &Source) -> impl Iterator<Item = &Token> {
+    let lines: Vec<&str> = source.text.lines().collect();
+    let is_comment = move |token: &Token| lines[token.line - 1].trim_start().starts_with("//");
+    let is_string = |token: &Token| {
+        token.text.ends_with(['"', '#'])
+            && token.text.contains('"')
+            && !token.text.starts_with('\'')
+    };
+    source.tokens.iter().filter(move |token| is_string(token) && !is_comment(token))
+}
+
+/// How many flags a line of text names: `--` with two or more small letters or dashes behind it,
+/// at the beginning of a word, and without another program's name before it.
+fn count_flags(text: &str) -> usize {
+    let is_inner = |letter: char| letter.is_alphanumeric() || "-<!".contains(letter);
+    let is_flag = |(start, _): &(usize, &str)| {
+        let (before, behind) = text.split_at(*start);
+        let mut letters = behind[2..].chars();
+        letters.next().is_some_and(|first| first.is_ascii_lowercase())
+            && letters.next().is_some_and(|second| second.is_ascii_lowercase() || second == '-')
+            && !before.ends_with(is_inner)
+            && !names_other_program(before)
+    };
+    text.match_indices("--").filter(is_flag).count()
+}
+
+fn names_other_program(text: &str) -> bool {
+    text.split(|letter: char| !letter.is_alphanumeric()).any(|word| OTHER_PROGRAMS.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Source {
+        Source::parse("crates/workload/src/a.rs", text).unwrap()
+    }
+
+    #[test]
+    fn flags_in_strings_and_comments_of_libraries_are_found() {
+        let text = "//! Takes --rw-mix and --size.\n\
+                    fn f() {\n    g(\"use `--depth`\"); // or --bs\n\
+                    \x20   h(\"one\n        two --three\");\n}\n";
+        assert_eq!(flag_names(&parse(text)), [1, 1, 3, 3, 5]);
+        let program = Source::parse("crates/halfpower/src/a.rs", text).unwrap();
+        assert!(flag_names(&program).is_empty());
+    }
+
+    #[test]
+    fn flags_of_tests_and_of_other_programs_and_dashes_are_none() {
+        let text = "// cargo test --release\n// losetup(8) with --direct-io\n\
+                    // a -- b, c--de, --x\n// <!--comment--> ---rule\nfn f() { i - --n }\n\
+                    #[test]\nfn t() {\n    // --flag\n    g(\"--flag\");\n}\n";
+        assert!(flag_names(&parse(text)).is_empty(), "{:?}", flag_names(&parse(text)));
+    }
+
+    #[test]
+    fn text_in_strings_is_no_comment() {
+        let text = "//! Opening.\nconst A: &str = \"http://x\"; // why\n\
+                    const B: &str = \"a\n// b\";\nconst C: &str = r#\"// c\"#;\n\
+                    const D: char = '\"'; // \"d\"\n    /// Doc \"e\".\nfn f() {}\n";
+        let source = parse(text);
+        let found: Vec<usize> = comments(&source).into_keys().collect();
+        assert_eq!(found, [1, 2, 6, 7]);
+        assert_eq!(Vec::from_iter(comment_lines(&source)), [1, 7]);
+    }
+}
