@@ -453,7 +453,7 @@ Exit codes: 0 all within their bars, 5 some are not.")]
 pub struct SelftestArgs {
     /// Where the devices come from: fuse (the default, where it can be had) or delay
     #[arg(long, value_name = "fuse|delay", hide_possible_values = true,
-          value_parser = PossibleValuesParser::new(["fuse", "delay"]).map(source))]
+          value_parser = PossibleValuesParser::new(["fuse", "delay"]).map(|word| source(&word)))]
     pub device: Option<Source>,
     /// Only the quantities whose name holds this word, such as latency or cache
     #[arg(long, value_name = "WORD")]
@@ -548,7 +548,7 @@ pub struct GenerateArgs {
 }
 
 /// One of the two words that clap lets through.
-fn source(word: String) -> Source {
+fn source(word: &str) -> Source {
     if word == Source::Delay.name() { Source::Delay } else { Source::Fuse }
 }
 
