@@ -2,12 +2,14 @@
 //! in which they happened.
 
 use analysis::quantile::median;
-use ioengine::EngineKind;
+use ioengine::engine::EngineOptions;
+use ioengine::{BufferPages, EngineKind};
 use lab::failure::{Failure, Outcome};
-use lab::point::{Point, PointKey, Trial};
+use lab::point::{Point, Trial};
+use lab::point_key::PointKey;
+use workload::Workload;
 use workload::random::mix;
 use workload::spec::Content;
-use workload::{Arrival, Pattern, Placement, Workload};
 
 /// A latency whose 90th percentile is so many times its 10th has more than one cause, and its
 /// median says little.
@@ -78,17 +80,17 @@ pub struct TrialSummary {
 impl Observed {
     /// Requests per second.
     pub fn requests_per_s(&self) -> f64 {
-        self.bytes_per_s / self.key.request_bytes as f64
+        self.bytes_per_s / self.key.request_bytes() as f64
     }
 
     /// Requests outstanding in all.
     pub fn outstanding(&self) -> u32 {
-        self.key.depth * self.key.threads
+        self.key.depth() * self.key.threads()
     }
 
     /// Whether it only reads (true), only writes (false), or both (None).
     pub fn reads(&self) -> Option<bool> {
-        match self.key.read_percent {
+        match self.key.read_percent() {
             100 => Some(true),
             0 => Some(false),
             _ => None,
@@ -99,7 +101,7 @@ impl Observed {
 impl TrialSummary {
     /// What a trial shows.
     pub fn of(trial: &Trial, key: &PointKey) -> TrialSummary {
-        let alone = key.depth * key.threads == 1;
+        let alone = key.depth() * key.threads() == 1;
         let latency = trial.latency();
         let at = |q| latency.quantile(q).map(|ns| ns as f64);
         let one_cause =
@@ -219,33 +221,34 @@ fn unusable(point: &Point) -> Option<&'static str> {
     if plain.clone().all(|trial| trial.bytes() == 0 || trial.elapsed_ns == 0) {
         return Some("it has no trial");
     }
-    if key.rate_requests_per_s.is_some() {
+    if key.requests_per_s().is_some() {
         return Some("an open loop shows the load, not the device");
     }
     if key.has_pauses() {
         return Some("its users pause, which shows the load, not the device");
     }
-    if key.is_skewed() || !key.request_sizes().is_empty() {
+    if key.is_skewed() || !key.workload.request_sizes.is_empty() {
         return Some("its requests differ in size, or visit some blocks more often than others");
     }
-    if !key.is_direct() && key.ioengine != "delay" {
+    if !key.is_direct() && !key.is_issued_by(EngineKind::Delay) {
         return Some("it went through the page cache");
     }
-    if setting(key, "grows_file").as_bool() == Some(true) {
+    if key.workload.may_extend {
         return Some("it grew a file");
     }
     None
 }
 
-fn setting(key: &PointKey, name: &str) -> serde_json::Value {
-    let mut all: serde_json::Value = serde_json::from_str(&key.workload_json).unwrap_or_default();
-    all[name].take()
-}
-
 /// Where a point stands among the others: like by like.
 fn rank(key: &PointKey) -> (u32, String, u64, u64, u32) {
-    let outstanding = key.depth * key.threads;
-    (100 - key.read_percent, key.pattern.clone(), key.size_bytes, key.request_bytes, outstanding)
+    let outstanding = key.depth() * key.threads();
+    (
+        100 - key.read_percent(),
+        key.workload.pattern.to_string(),
+        key.size_bytes(),
+        key.request_bytes(),
+        outstanding,
+    )
 }
 
 /// Which points are held out: evenly spread over the order, whose depths run up and down in turn
@@ -303,56 +306,47 @@ fn observed(point: &Point, held_out: bool) -> Observed {
     }
 }
 
-/// What a trial did. It ends as the trial did, by bytes or by time; and, lest a wrong guess of
-/// the device run for ever, after four times its bytes or twenty times its time.
+/// The workload of a trial, to be replayed in a simulated system. It ends as the trial did, by
+/// bytes or by time. A cap of four times its bytes or twenty times its time stops replays of badly
+/// fitted models.
 fn workload_of(key: &PointKey, trial: &Trial) -> Workload {
-    let number = |name: &str| setting(key, name).as_u64();
-    let pattern = match key.pattern.as_str() {
-        "random" => Pattern::Random,
-        "strided" => {
-            Pattern::Strided { stride_bytes: number("stride_bytes").unwrap_or(key.request_bytes) }
-        }
-        _ => Pattern::Sequential,
-    };
-    let placement = match setting(key, "placement").as_str() {
-        Some("shared") => Placement::Shared,
-        Some("interlocked") => Placement::Interlocked,
-        _ => Placement::Own,
-    };
-    let (limit_bytes, limit_ns) = match (number("limit_bytes"), number("limit_ns")) {
+    let measured = &key.workload;
+    let (limit_bytes, limit_ns) = match (measured.limit_bytes, measured.limit_ns) {
         (Some(bytes), None) => (bytes, trial.elapsed_ns.saturating_mul(20)),
         (_, Some(ns)) => (trial.bytes().saturating_mul(4), ns),
         (None, None) => (trial.bytes().saturating_mul(4), trial.elapsed_ns),
     };
+    let seed = key.seed();
     Workload {
         engine_kind: EngineKind::IoUring,
-        pattern,
-        read_percent: key.read_percent.min(100) as u8,
-        request_bytes: key.request_bytes as u32,
-        depth: key.depth,
-        threads: key.threads,
-        region_offset: number("offset_bytes").unwrap_or(0),
-        region_bytes: key.size_bytes,
-        placement,
-        arrival: Arrival::Closed,
-        limit_bytes: Some(limit_bytes.max(key.request_bytes)),
+        threads: key.threads(),
+        limit_bytes: Some(limit_bytes.max(key.request_bytes())),
         limit_ns: Some(limit_ns),
-        warm_up_ns: number("warm_up_ns").unwrap_or(0),
+        steady: None,
         content: Content::Zero,
-        seed: if trial.ordinal == 0 { key.seed } else { mix(key.seed, u64::from(trial.ordinal)) },
+        flush_at_end: false,
+        flush_every: None,
+        options: EngineOptions::default(),
+        seed: if trial.ordinal == 0 { seed } else { mix(seed, u64::from(trial.ordinal)) },
+        cpus: Vec::new(),
+        pages: BufferPages::Huge,
         interval_ns: trial.series.first().map_or(100_000_000, |interval| interval.length_ns),
-        ..Workload::default()
+        log: None,
+        ..measured.clone()
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use ioengine::Caching;
+    use lab::point::testing::point;
+
     use super::*;
 
     fn a_point(request_bytes: u64, depth: u32) -> Point {
-        let mut point = lab::point::testing::point(&[request_bytes * 1000]);
-        point.key.request_bytes = request_bytes;
-        point.key.depth = depth;
+        let mut point = point(&[request_bytes * 1000]);
+        point.key.workload.request_bytes = request_bytes as u32;
+        point.key.workload.depth = depth;
         point
     }
 
@@ -368,7 +362,7 @@ pub(crate) mod tests {
                 history.points.iter().filter(|p| p.held_out == held_out).collect();
             assert_eq!(half.len(), 3);
             assert!(
-                half.iter().any(|p| p.key.depth == 1) && half.iter().any(|p| p.key.depth == 16)
+                half.iter().any(|p| p.key.depth() == 1) && half.iter().any(|p| p.key.depth() == 16)
             );
         }
     }
@@ -377,7 +371,7 @@ pub(crate) mod tests {
     fn what_the_page_cache_answered_is_left_out_and_said() {
         let mut points: Vec<Point> = [1, 2, 4, 8].map(|depth| a_point(4096, depth)).into();
         let mut buffered = a_point(4096, 1);
-        buffered.key.caching = "buffered".into();
+        buffered.key.caching = Caching::Buffered;
         points.push(buffered);
         let history = History::of(&points, 0.0).unwrap();
         assert_eq!((history.points.len(), history.left_out.len()), (4, 1));
@@ -432,8 +426,8 @@ pub(crate) mod tests {
         }
         let mut history = History::of(&points, 0.5).unwrap();
         for point in &mut history.points {
-            let single_s = 1e-3 + point.key.request_bytes as f64 / 100e6;
-            let rate = f64::from(point.key.depth) * point.key.request_bytes as f64 / single_s;
+            let single_s = 1e-3 + point.key.request_bytes() as f64 / 100e6;
+            let rate = f64::from(point.key.depth()) * point.key.request_bytes() as f64 / single_s;
             point.bytes_per_s = rate.min(100e6);
             point.best_bytes_per_s = point.bytes_per_s;
             point.fresh_latency_ns = single_s * 1e9;

@@ -61,7 +61,7 @@ impl Ladder {
             single().map(|p| p.latency_ns[0]).filter(|ns| *ns > 0.0).fold(f64::MAX, f64::min);
         let hits = single().any(|p| p.latency_ns[2] > 2.0 * p.latency_ns[0]);
         let differ = points.iter().any(|p| p.spread > 0.15);
-        let mut regions: Vec<f64> = points.iter().map(|p| p.key.size_bytes as f64).collect();
+        let mut regions: Vec<f64> = points.iter().map(|p| p.key.size_bytes() as f64).collect();
         regions.sort_by(f64::total_cmp);
         regions.dedup();
         let falls = falls(history);
@@ -99,7 +99,7 @@ fn direction_of(points: &[&Observed], take: Take) -> Option<Direction> {
     let single: Vec<&&Observed> = points.iter().filter(|p| p.outstanding() == least).collect();
     let samples: Vec<lsq::Point> = single
         .iter()
-        .map(|p| (p.key.request_bytes as f64, time_ns(p)))
+        .map(|p| (p.key.request_bytes() as f64, time_ns(p)))
         .filter(|(_, ns)| ns.is_finite() && *ns > 0.0)
         .map(|(bytes, ns)| lsq::Point::with_relative_error(bytes, ns, 0.02))
         .collect();
@@ -109,7 +109,7 @@ fn direction_of(points: &[&Observed], take: Take) -> Option<Direction> {
         Take::Mean => (largest(|p| p.bytes_per_s), largest(Observed::requests_per_s)),
         Take::Fresh => (
             largest(|p| p.best_bytes_per_s),
-            largest(|p| p.best_bytes_per_s / p.key.request_bytes as f64),
+            largest(|p| p.best_bytes_per_s / p.key.request_bytes() as f64),
         ),
     };
     let (intercept, slope) = match lsq::line(&samples) {

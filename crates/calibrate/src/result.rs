@@ -158,9 +158,9 @@ pub fn calibrate(
 /// The points as the system file keeps them.
 fn calibration_points(history: &History, scored: &[Scored]) -> Vec<CalibrationPoint> {
     let point = |(point, scored): (&Observed, &Scored)| CalibrationPoint {
-        read_percent: point.key.read_percent as u8,
-        pattern: point.key.pattern.clone(),
-        request_bytes: point.key.request_bytes,
+        read_percent: point.key.read_percent() as u8,
+        pattern: point.key.workload.pattern.to_string(),
+        request_bytes: point.key.request_bytes(),
         outstanding: point.outstanding(),
         held_out: scored.held_out,
         measured_bytes_per_s: scored.measured.round(),
@@ -214,11 +214,11 @@ fn put_cpu(base: &mut Description, history: &History, source: &str) -> Outcome<(
     for (reads, op) in [(true, "read"), (false, "write")] {
         let fitted = || history.points.iter().filter(|p| !p.held_out);
         let mine = || fitted().filter(|p| p.reads().is_none_or(|r| r == reads));
-        let mut sizes: Vec<u64> = mine().map(|p| p.key.request_bytes).collect();
+        let mut sizes: Vec<u64> = mine().map(|p| p.key.request_bytes()).collect();
         sizes.sort_unstable();
         sizes.dedup();
         let least = |size: u64| {
-            let same = mine().filter(|p| p.key.request_bytes == size);
+            let same = mine().filter(|p| p.key.request_bytes() == size);
             same.filter_map(|p| p.cpu_ns).fold(f64::MAX, f64::min)
         };
         let samples: Vec<lsq::Point> = sizes

@@ -361,7 +361,7 @@ impl Naive {
             None => 2,
         };
         let Some(direction) = self.directions[index] else { return 0.0 };
-        let bytes = point.key.request_bytes as f64;
+        let bytes = point.key.request_bytes() as f64;
         let single_s = direction.fixed_ns / 1e9 + bytes / direction.single_bytes_per_s;
         (f64::from(point.outstanding()) * bytes / single_s).min(direction.most_bytes_per_s)
     }

@@ -13,6 +13,8 @@ use ioengine::fault::FaultPlan;
 use ioengine::target::Hint;
 use ioengine::truth::Truth;
 use ioengine::{BufferPages, EngineKind};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use workload::{Distribution, Placement};
 
 use crate::guard::Consent;
@@ -64,16 +66,19 @@ impl Rw {
 }
 
 /// What of a file is there when a trial begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Blocks {
     /// What the last trial left.
     #[default]
+    #[serde(rename = "as they are")]
     AsTheyAre,
     /// Nothing.
     None,
     /// All of the region, reserved and not written.
     Reserved,
     /// The last request's worth of the region, behind a hole.
+    #[serde(rename = "the last")]
     Last,
 }
 

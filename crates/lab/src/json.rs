@@ -13,8 +13,9 @@ use serde::Serialize;
 
 use crate::journal::settings::Change;
 use crate::machine::{Host, TargetFacts};
-use crate::point::{Point, PointKey, Trial, Verdict};
+use crate::point::{Point, Trial, Verdict};
 use crate::recorder::JSON_SCHEMA;
+use crate::workload_document::WorkloadDocument;
 
 /// Which program wrote the document.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -92,35 +93,6 @@ pub struct PointDocument {
     pub summary: SummaryDocument,
     /// Whether to trust it.
     pub verdict: VerdictDocument,
-}
-
-/// A workload.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct WorkloadDocument {
-    /// fio's name of pattern and direction.
-    pub rw: String,
-    /// Order of visits.
-    pub pattern: String,
-    /// Size of each request.
-    pub request_bytes: u64,
-    /// Requests outstanding in each thread.
-    pub depth: u32,
-    /// Threads.
-    pub threads: u32,
-    /// I/O engine.
-    pub ioengine: String,
-    /// Caching mode.
-    pub caching: String,
-    /// Region worked on.
-    pub size_bytes: u64,
-    /// Share of reads.
-    pub read_percent: u32,
-    /// Rate of an open loop.
-    pub rate_requests_per_s: Option<f64>,
-    /// Seed of every random choice.
-    pub seed: u64,
-    /// Everything else.
-    pub settings: serde_json::Value,
 }
 
 /// Latencies of a trial or point.
@@ -380,25 +352,6 @@ impl HostSettingDocument {
     }
 }
 
-impl From<&PointKey> for WorkloadDocument {
-    fn from(key: &PointKey) -> Self {
-        WorkloadDocument {
-            rw: key.rw.clone(),
-            pattern: key.pattern.clone(),
-            request_bytes: key.request_bytes,
-            depth: key.depth,
-            threads: key.threads,
-            ioengine: key.ioengine.clone(),
-            caching: key.caching.clone(),
-            size_bytes: key.size_bytes,
-            read_percent: key.read_percent,
-            rate_requests_per_s: key.rate_requests_per_s,
-            seed: key.seed,
-            settings: serde_json::from_str(&key.workload_json).unwrap_or_default(),
-        }
-    }
-}
-
 impl From<&Histogram> for LatencyDocument {
     fn from(histogram: &Histogram) -> Self {
         let quantile = |q| histogram.quantile(q).unwrap_or(0);
@@ -488,7 +441,7 @@ impl From<&Trial> for TrialDocument {
 impl From<&Point> for PointDocument {
     fn from(point: &Point) -> Self {
         let summary = point.summary();
-        let request = point.key.request_bytes as f64;
+        let request = point.key.request_bytes() as f64;
         let per_byte = |cost: Option<f64>| cost.map(|ns| ns / request);
         PointDocument {
             workload: (&point.key).into(),
@@ -562,7 +515,7 @@ mod tests {
     fn the_largest_numbers_that_a_database_holds_are_printed() {
         let most = i64::MAX as u64;
         let mut point = point(&[most, most, most]);
-        point.key.read_percent = 50;
+        point.key.workload.read_percent = 50;
         for trial in &mut point.trials {
             trial.directions[1].requests = most;
             trial.device = Some(DeviceCounters {

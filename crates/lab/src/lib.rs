@@ -1,6 +1,6 @@
 //! The laboratory: everything that an experiment on storage needs, whoever asks for it.
 //!
-//! [`experiment`] says what is to be measured, [`job`] resolves it into workloads, [`bench`] opens
+//! [`experiment`] says what is to be measured, [`job`] resolves it into workloads, [`mod@bench`] opens
 //! its targets, [`guard`] and [`journal`] keep data safe, [`trials`] makes one trial, [`verdict`]
 //! judges it, [`point`] holds it, [`record`] and [`recorder`] keep it. Surveys, studies and the
 //! verbs of the program are built on top.
@@ -22,6 +22,8 @@ pub mod memory_limit;
 pub mod guard;
 pub mod experiment;
 pub mod page;
+pub mod point_key;
+pub mod workload_document;
 pub mod point;
 pub mod request_log;
 pub mod record;

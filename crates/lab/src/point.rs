@@ -16,171 +16,7 @@ use simulator::Account;
 use simulator::bounds::Bound;
 use workload::{FullQueue, LoggedRequest};
 
-/// How requests are issued in a simulated system: the name in place of an I/O engine's.
-pub const SIMULATED: &str = "simulated";
-
-/// What a point measures. Two points are the same when this is the same.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PointKey {
-    /// fio's name of pattern and direction.
-    pub rw: String,
-    /// "sequential", "strided" or "random".
-    pub pattern: String,
-    /// Size of each request, of the largest where there are several (bytes).
-    pub request_bytes: u64,
-    /// Requests outstanding in each thread.
-    pub depth: u32,
-    /// Threads over all targets.
-    pub threads: u32,
-    /// I/O engine.
-    pub ioengine: String,
-    /// Caching mode.
-    pub caching: String,
-    /// Region worked on (bytes).
-    pub size_bytes: u64,
-    /// Share of reads (percent).
-    pub read_percent: u32,
-    /// Rate of an open loop.
-    pub rate_requests_per_s: Option<f64>,
-    /// Seed of every random choice.
-    pub seed: u64,
-    /// Everything else about the workload, as JSON.
-    pub workload_json: String,
-}
-
-impl PointKey {
-    /// "read", "write" or "mix".
-    pub fn operation(&self) -> &'static str {
-        match self.read_percent {
-            100 => "read",
-            0 => "write",
-            _ => "mix",
-        }
-    }
-
-    /// Whether blocks are visited in random order.
-    pub fn is_random(&self) -> bool {
-        self.pattern == "random"
-    }
-
-    /// Whether ordinary pages were asked for behind the buffers.
-    pub fn has_small_pages(&self) -> bool {
-        self.setting("buffer_pages") == "4k"
-    }
-
-    /// Whether writes are made durable one by one or a few at a time, by what goes with them.
-    pub fn makes_durable(&self) -> bool {
-        self.has_option("fua") || self.flushes_after().is_some()
-    }
-
-    /// Whether somebody spins while nothing is to be done, by the user's wish.
-    pub fn polls(&self) -> bool {
-        self.has_option("sqthread_poll") || self.has_option("hipri")
-    }
-
-    /// The call that flushes in the midst of writing, and after how many writes.
-    fn flushes_after(&self) -> Option<(&'static str, u64)> {
-        let after = |name| Some((name, self.setting(name).as_u64()?));
-        after("fsync").or_else(|| after("fdatasync"))
-    }
-
-    fn has_option(&self, name: &str) -> bool {
-        let options = self.setting("options");
-        options.as_array().is_some_and(|all| all.iter().any(|option| option == name))
-    }
-
-    /// How long a trial was to run, where time was to end it (ns).
-    pub fn limit_ns(&self) -> Option<u64> {
-        self.setting("limit_ns").as_u64()
-    }
-
-    /// Whether requests are due at random moments.
-    pub fn is_poisson(&self) -> bool {
-        self.setting("rate_process") == "poisson"
-    }
-
-    /// Whether some blocks are visited more often than others.
-    pub fn is_skewed(&self) -> bool {
-        !self.setting("random_distribution").is_null()
-    }
-
-    /// Whether requests wait for a pause that nothing but the load wants.
-    pub fn has_pauses(&self) -> bool {
-        !self.setting("thinktime_ns").is_null()
-    }
-
-    /// Each size with its share of the requests (percent), where there are several.
-    pub fn request_sizes(&self) -> Vec<(u64, u64)> {
-        let sizes = self.setting("request_sizes");
-        let number = |size: &serde_json::Value, name: &str| size[name].as_u64().unwrap_or(0);
-        let sizes = sizes.as_array().map(Vec::as_slice).unwrap_or_default();
-        sizes.iter().map(|size| (number(size, "request_bytes"), number(size, "percent"))).collect()
-    }
-
-    fn setting(&self, name: &str) -> serde_json::Value {
-        let mut settings: serde_json::Value =
-            serde_json::from_str(&self.workload_json).unwrap_or_default();
-        settings[name].take()
-    }
-
-    /// What was asked for beyond the I/O engine and the caching mode: ", fua, fsync 16".
-    fn asked(&self) -> String {
-        let options = self.setting("options");
-        let options = options.as_array().into_iter().flatten().filter_map(|name| name.as_str());
-        let mut words: Vec<String> = options.map(str::to_owned).collect();
-        words.extend(self.flushes_after().map(|(name, writes)| format!("{name} {writes}")));
-        words.iter().map(|word| format!(", {word}")).collect()
-    }
-
-    /// In a few words: "randread 4 KiB, depth 32, io_uring, direct".
-    pub fn describe(&self) -> String {
-        let interlocked =
-            if self.setting("placement") == "interlocked" { " interlocked" } else { "" };
-        let threads = match self.threads {
-            0 | 1 => String::new(),
-            threads => format!(" x {threads}{interlocked} threads"),
-        };
-        let law = self.setting("random_distribution");
-        let law = law.as_str().map(|law| format!(" {law}")).unwrap_or_default();
-        let pauses = self.setting("thinktime_ns").as_u64();
-        let pauses =
-            pauses.map(|ns| format!(", pauses of {}", units::time(ns as f64))).unwrap_or_default();
-        let process = if self.is_poisson() { " (Poisson)" } else { "" };
-        let rate = self
-            .rate_requests_per_s
-            .map(|rate| format!(" at {rate} requests/s{process}"))
-            .unwrap_or_default();
-        format!(
-            "{}{law} {}, depth {}{threads}{rate}{pauses}, {}, {}{}",
-            self.rw,
-            self.sizes(),
-            self.depth,
-            self.ioengine,
-            self.caching,
-            self.asked()
-        )
-    }
-
-    /// Request size, or sizes with their shares as in "4 KiB/50:64 KiB/50".
-    fn sizes(&self) -> String {
-        let sizes = self.request_sizes();
-        let size = |(bytes, percent): &(u64, u64)| format!("{}/{percent}", units::size(*bytes));
-        match sizes.as_slice() {
-            [] => units::size(self.request_bytes),
-            sizes => sizes.iter().map(size).collect::<Vec<_>>().join(":"),
-        }
-    }
-
-    /// Whether it took place in a simulated system, in virtual time.
-    pub fn is_simulated(&self) -> bool {
-        self.ioengine == SIMULATED
-    }
-
-    /// Whether the page cache is passed by.
-    pub fn is_direct(&self) -> bool {
-        self.caching.starts_with("direct")
-    }
-}
+use crate::point_key::PointKey;
 
 /// Whether a result can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -446,7 +282,7 @@ impl Point {
     /// The interval of the median of a rate over the unsoaked trials.
     fn interval(&self, of: impl Fn(&Trial) -> f64) -> Interval {
         let values: Vec<f64> = self.unsoaked().into_iter().map(of).collect();
-        let interval = median_interval(&values, CONFIDENCE, self.key.seed);
+        let interval = median_interval(&values, CONFIDENCE, self.key.seed());
         let Interval { value, low, high } = interval.unwrap_or(Interval::exact(0.0));
         let resolution = self.unsoaked().into_iter().map(Trial::resolution).fold(0.0, f64::max);
         Interval { value, low: low * (1.0 - resolution), high: high * (1.0 + resolution) }
@@ -454,7 +290,7 @@ impl Point {
 
     /// Whether chance was in it: not where time is virtual or nothing is done.
     fn is_real(&self) -> bool {
-        !self.key.is_simulated() && self.key.ioengine != "null"
+        !self.key.is_simulated && self.key.ioengine() != "null"
     }
 
     /// Bytes per second: median with its interval.
@@ -489,12 +325,12 @@ impl Point {
     ///
     /// A simulated host does nothing else, so there it is all of its busy time.
     pub fn cpu_upper_ns(&self) -> Option<f64> {
-        if self.key.is_simulated() {
+        if self.key.is_simulated {
             let busy = self.trials.iter().filter_map(|t| t.per_request(t.cpu.machine_ns?));
             return median(&busy.collect::<Vec<f64>>());
         }
         let uncharged: Vec<f64> = self.trials.iter().filter_map(Trial::uncharged_ns).collect();
-        let uncharged = median_interval(&uncharged, CONFIDENCE, self.key.seed)?;
+        let uncharged = median_interval(&uncharged, CONFIDENCE, self.key.seed())?;
         Some(self.cpu_lower_ns()? + uncharged.high)
     }
 
@@ -552,24 +388,16 @@ impl Point {
 /// Points for tests, of this crate and of others.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
+    use ioengine::Caching;
+    use workload::Workload;
+
     use super::*;
 
     /// A point of reads whose trials moved so many bytes in one second each.
     pub fn point(bytes: &[u64]) -> Point {
-        let key = PointKey {
-            rw: "read".into(),
-            pattern: "sequential".into(),
-            request_bytes: 4096,
-            depth: 1,
-            threads: 1,
-            ioengine: "sync".into(),
-            caching: "direct".into(),
-            size_bytes: 1 << 20,
-            read_percent: 100,
-            rate_requests_per_s: None,
-            seed: 1,
-            workload_json: "{}".into(),
-        };
+        let workload =
+            Workload { request_bytes: 4096, region_bytes: 1 << 20, seed: 1, ..Workload::default() };
+        let key = PointKey { caching: Caching::Direct, ..PointKey::of(&workload) };
         let trial = |(ordinal, bytes): (usize, &u64)| {
             let mut trial =
                 Trial { ordinal: ordinal as u32, elapsed_ns: 1_000_000_000, ..Trial::default() };
@@ -584,6 +412,8 @@ pub mod testing {
 
 #[cfg(test)]
 mod tests {
+    use workload::{Arrival, Distribution, Placement, SizeShare, Think};
+
     use super::*;
     use testing::point;
 
@@ -617,25 +447,21 @@ mod tests {
     #[test]
     fn a_rate_says_how_its_requests_follow_each_other() {
         let mut key = point(&[]).key;
-        key.rate_requests_per_s = Some(1000.0);
+        key.workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
         assert!(key.describe().contains(" at 1000 requests/s, "), "{}", key.describe());
-        key.workload_json = r#"{"rate_process": "poisson"}"#.into();
+        key.workload.arrival = Arrival::Poisson { requests_per_s: 1000.0 };
         assert!(key.describe().contains(" at 1000 requests/s (Poisson), "), "{}", key.describe());
     }
 
     #[test]
     fn a_skewed_load_says_how_it_is_skewed() {
         let mut key = point(&[]).key;
-        key.threads = 4;
-        key.workload_json = serde_json::json!({
-            "random_distribution": "zipf:1.2",
-            "thinktime_ns": 100_000,
-            "placement": "interlocked",
-            "request_sizes": [
-                {"request_bytes": 4096, "percent": 60}, {"request_bytes": 65536, "percent": 40},
-            ],
-        })
-        .to_string();
+        key.workload.threads = 4;
+        key.workload.distribution = Distribution::Zipf { theta: 1.2 };
+        key.workload.think = Some(Think { pause_ns: 100_000, requests: 1 });
+        key.workload.placement = Placement::Interlocked;
+        let share = |request_bytes, percent| SizeShare { request_bytes, percent };
+        key.workload.request_sizes = vec![share(4096, 60), share(65536, 40)];
         let said = key.describe();
         let words = "read zipf:1.2 4 KiB/60:64 KiB/40, depth 1 x 4 interlocked threads, pauses of";
         assert!(said.starts_with(words), "{said}");

@@ -4,93 +4,14 @@
 
 use analysis::histogram::{Exact, Histogram};
 use cpucost::CpuUsage;
+use ioengine::Op;
 use ioengine::engine::Setup;
-use ioengine::target::{DeviceCounters, Hint, Scrub};
-use ioengine::{BufferPages, Caching, Op};
-use results::{LatencyRow, Operation, PointEnd, PointRow, Seed, SeriesRow, TrialRow};
+use ioengine::target::{DeviceCounters, Scrub};
+use results::{LatencyRow, Operation, PointEnd, SeriesRow, TrialRow};
 use workload::sample::Failure;
-use workload::{Distribution, FullQueue, Pattern, Sample, SizeShare, Workload};
+use workload::{FullQueue, Sample};
 
-use crate::point::{Direction, PointKey, SeriesPoint, State, Trial, Verdict};
-
-/// What was done before each trial.
-#[derive(Clone, Copy, Debug)]
-pub struct Before {
-    /// The targets were taken out of the page cache ...
-    pub scrubbed: bool,
-    /// ... or their regions read into it.
-    pub warmed: bool,
-    /// What was announced to the kernel.
-    pub hint: Option<Hint>,
-    /// What of the file was there.
-    pub blocks: &'static str,
-    /// The targets were striped into one, so many bytes on each in turn.
-    pub chunk_bytes: Option<u64>,
-}
-
-/// What a workload on targets in a caching mode is called, with what was done before each trial.
-pub fn key(workload: &Workload, caching: Caching, targets: usize, before: Before) -> PointKey {
-    let flushes = |data_only| {
-        let every = workload.flush_every.filter(|every| every.data_only == data_only);
-        every.map(|every| every.writes)
-    };
-    PointKey {
-        rw: workload.rw().to_owned(),
-        pattern: workload.pattern.to_string(),
-        request_bytes: u64::from(workload.request_bytes),
-        depth: workload.depth,
-        threads: workload.threads * targets as u32,
-        ioengine: workload.engine_kind.name().to_owned(),
-        caching: caching.name().to_owned(),
-        size_bytes: workload.region_bytes,
-        read_percent: u32::from(workload.read_percent),
-        rate_requests_per_s: workload.arrival.requests_per_s(),
-        seed: workload.seed,
-        workload_json: serde_json::json!({
-            "offset_bytes": workload.region_offset,
-            "chunk_bytes": before.chunk_bytes,
-            "placement": format!("{:?}", workload.placement).to_lowercase(),
-            "content": format!("{:?}", workload.content).to_lowercase(),
-            "buffer_pages": if workload.pages == BufferPages::Small { "4k" } else { "huge" },
-            "limit_bytes": workload.limit_bytes,
-            "limit_ns": workload.limit_ns,
-            "warm_up_ns": workload.warm_up_ns,
-            "flush_at_end": workload.flush_at_end,
-            "cpus": workload.cpus,
-            "rate_process": workload.arrival.process(),
-            "thinktime_ns": workload.think.map(|think| think.pause_ns),
-            "thinktime_blocks": workload.think.map(|think| think.requests),
-            "random_distribution": (workload.distribution != Distribution::Even)
-                .then(|| workload.distribution.to_string()),
-            "request_sizes": request_sizes(workload),
-            "logs_requests": workload.log.is_some(),
-            "stride_bytes": match workload.pattern {
-                Pattern::Strided { stride_bytes } => Some(stride_bytes),
-                _ => None,
-            },
-            "scrubbed": before.scrubbed,
-            "warmed": before.warmed,
-            "hint": before.hint.map(Hint::name),
-            "grows_file": workload.may_extend,
-            "options": workload.options.chosen().map(|option| option.name()).collect::<Vec<_>>(),
-            "fsync": flushes(false),
-            "fdatasync": flushes(true),
-            "blocks": before.blocks,
-            "waits_for_steady_state": workload.steady.is_some(),
-        })
-        .to_string(),
-    }
-}
-
-/// Sizes with their shares, where there are several.
-fn request_sizes(workload: &Workload) -> Option<Vec<serde_json::Value>> {
-    let size = |size: &SizeShare| {
-        let (bytes, percent) = (size.request_bytes, size.percent);
-        serde_json::json!({ "request_bytes": bytes, "percent": percent })
-    };
-    let sizes = &workload.request_sizes;
-    (!sizes.is_empty()).then(|| sizes.iter().map(size).collect())
-}
+use crate::point::{Direction, SeriesPoint, State, Trial, Verdict};
 
 /// A trial from what was measured.
 pub fn trial(sample: Sample) -> Trial {
@@ -196,48 +117,6 @@ fn verdict_of(verdict: results::Verdict, reasons_json: &str) -> Verdict {
         results::Verdict::Invalid => State::Invalid,
     };
     Verdict { state, reasons: serde_json::from_str(reasons_json).unwrap_or_default() }
-}
-
-/// A point as a row.
-pub fn point_row(key: &PointKey, ordinal: u32) -> PointRow {
-    PointRow {
-        ordinal,
-        rw: key.rw.clone(),
-        operation: match key.read_percent {
-            100 => Operation::Read,
-            0 => Operation::Write,
-            _ => Operation::Mix,
-        },
-        pattern: key.pattern.clone(),
-        request_bytes: key.request_bytes,
-        depth: key.depth,
-        threads: key.threads,
-        ioengine: key.ioengine.clone(),
-        caching: key.caching.clone(),
-        size_bytes: key.size_bytes,
-        read_percent: key.read_percent,
-        rate_requests_per_s: key.rate_requests_per_s,
-        seed: Seed(key.seed),
-        workload_json: key.workload_json.clone(),
-    }
-}
-
-/// A point's key from its row.
-pub fn key_of(row: PointRow) -> PointKey {
-    PointKey {
-        rw: row.rw,
-        pattern: row.pattern,
-        request_bytes: row.request_bytes,
-        depth: row.depth,
-        threads: row.threads,
-        ioengine: row.ioengine,
-        caching: row.caching,
-        size_bytes: row.size_bytes,
-        read_percent: row.read_percent,
-        rate_requests_per_s: row.rate_requests_per_s,
-        seed: row.seed.0,
-        workload_json: row.workload_json,
-    }
 }
 
 /// A trial as its rows.

@@ -10,9 +10,11 @@ use results::{NewRun, PointEnd, PointId, RunEnd, RunId, RunKind, RunState, Seed,
 
 use crate::failure::{Failure, Outcome, check_not_under_dev};
 use crate::machine::{self, Host};
-use crate::point::{Point, PointKey, Trial, Verdict};
+use crate::point::{Point, Trial, Verdict};
+use crate::point_key::PointKey;
 use crate::record;
 use crate::request_log::RequestLog;
+use crate::workload_document::WorkloadDocument;
 
 /// The version of the JSON that the program prints and keeps.
 pub const JSON_SCHEMA: u32 = 1;
@@ -164,7 +166,7 @@ impl Recorder {
     pub fn add_point(&mut self, key: &PointKey) -> Outcome<usize> {
         let number = self.points.len();
         if let Some((store, run)) = self.kept() {
-            let point = store.add_point(run, &record::point_row(key, number as u32))?;
+            let point = store.add_point(run, &WorkloadDocument::from(key).row(number as u32))?;
             self.points.push((point, record::point_end(None)));
         }
         Ok(number)
@@ -232,7 +234,11 @@ pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
         for (trial, row) in store.trials(id)? {
             trials.push(record::trial_of(&row, &store.latency(trial)?, &store.series(trial)?));
         }
-        points.push(Point { key: record::key_of(row), trials });
+        let key = WorkloadDocument::of_row(row).and_then(|document| document.key());
+        let key = key.map_err(|why| {
+            Failure::failed(format!("{why}: use the version of halfpower that kept this run"))
+        })?;
+        points.push(Point { key, trials });
     }
     Ok(points)
 }

@@ -18,8 +18,9 @@ use crate::console::Console;
 use crate::experiment::Blocks;
 use crate::failure::Outcome;
 use crate::interrupt::Interrupt;
-use crate::point::{PointKey, SIMULATED, State, Trial};
-use crate::record::{self, Before};
+use crate::point::{State, Trial};
+use crate::point_key::{PointKey, Preparation};
+use crate::record;
 use crate::sim_target::SimPlace;
 use crate::simulated::{self, Simulated};
 use crate::verdict::{self, Circumstances, Tail, Throttled};
@@ -239,19 +240,19 @@ impl<'a> Setting<'a> {
 
     /// What the point is called.
     pub fn key(&self) -> PointKey {
-        let blocks = match self.blocks {
-            Blocks::AsTheyAre => "as they are",
-            Blocks::None => "none",
-            Blocks::Reserved => "reserved",
-            Blocks::Last => "the last",
-        };
-        let (scrubbed, warmed, hint) = (self.scrub, self.warm, self.hint);
-        let chunk_bytes = self.place.layout().map(|layout| layout.chunk_bytes());
-        let before = Before { scrubbed, warmed, hint, blocks, chunk_bytes };
-        let key = record::key(&self.workload, self.place.caching(), self.place.count(), before);
-        match self.place {
-            Place::Host(_) => key,
-            Place::Simulated(_) => PointKey { ioengine: SIMULATED.to_owned(), ..key },
+        let key = PointKey::of(&self.workload);
+        PointKey {
+            targets: self.place.count() as u32,
+            chunk_bytes: self.place.layout().map(|layout| layout.chunk_bytes()),
+            caching: self.place.caching(),
+            is_simulated: matches!(self.place, Place::Simulated(_)),
+            preparation: Preparation {
+                scrubbed: self.scrub,
+                warmed: self.warm,
+                hint: self.hint,
+                blocks: self.blocks,
+            },
+            ..key
         }
     }
 }

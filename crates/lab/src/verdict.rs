@@ -6,13 +6,15 @@
 use analysis::changepoint::{Break, greatest_break};
 use analysis::drift::drift;
 use analysis::littles_law;
-use ioengine::Caching;
 use ioengine::cgroup::IoLimit;
 use ioengine::clock::Disagreement;
 use ioengine::device::DeviceCounters;
 use ioengine::target::Coverage;
+use ioengine::{Caching, EngineKind};
+use workload::{Arrival, Pattern};
 
-use crate::point::{PointKey, State, Trial, Verdict};
+use crate::point::{State, Trial, Verdict};
+use crate::point_key::PointKey;
 
 /// What is known about the circumstances of a trial.
 #[derive(Clone, Debug, Default)]
@@ -177,10 +179,10 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         verdict.add(State::Invalid, "no request completed");
         return verdict;
     }
-    if key.ioengine == "null" {
+    if key.is_issued_by(EngineKind::Null) {
         return verdict;
     }
-    if key.is_simulated() {
+    if key.is_simulated {
         // Nothing disturbs a simulated system, and what it does is what it is asked about.
         check_depth(key, trial, &mut verdict);
         check_rate(key, trial, &mut verdict);
@@ -193,7 +195,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         return verdict;
     }
     // A device of known truth has time, but neither blocks nor caches, and spins to be on time.
-    let real = key.ioengine != "delay";
+    let real = !key.is_issued_by(EngineKind::Delay);
     if real {
         check_holes(key, around, &mut verdict);
         check_device(key, trial, around, &mut verdict);
@@ -254,7 +256,7 @@ fn check_clocks(around: &Circumstances, verdict: &mut Verdict) {
 fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
     let Some(coverage) = around.coverage.filter(|_| !around.allow_holes) else { return };
     let empty = coverage.hole_bytes + coverage.unwritten_bytes;
-    if key.read_percent > 0 && empty > 0 {
+    if key.read_percent() > 0 && empty > 0 {
         let share = 100.0 * empty as f64 / around.target_bytes.max(1) as f64;
         let text = format!(
             "{share:.1}% of the file are holes or unwritten blocks ({}), which are read without \
@@ -277,7 +279,9 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     let cold = around.cold && (key.is_direct() || !key.is_skewed());
     let Some(device) = trial.device.filter(|_| around.counted && cold) else { return };
     let seen = device.read_sectors * 512;
-    if key.read_percent > 0 && !around.allow_holes && (seen as f64) < read as f64 * DEVICE_SHARE_MIN
+    if key.read_percent() > 0
+        && !around.allow_holes
+        && (seen as f64) < read as f64 * DEVICE_SHARE_MIN
     {
         let text = format!(
             "the device read {} of the {} that were asked for: the rest came from a cache",
@@ -321,13 +325,13 @@ fn check_revisits(
 fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(device) = trial.device.filter(|_| around.counted) else { return };
     let [reads, writes] = [0, 1].map(|op: usize| trial.directions[op].bytes);
-    let only_reads = key.read_percent == 100;
-    let ahead = match (key.is_direct(), only_reads && key.pattern == "sequential") {
+    let only_reads = key.read_percent() == 100;
+    let ahead = match (key.is_direct(), only_reads && key.workload.pattern == Pattern::Sequential) {
         (true, _) => Some(0),
-        (false, true) => Some(READ_AHEAD_BYTES * u64::from(key.threads)),
+        (false, true) => Some(READ_AHEAD_BYTES * u64::from(key.threads())),
         (false, false) => None,
     };
-    let quiet = key.caching == "direct" && !key.makes_durable() && !around.allow_holes;
+    let quiet = key.caching == Caching::Direct && !key.makes_durable() && !around.allow_holes;
     let told = only_reads || quiet;
     let read = ahead.map_or(0, |ahead| (device.read_sectors * 512).saturating_sub(reads + ahead));
     let written = if told { (device.write_sectors * 512).saturating_sub(writes) } else { 0 };
@@ -364,8 +368,8 @@ fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
 /// Time in which the threads could have run and something else did: what is measured is its CPU
 /// time too. Where there are more threads than CPUs they wait for each other.
 fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
-    let pool = if key.ioengine == "threads" { key.depth } else { 1 };
-    let threads = key.threads.saturating_mul(pool).max(1);
+    let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
+    let threads = key.threads().saturating_mul(pool).max(1);
     if trial.soaked || trial.elapsed_ns < LOAD_TRIAL_NS || threads > around.cpus {
         return;
     }
@@ -438,13 +442,13 @@ fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
 /// whatever Little's law makes of stamps that a whole batch shares.
 fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let share = trial.at_once as f64 / trial.requests().max(1) as f64;
-    let closed = key.rate_requests_per_s.is_none();
-    if closed && key.depth > 1 && share > AT_ONCE_SHARE_MAX && !around.allow_holes {
+    let closed = key.requests_per_s().is_none();
+    if closed && key.depth() > 1 && share > AT_ONCE_SHARE_MAX && !around.allow_holes {
         let text = format!(
             "{:.0}% of the requests came back within the call that submitted them: the depth of {} \
              was not reached, and their latency is that of whole batches",
             share * 100.0,
-            key.depth
+            key.depth()
         );
         verdict.add(State::Suspect, text);
     }
@@ -452,12 +456,12 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
 
 /// Little's law: rate times latency is what was in flight.
 fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
-    let outstanding = u64::from(key.depth) * u64::from(key.threads);
-    let full = key.rate_requests_per_s.is_none() && !key.has_pauses();
+    let outstanding = u64::from(key.depth()) * u64::from(key.threads());
+    let full = key.requests_per_s().is_none() && !key.has_pauses();
     let Some(mean) = trial.latency().mean().filter(|_| full) else { return };
     // A flush, at the end or before it, is time without requests.
     let flushed = trial.flushes.mean().unwrap_or(0.0) * trial.flushes.count() as f64;
-    let flushed = (flushed / f64::from(key.threads.max(1))) as u64;
+    let flushed = (flushed / f64::from(key.threads().max(1))) as u64;
     let elapsed = trial.accepted_ns.unwrap_or(trial.elapsed_ns).saturating_sub(flushed).max(1);
     let rate = trial.requests() as f64 * 1e9 / elapsed as f64;
     let check = littles_law::check(rate, mean, outstanding);
@@ -474,10 +478,11 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 
 /// An open loop that falls behind measures a backlog, not the rate that was asked for.
 fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
-    let Some(asked) = key.rate_requests_per_s else { return };
+    let Some(asked) = key.requests_per_s() else { return };
     let due = asked * trial.elapsed_ns as f64 / 1e9;
     // As many more may be missing by chance: three standard deviations of their number.
-    let chance = if key.is_poisson() { 3.0 * due.sqrt() } else { 0.0 };
+    let is_poisson = matches!(key.workload.arrival, Arrival::Poisson { .. });
+    let chance = if is_poisson { 3.0 * due.sqrt() } else { 0.0 };
     if due >= 20.0 && (trial.requests() as f64) < due * RATE_SHARE_MIN - chance {
         let delivered = units::count(trial.requests_per_s());
         let text = format!(
@@ -550,7 +555,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
 /// asked for and refused.
 fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let (got, wanted) = (trial.setup.huge_bytes, trial.setup.buffer_bytes);
-    let asked = key.is_direct() && !key.has_small_pages() && key.request_bytes > SEGMENT_BYTES;
+    let asked = key.is_direct() && !key.has_small_pages() && key.request_bytes() > SEGMENT_BYTES;
     if asked && wanted > 0 && got < wanted / 2 {
         let (got, wanted) = (units::size(got), units::size(wanted));
         let text = format!(
@@ -572,7 +577,7 @@ fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let usual_ns = trial.latency().quantile(0.5).unwrap_or(0);
     let much = longest_ns >= LONG_STALL_NS || longest_ns >= trial.elapsed_ns / 20;
     let long = longest_ns >= STALL_NS.max(10 * usual_ns) && much;
-    let due = key.rate_requests_per_s.map_or(f64::MAX, |rate| rate * longest_ns as f64 / 1e9);
+    let due = key.requests_per_s().map_or(f64::MAX, |rate| rate * longest_ns as f64 / 1e9);
     if long && due >= DUE_IN_STALL && !key.has_pauses() {
         let (still, all) = (units::time(longest_ns as f64), units::time(trial.elapsed_ns as f64));
         verdict.add(State::Suspect, format!("nothing completed for {still} of {all}"));
@@ -581,7 +586,7 @@ fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 
 /// A rate that breaks is said to break, and only one that does not to drift.
 fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
-    let whole = trial.series_until(key.limit_ns());
+    let whole = trial.series_until(key.workload.limit_ns);
     let moved: Vec<(u64, f64)> = whole.iter().map(|p| (p.length_ns, p.bytes as f64)).collect();
     let is_large = |found: &Break| {
         let (before, after) = (found.before_per_s, found.after_per_s);
@@ -604,7 +609,7 @@ fn break_text(key: &PointKey, found: &Break) -> String {
     let at = units::time(found.at_ns);
     let [before, after] = [found.before_per_s, found.after_per_s].map(units::rate_mb);
     let falls = found.after_per_s < found.before_per_s;
-    let buffered_writes = key.read_percent < 100 && key.caching == "buffered";
+    let buffered_writes = key.read_percent() < 100 && key.caching == Caching::Buffered;
     let (moved, why) = match (falls, buffered_writes) {
         (true, true) => ("fell", "the page cache was full, or the device throttled"),
         (true, false) => ("fell", "throttled, or out of burst credit"),
@@ -618,8 +623,8 @@ fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
         // Who polls uses a whole CPU, whatever the limit is.
         return;
     }
-    let pool = if key.ioengine == "threads" { key.depth } else { 1 };
-    let cpus = (key.threads * pool).min(around.cpus.max(1));
+    let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
+    let cpus = (key.threads() * pool).min(around.cpus.max(1));
     let available = trial.elapsed_ns as f64 * f64::from(cpus);
     let share = trial.cpu.process_ns as f64 / available.max(1.0);
     if share > GENERATOR_SHARE_MAX && key.is_direct() && !around.allow_holes {
@@ -643,6 +648,7 @@ mod tests {
     use crate::point::SeriesPoint;
     use crate::point::testing::point;
     use ioengine::target::{DeviceCounters, Scrub};
+    use workload::{FlushEvery, Workload};
 
     fn judged(change: impl FnOnce(&mut Trial, &mut Circumstances)) -> Verdict {
         judged_as(|_| {}, change)
@@ -670,7 +676,7 @@ mod tests {
         // A thousand reads of 1 ms, four at a time, take 250 ms of 1 s; the rest is flushes.
         let with = |flushes_ns: u64| {
             judged_as(
-                |key| key.depth = 4,
+                |key| key.workload.depth = 4,
                 |trial, _| {
                     trial.elapsed_ns = 1_000_000_000;
                     if flushes_ns > 0 {
@@ -686,11 +692,12 @@ mod tests {
 
     #[test]
     fn the_journal_of_durable_writes_is_nobody_elses() {
-        let writes = |settings: &str| {
+        let writes = |change: fn(&mut Workload)| {
             judged_as(
                 |key| {
-                    (key.read_percent, key.workload_json) = (0, settings.to_owned());
-                    key.caching = "direct".to_owned();
+                    key.workload.read_percent = 0;
+                    key.caching = Caching::Direct;
+                    change(&mut key.workload);
                 },
                 |trial, _| {
                     trial.directions.swap(0, 1);
@@ -700,19 +707,24 @@ mod tests {
             )
         };
         let others = |verdict: &Verdict| verdict.reasons.concat().contains("others used");
-        assert!(others(&writes("{}")), "{:?}", writes("{}"));
-        for settings in [r#"{"options": ["fua"]}"#, r#"{"fsync": 4}"#, r#"{"fdatasync": 1}"#] {
-            assert!(!others(&writes(settings)), "{settings}");
+        assert!(others(&writes(|_| {})), "{:?}", writes(|_| {}));
+        let durable: [fn(&mut Workload); 3] = [
+            |workload| workload.options.fua = true,
+            |workload| workload.flush_every = Some(FlushEvery { writes: 4, data_only: false }),
+            |workload| workload.flush_every = Some(FlushEvery { writes: 1, data_only: true }),
+        ];
+        for change in durable {
+            assert!(!others(&writes(change)), "{:?}", writes(change));
         }
     }
 
     #[test]
     fn who_polls_uses_its_cpus_without_being_the_limit() {
-        let busy = |settings: &str| {
+        let busy = |change: fn(&mut Workload)| {
             judged_as(
                 |key| {
-                    key.workload_json = settings.to_owned();
-                    key.caching = "direct".to_owned();
+                    key.caching = Caching::Direct;
+                    change(&mut key.workload);
                 },
                 |trial, around| {
                     around.cpus = 4;
@@ -721,17 +733,16 @@ mod tests {
             )
         };
         let limit = |verdict: &Verdict| verdict.reasons.concat().contains("may be the limit");
-        assert!(limit(&busy("{}")), "{:?}", busy("{}"));
-        for option in ["sqthread_poll", "hipri"] {
-            assert!(!limit(&busy(&format!(r#"{{"options": ["{option}"]}}"#))));
-        }
+        assert!(limit(&busy(|_| {})), "{:?}", busy(|_| {}));
+        assert!(!limit(&busy(|workload| workload.options.sq_poll = true)));
+        assert!(!limit(&busy(|workload| workload.options.io_poll = true)));
     }
 
     #[test]
     fn threads_that_wait_for_a_cpu_make_a_trial_suspect_unless_they_wait_for_each_other() {
         let waited = |waited_ms: u64, threads: u32| {
             judged_as(
-                |key| key.threads = threads,
+                |key| key.workload.threads = threads,
                 |trial, around| {
                     around.cpus = 2;
                     trial.elapsed_ns = 1_000_000_000;
@@ -748,7 +759,7 @@ mod tests {
     #[test]
     fn what_is_read_again_from_the_page_cache_is_invalid_and_no_warm_up() {
         let read = |region: u64, counted: bool| {
-            let buffered = |key: &mut PointKey| key.caching = "buffered".to_owned();
+            let buffered = |key: &mut PointKey| key.caching = Caching::Buffered;
             judged_as(buffered, |trial, around| {
                 around.target_bytes = region;
                 around.counted = counted;
@@ -897,23 +908,25 @@ mod tests {
             write_sectors: written_mib << 11,
             ..DeviceCounters::default()
         };
-        let with = |read_mib, written_mib, caching: &str, pattern: &str| {
+        let (buffered, direct) = (Caching::Buffered, Caching::Direct);
+        let (sequential, random) = (Pattern::Sequential, Pattern::Random);
+        let with = |read_mib, written_mib, caching, pattern| {
             let mut point = point(&[100 << 20]);
-            point.key.caching = caching.into();
-            point.key.pattern = pattern.into();
+            point.key.caching = caching;
+            point.key.workload.pattern = pattern;
             let trial = &mut point.trials[0];
             trial.directions[0].latency.record_n(1_000_000, 25_600);
             trial.device = Some(counted(read_mib, written_mib));
             let around = Circumstances { counted: true, ..Circumstances::default() };
             judge(&point.key, &point.trials[0], &around)
         };
-        assert_eq!(with(108, 1, "direct", "random").state, State::Valid);
-        is_suspect(&with(130, 0, "direct", "random"), "read 30 MiB and wrote 0 B");
-        is_suspect(&with(100, 12, "direct", "sequential"), "wrote 12 MiB");
-        assert_eq!(with(120, 0, "buffered", "sequential").state, State::Valid, "read ahead");
-        is_suspect(&with(200, 0, "buffered", "sequential"), "others used the device");
-        assert_eq!(with(900, 0, "buffered", "random").state, State::Valid, "read around");
-        is_suspect(&with(0, 90, "buffered", "random"), "wrote 90 MiB");
+        assert_eq!(with(108, 1, direct, random).state, State::Valid);
+        is_suspect(&with(130, 0, direct, random), "read 30 MiB and wrote 0 B");
+        is_suspect(&with(100, 12, direct, sequential), "wrote 12 MiB");
+        assert_eq!(with(120, 0, buffered, sequential).state, State::Valid, "read ahead");
+        is_suspect(&with(200, 0, buffered, sequential), "others used the device");
+        assert_eq!(with(900, 0, buffered, random).state, State::Valid, "read around");
+        is_suspect(&with(0, 90, buffered, random), "wrote 90 MiB");
     }
 
     #[test]
@@ -969,14 +982,14 @@ mod tests {
     #[test]
     fn an_open_loop_that_falls_behind_is_suspect() {
         let mut point = point(&[4096 * 1000]);
-        point.key.rate_requests_per_s = Some(5000.0);
+        point.key.workload.arrival = Arrival::Constant { requests_per_s: 5000.0 };
         let around = Circumstances::default();
         assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Suspect);
-        point.key.rate_requests_per_s = Some(1000.0);
+        point.key.workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
         assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Valid);
-        point.key.rate_requests_per_s = Some(1100.0);
+        point.key.workload.arrival = Arrival::Constant { requests_per_s: 1100.0 };
         assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Suspect);
-        point.key.workload_json = r#"{"rate_process": "poisson"}"#.into();
+        point.key.workload.arrival = Arrival::Poisson { requests_per_s: 1100.0 };
         assert_eq!(judge(&point.key, &point.trials[0], &around).state, State::Valid, "chance");
     }
 
@@ -984,7 +997,9 @@ mod tests {
     fn requests_that_come_back_in_the_submitting_call_were_never_outstanding_together() {
         let at_once = |depth: u32, rate: Option<f64>| {
             let mut point = point(&[4096 * 1000]);
-            (point.key.depth, point.key.rate_requests_per_s) = (depth, rate);
+            point.key.workload.depth = depth;
+            point.key.workload.arrival =
+                rate.map_or(Arrival::Closed, |requests_per_s| Arrival::Constant { requests_per_s });
             point.trials[0].at_once = 600;
             let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
             verdict.reasons.iter().any(|reason| reason.contains("the depth of 8 was not reached"))
@@ -997,7 +1012,7 @@ mod tests {
     #[test]
     fn requests_that_were_due_and_never_issued_are_told() {
         let mut point = point(&[4096 * 1000]);
-        point.key.rate_requests_per_s = Some(1000.0);
+        point.key.workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
         point.trials[0].never_issued = 3;
         let told = |point: &crate::point::Point| {
             let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
@@ -1006,7 +1021,7 @@ mod tests {
             verdict.reasons.len()
         };
         assert_eq!(told(&point), 1);
-        point.key.rate_requests_per_s = Some(50_000.0);
+        point.key.workload.arrival = Arrival::Constant { requests_per_s: 50_000.0 };
         assert_eq!(told(&point), 2, "and that it fell behind");
     }
 

@@ -70,8 +70,10 @@ pub struct Study {
     pub plan: &'static str,
     /// The claims of the papers that it tries.
     pub claims: &'static [&'static str],
-    /// Measures; [`plan`] where the plan says it all.
-    pub measure: fn(&mut StudyRunner<'_>) -> Outcome<()>,
+    /// The rules of advice that it prices.
+    pub rules: &'static [&'static str],
+    /// Measures; None where the plan says it all.
+    pub measure: Option<fn(&mut StudyRunner<'_>) -> Outcome<()>>,
     /// Says what it means.
     pub analyse: fn(&Evidence) -> Conclusion,
 }
@@ -81,19 +83,6 @@ impl Study {
     pub fn example(&self) -> String {
         format!("study = \"{}\"\n{}", self.name, self.plan.trim())
     }
-
-    /// Whether it measures the points of its plan and nothing else.
-    pub fn is_planned(&self) -> bool {
-        std::ptr::fn_addr_eq(self.measure, plan as fn(&mut StudyRunner<'_>) -> Outcome<()>)
-    }
-}
-
-/// Measures the points of the plan.
-///
-/// # Errors
-/// As for [`StudyRunner::measure`].
-pub fn plan(runner: &mut StudyRunner<'_>) -> Outcome<()> {
-    runner.measure()
 }
 
 /// A study by its name.
@@ -144,12 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_that_waits_for_a_study_is_given_by_it() {
+    fn every_rule_that_waits_for_a_study_is_priced_by_it() {
         for (rule, experiment) in advice::silent() {
-            let file = format!("{}.rs", experiment.replace('-', "_"));
-            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/study/catalogue");
-            let source = std::fs::read_to_string(format!("{folder}/{file}")).unwrap_or_default();
-            assert!(source.contains(&format!("\"{}\"", rule.id)), "{}: {experiment}", rule.id);
+            let study = named(&experiment).unwrap_or_else(|| panic!("{}: {experiment}", rule.id));
+            assert!(study.rules.contains(&rule.id.as_str()), "{}: {experiment}", rule.id);
+        }
+        let known: Vec<String> = advice::rules().into_iter().map(|rule| rule.id).collect();
+        for study in ALL {
+            for rule in study.rules {
+                assert!(known.iter().any(|id| id == rule), "{}: {rule}", study.name);
+            }
         }
     }
 

@@ -112,12 +112,12 @@ impl MeasuredPoint {
 
     /// Request size (bytes).
     pub fn bytes(&self) -> u64 {
-        self.point.key.request_bytes
+        self.point.key.request_bytes()
     }
 
     /// Requests outstanding in each thread.
     pub fn depth(&self) -> u32 {
-        self.point.key.depth
+        self.point.key.depth()
     }
 
     /// What a flag is for this point, as text; `part`, `target`, `disks` and `caching` too.
@@ -127,13 +127,13 @@ impl MeasuredPoint {
             "part" => self.part.clone(),
             "target" => self.target.clone(),
             "disks" => self.disks.to_string(),
-            "caching" => key.caching.clone(),
-            "rw" => key.rw.clone(),
-            "bs" => units::size(key.request_bytes),
-            "iodepth" => key.depth.to_string(),
-            "numjobs" => key.threads.to_string(),
-            "ioengine" => key.ioengine.clone(),
-            "rwmixread" => key.read_percent.to_string(),
+            "caching" => key.caching.to_string(),
+            "rw" => key.rw().to_owned(),
+            "bs" => units::size(key.request_bytes()),
+            "iodepth" => key.depth().to_string(),
+            "numjobs" => key.threads().to_string(),
+            "ioengine" => key.ioengine().to_owned(),
+            "rwmixread" => key.read_percent().to_string(),
             other => self.given.get(other).cloned().unwrap_or_default(),
         }
     }
@@ -141,7 +141,7 @@ impl MeasuredPoint {
     /// The same as a number: sizes in bytes.
     pub fn number(&self, flag: &str) -> Option<f64> {
         match flag {
-            "bs" => Some(self.point.key.request_bytes as f64),
+            "bs" => Some(self.point.key.request_bytes() as f64),
             _ => {
                 let word = self.word(flag);
                 word.parse().ok().or_else(|| units::parse_size(&word).ok().map(|n| n as f64))
@@ -160,7 +160,8 @@ impl MeasuredPoint {
     /// Bytes of a device request in the direction of the workload, where the device counted (mean
     /// over all trials).
     pub fn device_request_bytes(&self) -> Option<f64> {
-        let (reads, writes) = (self.point.key.read_percent > 0, self.point.key.read_percent < 100);
+        let (reads, writes) =
+            (self.point.key.read_percent() > 0, self.point.key.read_percent() < 100);
         let of = |wanted: bool, count: u64| if wanted { count } else { 0 };
         let counters = self.point.trials.iter().filter_map(|trial| trial.device);
         let (requests, sectors) = counters.fold((0, 0), |(requests, sectors), c| {
@@ -273,8 +274,10 @@ impl Evidence {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
     use lab::point::testing::point;
+    use workload::Pattern;
+
+    use super::*;
 
     /// A cell of a rate, with flags.
     pub(crate) fn cell(bytes_per_s: u64, flags: &[(&str, &str)]) -> MeasuredPoint {
@@ -286,21 +289,24 @@ pub(crate) mod tests {
                 "part" => part = (*word).to_owned(),
                 "disks" => disks = word.parse().unwrap(),
                 "rw" => {
-                    point.key.rw = (*word).to_owned();
-                    point.key.read_percent = if word.ends_with("write") { 0 } else { 100 };
+                    point.key.workload.read_percent = if word.ends_with("write") { 0 } else { 100 };
                     let random = word.starts_with("rand");
-                    point.key.pattern = if random { "random" } else { "sequential" }.to_owned();
+                    point.key.workload.pattern =
+                        if random { Pattern::Random } else { Pattern::Sequential };
                 }
-                "bs" => point.key.request_bytes = units::parse_size(word).unwrap(),
-                "iodepth" => point.key.depth = word.parse().unwrap(),
-                "numjobs" => point.key.threads = word.parse().unwrap(),
-                "caching" => point.key.caching = (*word).to_owned(),
-                "ioengine" => point.key.ioengine = (*word).to_owned(),
+                "bs" => {
+                    point.key.workload.request_bytes = units::parse_size(word).unwrap() as u32;
+                }
+                "iodepth" => point.key.workload.depth = word.parse().unwrap(),
+                "numjobs" => point.key.workload.threads = word.parse().unwrap(),
+                "caching" => point.key.caching = word.parse().unwrap(),
+                "ioengine" if *word == "simulated" => point.key.is_simulated = true,
+                "ioengine" => point.key.workload.engine_kind = word.parse().unwrap(),
                 _ => drop(given.insert((*flag).to_owned(), (*word).to_owned())),
             }
         }
         for trial in &mut point.trials {
-            trial.directions[0].requests = trial.directions[0].bytes / point.key.request_bytes;
+            trial.directions[0].requests = trial.directions[0].bytes / point.key.request_bytes();
         }
         let summary = point.summary();
         MeasuredPoint {

@@ -102,8 +102,8 @@ impl Session<'_> {
             evidence: self.evidence(),
             refused: None,
         };
-        let measured = match study {
-            Some(study) => (study.measure)(&mut runner),
+        let measured = match study.and_then(|study| study.measure) {
+            Some(measure) => measure(&mut runner),
             None => runner.measure(),
         };
         let (mut evidence, refused) = (runner.evidence, runner.refused);
@@ -173,6 +173,8 @@ impl Session<'_> {
         let interrupted = self.lab.interrupt.is_set();
         let mut conclusion = analyse(study, &plan, &evidence);
         if let Some(study) = study {
+            let is_priced = |id: &str| study.rules.contains(&id);
+            debug_assert!(conclusion.advice.iter().all(|advice| is_priced(&advice.id)), "{name}");
             if interrupted {
                 conclusion.claims.clear();
             }

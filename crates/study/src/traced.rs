@@ -6,6 +6,7 @@ use ioengine::{EngineKind, Op};
 use iotrace::{AppRequest, Declined, Extent, Phases, Trace, TraceSpec, Tracer, phases};
 use lab::failure::{Failure, Outcome};
 use lab::point::{Point, Trial};
+use lab::point_key::PointKey;
 use lab::rounds;
 use lab::trials::{Lab, Place, Setting};
 
@@ -171,11 +172,7 @@ impl<'a> Pair<'a> {
         watch: Watch,
     ) -> Outcome<Pair<'a>> {
         let untraced = setting.key();
-        let mut traced = untraced.clone();
-        if let Ok(mut workload) = serde_json::from_str::<serde_json::Value>(&traced.workload_json) {
-            workload["traced"] = true.into();
-            traced.workload_json = workload.to_string();
-        }
+        let traced = PointKey { traced: true, ..untraced.clone() };
         let numbers = [runner.recorder.add_point(&untraced)?, runner.recorder.add_point(&traced)?];
         let points = [untraced, traced].map(|key| Point { key, trials: Vec::new() });
         Ok(Pair { owner, setting, watch, points, numbers, seen: Vec::new() })

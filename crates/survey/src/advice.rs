@@ -4,6 +4,7 @@
 //! least [`GAIN_MIN`]. Gains are over what the user's program does today: what was said with --app,
 //! else out of the box. Rules that a study prices are listed with its name.
 
+use ioengine::Caching;
 use lab::point::State;
 use serde::Deserialize;
 
@@ -158,7 +159,7 @@ struct Gain {
 fn rate_gain(from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Gain> {
     let is_worth = |seen: &PointSummary<'_>| {
         seen.summary.verdict.state != State::Invalid
-            && (seen.point.unsoaked().len() > 1 || seen.point.key.is_simulated())
+            && (seen.point.unsoaked().len() > 1 || seen.point.key.is_simulated)
     };
     let (times, paired) = (to.rate() / from.rate().max(1.0), to.times(from));
     let is_gain = paired.low > 1.0 && times >= GAIN_MIN;
@@ -204,8 +205,8 @@ fn least<'s, 'a, K: Ord>(
 /// What a program does, in words: "64 KiB one at a time".
 fn today(seen: &PointSummary<'_>) -> String {
     let key = &seen.point.key;
-    let size = units::size(key.request_bytes);
-    match key.depth {
+    let size = units::size(key.request_bytes());
+    match key.depth() {
         1 => format!("{} {size} one at a time", key.caching),
         depth => format!("{} {size} x depth {depth}", key.caching),
     }
@@ -214,13 +215,14 @@ fn today(seen: &PointSummary<'_>) -> String {
 /// Larger requests, all else as it is.
 fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
-    let (depth, direct) = (from.point.key.depth, from.point.key.is_direct());
+    let (depth, direct) = (from.point.key.depth(), from.point.key.is_direct());
     let mut curve = insight.curve(operation, direct);
     curve.retain(|s| {
-        s.point.key.depth == depth && s.point.key.request_bytes >= from.point.key.request_bytes
+        s.point.key.depth() == depth
+            && s.point.key.request_bytes() >= from.point.key.request_bytes()
     });
-    let to = least(curve, |s| s.point.key.request_bytes)?;
-    let size = units::size(to.point.key.request_bytes);
+    let to = least(curve, |s| s.point.key.request_bytes())?;
+    let size = units::size(to.point.key.request_bytes());
     let text = format!("{operation}s of {size} instead of {}", today(from));
     by_rate("larger-requests", &text, from, to)
 }
@@ -229,23 +231,23 @@ fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 /// that gains, not the way past the page cache.
 fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
-    let bytes = from.point.key.request_bytes;
+    let bytes = from.point.key.request_bytes();
     let mut curve = insight.curve(operation, true);
-    curve.retain(|s| s.point.key.request_bytes == bytes);
-    let to = least(curve, |s| s.point.key.depth)?;
-    let (depth, size) = (to.point.key.depth, units::size(bytes));
+    curve.retain(|s| s.point.key.request_bytes() == bytes);
+    let to = least(curve, |s| s.point.key.depth())?;
+    let (depth, size) = (to.point.key.depth(), units::size(bytes));
     let text = format!("{depth} direct {operation}s of {size} instead of {}", today(from));
-    let one = insight.at(operation, "direct", bytes, 1);
+    let one = insight.at(operation, Caching::Direct, bytes, 1);
     let by_depth = one.is_none_or(|one| rate_gain(one, to).is_some());
-    let is_deeper = depth > from.point.key.depth && by_depth;
+    let is_deeper = depth > from.point.key.depth() && by_depth;
     is_deeper.then(|| by_rate("deeper-requests", &text, from, to)).flatten()
 }
 
 fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let curve = insight.random(operation);
-    let from = *curve.iter().find(|s| s.point.key.depth == 1)?;
-    let to = least(curve, |s| s.point.key.depth)?;
-    let depth = to.point.key.depth;
+    let from = *curve.iter().find(|s| s.point.key.depth() == 1)?;
+    let to = least(curve, |s| s.point.key.depth())?;
+    let depth = to.point.key.depth();
     let text = format!("{depth} {operation}s of 8 KiB instead of one");
     by_rate("deeper-random", &text, from, to)
 }
@@ -253,17 +255,17 @@ fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 /// Large requests past the page cache instead of the same through it: the change of one thing.
 fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     insight.today(operation).filter(|from| !from.point.key.is_direct())?;
-    let from = insight.at(operation, "buffered", LARGE, 1)?;
-    let to = insight.at(operation, "direct", LARGE, 1)?;
+    let from = insight.at(operation, Caching::Buffered, LARGE, 1)?;
+    let to = insight.at(operation, Caching::Direct, LARGE, 1)?;
     let text = format!("direct {operation}s of 1 MiB instead of buffered ones");
     by_rate("bypass-cache-large", &text, from, to)
 }
 
 fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation).filter(|from| !from.point.key.is_direct())?;
-    let to = insight.at(operation, "direct", LARGE, 1)?;
+    let to = insight.at(operation, Caching::Direct, LARGE, 1)?;
     let of_mib = |seen: &PointSummary<'_>| {
-        let requests = (1_u64 << 20) as f64 / seen.point.key.request_bytes as f64;
+        let requests = (1_u64 << 20) as f64 / seen.point.key.request_bytes() as f64;
         Some(seen.summary.cpu_lower_ns? * requests)
     };
     let (high, low) = (of_mib(from)?, of_mib(to)?);
@@ -293,8 +295,9 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 /// Small requests through the cache, where a program makes them past it.
 fn buffer_small(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
-    let (bytes, direct) = (from.point.key.request_bytes, from.point.key.is_direct());
-    let to = insight.at(operation, "buffered", bytes, 1).filter(|_| direct && bytes <= SMALL)?;
+    let (bytes, direct) = (from.point.key.request_bytes(), from.point.key.is_direct());
+    let to =
+        insight.at(operation, Caching::Buffered, bytes, 1).filter(|_| direct && bytes <= SMALL)?;
     let text = format!("{operation}s of {}", units::size(bytes));
     by_rate("buffer-small", &text, from, to)
 }
@@ -305,10 +308,10 @@ fn huge_pages(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
         .iter()
         .find(|s| s.point.key.has_small_pages() && s.point.key.operation() == operation)?;
     let key = &small.point.key;
-    let huge = insight.at(operation, &key.caching, key.request_bytes, key.depth)?;
+    let huge = insight.at(operation, key.caching, key.request_bytes(), key.depth())?;
     let (rule, gain) = (rule("huge-page-buffers"), rate_gain(small, huge)?);
     let times = units::times(gain.times, gain.half_width);
-    let setting = format!("{operation}s of 1 MiB x depth {} ({times})", key.depth);
+    let setting = format!("{operation}s of 1 MiB x depth {} ({times})", key.depth());
     Some(Advice {
         gain: gain.times,
         rank_gain: gain.paired_times,
@@ -425,9 +428,9 @@ mod tests {
         for (operation, (bytes, rate)) in
             ["read", "write"].into_iter().zip(other.into_iter().cycle())
         {
-            let other = made(operation, "direct", bytes, 1, (rate, 7_000.0));
+            let other = made(operation, Caching::Direct, bytes, 1, (rate, 7_000.0));
             let key = |p: &lab::point::Point| {
-                (p.key.rw.clone(), p.key.caching.clone(), p.key.request_bytes, p.key.depth)
+                (p.key.rw(), p.key.caching, p.key.request_bytes(), p.key.depth())
             };
             let wanted = key(&other);
             *evidence.points.iter_mut().find(|p| key(p) == wanted).unwrap() = other;
@@ -464,7 +467,8 @@ mod tests {
         evidence.points = [4_u64 << 10, 64 << 10, 1 << 20]
             .iter()
             .flat_map(|size| {
-                ["direct", "buffered"].map(|mode| made("read", mode, *size, 1, (1e9, *size as f64)))
+                [Caching::Direct, Caching::Buffered]
+                    .map(|mode| made("read", mode, *size, 1, (1e9, *size as f64)))
             })
             .collect();
         let found = of(&Insight::of(&evidence));

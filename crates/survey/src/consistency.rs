@@ -86,7 +86,7 @@ fn of_costs(insight: &Insight<'_>) -> Vec<String> {
     for cost in insight.costs.iter().filter(|cost| cost.operation == "read") {
         let fixed = cost.model.fixed_ns.value;
         let told = fixed + cost.model.marginal_ns_per_kib.value * 1024.0;
-        let measured = insight.at("read", &cost.caching, 1 << 20, 1);
+        let measured = insight.at("read", cost.caching, 1 << 20, 1);
         let measured = measured.and_then(|seen| seen.summary.cpu_lower_ns);
         let ratio = measured.map_or(1.0, |measured| told / measured.max(1.0));
         let is_told = findings::tells_model(insight, cost);
@@ -145,6 +145,8 @@ fn of_advice(insight: &Insight<'_>, advice: &Advice) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioengine::Caching;
+
     use crate::app::App;
     use crate::insight::tests::{evidence, made};
     use workload::random::Stream;
@@ -171,11 +173,11 @@ mod tests {
                     let rate = (slots * bytes / (fixed_s + bytes / peak)).min(peak);
                     let rate = rate * draw(1.0 - scatter, 1.0 + scatter);
                     let cpu = draw(500.0, 5e4) + bytes * draw(1e-4, 0.5);
-                    found.points.push(made(operation, "direct", size, depth, (rate, cpu)));
+                    found.points.push(made(operation, Caching::Direct, size, depth, (rate, cpu)));
                 }
                 let rate = peak * cache * draw(1.0 - scatter, 1.0 + scatter);
                 let cpu = draw(300.0, 3e3) + bytes * draw(0.05, 0.5);
-                found.points.push(made(operation, "buffered", size, 1, (rate, cpu)));
+                found.points.push(made(operation, Caching::Buffered, size, 1, (rate, cpu)));
             }
         }
         for point in &mut found.points {

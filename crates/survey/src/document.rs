@@ -336,7 +336,7 @@ fn half_power(insight: &Insight<'_>, found: &HalfPower) -> HalfPowerDocument {
     };
     HalfPowerDocument {
         operation: found.operation.to_owned(),
-        caching: found.caching.clone(),
+        caching: found.caching.name().to_owned(),
         depth: found.depth,
         request_bytes_measured: found.measured,
         request_bytes_fitted: found.fitted,
@@ -368,7 +368,7 @@ fn depths(insight: &Insight<'_>) -> Vec<HalfPowerDepthDocument> {
 fn costs(insight: &Insight<'_>) -> Vec<CostDocument> {
     let document = |cost: &crate::insight::Cost| CostDocument {
         operation: cost.operation.to_owned(),
-        caching: cost.caching.clone(),
+        caching: cost.caching.name().to_owned(),
         fixed_ns: cost.model.fixed_ns.into(),
         marginal_ns_per_kib: cost.model.marginal_ns_per_kib.into(),
         r2: cost.model.r2,
@@ -378,9 +378,9 @@ fn costs(insight: &Insight<'_>) -> Vec<CostDocument> {
 
 fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a PointSummary<'b>>) -> SettingsDocument {
     let document = |seen: &PointSummary<'_>| SettingDocument {
-        caching: seen.point.key.caching.clone(),
-        request_bytes: seen.point.key.request_bytes,
-        depth: seen.point.key.depth,
+        caching: seen.point.key.caching.name().to_owned(),
+        request_bytes: seen.point.key.request_bytes(),
+        depth: seen.point.key.depth(),
         throughput_bytes_per_s: seen.summary.bytes_per_s.into(),
         cpu_ns_per_request: seen.summary.cpu_lower_ns,
     };

@@ -3,6 +3,7 @@
 //! The same sentences go to the terminal, into the JSON and onto the page.
 
 use analysis::interval::Interval;
+use ioengine::Caching;
 use lab::point::State;
 
 use crate::advice::{self, Advice};
@@ -134,8 +135,10 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &PointSummary<'_>) -> Op
     let alike: Vec<u64> = good
         .iter()
         .map(|seen| &seen.point.key)
-        .filter(|key| key.caching == best.point.key.caching && key.depth == best.point.key.depth)
-        .map(|key| key.request_bytes)
+        .filter(|key| {
+            key.caching == best.point.key.caching && key.depth() == best.point.key.depth()
+        })
+        .map(|key| key.request_bytes())
         .collect();
     let (least, most) = (alike.iter().min()?, alike.iter().max()?);
     let fastest = insight.fastest(operation)?;
@@ -157,7 +160,7 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &PointSummary<'_>) -> Op
             best.point.key.caching,
             units::size(*least),
             units::size(*most),
-            best.point.key.depth
+            best.point.key.depth()
         )),
     }
 }
@@ -167,8 +170,12 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &PointSummary<'_>) -> Op
 const APART: f64 = 4.5;
 
 fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
-    let curves =
-        || insight.half_power.iter().filter(|h| h.operation == operation && h.caching == "direct");
+    let curves = || {
+        insight
+            .half_power
+            .iter()
+            .filter(|h| h.operation == operation && h.caching == Caching::Direct)
+    };
     let sizes: Vec<String> = curves()
         .filter_map(|curve| {
             let measured = units::size(curve.measured?);
@@ -233,15 +240,15 @@ fn best_share(insight: &Insight<'_>, operation: &str) -> Option<String> {
     let direct = insight.curve(operation, true).into_iter();
     let best = direct.max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
     let key = &best.point.key;
-    let (share, size) = (100.0 * best.rate() / pap, units::size(key.request_bytes));
-    Some(format!(" (best: {share:.0}%, at {size}, depth {})", key.depth))
+    let (share, size) = (100.0 * best.rate() / pap, units::size(key.request_bytes()));
+    Some(format!(" (best: {share:.0}%, at {size}, depth {})", key.depth()))
 }
 
 /// Whether a cost model is told: both of its parts are there, and it tells what 1 MiB was measured
 /// to cost.
 pub fn tells_model(insight: &Insight<'_>, cost: &Cost) -> bool {
     let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
-    let seen = insight.at(cost.operation, &cost.caching, 1 << 20, 1);
+    let seen = insight.at(cost.operation, cost.caching, 1 << 20, 1);
     let measured = seen.and_then(|seen| seen.summary.cpu_lower_ns);
     let told = fixed + per_kib * 1024.0;
     let fits = measured.is_none_or(|ns| (0.67..=1.5).contains(&(told / ns.max(1.0))));
@@ -249,10 +256,10 @@ pub fn tells_model(insight: &Insight<'_>, cost: &Cost) -> bool {
 }
 
 fn cpu(insight: &Insight<'_>) -> Option<Finding> {
-    let cost = |caching: &str| {
+    let cost = |caching: Caching| {
         insight.costs.iter().find(|cost| cost.operation == "read" && cost.caching == caching)
     };
-    let words = |caching: &str| {
+    let words = |caching: Caching| {
         let cost = cost(caching)?;
         let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
         match tells_model(insight, cost) {
@@ -269,12 +276,12 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
         }
     };
     let both: Vec<String> =
-        ["buffered", "direct"].iter().filter_map(|caching| words(caching)).collect();
+        [Caching::Buffered, Caching::Direct].into_iter().filter_map(words).collect();
     if both.is_empty() {
         return None;
     }
-    let upper: Vec<String> = ["buffered", "direct"]
-        .iter()
+    let upper: Vec<String> = [Caching::Buffered, Caching::Direct]
+        .into_iter()
         .filter_map(|caching| {
             let seen = insight.at("read", caching, OUT_OF_BOX_BYTES, 1)?;
             let (low, high) = (seen.summary.cpu_lower_ns?, seen.summary.cpu_upper_ns?);
@@ -340,7 +347,7 @@ fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
     if plain.rate() > 0.9 * best.rate() {
         return None;
     }
-    let per_request_ns = plain.point.key.request_bytes as f64 * 1e9 / plain.rate().max(1.0);
+    let per_request_ns = plain.point.key.request_bytes() as f64 * 1e9 / plain.rate().max(1.0);
     let share = plain.summary.cpu_lower_ns? / per_request_ns;
     Some(if share > 0.8 {
         format!("out of the box, the CPU is the limit ({:.0}% of one CPU)", 100.0 * share)
@@ -364,7 +371,7 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
             "{operation}s {} requests/s one at a time, {} at depth {} (p99 {})",
             iops(first),
             iops(last),
-            last.point.key.depth,
+            last.point.key.depth(),
             units::time(p99)
         ))
     };

@@ -3,6 +3,7 @@
 
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
 use analysis::interval::Interval;
+use ioengine::Caching;
 
 /// Where one curve over request size passes half of PAP.
 #[derive(Clone, Debug)]
@@ -10,7 +11,7 @@ pub struct HalfPower {
     /// read or write.
     pub operation: &'static str,
     /// Caching mode.
-    pub caching: String,
+    pub caching: Caching,
     /// Requests outstanding.
     pub depth: u32,
     /// Smallest measured size whose rate exceeds half of PAP.
@@ -65,7 +66,7 @@ impl HalfPower {
     /// Of a curve, its points in the order of size.
     pub fn of(
         operation: &'static str,
-        caching: String,
+        caching: Caching,
         depth: u32,
         points: &[Measured],
         pap: f64,
@@ -188,7 +189,7 @@ mod tests {
                 cpu_upper_ns: None,
             }
         });
-        HalfPower::of("read", "direct".to_owned(), 1, &points, 100e6)
+        HalfPower::of("read", Caching::Direct, 1, &points, 100e6)
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! A pure function of the evidence; the numbers behind every sentence of the findings.
 
+use ioengine::Caching;
 use std::cmp::Reverse;
 
 use analysis::bootstrap::{Timed, nearest_ratio_interval};
@@ -57,7 +58,7 @@ impl PointSummary<'_> {
             let trials = seen.point.unsoaked().into_iter();
             trials.map(|trial| (trial.started_unix_ns, trial.bytes_per_s())).collect()
         };
-        let seed = self.point.key.seed;
+        let seed = self.point.key.seed();
         let ratio = nearest_ratio_interval(&rates(self), &rates(other), CONFIDENCE, seed);
         ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
     }
@@ -71,21 +72,21 @@ impl PointSummary<'_> {
     /// writes behind, however small the requests are.
     fn in_flight_bytes(&self) -> u64 {
         let key = &self.point.key;
-        let asked = key.request_bytes.saturating_mul(u64::from(key.depth));
+        let asked = key.request_bytes().saturating_mul(u64::from(key.depth()));
         if key.is_direct() { asked } else { asked.max(READ_AHEAD_BYTES) }
     }
 
     /// Caching mode, request size and depth, in words.
     pub fn setting(&self) -> String {
         let key = &self.point.key;
-        format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes), key.depth)
+        format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes()), key.depth())
     }
 
     /// Whether it is what a program gets that sets nothing.
     fn is_out_of_box(&self) -> bool {
         let key = &self.point.key;
-        let plain = key.caching == "buffered" && key.depth == 1 && !key.is_random();
-        plain && key.request_bytes == OUT_OF_BOX_BYTES
+        let plain = key.caching == Caching::Buffered && key.depth() == 1 && !key.is_random();
+        plain && key.request_bytes() == OUT_OF_BOX_BYTES
     }
 }
 
@@ -133,7 +134,7 @@ pub struct Cost {
     /// read or write.
     pub operation: &'static str,
     /// Caching mode.
-    pub caching: String,
+    pub caching: Caching,
     /// Fixed and marginal cost, from the lower bound.
     pub model: CostModel,
 }
@@ -212,7 +213,7 @@ impl<'a> Insight<'a> {
             .usable()
             .filter(|s| s.point.key.operation() == operation && s.point.key.is_random())
             .collect();
-        found.sort_by_key(|seen| seen.point.key.depth);
+        found.sort_by_key(|seen| seen.point.key.depth());
         found
     }
 
@@ -220,19 +221,19 @@ impl<'a> Insight<'a> {
     pub fn at(
         &self,
         operation: &str,
-        caching: &str,
+        caching: Caching,
         bytes: u64,
         depth: u32,
     ) -> Option<&PointSummary<'a>> {
         self.sequential(operation).find(|seen| {
             let key = &seen.point.key;
-            key.caching == caching && key.request_bytes == bytes && key.depth == depth
+            key.caching == caching && key.request_bytes() == bytes && key.depth() == depth
         })
     }
 
     /// Out of the box: buffered, 64 KiB, one at a time.
     pub fn out_of_box(&self, operation: &str) -> Option<&PointSummary<'a>> {
-        self.at(operation, "buffered", OUT_OF_BOX_BYTES, 1)
+        self.at(operation, Caching::Buffered, OUT_OF_BOX_BYTES, 1)
     }
 
     /// The fastest sequential setting.
@@ -245,7 +246,7 @@ impl<'a> Insight<'a> {
         let mut good = as_good(self.sequential(operation).collect());
         good.sort_by_key(|s| {
             let key = &s.point.key;
-            (s.in_flight_bytes(), Reverse(key.request_bytes), key.depth, key.caching.clone())
+            (s.in_flight_bytes(), Reverse(key.request_bytes()), key.depth(), key.caching.name())
         });
         good
     }
@@ -257,7 +258,7 @@ impl<'a> Insight<'a> {
         let first = *good.first()?;
         let cost = |s: &PointSummary<'_>| {
             let of_request = s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
-            of_request / s.point.key.request_bytes as f64
+            of_request / s.point.key.request_bytes() as f64
         };
         let equal = good.iter().filter(|s| s.in_flight_bytes() == first.in_flight_bytes());
         let cheapest = equal.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
@@ -272,7 +273,7 @@ impl<'a> Insight<'a> {
     /// What the user's program does today: what was said with --app, else out of the box.
     pub fn today(&self, operation: &str) -> Option<&PointSummary<'a>> {
         let Some(app) = &self.app else { return self.out_of_box(operation) };
-        let caching = if app.direct { "direct" } else { "buffered" };
+        let caching = Caching::of(app.direct, false);
         self.at(operation, caching, app.request_bytes.into(), app.depth)
     }
 
@@ -304,18 +305,18 @@ impl<'a> Insight<'a> {
     }
 
     /// The sequential curves: caching mode and depth, each with its points by size.
-    fn curves(&self, operation: &str) -> Vec<(String, u32, Vec<&PointSummary<'a>>)> {
-        let mut curves: Vec<(String, u32, Vec<&PointSummary<'a>>)> = Vec::new();
+    fn curves(&self, operation: &str) -> Vec<(Caching, u32, Vec<&PointSummary<'a>>)> {
+        let mut curves: Vec<(Caching, u32, Vec<&PointSummary<'a>>)> = Vec::new();
         for seen in self.sequential(operation) {
             let key = &seen.point.key;
-            let place = curves.iter_mut().find(|c| c.0 == key.caching && c.1 == key.depth);
+            let place = curves.iter_mut().find(|c| c.0 == key.caching && c.1 == key.depth());
             match place {
                 Some(curve) => curve.2.push(seen),
-                None => curves.push((key.caching.clone(), key.depth, vec![seen])),
+                None => curves.push((key.caching, key.depth(), vec![seen])),
             }
         }
         for curve in &mut curves {
-            curve.2.sort_by_key(|seen| seen.point.key.request_bytes);
+            curve.2.sort_by_key(|seen| seen.point.key.request_bytes());
         }
         curves.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         curves
@@ -339,13 +340,13 @@ impl<'a> Insight<'a> {
         for operation in ["read", "write"] {
             let Some(pap) = self.pap_of(operation) else { continue };
             let direct = || self.sequential(operation).filter(|s| s.point.key.is_direct());
-            let mut sizes: Vec<u64> = direct().map(|s| s.point.key.request_bytes).collect();
+            let mut sizes: Vec<u64> = direct().map(|s| s.point.key.request_bytes()).collect();
             sizes.sort_unstable();
             sizes.dedup();
             for request_bytes in sizes {
-                let same = direct().filter(|s| s.point.key.request_bytes == request_bytes);
+                let same = direct().filter(|s| s.point.key.request_bytes() == request_bytes);
                 let rates: Vec<(u64, f64)> =
-                    same.map(|s| (u64::from(s.point.key.depth), s.rate())).collect();
+                    same.map(|s| (u64::from(s.point.key.depth()), s.rate())).collect();
                 if rates.len() > 1 {
                     let depth = halfpower::measured(&rates, pap).map(|depth| depth as u32);
                     found.push(HalfPowerDepth { operation, request_bytes, depth });
@@ -362,7 +363,7 @@ impl<'a> Insight<'a> {
             for (caching, _, points) in
                 self.curves(operation).into_iter().filter(|curve| curve.1 == 1)
             {
-                let small = points.iter().filter(|s| s.point.key.request_bytes <= COST_BYTES_MAX);
+                let small = points.iter().filter(|s| s.point.key.request_bytes() <= COST_BYTES_MAX);
                 let costs: Vec<CostPoint> = small.filter_map(|seen| cost_point(seen)).collect();
                 if let Ok(model) = costmodel::fit(&costs) {
                     found.push(Cost { operation, caching, model });
@@ -526,7 +527,7 @@ fn slowest_link(evidence: &Evidence) -> Option<(String, f64)> {
 
 fn measured(seen: &PointSummary<'_>) -> Measured {
     Measured {
-        request_bytes: seen.point.key.request_bytes,
+        request_bytes: seen.point.key.request_bytes(),
         bytes_per_s: seen.summary.bytes_per_s,
         cpu_lower_ns: seen.summary.cpu_lower_ns,
         cpu_upper_ns: seen.summary.cpu_upper_ns,
@@ -535,7 +536,7 @@ fn measured(seen: &PointSummary<'_>) -> Measured {
 
 fn cost_point(seen: &PointSummary<'_>) -> Option<CostPoint> {
     Some(CostPoint {
-        request_bytes: seen.point.key.request_bytes,
+        request_bytes: seen.point.key.request_bytes(),
         cpu_ns: seen.summary.cpu_lower_ns?,
         relative_error: relative_error(&seen.summary.bytes_per_s),
     })
@@ -550,17 +551,16 @@ pub(crate) mod tests {
     /// A point whose three trials show about the rate given, each request costing `cpu_ns`.
     pub(crate) fn made(
         operation: &str,
-        caching: &str,
+        caching: Caching,
         request_bytes: u64,
         depth: u32,
         (rate, cpu_ns): (f64, f64),
     ) -> Point {
         let mut made = point(&[0, 0, 0]);
-        made.key.read_percent = if operation == "read" { 100 } else { 0 };
-        made.key.rw = operation.to_owned();
-        made.key.caching = caching.to_owned();
-        made.key.request_bytes = request_bytes;
-        made.key.depth = depth;
+        made.key.workload.read_percent = if operation == "read" { 100 } else { 0 };
+        made.key.caching = caching;
+        made.key.workload.request_bytes = request_bytes as u32;
+        made.key.workload.depth = depth;
         for (trial, noise) in made.trials.iter_mut().zip([0.995, 1.0, 1.005]) {
             let requests = (rate * noise * 100.0 / request_bytes as f64).round() as u64;
             let direction = &mut trial.directions[usize::from(operation != "read")];
@@ -584,9 +584,9 @@ pub(crate) mod tests {
                 let eight = (8.0 * one).min(1e9);
                 let direct_cpu = 5_000.0 + 2.0 * bytes / 1024.0;
                 let buffered_cpu = 1_000.0 + 100.0 * bytes / 1024.0;
-                points.push(made(operation, "direct", size, 1, (one, direct_cpu)));
-                points.push(made(operation, "direct", size, 8, (eight, direct_cpu)));
-                points.push(made(operation, "buffered", size, 1, (6e8, buffered_cpu)));
+                points.push(made(operation, Caching::Direct, size, 1, (one, direct_cpu)));
+                points.push(made(operation, Caching::Direct, size, 8, (eight, direct_cpu)));
+                points.push(made(operation, Caching::Buffered, size, 1, (6e8, buffered_cpu)));
             }
         }
         Evidence {
@@ -609,10 +609,9 @@ pub(crate) mod tests {
         let pap = insight.pap_of("read").unwrap();
         assert!((pap / 1e9 - 1.0).abs() < 0.03, "{pap}");
         let curve = |depth| {
-            let found = insight
-                .half_power
-                .iter()
-                .find(|h| h.operation == "read" && h.caching == "direct" && h.depth == depth);
+            let found = insight.half_power.iter().find(|h| {
+                h.operation == "read" && h.caching == Caching::Direct && h.depth == depth
+            });
             found.unwrap()
         };
         // f/s = 100 us / 1 ns = 100,000 bytes; the next measured size is 256 KiB.
@@ -626,14 +625,14 @@ pub(crate) mod tests {
     fn the_cost_model_tells_buffered_from_direct() {
         let evidence = evidence();
         let insight = Insight::of(&evidence);
-        let cost = |caching: &str| {
+        let cost = |caching| {
             let found =
                 insight.costs.iter().find(|c| c.operation == "read" && c.caching == caching);
             &found.unwrap().model
         };
-        assert!((cost("direct").fixed_ns.value / 5000.0 - 1.0).abs() < 0.02);
-        assert!((cost("direct").marginal_ns_per_kib.value / 2.0 - 1.0).abs() < 0.05);
-        assert!((cost("buffered").marginal_ns_per_kib.value / 100.0 - 1.0).abs() < 0.02);
+        assert!((cost(Caching::Direct).fixed_ns.value / 5000.0 - 1.0).abs() < 0.02);
+        assert!((cost(Caching::Direct).marginal_ns_per_kib.value / 2.0 - 1.0).abs() < 0.05);
+        assert!((cost(Caching::Buffered).marginal_ns_per_kib.value / 100.0 - 1.0).abs() < 0.02);
     }
 
     #[test]
@@ -642,7 +641,7 @@ pub(crate) mod tests {
         let insight = Insight::of(&evidence);
         let best = insight.best("read").unwrap();
         // At depth 8 the device delivers 1 GB/s from 16 KiB on.
-        assert_eq!((best.point.key.request_bytes, best.point.key.depth), (16 << 10, 8));
+        assert_eq!((best.point.key.request_bytes(), best.point.key.depth()), (16 << 10, 8));
     }
 
     #[test]
@@ -665,15 +664,15 @@ pub(crate) mod tests {
     #[test]
     fn an_invalid_headline_makes_the_survey_invalid_and_is_said_first() {
         for (operation, caching, why) in [
-            ("read", "buffered", "out-of-box reads (buffered, 64 KiB x depth 1)"),
-            ("write", "buffered", "out-of-box writes (buffered, 64 KiB x depth 1)"),
+            ("read", Caching::Buffered, "out-of-box reads (buffered, 64 KiB x depth 1)"),
+            ("write", Caching::Buffered, "out-of-box writes (buffered, 64 KiB x depth 1)"),
         ] {
             let mut evidence = evidence();
             let mut all = evidence.points.iter_mut();
             let plain = all.find(|point| {
                 let key = &point.key;
-                (key.operation(), key.caching.as_str()) == (operation, caching)
-                    && key.request_bytes == OUT_OF_BOX_BYTES
+                (key.operation(), key.caching) == (operation, caching)
+                    && key.request_bytes() == OUT_OF_BOX_BYTES
             });
             plain.unwrap().trials[0].verdict.add(State::Invalid, "4 MiB stayed in the cache");
             let verdict = Insight::of(&evidence).verdict;
@@ -688,7 +687,7 @@ pub(crate) mod tests {
         let rates = |evidence: &mut Evidence, noise: [f64; 3]| {
             let mut all = evidence.points.iter_mut();
             let best = all.find(|point| {
-                (point.key.operation(), point.key.request_bytes, point.key.depth)
+                (point.key.operation(), point.key.request_bytes(), point.key.depth())
                     == ("read", 16 << 10, 8)
             });
             for (trial, noise) in best.unwrap().trials.iter_mut().zip(noise) {
@@ -713,12 +712,12 @@ pub(crate) mod tests {
         let ns = 1_000_000_000;
         for point in &mut evidence.points {
             let key = point.key.clone();
-            if (key.operation(), key.depth) != ("read", 8) {
+            if (key.operation(), key.depth()) != ("read", 8) {
                 continue;
             }
             // Most trials of the smallest setting fall into an episode of half the speed, and
             // all of 64 KiB do; most of the others were before it.
-            let starts = match key.request_bytes >> 10 {
+            let starts = match key.request_bytes() >> 10 {
                 16 => [0, 100, 101],
                 64 => [100, 101, 102],
                 _ => [0, 1, 100],
@@ -731,7 +730,7 @@ pub(crate) mod tests {
             }
         }
         let insight = Insight::of(&evidence);
-        let find = |kib: u64| insight.at("read", "direct", kib << 10, 8).unwrap();
+        let find = |kib: u64| insight.at("read", Caching::Direct, kib << 10, 8).unwrap();
         let times = find(16).times(find(1024)).value;
         assert!((times - 1.0).abs() < 0.02, "{times}");
         assert!(find(16).rate() < 0.6 * find(1024).rate());
@@ -751,7 +750,7 @@ pub(crate) mod tests {
     fn a_doubt_about_a_figure_that_is_shown_names_its_point() {
         let mut evidence = evidence();
         let best = evidence.points.iter_mut().find(|point| {
-            (point.key.operation(), point.key.request_bytes, point.key.depth)
+            (point.key.operation(), point.key.request_bytes(), point.key.depth())
                 == ("read", 16 << 10, 8)
         });
         best.unwrap().trials[0].verdict.add(State::Suspect, "drift");

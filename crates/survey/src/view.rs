@@ -2,6 +2,7 @@
 
 use analysis::histogram::Histogram;
 use analysis::interval::Interval;
+use ioengine::Caching;
 use lab::date;
 use lab::point::{State, Verdict};
 use report::model::{self, KeyFigure};
@@ -106,20 +107,20 @@ fn key_figures(insight: &Insight<'_>) -> Vec<KeyFigure> {
         }
         if let Some(best) = insight.best(operation) {
             let key = &best.point.key;
-            let size = units::size(key.request_bytes);
-            let note = format!("{}, {size} x depth {}", key.caching, key.depth);
+            let size = units::size(key.request_bytes());
+            let note = format!("{}, {size} x depth {}", key.caching, key.depth());
             add(format!("Best {operation}"), units::rate_mib(best.rate()), note);
         }
     }
     let half = insight
         .half_power
         .iter()
-        .filter(|h| h.operation == "read" && h.caching == "direct" && h.measured.is_some());
+        .filter(|h| h.operation == "read" && h.caching == Caching::Direct && h.measured.is_some());
     if let Some(shallow) = half.min_by_key(|h| h.depth) {
         let size = units::size(shallow.measured.unwrap_or(0));
         add("Half power of reads".to_owned(), size, format!("direct, depth {}", shallow.depth));
     }
-    if let Some(seen) = insight.at("read", "direct", OUT_OF_BOX_BYTES, 1)
+    if let Some(seen) = insight.at("read", Caching::Direct, OUT_OF_BOX_BYTES, 1)
         && let Some(cost) = seen.summary.cpu_lower_ns
     {
         let note = "direct read of 64 KiB".to_owned();
@@ -138,10 +139,10 @@ fn point(seen: &PointSummary<'_>) -> PointView {
     PointView {
         pattern: if key.is_random() { Pattern::Random } else { Pattern::Sequential },
         operation: key.operation().to_owned(),
-        caching: key.caching.clone(),
-        request_bytes: key.request_bytes,
-        depth: key.depth,
-        threads: key.threads,
+        caching: key.caching.name().to_owned(),
+        request_bytes: key.request_bytes(),
+        depth: key.depth(),
+        threads: key.threads(),
         throughput_bytes_per_s: estimate(summary.bytes_per_s),
         requests_per_s: estimate(summary.requests_per_s),
         latency_p50_ns: quantile(0.5),
@@ -157,7 +158,7 @@ fn point(seen: &PointSummary<'_>) -> PointView {
 fn half_power(insight: &Insight<'_>) -> Vec<HalfPowerView> {
     let view = |found: &crate::half_power::HalfPower| HalfPowerView {
         operation: found.operation.to_owned(),
-        caching: found.caching.clone(),
+        caching: found.caching.name().to_owned(),
         depth: found.depth,
         measured_bytes: found.measured,
         fitted_bytes: found.fitted,
@@ -170,7 +171,7 @@ fn half_power(insight: &Insight<'_>) -> Vec<HalfPowerView> {
 fn cost_models(insight: &Insight<'_>) -> Vec<CostModelView> {
     let view = |cost: &crate::insight::Cost| CostModelView {
         operation: cost.operation.to_owned(),
-        caching: cost.caching.clone(),
+        caching: cost.caching.name().to_owned(),
         fixed_ns: estimate(cost.model.fixed_ns),
         marginal_ns_per_kib: estimate(cost.model.marginal_ns_per_kib),
         r2: cost.model.r2,
@@ -213,7 +214,7 @@ fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
 
 fn name(seen: &PointSummary<'_>) -> String {
     let key = &seen.point.key;
-    format!("{} {} {} x {}", key.caching, key.rw, units::size(key.request_bytes), key.depth)
+    format!("{} {} {} x {}", key.caching, key.rw(), units::size(key.request_bytes()), key.depth())
 }
 
 /// The longest trial of each best and each out-of-box setting.
@@ -268,7 +269,7 @@ fn instrument(evidence: &Evidence) -> Vec<(String, String)> {
 }
 
 fn provenance(evidence: &Evidence) -> Vec<(String, Vec<(String, String)>)> {
-    let seed = evidence.points.first().map_or(0, |point| point.key.seed);
+    let seed = evidence.points.first().map_or(0, |point| point.key.seed());
     let run = serde_json::json!({
         "halfpower": env!("CARGO_PKG_VERSION"),
         "seed": seed,
@@ -321,7 +322,7 @@ mod tests {
     fn a_survey_of_absurd_numbers_still_has_its_page() {
         let mut evidence = evidence();
         for point in &mut evidence.points {
-            point.key.request_bytes = u64::MAX;
+            point.key.workload.request_bytes = u32::MAX;
             for trial in &mut point.trials {
                 trial.directions[0].latency.record_n(1, u64::MAX);
                 trial.directions[0].latency.record_n(1000, u64::MAX);

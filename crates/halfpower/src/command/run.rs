@@ -325,7 +325,7 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) -> Out
 /// What was written could not be read back whole: every point that wrote says so, in the
 /// document and in the database.
 fn distrust(points: &mut [Point], why: &str) {
-    let wrote = points.iter_mut().filter(|point| point.key.read_percent < 100);
+    let wrote = points.iter_mut().filter(|point| point.key.read_percent() < 100);
     for trial in wrote.filter_map(|point| point.trials.last_mut()) {
         trial.verdict.add(State::Invalid, why);
     }

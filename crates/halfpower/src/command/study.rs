@@ -367,7 +367,7 @@ fn print_points(one: &Asked, form: &Form<'_>, file_bytes: u64) -> Outcome<()> {
             Err(failure) => lines.push(format!("{points}: left out: {}", failure.message)),
         }
     }
-    let more = match one.study.is_none_or(Study::is_planned) {
+    let more = match one.study.is_none_or(|study| study.measure.is_none()) {
         true => "",
         false => "; and trials that it chooses as it goes",
     };

@@ -7,16 +7,20 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use analysis::histogram::Histogram;
+use ioengine::{BufferPages, Caching};
 use lab::json::{self, PointDocument};
 use lab::machine::Host;
-use lab::point::{Direction, Point, PointKey, State, Trial, Verdict};
+use lab::point::{Direction, Point, State, Trial, Verdict};
+use lab::point_key::PointKey;
 use lab::record;
+use lab::workload_document::WorkloadDocument;
 use results::{LatencyRow, NewRun, Operation, RunKind, Seed, SeriesRow, Store};
 use survey::document::{self, WroteDocument};
 use survey::evidence::Evidence;
 use survey::findings;
 use survey::insight::Insight;
 use survey::view;
+use workload::{Arrival, Pattern, Workload};
 
 use super::bytes::Bytes;
 use crate::command::report;
@@ -54,20 +58,24 @@ fn show(evidence: &Evidence) {
 
 fn point(bytes: &mut Bytes<'_>) -> Point {
     let operation = bytes.byte();
-    let key = PointKey {
-        rw: "read".to_owned(),
-        pattern: ["sequential", "random", "x"][usize::from(bytes.byte() % 3)].to_owned(),
-        request_bytes: [4096, 64 << 10, 1 << 20, bytes.number()][usize::from(bytes.byte() % 4)],
+    let sizes = [4096, 64 << 10, 1 << 20, bytes.number() as u32];
+    let workload = Workload {
+        pattern: [Pattern::Sequential, Pattern::Random][usize::from(bytes.flag())],
+        request_bytes: sizes[usize::from(bytes.byte() % 4)],
         depth: [1, 8, bytes.number() as u32][usize::from(bytes.byte() % 3)],
         threads: 1 + u32::from(bytes.byte()),
-        ioengine: "sync".to_owned(),
-        caching: ["buffered", "direct", "<&"][usize::from(bytes.byte() % 3)].to_owned(),
-        size_bytes: bytes.number(),
-        read_percent: [0, 100, u32::from(operation)][usize::from(operation % 3)],
-        rate_requests_per_s: bytes.flag().then(|| f64::from_bits(bytes.number())),
+        region_bytes: bytes.number(),
+        read_percent: [0, 100, operation % 101][usize::from(operation % 3)],
+        arrival: match bytes.flag() {
+            true => Arrival::Constant { requests_per_s: f64::from_bits(bytes.number()) },
+            false => Arrival::Closed,
+        },
         seed: bytes.number(),
-        workload_json: ["{}", "{\"buffer_pages\":\"4k\"}"][usize::from(bytes.flag())].to_owned(),
+        pages: [BufferPages::Huge, BufferPages::Small][usize::from(bytes.flag())],
+        ..Workload::default()
     };
+    let caching = Caching::ALL[usize::from(bytes.byte() % 4)];
+    let key = PointKey { caching, ..PointKey::of(&workload) };
     let trials = 1 + bytes.byte() % 5;
     Point { key, trials: (0..trials).map(|ordinal| trial(bytes, ordinal)).collect() }
 }
@@ -194,7 +202,8 @@ fn add_a_run(store: &mut Store, uuid: &str) -> Result<(), results::Error> {
     for ordinal in 0..3_u8 {
         let numbers: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(ordinal + 1) % 64).collect();
         let point = point(&mut Bytes(&numbers));
-        let id = store.add_point(run, &record::point_row(&point.key, u32::from(ordinal)))?;
+        let id =
+            store.add_point(run, &WorkloadDocument::from(&point.key).row(u32::from(ordinal)))?;
         for trial in &point.trials {
             let (row, latency, series) = record::trial_rows(trial);
             store.add_trial(id, &row, &latency, &series)?;

@@ -247,7 +247,7 @@ fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     }
     let (_first, spinning) = spinning_device(CHARGED_US, UNCHARGED_US)?;
     let (_second, idle) = spinning_device(0, 0)?;
-    let mut point = Point { key: crate::point::PointKey::default(), trials: Vec::new() };
+    let mut point = Point { key: crate::point_key::PointKey::default(), trials: Vec::new() };
     let mut paths = Vec::new();
     for round in 1..=CPU_ROUNDS.1 {
         let probe = Probe::reads(4 * KIB, 1, 700);

@@ -79,7 +79,7 @@ impl TestSet {
     /// Lines of `halfpower run`.
     ///
     /// # Errors
-    /// See [`TestSet::tests`]; or what cannot be one run.
+    /// Too many tests, or what cannot be one run.
     pub fn run_lines(&self) -> Outcome<Vec<String>> {
         let line = |flags: &Flags| {
             let line = translate(flags, &self.targets, None)?.line();
@@ -118,7 +118,7 @@ impl TestSet {
     /// A plan file for `halfpower sweep`: a part for each caching mode, synchronous or not.
     ///
     /// # Errors
-    /// See [`TestSet::tests`].
+    /// Too many tests.
     pub fn toml(&self) -> Outcome<String> {
         self.tests()?;
         // A string of JSON is one of TOML.

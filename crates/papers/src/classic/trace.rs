@@ -4,10 +4,12 @@
 //! Fields and units are those of Table 8 of the study of 2000 (`papers/`): MB are 2^20 bytes, KB
 //! 1024, CPU times milliseconds.
 
+use ioengine::EngineKind;
 use std::fmt;
 
 use lab::date;
-use lab::point::{PointKey, Trial};
+use lab::point::Trial;
+use lab::point_key::PointKey;
 
 /// Names of the fields in their order.
 pub const FIELDS: [&str; 14] = [
@@ -75,16 +77,16 @@ impl TraceLine {
     /// time, only an I/O engine that waits for each is synchronous; a caller who knows better
     /// sets [`TraceLine::outstanding`].
     pub fn of(key: &PointKey, trial: &Trial, file_bytes: u64, comment: &str) -> TraceLine {
-        let waits = matches!(key.ioengine.as_str(), "sync" | "mmap");
+        let waits = key.is_issued_by(EngineKind::Sync) || key.is_issued_by(EngineKind::Mmap);
         TraceLine {
             mb_per_s: trial.whole_bytes_per_s() / MB,
             io_per_s: trial.whole_requests_per_s(),
             operation: key.operation().to_owned(),
-            block_kb: key.request_bytes as f64 / KB,
-            outstanding: if waits { 0 } else { key.depth },
+            block_kb: key.request_bytes() as f64 / KB,
+            outstanding: if waits { 0 } else { key.depth() },
             buffering: letter(key),
-            threads: key.threads,
-            time_s: key.limit_ns().map(|ns| ns as f64 / 1e9),
+            threads: key.threads(),
+            time_s: key.workload.limit_ns.map(|ns| ns as f64 / 1e9),
             file_kb: file_bytes as f64 / KB,
             clock_s: trial.elapsed_ns as f64 / 1e9,
             user_ms: trial.cpu.user_ns as f64 / 1e6,
@@ -97,7 +99,7 @@ impl TraceLine {
 
 /// SQLIO's letter for the caching mode of a point.
 fn letter(key: &PointKey) -> char {
-    match (key.is_direct(), key.caching.ends_with("write-through")) {
+    match (key.is_direct(), key.caching.is_write_through()) {
         (false, false) => 'Y',
         (true, false) => 'H',
         (false, true) => 'S',
@@ -149,20 +151,21 @@ impl fmt::Display for TraceLine {
 mod tests {
     use super::*;
     use cpucost::CpuUsage;
+    use ioengine::Caching;
     use lab::point::Direction;
     use proptest::prelude::*;
+    use workload::Workload;
 
     fn key() -> PointKey {
-        PointKey {
-            read_percent: 100,
+        let workload = Workload {
+            engine_kind: EngineKind::IoUring,
             request_bytes: 65536,
             depth: 8,
             threads: 2,
-            ioengine: "io_uring".to_owned(),
-            caching: "direct".to_owned(),
-            workload_json: r#"{"limit_ns": 30000000000}"#.to_owned(),
-            ..PointKey::default()
-        }
+            limit_ns: Some(30_000_000_000),
+            ..Workload::default()
+        };
+        PointKey { caching: Caching::Direct, ..PointKey::of(&workload) }
     }
 
     fn trial() -> Trial {
@@ -191,26 +194,27 @@ mod tests {
 
     #[test]
     fn a_synchronous_engine_has_nothing_outstanding() {
-        let sync = PointKey { ioengine: "sync".to_owned(), depth: 1, ..key() };
+        let sync = PointKey::of(&Workload { engine_kind: EngineKind::Sync, ..Workload::default() });
         assert_eq!(TraceLine::of(&sync, &trial(), 0, "").outstanding, 0);
     }
 
     #[test]
     fn each_caching_mode_has_its_letter() {
         for (caching, letter) in [
-            ("buffered", 'Y'),
-            ("direct", 'H'),
-            ("write-through", 'S'),
-            ("direct+write-through", 'N'),
+            (Caching::Buffered, 'Y'),
+            (Caching::Direct, 'H'),
+            (Caching::WriteThrough, 'S'),
+            (Caching::DirectWriteThrough, 'N'),
         ] {
-            let key = PointKey { caching: caching.to_owned(), ..key() };
+            let key = PointKey { caching, ..key() };
             assert_eq!(TraceLine::of(&key, &trial(), 0, "").buffering, letter, "{caching}");
         }
     }
 
     #[test]
     fn without_a_time_to_run_its_field_is_empty() {
-        let key = PointKey { workload_json: String::new(), ..key() };
+        let mut key = key();
+        key.workload.limit_ns = None;
         let line = TraceLine::of(&key, &trial(), 512, "").to_string();
         assert_eq!(line.split(',').nth(7), Some(""));
         assert_eq!(line.split(',').nth(8), Some("0.5"));

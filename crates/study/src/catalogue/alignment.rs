@@ -86,7 +86,8 @@ by = ["part", "rw"]
 where = {part = ["small", "page cache"]}
 "#,
     claims: &["R155", "R161", "R162", "R158", "R159"],
-    measure,
+    rules: &["align"],
+    measure: Some(measure),
     analyse,
 };
 

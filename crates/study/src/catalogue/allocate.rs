@@ -1,6 +1,6 @@
 //! Where the blocks of a file come from: written before, reserved, or found while it grows.
 
-use crate::catalogue::{Study, plan};
+use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::{self, Comparison};
 use crate::evidence::{Evidence, MeasuredPoint};
@@ -44,7 +44,8 @@ by = ["bs", "iodepth"]
 where = {caching = "buffered"}
 "#,
     claims: &["R153", "R154", "C073"],
-    measure: plan,
+    rules: &["preallocate"],
+    measure: None,
     analyse,
 };
 

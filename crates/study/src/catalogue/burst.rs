@@ -45,7 +45,8 @@ name = "writes"
 rw = "randwrite"
 "#,
     claims: &[],
-    measure,
+    rules: &[],
+    measure: Some(measure),
     analyse,
 };
 
@@ -123,7 +124,7 @@ pub fn spent(cell: &MeasuredPoint) -> Option<Throttle> {
 
 /// Length (ns) and bytes of the intervals of a point's first trial.
 fn moved(cell: &MeasuredPoint) -> Option<Vec<(u64, f64)>> {
-    let whole = cell.point.trials.first()?.series_until(cell.point.key.limit_ns());
+    let whole = cell.point.trials.first()?.series_until(cell.point.key.workload.limit_ns);
     Some(whole.iter().map(|i| (i.length_ns, i.bytes as f64)).collect())
 }
 

@@ -68,7 +68,8 @@ bs = "256k"
 iodepth = 4
 "#,
     claims: &[],
-    measure,
+    rules: &[],
+    measure: Some(measure),
     analyse,
 };
 

@@ -74,7 +74,8 @@ by = ["target", "part"]
         "C027", "C028", "C248", "C249", "C250", "C251", "C252", "C253", "C254", "C255", "C256",
         "C257", "C258", "C259", "C260", "C261", "C262", "C279", "C280",
     ],
-    measure,
+    rules: &["mapped-share"],
+    measure: Some(measure),
     analyse,
 };
 

@@ -93,7 +93,8 @@ by = ["part", "rw"]
         "R040", "R043", "R044", "R045", "R055", "R056", "R057", "R058", "R062", "R063", "R069",
         "R070", "R074", "C063", "C064", "C065", "C122", "C140", "C143", "C201",
     ],
-    measure,
+    rules: &["bypass-cache-cpu", "dma-not-pio"],
+    measure: Some(measure),
     analyse,
 };
 
@@ -195,14 +196,14 @@ fn paths(evidence: &Evidence) -> Vec<Path<'_>> {
     let mut paths: Vec<Path<'_>> = Vec::new();
     for cell in evidence.usable() {
         let key = &cell.point.key;
-        let mut name = format!("{}, {}", key.caching, key.ioengine);
-        if key.depth > 1 {
-            name = format!("{name}, depth {}", key.depth);
+        let mut name = format!("{}, {}", key.caching, key.ioengine());
+        if key.depth() > 1 {
+            name = format!("{name}, depth {}", key.depth());
         }
         if evidence.targets.len() > 1 {
             name = format!("{}: {name}", cell.target);
         }
-        let same = |path: &&mut Path<'_>| path.name == name && path.rw == key.rw;
+        let same = |path: &&mut Path<'_>| path.name == name && path.rw == key.rw();
         match paths.iter_mut().find(same) {
             // Two parts may come to the same: where there is one way to issue requests, say.
             Some(path) if path.at(cell.bytes()).is_some() => {}
@@ -210,7 +211,7 @@ fn paths(evidence: &Evidence) -> Vec<Path<'_>> {
             None => paths.push(Path {
                 name,
                 target: cell.target_index,
-                rw: key.rw.clone(),
+                rw: key.rw().to_owned(),
                 cells: vec![cell],
             }),
         }

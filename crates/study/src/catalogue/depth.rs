@@ -5,7 +5,7 @@
 
 use analysis::halfpower::measured;
 
-use crate::catalogue::{Study, plan};
+use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::differ;
 use crate::evidence::{Evidence, MeasuredPoint};
@@ -46,7 +46,8 @@ log = true
 by = ["rw", "bs"]
 "#,
     claims: &["R077", "R078", "R079", "R080", "R117", "C133", "C208"],
-    measure: plan,
+    rules: &["deeper-requests"],
+    measure: None,
     analyse,
 };
 

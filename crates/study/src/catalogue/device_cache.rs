@@ -47,7 +47,8 @@ runtime = 15
 runtime = 4
 "#,
     claims: &["R140", "R142", "R145"],
-    measure,
+    rules: &[],
+    measure: Some(measure),
     analyse,
 };
 

@@ -92,7 +92,8 @@ y = "cpu-per-request"
 by = ["part", "rw", "bs"]
 "#,
     claims: &[],
-    measure,
+    rules: &["queue-of-the-kernel", "poll-submissions", "poll-completions"],
+    measure: Some(measure),
     analyse,
 };
 

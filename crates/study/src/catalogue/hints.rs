@@ -1,6 +1,6 @@
 //! What the kernel does with what it is told of coming accesses, and with its read-ahead.
 
-use crate::catalogue::{Study, plan};
+use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::{self, Comparison};
 use crate::evidence::{Evidence, MeasuredPoint};
@@ -80,7 +80,8 @@ by = ["bs"]
 where = {part = "read-ahead"}
 "#,
     claims: &["R007", "R019", "R020", "R026", "R027", "C117"],
-    measure: plan,
+    rules: &["sequential-hint"],
+    measure: None,
     analyse,
 };
 

@@ -25,7 +25,8 @@ asks = "How fast are memory and caches, and what does the file system leave of i
 compares = true
 "#,
     claims: &["R134", "R136", "C046", "C047"],
-    measure,
+    rules: &[],
+    measure: Some(measure),
     analyse,
 };
 

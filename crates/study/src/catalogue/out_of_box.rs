@@ -119,7 +119,8 @@ where = {part = "small writes"}
         "R002", "R006", "R021", "R022", "R023", "R025", "R031", "R036", "R037", "R038", "R039",
         "R061", "R067", "R068", "R076", "C007", "C076", "C120",
     ],
-    measure,
+    rules: &["bypass-cache-large", "truncate-before-small-writes"],
+    measure: Some(measure),
     analyse,
 };
 

@@ -70,7 +70,8 @@ y = "throughput"
 by = ["part", "iodepth", "disks", "traced"]
 "#,
     claims: &["R147", "R148", "R149", "R150", "R151", "R152"],
-    measure,
+    rules: &[],
+    measure: Some(measure),
     analyse,
 };
 
@@ -277,7 +278,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     let all: Vec<PhasedPoint<'_>> = evidence
         .usable()
-        .filter(|cell| cell.word("traced") == "yes" || cell.point.key.is_simulated())
+        .filter(|cell| cell.word("traced") == "yes" || cell.point.key.is_simulated)
         .map(|cell| PhasedPoint::of(evidence, cell))
         .filter(|told| !told.phases.is_empty() || told.is_traced())
         .collect();
@@ -790,7 +791,7 @@ mod tests {
         let mut evidence = Evidence::default();
         for (bs, data, busy) in [("8k", 0.47, 0.58), ("64k", 0.6, 0.4)] {
             let mut point = cell(1 << 20, &[("part", "read"), ("bs", bs), ("iodepth", "1")]);
-            point.point.key.ioengine = lab::point::SIMULATED.to_owned();
+            point.point.key.is_simulated = true;
             let mut labels = labels(&point);
             evidence.cells.push(point);
             evidence.note("bus-utilisation", "share", &labels, busy);

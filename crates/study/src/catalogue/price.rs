@@ -55,7 +55,8 @@ where = {part = "random"}
     claims: &[
         "C023", "C024", "C025", "C026", "C032", "C033", "C034", "C171", "C178", "C276", "C277",
     ],
-    measure,
+    rules: &["price-per-access"],
+    measure: Some(measure),
     analyse,
 };
 

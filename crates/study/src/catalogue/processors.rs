@@ -86,7 +86,8 @@ by = ["part"]
 where = {part = "cached"}
 "#,
     claims: &["C130", "C132"],
-    measure,
+    rules: &[],
+    measure: Some(measure),
     analyse,
 };
 
@@ -283,7 +284,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 /// The points of a part, fewest threads first.
 fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("part", part)]);
-    cells.sort_by_key(|cell| cell.point.key.threads);
+    cells.sort_by_key(|cell| cell.point.key.threads());
     cells
 }
 
@@ -315,7 +316,7 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) 
         return;
     };
     let last = cells[cells.len() - 1];
-    let threads = |cell: &MeasuredPoint| cell.point.key.threads;
+    let threads = |cell: &MeasuredPoint| cell.point.key.threads();
     let peak = match step(last, best) {
         Comparison::Times(_) => {
             let rate = units::count(best.requests_per_s());
@@ -353,7 +354,7 @@ fn pinning(found: &mut Conclusion, evidence: &Evidence) {
         "pinning",
         format!(
             "{} threads, each pinned to a CPU: {} against free ones; {change}",
-            pinned.point.key.threads,
+            pinned.point.key.threads(),
             words_of(step(free, pinned))
         ),
     );

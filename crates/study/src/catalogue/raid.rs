@@ -97,7 +97,8 @@ by = ["part", "rw"]
 where = {part = ["volume", "members"], iodepth = "8"}
 "#,
     claims: &["C218", "C233", "R174"],
-    measure,
+    rules: &["array-cache"],
+    measure: Some(measure),
     analyse,
 };
 
@@ -235,7 +236,7 @@ fn see(runner: &mut StudyRunner<'_>, groups: &[Group], devices: &[Device]) -> Ou
             let moved: Vec<DeviceCounters> =
                 after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
             let bytes = trial.bytes();
-            note_moved(runner, &setting.key().rw, axes.request_bytes, bytes, &moved);
+            note_moved(runner, setting.key().rw(), axes.request_bytes, bytes, &moved);
         }
     }
     Ok(())

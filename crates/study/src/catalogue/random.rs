@@ -104,7 +104,8 @@ by = ["rw", "disks"]
 where = {part = "spread"}
 "#,
     claims: &["C100", "C101", "C104", "C108", "C109", "C189", "C194", "C195", "C196", "C236"],
-    measure,
+    rules: &["deeper-random"],
+    measure: Some(measure),
     analyse,
 };
 
@@ -210,9 +211,9 @@ fn note_stripe_load(runner: &mut StudyRunner<'_>, owner: &Ready, point: &Point) 
     let mean = |of: fn(&StripeLoad) -> f64| loads.iter().map(of).sum::<f64>() / loads.len() as f64;
     let labels = [
         ("target", runner.study_targets[owner.first()].name.display().to_string()),
-        ("rw", point.key.rw.clone()),
+        ("rw", point.key.rw().to_owned()),
         ("disks", owner.disks().to_string()),
-        ("iodepth", point.key.depth.to_string()),
+        ("iodepth", point.key.depth().to_string()),
     ];
     runner.evidence.note("busy-targets", "count", &labels, mean(|load| load.busy));
     runner.evidence.note("requests-imbalance", "times", &labels, mean(|load| load.imbalance));
@@ -393,7 +394,7 @@ fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         )
     });
     let region = match rw {
-        "randwrite" => format!(" on {}, flush included", units::size(with.point.key.size_bytes)),
+        "randwrite" => format!(" on {}, flush included", units::size(with.point.key.size_bytes())),
         _ => " of a cold file".to_owned(),
     };
     found.find("buffered", format!("buffered {rw} of 8 KiB{region}: {rate}{cost}{moved}"));
@@ -838,9 +839,9 @@ mod tests {
         let spread = evidence.cells.iter().find(|cell| cell.depth() == 8).unwrap();
         assert_eq!(evenly(&evidence, spread), Some(400.0));
         let mut halfway = spread.clone();
-        halfway.point.key.depth = 4;
+        halfway.point.key.workload.depth = 4;
         assert!((evenly(&evidence, &halfway).unwrap() - 300.0).abs() < 1e-6);
-        halfway.point.key.depth = 16;
+        halfway.point.key.workload.depth = 16;
         assert_eq!(evenly(&evidence, &halfway), None, "nothing is known of depth 8");
     }
 }

@@ -80,7 +80,8 @@ where = {part = ["one", "streams"]}
     claims: &[
         "R118", "C147", "R175", "R176", "R008", "R130", "R177", "R097", "R101", "R100", "R106",
     ],
-    measure,
+    rules: &["stripe-width"],
+    measure: Some(measure),
     analyse,
 };
 

@@ -83,7 +83,8 @@ by = ["part"]
 where = {iodepth = "1"}
 "#,
     claims: &["R030", "R041", "R065", "R066", "R081", "C084"],
-    measure,
+    rules: &["write-cache"],
+    measure: Some(measure),
     analyse,
 };
 

@@ -46,7 +46,8 @@ y = "throughput"
 by = ["target"]
 "#,
     claims: &["R163", "R170"],
-    measure,
+    rules: &["outer-zones"],
+    measure: Some(measure),
     analyse,
 };
 

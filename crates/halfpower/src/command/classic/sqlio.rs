@@ -106,7 +106,7 @@ fn show(args: &SqlioArgs, flags: &Flags, measured: &Measured<'_>) -> Outcome<()>
     }
     let names: Vec<String> = measured.facts.iter().map(|fact| fact.name.clone()).collect();
     console::data(&format!("halfpower {} as sqlio", env!("CARGO_PKG_VERSION")));
-    let threads = point.key.threads;
+    let threads = point.key.threads();
     text::understood(flags, threads, &names).iter().for_each(|line| console::data(line));
     for trial in &point.trials {
         text::metrics(trial, flags.latencies).iter().for_each(|line| console::data(line));

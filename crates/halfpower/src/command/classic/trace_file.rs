@@ -77,7 +77,8 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
 mod tests {
     use super::*;
     use lab::failure::Exit;
-    use lab::point::{PointKey, Trial};
+    use lab::point::Trial;
+    use lab::point_key::PointKey;
 
     #[test]
     fn lines_are_added_behind_the_names_of_their_fields_and_to_nothing_else() {

@@ -1,0 +1,507 @@
+//! A workload as it is printed and kept: in JSON documents, and in the columns and the JSON of a
+//! point in the database.
+//!
+//! [`PointKey`] is what the program works with. The names here are those of docs/vocabulary.md and
+//! never change; what an older program did not keep has its default.
+
+use ioengine::engine::{EngineOption, EngineOptions};
+use ioengine::target::Hint;
+use ioengine::{Caching, EngineKind};
+use results::{Operation, PointRow, Seed};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use workload::spec::Content;
+use workload::{
+    Arrival, Distribution, FlushEvery, Pattern, Placement, SizeShare, Steady, Think, Workload,
+};
+
+use crate::experiment::Blocks;
+use crate::experiment::parameters;
+use crate::point_key::{PointKey, Preparation, SIMULATED};
+use crate::skew;
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadDocument {
+    /// fio's name of pattern and direction.
+    pub rw: String,
+    /// Order of visits.
+    pub pattern: String,
+    /// Size of each request.
+    pub request_bytes: u64,
+    /// Requests outstanding in each thread.
+    pub depth: u32,
+    /// Threads.
+    pub threads: u32,
+    /// I/O engine.
+    pub ioengine: String,
+    /// Caching mode.
+    pub caching: String,
+    /// Region worked on.
+    pub size_bytes: u64,
+    /// Share of reads.
+    pub read_percent: u32,
+    /// Rate of an open loop.
+    pub rate_requests_per_s: Option<f64>,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Everything else.
+    pub settings: WorkloadSettings,
+}
+
+/// What of a workload has no field of its own in [`WorkloadDocument`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct WorkloadSettings {
+    /// Start of the region.
+    pub offset_bytes: u64,
+    /// Targets that work together.
+    pub targets: u32,
+    /// The targets are striped into one, so many bytes on each in turn.
+    pub chunk_bytes: Option<u64>,
+    /// own, shared or interlocked.
+    pub placement: String,
+    /// What is written: random, zero or verified.
+    pub content: String,
+    /// Pages behind the buffers: huge or 4k.
+    pub buffer_pages: String,
+    /// A trial ends after so many bytes.
+    pub limit_bytes: Option<u64>,
+    /// A trial ends after so long.
+    pub limit_ns: Option<u64>,
+    /// Not counted at the start.
+    pub warm_up_ns: u64,
+    /// Whether writes are flushed at the end, as part of the time.
+    pub flush_at_end: bool,
+    /// CPUs that threads are pinned to.
+    pub cpus: Vec<usize>,
+    /// linear or poisson, of an open loop.
+    pub rate_process: Option<String>,
+    /// Pause after completions.
+    pub thinktime_ns: Option<u64>,
+    /// Requests from pause to pause.
+    pub thinktime_blocks: Option<u32>,
+    /// Which blocks are visited how often, where not evenly.
+    pub random_distribution: Option<String>,
+    /// Several request sizes with their shares.
+    pub request_sizes: Option<Vec<SizeShareDocument>>,
+    /// Whether each request was logged.
+    pub logs_requests: bool,
+    /// From the start of one request to the start of the next.
+    pub stride_bytes: Option<u64>,
+    /// Whether the targets were taken out of the page cache before each trial.
+    pub scrubbed: bool,
+    /// Whether their regions were read into it.
+    pub warmed: bool,
+    /// What was announced to the kernel.
+    pub hint: Option<String>,
+    /// Whether writes may grow the file.
+    pub grows_file: bool,
+    /// What was asked of the I/O engine.
+    pub options: Vec<String>,
+    /// fsync after so many writes of a thread.
+    pub fsync: Option<u32>,
+    /// fdatasync after so many writes of a thread.
+    pub fdatasync: Option<u32>,
+    /// What of the file was there when a trial began.
+    pub blocks: Blocks,
+    /// Whether the warm-up lasted until the rate was steady.
+    pub waits_for_steady_state: bool,
+    /// Whether the kernel was traced meanwhile.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub traced: bool,
+}
+
+impl Default for WorkloadSettings {
+    fn default() -> WorkloadSettings {
+        WorkloadSettings::from(&PointKey { targets: 1, ..PointKey::default() })
+    }
+}
+
+/// A request size with its share of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SizeShareDocument {
+    /// Size.
+    pub request_bytes: u32,
+    /// Share of the requests.
+    pub percent: u8,
+}
+
+fn placement_name(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Own => "own",
+        Placement::Shared => "shared",
+        Placement::Interlocked => "interlocked",
+    }
+}
+
+fn content_name(content: Content) -> &'static str {
+    match content {
+        Content::Random => "random",
+        Content::Zero => "zero",
+        Content::Verified => "verified",
+    }
+}
+
+impl From<&PointKey> for WorkloadSettings {
+    fn from(key: &PointKey) -> WorkloadSettings {
+        let (workload, preparation) = (&key.workload, key.preparation);
+        let flushes = |data_only| {
+            let every = workload.flush_every.filter(|every| every.data_only == data_only);
+            every.map(|every| every.writes)
+        };
+        let share = |size: &SizeShare| SizeShareDocument {
+            request_bytes: size.request_bytes,
+            percent: size.percent,
+        };
+        let sizes: Vec<SizeShareDocument> = workload.request_sizes.iter().map(share).collect();
+        WorkloadSettings {
+            offset_bytes: workload.region_offset,
+            targets: key.targets,
+            chunk_bytes: key.chunk_bytes,
+            placement: placement_name(workload.placement).to_owned(),
+            content: content_name(workload.content).to_owned(),
+            buffer_pages: if key.has_small_pages() { "4k" } else { "huge" }.to_owned(),
+            limit_bytes: workload.limit_bytes,
+            limit_ns: workload.limit_ns,
+            warm_up_ns: workload.warm_up_ns,
+            flush_at_end: workload.flush_at_end,
+            cpus: workload.cpus.clone(),
+            rate_process: workload.arrival.process().map(str::to_owned),
+            thinktime_ns: workload.think.map(|think| think.pause_ns),
+            thinktime_blocks: workload.think.map(|think| think.requests),
+            random_distribution: key.is_skewed().then(|| workload.distribution.to_string()),
+            request_sizes: (!sizes.is_empty()).then_some(sizes),
+            logs_requests: workload.log.is_some(),
+            stride_bytes: match workload.pattern {
+                Pattern::Strided { stride_bytes } => Some(stride_bytes),
+                _ => None,
+            },
+            scrubbed: preparation.scrubbed,
+            warmed: preparation.warmed,
+            hint: preparation.hint.map(|hint| hint.name().to_owned()),
+            grows_file: workload.may_extend,
+            options: workload.options.chosen().map(|option| option.name().to_owned()).collect(),
+            fsync: flushes(false),
+            fdatasync: flushes(true),
+            blocks: preparation.blocks,
+            waits_for_steady_state: workload.steady.is_some(),
+            traced: key.traced,
+        }
+    }
+}
+
+impl From<&PointKey> for WorkloadDocument {
+    fn from(key: &PointKey) -> WorkloadDocument {
+        WorkloadDocument {
+            rw: key.rw().to_owned(),
+            pattern: key.workload.pattern.to_string(),
+            request_bytes: key.request_bytes(),
+            depth: key.depth(),
+            threads: key.threads(),
+            ioengine: key.ioengine().to_owned(),
+            caching: key.caching.name().to_owned(),
+            size_bytes: key.size_bytes(),
+            read_percent: key.read_percent(),
+            rate_requests_per_s: key.requests_per_s(),
+            seed: key.seed(),
+            settings: WorkloadSettings::from(key),
+        }
+    }
+}
+
+impl WorkloadDocument {
+    /// The columns of a point.
+    pub fn row(self, ordinal: u32) -> PointRow {
+        PointRow {
+            ordinal,
+            operation: match self.read_percent {
+                100 => Operation::Read,
+                0 => Operation::Write,
+                _ => Operation::Mix,
+            },
+            rw: self.rw,
+            pattern: self.pattern,
+            request_bytes: self.request_bytes,
+            depth: self.depth,
+            threads: self.threads,
+            ioengine: self.ioengine,
+            caching: self.caching,
+            size_bytes: self.size_bytes,
+            read_percent: self.read_percent,
+            rate_requests_per_s: self.rate_requests_per_s,
+            seed: Seed(self.seed),
+            workload_json: serde_json::to_string(&self.settings).unwrap_or_default(),
+        }
+    }
+
+    /// From the columns of a point.
+    ///
+    /// # Errors
+    /// When its JSON is not that of a workload.
+    pub fn of_row(row: PointRow) -> Result<WorkloadDocument, String> {
+        let settings = serde_json::from_str(&row.workload_json);
+        Ok(WorkloadDocument {
+            rw: row.rw,
+            pattern: row.pattern,
+            request_bytes: row.request_bytes,
+            depth: row.depth,
+            threads: row.threads,
+            ioengine: row.ioengine,
+            caching: row.caching,
+            size_bytes: row.size_bytes,
+            read_percent: row.read_percent,
+            rate_requests_per_s: row.rate_requests_per_s,
+            seed: row.seed.0,
+            settings: settings.map_err(|error| format!("workload: {error}"))?,
+        })
+    }
+
+    /// The workload that is described.
+    ///
+    /// # Errors
+    /// A name that this version does not know, or a number that no workload has.
+    pub fn key(&self) -> Result<PointKey, String> {
+        let settings = &self.settings;
+        let is_simulated = self.ioengine == SIMULATED;
+        let engine_kind = if is_simulated { Ok(EngineKind::Sync) } else { self.ioengine.parse() };
+        let hint = settings.hint.as_deref().map(str::parse::<Hint>).transpose();
+        let targets = settings.targets.max(1);
+        let narrow = |what: &str, value: u64| {
+            u32::try_from(value).map_err(|_| format!("{what} {value} is too large"))
+        };
+        let percent = u8::try_from(self.read_percent).ok().filter(|percent| *percent <= 100);
+        let workload = Workload {
+            engine_kind: engine_kind.map_err(|error| error.to_string())?,
+            pattern: self.pattern()?,
+            distribution: match &settings.random_distribution {
+                Some(text) => skew::parse_distribution(text)?,
+                None => Distribution::Even,
+            },
+            read_percent: percent.ok_or_else(|| format!("{}% reads", self.read_percent))?,
+            request_bytes: narrow("request size", self.request_bytes)?,
+            request_sizes: settings.sizes(),
+            depth: self.depth,
+            threads: self.threads / targets,
+            region_offset: settings.offset_bytes,
+            region_bytes: self.size_bytes,
+            placement: settings.placement()?,
+            arrival: self.arrival()?,
+            think: settings.think(),
+            limit_bytes: settings.limit_bytes,
+            limit_ns: settings.limit_ns,
+            steady: settings.waits_for_steady_state.then(Steady::default),
+            warm_up_ns: settings.warm_up_ns,
+            content: settings.content()?,
+            flush_at_end: settings.flush_at_end,
+            flush_every: settings.flush_every(),
+            options: settings.options()?,
+            may_extend: settings.grows_file,
+            seed: self.seed,
+            cpus: settings.cpus.clone(),
+            pages: parameters::buffer_pages(&settings.buffer_pages)?,
+            log: settings.logs_requests.then_some(0),
+            ..Workload::default()
+        };
+        Ok(PointKey {
+            workload,
+            targets,
+            chunk_bytes: settings.chunk_bytes,
+            caching: self.caching.parse::<Caching>().map_err(|error| error.to_string())?,
+            is_simulated,
+            preparation: Preparation {
+                scrubbed: settings.scrubbed,
+                warmed: settings.warmed,
+                hint: hint.map_err(|error| error.to_string())?,
+                blocks: settings.blocks,
+            },
+            traced: settings.traced,
+        })
+    }
+
+    fn pattern(&self) -> Result<Pattern, String> {
+        match self.pattern.as_str() {
+            "sequential" => Ok(Pattern::Sequential),
+            "random" => Ok(Pattern::Random),
+            "strided" => {
+                let stride_bytes = self.settings.stride_bytes.unwrap_or(self.request_bytes);
+                Ok(Pattern::Strided { stride_bytes })
+            }
+            other => Err(format!("no pattern is called '{other}'")),
+        }
+    }
+
+    fn arrival(&self) -> Result<Arrival, String> {
+        match (self.rate_requests_per_s, self.settings.rate_process.as_deref()) {
+            (None, _) => Ok(Arrival::Closed),
+            (Some(requests_per_s), Some("poisson")) => Ok(Arrival::Poisson { requests_per_s }),
+            (Some(requests_per_s), Some("linear") | None) => {
+                Ok(Arrival::Constant { requests_per_s })
+            }
+            (_, Some(other)) => Err(format!("no rate process is called '{other}'")),
+        }
+    }
+}
+
+impl WorkloadSettings {
+    fn sizes(&self) -> Vec<SizeShare> {
+        let sizes = self.request_sizes.iter().flatten();
+        sizes
+            .map(|size| SizeShare { request_bytes: size.request_bytes, percent: size.percent })
+            .collect()
+    }
+
+    fn placement(&self) -> Result<Placement, String> {
+        let all = [Placement::Own, Placement::Shared, Placement::Interlocked];
+        let found = all.into_iter().find(|one| placement_name(*one) == self.placement);
+        found.ok_or_else(|| format!("no placement is called '{}'", self.placement))
+    }
+
+    fn content(&self) -> Result<Content, String> {
+        let all = [Content::Random, Content::Zero, Content::Verified];
+        let found = all.into_iter().find(|one| content_name(*one) == self.content);
+        found.ok_or_else(|| format!("no content is called '{}'", self.content))
+    }
+
+    fn think(&self) -> Option<Think> {
+        let requests = self.thinktime_blocks.unwrap_or(1);
+        self.thinktime_ns.map(|pause_ns| Think { pause_ns, requests })
+    }
+
+    fn flush_every(&self) -> Option<FlushEvery> {
+        let flush = |data_only| move |writes| FlushEvery { writes, data_only };
+        self.fsync.map(flush(false)).or(self.fdatasync.map(flush(true)))
+    }
+
+    fn options(&self) -> Result<EngineOptions, String> {
+        let mut options = EngineOptions::default();
+        for name in &self.options {
+            let found = EngineOption::ALL.into_iter().find(|option| option.name() == name);
+            match found.ok_or_else(|| format!("no option is called '{name}'"))? {
+                EngineOption::SqPoll => options.sq_poll = true,
+                EngineOption::IoPoll => options.io_poll = true,
+                EngineOption::Uncached => options.uncached = true,
+                EngineOption::Fua => options.fua = true,
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ioengine::BufferPages;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A key with every field away from its default.
+    fn unusual() -> PointKey {
+        let workload = Workload {
+            engine_kind: EngineKind::Libaio,
+            pattern: Pattern::Strided { stride_bytes: 8192 },
+            distribution: Distribution::Zipf { theta: 1.25 },
+            read_percent: 30,
+            request_bytes: 65536,
+            request_sizes: vec![
+                SizeShare { request_bytes: 4096, percent: 40 },
+                SizeShare { request_bytes: 65536, percent: 60 },
+            ],
+            depth: 7,
+            threads: 3,
+            region_offset: 4096,
+            region_bytes: 1 << 30,
+            placement: Placement::Interlocked,
+            arrival: Arrival::Poisson { requests_per_s: 12.5 },
+            think: Some(Think { pause_ns: 100, requests: 4 }),
+            limit_bytes: Some(1 << 20),
+            limit_ns: Some(5),
+            steady: Some(Steady::default()),
+            warm_up_ns: 9,
+            content: Content::Verified,
+            flush_at_end: true,
+            flush_every: Some(FlushEvery { writes: 16, data_only: true }),
+            options: EngineOptions { fua: true, uncached: true, ..EngineOptions::default() },
+            may_extend: true,
+            seed: u64::MAX,
+            cpus: vec![0, 3],
+            pages: BufferPages::Small,
+            log: Some(0),
+            ..Workload::default()
+        };
+        PointKey {
+            workload,
+            targets: 2,
+            chunk_bytes: Some(65536),
+            caching: Caching::WriteThrough,
+            is_simulated: false,
+            preparation: Preparation {
+                scrubbed: true,
+                warmed: true,
+                hint: Some(Hint::Random),
+                blocks: Blocks::Last,
+            },
+            traced: true,
+        }
+    }
+
+    #[test]
+    fn a_workload_survives_its_row_and_its_json() {
+        let key = unusual();
+        let document = WorkloadDocument::from(&key);
+        let row = document.clone().row(0);
+        assert_eq!(WorkloadDocument::of_row(row).unwrap().key().unwrap(), key);
+        let text = serde_json::to_string(&document).unwrap();
+        let back: WorkloadDocument = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.key().unwrap(), key);
+    }
+
+    #[test]
+    fn a_point_of_an_older_version_has_defaults_for_what_was_not_kept() {
+        let key = PointKey::of(&Workload { seed: 3, depth: 4, ..Workload::default() });
+        let row =
+            PointRow { workload_json: "{}".to_owned(), ..WorkloadDocument::from(&key).row(1) };
+        assert_eq!(WorkloadDocument::of_row(row).unwrap().key().unwrap(), key);
+    }
+
+    #[test]
+    fn an_unknown_name_is_an_error_and_no_default() {
+        let document = WorkloadDocument::from(&unusual());
+        let refused = |change: &dyn Fn(&mut WorkloadDocument)| {
+            let mut changed = document.clone();
+            change(&mut changed);
+            changed.key().unwrap_err()
+        };
+        assert!(refused(&|d| d.ioengine = "spdk".to_owned()).contains("spdk"));
+        assert!(refused(&|d| d.pattern = "spiral".to_owned()).contains("spiral"));
+        assert!(refused(&|d| d.caching = "lazy".to_owned()).contains("lazy"));
+        assert!(refused(&|d| d.settings.placement = "there".to_owned()).contains("there"));
+        assert!(refused(&|d| d.settings.content = "ones".to_owned()).contains("ones"));
+        assert!(refused(&|d| d.settings.options = vec!["warp".to_owned()]).contains("warp"));
+        assert!(refused(&|d| d.read_percent = 101).contains("101"));
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_of_all_sizes_survive(
+            (depth, threads, targets) in (1..4096_u32, 1..64_u32, 1..8_u32),
+            (offset, size, seed) in (any::<u64>(), any::<u64>(), any::<u64>()),
+            rate in proptest::option::of(0.001..1e9_f64),
+        ) {
+            let workload = Workload {
+                depth,
+                threads,
+                region_offset: offset,
+                region_bytes: size,
+                seed,
+                arrival: rate.map_or(Arrival::Closed, |requests_per_s| Arrival::Constant {
+                    requests_per_s,
+                }),
+                ..Workload::default()
+            };
+            let key = PointKey { targets, ..PointKey::of(&workload) };
+            let row = WorkloadDocument::from(&key).row(0);
+            prop_assert_eq!(WorkloadDocument::of_row(row).unwrap().key().unwrap(), key);
+        }
+    }
+}
