@@ -1,53 +1,52 @@
-//! The spinners of one soaker: a child process pinned to each CPU.
+//! The spinner processes of a soaker: one child process pinned to each CPU.
 //!
-//! A crew is started parked. While it runs, each member counts units of work in shared memory;
-//! parked, it sleeps and costs nothing. What the counts mean, and at which priority the members
-//! run, is for others to decide. Dropping the crew ends and reaps the members, and the kernel
-//! ends them should this process die first.
+//! Spinners start parked. A parked spinner sleeps and costs nothing; a running one counts units of
+//! work in shared memory. Calibration and priority are up to the caller. Dropping the value kills
+//! and reaps the processes; the kernel kills them if this process dies first.
 
 use std::io;
 use std::sync::atomic::Ordering;
 
-use crate::sys::{self, Board};
+use crate::sys::{self, SharedBoard};
 
-/// Running or parked spinners, one for each CPU.
-pub(crate) struct Crew {
-    board: Board,
+/// The spinner processes, one per CPU, running or parked.
+pub(crate) struct Spinners {
+    board: SharedBoard,
     pids: Vec<i32>,
     cpus: Vec<usize>,
 }
 
-/// What one member has done since it started.
+/// The work of one spinner since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Units of work.
     pub(crate) units: u64,
-    /// CPU time it was charged.
+    /// CPU time charged to it.
     pub(crate) cpu_ns: u64,
 }
 
-impl Crew {
-    /// Starts a parked spinner, at normal priority, on each of `cpus`.
-    pub(crate) fn start(cpus: &[usize]) -> io::Result<Crew> {
-        let board = Board::new(cpus.len())?;
+impl Spinners {
+    /// Starts a parked spinner at normal priority on each of `cpus`.
+    pub(crate) fn start(cpus: &[usize]) -> io::Result<Spinners> {
+        let board = SharedBoard::new(cpus.len())?;
         let pids = sys::fork_spinners(&board)?;
-        let crew = Crew { board, pids, cpus: cpus.to_vec() };
-        crew.pin()?;
-        Ok(crew)
+        let spinners = Spinners { board, pids, cpus: cpus.to_vec() };
+        spinners.pin()?;
+        Ok(spinners)
     }
 
-    /// Binds each member to its CPU: at the start, and again after a move to another cgroup, which
-    /// may have widened its mask.
+    /// Pins each spinner to its CPU: at the start, and again after a move to another cgroup, which
+    /// may have widened its affinity mask.
     pub(crate) fn pin(&self) -> io::Result<()> {
         self.pids.iter().zip(&self.cpus).try_for_each(|(&pid, &cpu)| sys::pin(pid, &[cpu]))
     }
 
-    /// Gives all members idle priority within their task group.
+    /// Gives all spinners the SCHED_IDLE policy, which ranks them last within their task group.
     pub(crate) fn set_idle_policy(&self) -> io::Result<()> {
         self.pids.iter().try_for_each(|&pid| sys::set_idle_policy(pid))
     }
 
-    /// The process ids, in the order of the CPUs. The first leads the session of all.
+    /// The process ids, in the order of the CPUs. The first is the session leader of all.
     pub(crate) fn pids(&self) -> &[i32] {
         &self.pids
     }
@@ -57,46 +56,47 @@ impl Crew {
         &self.cpus
     }
 
-    /// Lets all members spin.
+    /// Starts spinning on all CPUs.
     pub(crate) fn run(&self) {
-        for line in self.board.lines() {
-            line.running.store(1, Ordering::Release);
-            sys::futex_wake(&line.running);
+        for spinner in self.board.spinners() {
+            spinner.running.store(1, Ordering::Release);
+            sys::futex_wake(&spinner.running);
         }
     }
 
-    /// Tells all members to park; each does so when it next gets the CPU.
+    /// Tells all spinners to park; each does so when it next gets the CPU.
     pub(crate) fn stop(&self) {
-        for line in self.board.lines() {
-            line.running.store(0, Ordering::Release);
+        for spinner in self.board.spinners() {
+            spinner.running.store(0, Ordering::Release);
         }
     }
 
-    /// The last note each member made of its progress: some milliseconds old while it runs, and
-    /// both numbers of the same moment. `None` if it is just being written.
+    /// The last published progress of each spinner; units and CPU time are consistent and some
+    /// milliseconds old while it runs. `None` if it is being written right now.
     pub(crate) fn noted(&self) -> Vec<Option<Progress>> {
-        let noted =
-            |line: &sys::Line| line.read_note().map(|(units, cpu_ns)| Progress { units, cpu_ns });
-        self.board.lines().iter().map(noted).collect()
+        let noted = |spinner: &sys::SpinnerState| {
+            spinner.read_published().map(|(units, cpu_ns)| Progress { units, cpu_ns })
+        };
+        self.board.spinners().iter().map(noted).collect()
     }
 
-    /// The units done so far, running or not. The one reading that must be quick.
+    /// The units done so far. Must be fast, as it is read at the edges of an interval.
     pub(crate) fn units(&self) -> Vec<u64> {
-        self.board.lines().iter().map(|line| line.units.load(Ordering::Relaxed)).collect()
+        self.board.spinners().iter().map(|spinner| spinner.units.load(Ordering::Relaxed)).collect()
     }
 
-    /// CPU time each member was charged, as the system tells it: up to a timer tick old.
+    /// CPU time charged to each spinner by the kernel, up to one timer tick old.
     pub(crate) fn charged_ns(&self) -> io::Result<Vec<u64>> {
         self.pids.iter().map(|&pid| sys::process_cpu_ns_of(pid)).collect()
     }
 
-    /// Whether every member still lives.
+    /// Whether all spinners are still alive.
     pub(crate) fn is_whole(&self) -> bool {
         self.pids.iter().all(|&pid| sys::child_runs(pid))
     }
 }
 
-impl Drop for Crew {
+impl Drop for Spinners {
     fn drop(&mut self) {
         sys::kill_and_reap(&self.pids);
     }
@@ -108,32 +108,32 @@ mod tests {
     use crate::affinity::allowed_cpus;
 
     #[test]
-    fn members_work_once_told_to_run() {
-        let crew = Crew::start(&allowed_cpus()).unwrap();
-        crew.run();
+    fn spinners_work_once_told_to_run() {
+        let spinners = Spinners::start(&allowed_cpus()).unwrap();
+        spinners.run();
         let worked = |progress: Progress| progress.units > 0 && progress.cpu_ns > 0;
-        while !crew.noted().iter().all(|progress| progress.is_some_and(worked)) {
+        while !spinners.noted().iter().all(|progress| progress.is_some_and(worked)) {
             std::thread::yield_now();
         }
-        let cpu_ns = crew.charged_ns().unwrap();
+        let cpu_ns = spinners.charged_ns().unwrap();
         assert!(cpu_ns.iter().all(|&cpu_ns| cpu_ns > 0));
-        crew.stop();
-        assert!(crew.is_whole());
+        spinners.stop();
+        assert!(spinners.is_whole());
     }
 
     #[test]
-    fn a_crew_that_lost_a_member_says_so() {
-        let crew = Crew::start(&allowed_cpus()[..1]).unwrap();
-        let pid = crew.pids()[0].to_string();
+    fn a_killed_spinner_is_detected() {
+        let spinners = Spinners::start(&allowed_cpus()[..1]).unwrap();
+        let pid = spinners.pids()[0].to_string();
         let killed = std::process::Command::new("sh").args(["-c", "kill -9 $0", &pid]).status();
         assert!(killed.unwrap().success());
-        while crew.is_whole() {
+        while spinners.is_whole() {
             std::thread::yield_now();
         }
     }
 
     #[test]
     fn an_impossible_cpu_is_an_error_and_leaves_no_child() {
-        assert!(Crew::start(&[8000]).is_err());
+        assert!(Spinners::start(&[8000]).is_err());
     }
 }
