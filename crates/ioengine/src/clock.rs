@@ -1,12 +1,12 @@
 //! The clock: nanoseconds since an arbitrary start, and sleeping until a given time.
 //!
-//! [`Monotonic`] is the only caller of the operating system's clock in the workspace. On x86-64 it
-//! reads the time-stamp counter (TSC), scaled by a calibration against `CLOCK_MONOTONIC`, if the
-//! kernel itself trusts the counter: its clock source is `tsc`, and the CPU reports the counter as
-//! constant and never stopping. A reading takes about 15 ns, against 31 ns for `clock_gettime`, on
-//! the machine of docs/methodology.md. Elsewhere the clock is `clock_gettime`.
-//! [`Monotonic::clocks`] reads our clock together with the system's clocks, so that a run can
-//! report when they disagree.
+//! [`Monotonic`] is the only caller of the operating system's clock in the workspace, apart from
+//! the independent clock of xtask's benchmarks. On x86-64 it reads the time-stamp counter (TSC),
+//! scaled by a calibration against `CLOCK_MONOTONIC`, if the kernel itself trusts the counter: its
+//! clock source is `tsc`, and the CPU reports the counter as constant and never stopping. A reading
+//! takes about 15 ns, against 31 ns for `clock_gettime`, on the machine of docs/methodology.md.
+//! Elsewhere the clock is `clock_gettime`. [`Monotonic::clocks`] reads our clock together with the
+//! system's clocks, so that a run can report when they disagree.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -140,7 +140,7 @@ impl Monotonic {
     }
 
     /// Sleeps until shortly before `until_ns` and spins the rest, which is accurate to about a
-    /// microsecond; costs up to 0.1 ms of CPU.
+    /// microsecond; costs up to 0.12 ms of CPU.
     pub fn sleep_sharply_until(&self, until_ns: u64) {
         self.sleep_until(until_ns.saturating_sub(SHARP_NS));
         while self.now_ns() < until_ns {

@@ -183,7 +183,7 @@ fn guarded(base: *mut u8, length: usize, copy: impl FnOnce()) -> Result<(), Faul
     if GUARD.replace(IDLE).faulted { Err(Fault) } else { Ok(()) }
 }
 
-/// Size of a memory page (bytes), cached because the handler may not query it.
+/// Size of a memory page (bytes); queried once, because every copy needs it.
 static PAGE_BYTES: OnceLock<usize> = OnceLock::new();
 
 fn install_handler() -> libc::sigaction {

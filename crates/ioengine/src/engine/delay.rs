@@ -131,7 +131,8 @@ impl Drop for Delay {
     }
 }
 
-/// Busy-waits until the calling thread has used `cpu_ns` of CPU time; preemption does not count.
+/// Busy-waits until the calling thread has used `cpu_ns` of CPU time; time off the CPU does not
+/// count.
 pub fn burn_cpu(cpu_ns: u64) {
     let end = thread_cpu_ns() + cpu_ns;
     while thread_cpu_ns() < end {

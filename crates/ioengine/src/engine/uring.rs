@@ -341,7 +341,7 @@ impl Uring {
         queue.need_wakeup() && !queue.is_empty()
     }
 
-    /// [`Engine::submit_and_wait`] where a thread of the kernel takes what was queued.
+    /// The wait of [`Engine::submit_and_wait`] in SQPOLL mode.
     fn wait_with_sqpoll(
         &mut self,
         goal: usize,
