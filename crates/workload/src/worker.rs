@@ -118,8 +118,8 @@ impl BatchSize {
         self.calls = 0;
     }
 
-    /// After a call that waited nothing is known, but after many of them the size is halved as a
-    /// test.
+    /// A call that waited shows nothing, but after many of them the size is reset to half the depth
+    /// to test again.
     #[inline]
     fn reconsider(&mut self) {
         self.calls += 1;
@@ -398,8 +398,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         closed && wanted && !self.free.is_empty() && !self.flush_is_due()
     }
 
-    /// [`Worker::issue`] with several sizes, pauses or a log; not inlined, to keep the plain loop
-    /// small.
+    /// [`Worker::issue`] with several sizes, pauses or a log; kept out of the plain loop.
     #[inline(never)]
     fn issue_any(&mut self) {
         self.issue::<false>();
