@@ -25,7 +25,7 @@ mod loops;
 
 mod arena;
 
-mod measure;
+mod threads;
 
 pub mod caches;
 
@@ -34,4 +34,4 @@ pub mod file;
 pub use arena::Pages;
 pub use kernel::{Kernel, LEAST_SET_BYTES, LINE_BYTES};
 pub use loops::Isa;
-pub use measure::{Case, Plan, Reading, World, measure};
+pub use threads::{Case, Plan, Reading, World, measure};
