@@ -1,7 +1,7 @@
-//! Where threads run: allowed CPUs, pinning, SMT siblings, and how precisely they wake.
+//! Thread placement: allowed CPUs, pinning, SMT siblings, and timer precision.
 //!
-//! Everything acts on the calling thread and lasts until it ends; threads it starts inherit the
-//! pinning. Numbers are the kernel's CPU numbers, as in `/proc/stat` and taskset(1).
+//! All functions act on the calling thread, for its lifetime; threads it starts inherit the
+//! pinning. CPU numbers are the kernel's, as in `/proc/stat` and taskset(1).
 
 use std::{fs, io};
 
@@ -15,17 +15,17 @@ pub enum Error {
     /// An empty list of CPUs was given.
     #[error("no CPU to pin to; name at least one")]
     NoCpu,
-    /// None of the CPUs may be used, because of the cpuset or because it is offline.
+    /// None of the CPUs may be used: they are outside the cpuset, or offline.
     #[error(
         "cannot pin to CPU {cpus:?}: {source}; choose among the allowed CPUs {allowed:?}, or widen \
          the cpuset"
     )]
     Pin {
-        /// The CPUs asked for.
+        /// The requested CPUs.
         cpus: Vec<usize>,
         /// The CPUs this thread may use.
         allowed: Vec<usize>,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The timer slack was not accepted.
@@ -33,7 +33,7 @@ pub enum Error {
     TimerSlack(#[source] io::Error),
 }
 
-/// CPUs the calling thread may run on, ascending: its affinity within its cpuset.
+/// The CPUs that the calling thread may use, ascending: its affinity within its cpuset.
 pub fn allowed_cpus() -> Vec<usize> {
     sys::allowed_cpus().unwrap_or_else(|_| (0..sys::online_cpus() as usize).collect())
 }
@@ -53,25 +53,25 @@ pub fn pin_current_thread(cpus: &[usize]) -> Result<(), Error> {
     })
 }
 
-/// Lets timed sleeps of the calling thread end at most `slack_ns` late; the kernel's default is
-/// 50 µs, 0 restores it. prctl(2), PR_SET_TIMERSLACK.
+/// Limits how late timed sleeps of the calling thread may end to `slack_ns`. The kernel's default
+/// is 50 µs; 0 restores it. prctl(2), PR_SET_TIMERSLACK.
 ///
 /// # Errors
-/// The kernel refuses (a sandbox does; the kernel itself does not).
+/// If a sandbox filters the call; the kernel itself always allows it.
 pub fn set_timer_slack_ns(slack_ns: u64) -> Result<(), Error> {
     sys::set_timer_slack_ns(slack_ns).map_err(Error::TimerSlack)
 }
 
-/// The allowed CPUs, grouped into the cores they share.
+/// The allowed CPUs, grouped by physical core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// One list for each physical core: the allowed CPUs (SMT siblings) on it, ascending.
+    /// One list per physical core: the allowed CPUs (SMT siblings) on it, ascending.
     pub cores: Vec<Vec<usize>>,
 }
 
 impl Topology {
-    /// Reads the topology of the allowed CPUs from `/sys/devices/system/cpu`. A CPU the kernel
-    /// says nothing about counts as a core of its own.
+    /// Reads the topology of the allowed CPUs from `/sys/devices/system/cpu`. A CPU without an
+    /// entry there counts as a separate core.
     pub fn read() -> Topology {
         Topology::group(&allowed_cpus(), |cpu| {
             let folder = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -95,20 +95,20 @@ impl Topology {
         Topology { cores }
     }
 
-    /// The first allowed CPU of every core: places where threads do not share a core.
+    /// The first allowed CPU of every core, for threads that must not share a core.
     pub fn one_cpu_per_core(&self) -> Vec<usize> {
         self.cores.iter().filter_map(|core| core.first().copied()).collect()
     }
 }
 
-/// Parses the kernel's list format, `0-3,8`. `None` if malformed or absurdly long.
+/// Parses the kernel's list format, `0-3,8`. `None` if malformed or too long.
 pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
-    const MOST_CPUS: usize = 8192;
+    const CPUS_MAX: usize = 8192;
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        if last >= MOST_CPUS || cpus.len() >= MOST_CPUS {
+        if last >= CPUS_MAX || cpus.len() >= CPUS_MAX {
             return None;
         }
         cpus.extend(first..=last);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn pinning_to_nothing_or_to_no_such_cpu_says_what_to_do() {
+    fn pinning_to_no_cpu_or_a_missing_one_is_refused_with_a_remedy() {
         assert!(matches!(pin_current_thread(&[]), Err(Error::NoCpu)));
         let told = pin_current_thread(&[8000]).unwrap_err().to_string();
         assert!(told.contains("8000") && told.contains("choose among"), "{told}");

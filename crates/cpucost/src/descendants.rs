@@ -1,10 +1,10 @@
-//! What becomes of the processes that a command starts and does not wait for.
+//! CPU time of processes that a command starts but does not wait for.
 //!
-//! [`Descendants::adopt`] makes this process the one that orphans among its descendants are handed
-//! to, in place of init (PR_SET_CHILD_SUBREAPER, Linux 3.4). So a process that a command leaves
-//! behind, in whatever session or control group, becomes a child of this one: its CPU time is read
-//! when it has ended, and it is named while it runs. Nothing is changed for the processes but the
-//! number of their parent; they go on when this process ends.
+//! [`Descendants::adopt`] makes this process the subreaper of its descendants
+//! (PR_SET_CHILD_SUBREAPER, Linux 3.4): orphans become its children instead of those of init. So
+//! for a process that a command leaves behind, in whatever session or control group, this process
+//! can report its name while it runs and its CPU time after it ends. The processes are otherwise
+//! unaffected, and go on when this process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, io};
@@ -12,58 +12,59 @@ use std::{fs, io};
 use crate::rusage::ProcessTime;
 use crate::sys;
 
-/// A process that was left behind and runs.
+/// A process that was left behind and is still running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// Its number.
+    /// Its process id.
     pub pid: i32,
-    /// Its name, as /proc/PID/comm has it.
+    /// Its name, from /proc/PID/comm.
     pub name: String,
-    /// CPU time of it and of those that it waited for, to the tick of 10 ms.
+    /// CPU time of it and of the children it waited for; resolution 10 ms.
     pub time: ProcessTime,
 }
 
-/// What a command left behind.
+/// The processes that a command left behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// CPU time of processes that nobody waited for and that have ended.
+    /// CPU time of those that have ended and that nobody waited for.
     pub ended: ProcessTime,
-    /// Processes that run.
+    /// Those that are still running.
     pub running: Vec<Running>,
 }
 
-/// The descendants of this process that are there from now on.
+/// The descendants of this process that are created from now on.
 #[derive(Debug)]
 pub struct Descendants {
-    /// Those that were there before.
+    /// Descendants that existed before.
     known: BTreeSet<i32>,
 }
 
 impl Descendants {
-    /// Has orphans handed to this process from now on, and remembers who is there already.
+    /// Becomes the parent of orphaned descendants from now on, and notes the descendants that
+    /// already exist.
     ///
     /// # Errors
-    /// When the kernel declines, or /proc cannot be read.
+    /// If the kernel refuses, or /proc cannot be read.
     pub fn adopt() -> io::Result<Descendants> {
         sys::adopt_orphans()?;
-        Ok(Descendants { known: living()?.into_keys().collect() })
+        Ok(Descendants { known: descendants()?.into_keys().collect() })
     }
 
-    /// Reaps what has ended, so that no other thread may wait for its own children meanwhile, and
-    /// tells what runs.
+    /// Reaps descendants that have ended and lists those still running. No other thread may wait
+    /// for children of its own meanwhile, as this could reap them.
     ///
     /// # Errors
-    /// When /proc cannot be read.
+    /// If /proc cannot be read.
     pub fn left_behind(&self) -> io::Result<LeftBehind> {
         let mut left = LeftBehind::default();
-        for (pid, process) in living()? {
+        for (pid, process) in descendants()? {
             if self.known.contains(&pid) {
                 continue;
             }
             let Stat { name, time, is_zombie, .. } = process;
             match sys::reap_if_ended(pid) {
                 Some((user_ns, system_ns)) => left.ended.add(user_ns, system_ns),
-                // Of a process that was left behind itself, which may still wait for it.
+                // A child of a process that was left behind, whose parent may still wait for it.
                 None if is_zombie => left.ended.add(time.user_ns, time.system_ns),
                 None => left.running.push(Running { pid, name, time }),
             }
@@ -73,7 +74,7 @@ impl Descendants {
 }
 
 impl LeftBehind {
-    /// CPU time of all of it.
+    /// CPU time of all of them.
     pub fn time(&self) -> ProcessTime {
         let mut all = self.ended;
         self.running.iter().for_each(|one| all.add(one.time.user_ns, one.time.system_ns));
@@ -86,21 +87,21 @@ impl LeftBehind {
 struct Stat {
     name: String,
     parent: i32,
-    /// It has ended, and its parent has not waited for it.
+    /// Whether it has ended and its parent has not waited for it.
     is_zombie: bool,
     time: ProcessTime,
 }
 
 /// Parses /proc/PID/stat (proc_pid_stat(5)), whose times are in units of 1/`ticks_per_second` s.
 fn parse(text: &str, ticks_per_second: u64) -> Option<Stat> {
-    // The name may hold anything, parentheses and blanks included.
+    // The name may contain anything, including parentheses and blanks.
     let (before, after) = text.rsplit_once(')')?;
     let name = before.split_once('(')?.1.to_owned();
     let fields: Vec<&str> = after.split_whitespace().collect();
     let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
     let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let mut time = ProcessTime::default();
-    // utime, stime, cutime, cstime: fields 14 to 17; the first after the name is the third.
+    // utime, stime, cutime, cstime are fields 14 to 17; `fields` starts with the third.
     let (user, system) = (ticks(11)?.checked_add(ticks(13)?)?, ticks(12)?.checked_add(ticks(14)?)?);
     time.add(user.checked_mul(tick_ns)?, system.checked_mul(tick_ns)?);
     let is_zombie = fields.first()? == &"Z";
@@ -108,7 +109,7 @@ fn parse(text: &str, ticks_per_second: u64) -> Option<Stat> {
 }
 
 /// All descendants of this process.
-fn living() -> io::Result<BTreeMap<i32, Stat>> {
+fn descendants() -> io::Result<BTreeMap<i32, Stat>> {
     let ticks = sys::ticks_per_second();
     let mut all = BTreeMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -116,7 +117,7 @@ fn living() -> io::Result<BTreeMap<i32, Stat>> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        // A process may end between the list and its line.
+        // The process may have ended since the directory was listed.
         let text = fs::read(entry.path().join("stat")).unwrap_or_default();
         if let Some(stat) = parse(&String::from_utf8_lossy(&text), ticks) {
             all.insert(pid, stat);
@@ -162,8 +163,8 @@ mod tests {
         let mut child = Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
         let pid = child.id() as i32;
         let has_grandchild = |all: &BTreeMap<i32, Stat>| all.values().any(|one| one.parent == pid);
-        while !has_grandchild(&living().unwrap()) {}
-        let all = living().unwrap();
+        while !has_grandchild(&descendants().unwrap()) {}
+        let all = descendants().unwrap();
         assert_eq!((all[&pid].name.as_str(), all[&pid].parent), ("sh", std::process::id() as i32));
         for (grandchild, _) in all.iter().filter(|(_, one)| one.parent == pid) {
             Command::new("kill").arg(grandchild.to_string()).status().unwrap();

@@ -1,10 +1,10 @@
-//! The parsers of the kernel's texts behind one function, for the fuzz targets of the program: they
-//! must take any text without panic.
+//! One entry point to the parsers of kernel text, for the fuzz targets: no input may make them
+//! panic.
 
 use crate::procstat::ProcStat;
 use crate::{affinity, isolation};
 
-/// Reads `text` as `/proc/stat`, as a list of CPUs, as mounts and as memberships of control groups.
+/// Parses `text` as `/proc/stat`, as a list of CPUs, as mounts and as control group memberships.
 pub fn texts(text: &str) {
     let ticks = text.len() as u64;
     if let Some(stat) = ProcStat::parse(text, ticks) {

@@ -1,8 +1,8 @@
 //! The meter of this host: process time, `/proc/stat` and hardware counters in one reading.
 //!
-//! What the host cannot tell is absent from the sample and named once, with its remedy, by
-//! [`HostMeter::missing`]. One sample costs some tens of microseconds, most of it for `/proc/stat`,
-//! so it belongs at the edges of an interval.
+//! What the host does not provide is absent from the sample; [`HostMeter::missing`] names it with a
+//! remedy. A sample costs some tens of microseconds, mostly for `/proc/stat`, so take samples only
+//! at the edges of an interval.
 
 use crate::meter::{CpuMeter, CpuSample};
 use crate::perf::PerfCounters;
@@ -13,20 +13,20 @@ use crate::sys;
 
 /// Reads the counters of this host and this process.
 ///
-/// Create it before the worker threads: hardware counters reach the creating thread and those
-/// it starts later. The other readings cover every thread whenever it was started.
+/// Create it before the worker threads: hardware counters count the creating thread and those it
+/// starts later. The other readings cover all threads.
 #[derive(Debug)]
 pub struct HostMeter {
     counters: Result<PerfCounters, String>,
 }
 
 impl HostMeter {
-    /// Opens what can be opened; never fails.
+    /// Opens the counters that are available; never fails.
     pub fn new() -> HostMeter {
         HostMeter { counters: PerfCounters::open() }
     }
 
-    /// One line for each thing this host cannot tell: what, why, and the remedy.
+    /// One line per missing reading: what, why, and the remedy.
     pub fn missing(&self) -> Vec<String> {
         let counters = self.counters.as_ref().err().cloned();
         let machine = ProcStat::read().err().map(|error| {
@@ -76,7 +76,7 @@ mod tests {
         let before = meter.sample(0);
         let end_ns = sys::process_cpu_ns() + clock.as_nanos() as u64;
         std::thread::spawn(move || while sys::process_cpu_ns() < end_ns {}).join().unwrap();
-        // The interval is made long enough to hold the work, however busy the machine was.
+        // The pretended interval is long enough for the work, however busy the machine was.
         let usage = meter.sample(60_000_000_000).since(&before);
         assert!(usage.process_ns >= 200_000_000, "{usage:?}");
         assert_eq!(usage.user_ns + usage.system_ns, usage.process_ns);

@@ -1,27 +1,27 @@
-//! Making "idle priority" mean idle against everything on the machine.
+//! Makes idle priority apply against everything on the machine.
 //!
 //! SCHED_IDLE ranks a task last only within its own task group. If another session (autogroup) or
-//! another control group is busy, a soaker in a group of its own would still get that group's fair
-//! share and report a busy CPU as half idle. So the spinners are put where they rank last against
-//! all groups, or the soaker declines:
+//! another control group is busy, a soaker in a separate group would still get that group's fair
+//! share, and report a busy CPU as half idle. So the spinners are moved to where they rank last
+//! against all groups, or the soaker refuses to start. In order of preference:
 //! 1. a control group below the true root of the `cpu` hierarchy, with `cpu.idle` = 1 (Linux 5.15);
-//! 2. else, if this process is in the root task group: their own session's autogroup at nice 19
-//!    (sched(7); 15 parts in 1039 against one busy session), or, with autogroup off, as they are.
+//! 2. if this process is in the root task group: the autogroup of their own session at nice 19
+//!    (sched(7); 15 parts in 1039 against one busy session), or, with autogroup off, no move.
 //!
-//! A group below anything but the true root does not do: it would be idle only there. Nothing
-//! that existed before is changed; leftovers of soakers that were killed are removed.
+//! A group below any group other than the true root is not enough: it would be idle only there.
+//! Existing groups are not changed; leftovers of killed soakers are removed.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use thiserror::Error;
 
-/// Why there is no soaker, or no reading, and what would help. A soaker declines rather than
+/// Why there is no soaker or no reading, and what would help. A soaker refuses to run rather than
 /// give a wrong number.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no soaker: {reason}; {remedy}")]
 pub struct Declined {
-    /// What stands in the way.
+    /// The obstacle.
     pub reason: String,
     /// What to do about it.
     pub remedy: String,
@@ -35,10 +35,10 @@ impl Declined {
 
 const GROUP_PREFIX: &str = "halfpower-soaker-";
 const AUTOGROUP_SWITCH: &str = "/proc/sys/kernel/sched_autogroup_enabled";
-/// Name of the first control group namespace; only there are paths seen from the true root.
+/// Name of the initial control group namespace; only in it are paths relative to the true root.
 const FIRST_CGROUP_NAMESPACE: &str = "cgroup:[4026531835]";
 
-/// Where spinners rank last against the whole machine.
+/// How the spinners are made to rank last on the whole machine.
 #[derive(Debug)]
 pub(crate) enum Isolation {
     /// A control group with `cpu.idle` = 1, removed on drop.
@@ -50,7 +50,7 @@ pub(crate) enum Isolation {
 }
 
 impl Isolation {
-    /// Finds and prepares the first way that works here.
+    /// Prepares the first way that works on this host.
     pub(crate) fn prepare() -> Result<Isolation, Declined> {
         let hierarchy = Hierarchy::of_host();
         let obstacle = match &hierarchy {
@@ -72,7 +72,7 @@ impl Isolation {
         }
     }
 
-    /// Moves the spinners there. `pids[0]` leads the session of them all.
+    /// Moves the spinners there. `pids[0]` is their session leader.
     pub(crate) fn admit(&self, pids: &[i32]) -> Result<(), Declined> {
         match self {
             Isolation::IdleGroup(group) => pids.iter().try_for_each(|pid| {
@@ -128,8 +128,8 @@ impl IdleGroup {
 
 impl Drop for IdleGroup {
     fn drop(&mut self) {
-        // Reaped processes may leave the group a moment later. What stays is removed by the next
-        // soaker.
+        // The kernel may remove reaped processes from the group a moment later. If the group stays,
+        // the next soaker removes it.
         for _ in 0..1_000 {
             if fs::remove_dir(&self.path).is_ok() {
                 break;
@@ -139,7 +139,7 @@ impl Drop for IdleGroup {
     }
 }
 
-/// Removes the groups of soakers that died. The kernel refuses where one is still inhabited.
+/// Removes the groups of soakers that died. The kernel refuses if a group still has processes.
 fn remove_leftovers(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
@@ -149,7 +149,7 @@ fn remove_leftovers(root: &Path) {
         };
         let lives = Path::new("/proc").join(pid).exists();
         if !lives || pid == std::process::id().to_string() {
-            // Best effort: it does no harm where it is.
+            // Best effort: a leftover group does no harm.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -177,8 +177,8 @@ impl Hierarchy {
         })
     }
 
-    /// Finds it among the lines of `/proc/self/mounts`: a version 1 mount of the controller wins,
-    /// for then the version 2 hierarchy does not have it.
+    /// Finds the hierarchy in `/proc/self/mounts`. A version 1 mount of the cpu controller has
+    /// precedence, because version 2 then does not have that controller.
     fn parse(mounts: &str, v2_has_cpu: impl Fn(&Path) -> bool) -> Option<Hierarchy> {
         let mut found = None;
         for line in mounts.lines() {
@@ -199,8 +199,8 @@ impl Hierarchy {
         found
     }
 
-    /// Whether the mount shows the machine's root group, not a container's. Files that only the
-    /// true root has (version 1) or lacks (version 2) tell.
+    /// Whether the mount shows the machine's root group and not a container's; detected by files
+    /// that only the true root has (version 1) or lacks (version 2).
     fn shows_true_root(&self) -> bool {
         match self.version {
             Version::One => self.root.join("release_agent").exists(),
@@ -208,8 +208,8 @@ impl Hierarchy {
         }
     }
 
-    /// Whether groups below the root divide CPU time among them. To switch that on would change
-    /// the host, and where it is off the root task group serves.
+    /// Whether groups below the root get shares of CPU time. If that is off it is left off, to not
+    /// change the host; the root task group is used instead.
     fn gives_children_cpu(&self) -> bool {
         match self.version {
             Version::One => true,
@@ -234,13 +234,13 @@ fn in_root_task_group(hierarchy: Option<&Hierarchy>) -> bool {
             namespace.is_ok_and(|name| name.as_os_str() == FIRST_CGROUP_NAMESPACE)
                 && cpu_membership(&memberships) == Some("/")
         }
-        // The kernel knows no control groups.
+        // A kernel without control groups.
         Err(error) => error.kind() == io::ErrorKind::NotFound && Path::new("/proc/self").exists(),
     }
 }
 
-/// The control group that divides this process's CPU time, from `/proc/self/cgroup`: the line of
-/// the cpu controller, else that of version 2.
+/// This process's group in the hierarchy of the cpu controller, from `/proc/self/cgroup`, else in
+/// version 2.
 fn cpu_membership(memberships: &str) -> Option<&str> {
     let mut unified = None;
     for line in memberships.lines() {
@@ -256,7 +256,7 @@ fn cpu_membership(memberships: &str) -> Option<&str> {
     unified
 }
 
-/// All that is read here of a text of the kernel, for the fuzz target.
+/// Runs all parsers of this file, for the fuzz target.
 pub(crate) fn parse(text: &str) -> bool {
     Hierarchy::parse(text, |_| true).is_some() || cpu_membership(text).is_some()
 }

@@ -1,13 +1,13 @@
-//! What CPU an interval used.
+//! The CPU cost of an interval.
 //!
-//! Two bounds, because no single account is right. The lower one is what the system charges to the
-//! process ([`HostMeter`]): it misses kernel threads and interrupts. The upper one is what an
-//! idle-priority [`Soaker`] loses while the work runs. Beside them stand the busy time of the
-//! whole machine (time minus idle, since the kernel's busy time is only sampled) and, where the
-//! host has counters, instructions and cycles.
+//! It is measured as two bounds, because no single account is complete. The lower bound is the CPU
+//! time charged to the process ([`HostMeter`]), which misses kernel threads and interrupts. The
+//! upper bound is what an idle-priority [`Soaker`] loses while the work runs. Also reported are the
+//! busy time of the whole machine (elapsed time minus idle time, because the kernel only samples
+//! busy time) and, if the host has hardware counters, instructions and cycles.
 //!
-//! No clock is read here: callers pass their monotonic time in, so that a simulator can implement
-//! [`CpuMeter`] as well. All `unsafe` code is in `sys`. Linux only.
+//! No clock is read here: callers pass their monotonic time, so that a simulator can also implement
+//! [`CpuMeter`]. All `unsafe` code is in `sys`. Linux only.
 
 pub mod meter;
 
@@ -27,7 +27,7 @@ pub mod host;
 
 pub mod affinity;
 
-mod crew;
+mod spinners;
 
 mod isolation;
 

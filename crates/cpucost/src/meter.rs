@@ -1,9 +1,9 @@
-//! The seam between those who ask what an interval cost and those who know.
+//! The interface between code that needs the CPU cost of an interval and the sources that know it.
 //!
-//! A [`CpuMeter`] is read at the two edges of an interval; [`CpuSample::since`] turns the two
-//! readings into a [`CpuUsage`]. Readings only ever grow, and every difference saturates at zero,
-//! so a counter that steps back by a rounding error never becomes an enormous cost. Nothing here
-//! asks the operating system anything: `HostMeter` does, and a simulator can do it in its stead.
+//! A [`CpuMeter`] is read at both ends of an interval; [`CpuSample::since`] turns the two readings
+//! into a [`CpuUsage`]. Counters only grow, and every difference saturates at zero, so that a
+//! counter which steps back by a rounding error never becomes a huge cost. No system call is made
+//! here: `HostMeter` makes them, and a simulator can replace it.
 
 /// One source of CPU readings: this host, or a simulated one.
 pub trait CpuMeter {
@@ -12,11 +12,11 @@ pub trait CpuMeter {
     fn sample(&self, now_ns: u64) -> CpuSample;
 }
 
-/// The counters of one moment. All of them count from an arbitrary origin: only differences of
-/// two samples of the same meter mean anything.
+/// The counters at one time. They count from arbitrary origins: only differences between two
+/// samples of the same meter are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuSample {
-    /// When the sample was taken, on the caller's monotonic clock.
+    /// When the sample was taken (ns of the caller's monotonic clock).
     pub at_ns: u64,
     /// CPU time charged to this process, all threads, user and system.
     pub process_ns: u64,
@@ -24,19 +24,18 @@ pub struct CpuSample {
     pub process_user_ns: u64,
     /// The part of `process_ns` spent in the kernel.
     pub process_system_ns: u64,
-    /// Time the machine's CPUs were idle (waiting for I/O included), summed over CPUs.
+    /// Idle time of the machine's CPUs, including I/O wait, summed over CPUs.
     pub machine_idle_ns: Option<u64>,
     /// CPUs that are online.
     pub cpus: u32,
-    /// Time in hardware and software interrupts, summed over CPUs, as far as the kernel accounts
-    /// for it.
+    /// Time in hardware and software interrupts, summed over CPUs, if the kernel accounts for it.
     pub interrupt_ns: Option<u64>,
-    /// Time in user mode of every process, nice included, summed over CPUs; sampled, not measured.
+    /// User time of all processes, including nice, summed over CPUs; sampled, not measured.
     pub machine_user_ns: Option<u64>,
-    /// Time in which a hypervisor let others run, summed over CPUs.
+    /// Steal time: time taken by the hypervisor, summed over CPUs.
     pub stolen_ns: Option<u64>,
-    /// How long threads of this process that are alive could have run and waited for a CPU, summed
-    /// over threads.
+    /// How long live threads of this process were runnable but waiting for a CPU, summed over
+    /// threads.
     pub run_delay_ns: Option<u64>,
     /// Instructions retired by this process, user and kernel, where the host can count them.
     pub instructions: Option<u64>,
@@ -44,30 +43,30 @@ pub struct CpuSample {
     pub cycles: Option<u64>,
 }
 
-/// What the interval between two samples used.
+/// CPU use in the interval between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuUsage {
-    /// Length of the interval.
+    /// Length of the interval (ns).
     pub elapsed_ns: u64,
-    /// CPU time charged to the process: the lower bound of what the work cost, because kernel
-    /// threads and interrupts that worked for it are charged elsewhere.
+    /// CPU time charged to the process: a lower bound of the cost, because kernel threads and
+    /// interrupts that worked for it are charged elsewhere.
     pub process_ns: u64,
     /// The part of `process_ns` in user mode; `user_ns + system_ns == process_ns`.
     pub user_ns: u64,
     /// The part of `process_ns` in the kernel.
     pub system_ns: u64,
-    /// Busy time of the whole machine: `elapsed_ns` × CPUs − idle, never below zero. It includes
-    /// whatever else ran; a soaked trial bounds that better.
+    /// Busy time of the whole machine: `elapsed_ns` × CPUs − idle, at least 0. It includes
+    /// everything else that ran; a soaked trial gives a tighter bound.
     pub machine_ns: Option<u64>,
     /// Interrupt time of the whole machine.
     pub interrupt_ns: Option<u64>,
-    /// User time of processes other than this one. Kernel threads that work for this process have
-    /// none, so it is other people's load; sampled by the timer tick, it errs to the low side.
+    /// User time of other processes. Kernel threads that work for this process have no user time,
+    /// so this is foreign load. It is sampled by the timer tick and tends to be too low.
     pub others_user_ns: Option<u64>,
-    /// Time that a hypervisor took, over all CPUs.
+    /// Steal time, summed over CPUs.
     pub stolen_ns: Option<u64>,
-    /// How long threads of the process waited for a CPU while they could have run, summed over
-    /// threads that lived from end to end.
+    /// How long threads of the process were runnable but waiting for a CPU, summed over threads
+    /// that existed for the whole interval.
     pub run_delay_ns: Option<u64>,
     /// Elapsed time x CPUs.
     pub available_ns: u64,
@@ -78,8 +77,8 @@ pub struct CpuUsage {
 }
 
 impl CpuSample {
-    /// What was used between `earlier` and `self`, two samples of the same meter. Differences
-    /// saturate at zero; a value either sample lacks is absent from the result.
+    /// The use between `earlier` and `self`, two samples of the same meter. Differences saturate at
+    /// zero; a value that either sample lacks is absent.
     pub fn since(&self, earlier: &CpuSample) -> CpuUsage {
         let elapsed_ns = self.at_ns.saturating_sub(earlier.at_ns);
         let process_ns = self.process_ns.saturating_sub(earlier.process_ns);
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn more_idle_time_than_the_interval_holds_is_a_machine_at_rest() {
+    fn idle_time_beyond_the_interval_is_an_idle_machine() {
         let earlier = CpuSample { cpus: 1, machine_idle_ns: Some(0), ..CpuSample::default() };
         let later = CpuSample { at_ns: 10, machine_idle_ns: Some(15), ..earlier };
         assert_eq!(later.since(&earlier).machine_ns, Some(0));

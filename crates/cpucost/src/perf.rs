@@ -1,10 +1,9 @@
-//! Instructions and cycles of this process, from the CPU's own counters.
+//! Instructions and cycles of this process, from hardware counters.
 //!
-//! Two counters are opened with perf_event_open(2) on the creating thread and inherited by every
-//! thread it starts later, but not by child processes. They need hardware counters (most virtual
-//! machines have none) and leave to count the kernel; without either there is no number, only the
-//! reason. When the kernel shares a counter between users, the value is scaled up by the share
-//! of time it counted.
+//! Two counters are opened with perf_event_open(2) on the creating thread. Threads that it starts
+//! later inherit them, child processes do not. They need hardware counters (most virtual machines
+//! have none) and permission to count kernel mode; otherwise the reason is reported. If the kernel
+//! multiplexes a counter, its value is scaled up by the fraction of time it was counting.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -44,10 +43,10 @@ impl PerfCounters {
     }
 }
 
-/// Reads one counter; `None` if it was enabled but never got to count.
+/// Reads one counter; `None` if it was enabled but never counted.
 fn read_scaled(mut counter: &File) -> io::Result<Option<u64>> {
     let mut bytes = [0u8; 24];
-    // One call: the kernel refuses to hand the three words over piecemeal.
+    // The kernel returns the three words only in a single read.
     counter.read_exact(&mut bytes)?;
     let word = |index: usize| {
         let bytes = bytes[index * 8..][..8].try_into().expect("three words of 8 bytes");
@@ -56,7 +55,7 @@ fn read_scaled(mut counter: &File) -> io::Result<Option<u64>> {
     Ok(scale(word(0), word(1), word(2)))
 }
 
-/// The value a counter would show had it counted all the time it was enabled.
+/// Extrapolates a multiplexed counter to the whole time it was enabled.
 fn scale(value: u64, enabled_ns: u64, counting_ns: u64) -> Option<u64> {
     if counting_ns == 0 {
         return (enabled_ns == 0).then_some(0);
@@ -65,7 +64,7 @@ fn scale(value: u64, enabled_ns: u64, counting_ns: u64) -> Option<u64> {
     u64::try_from(scaled / u128::from(counting_ns)).ok()
 }
 
-/// Says why a counter could not be opened and what would help.
+/// Why a counter could not be opened, and what would help.
 fn explain(error: &io::Error) -> String {
     let reason = match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => {

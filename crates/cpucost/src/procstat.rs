@@ -1,10 +1,10 @@
-//! The machine's CPU time as `/proc/stat` tells it.
+//! The machine's CPU time from `/proc/stat`.
 //!
-//! Only idle time is trusted as a measure: the kernel measures it, while busy time is sampled by
-//! the timer tick and reads up to 60% low at part load. Idle here is `idle` + `iowait`, since a CPU
-//! that waits for a disk does no work (proc_stat(5)). User and stolen time tell roughly whether
-//! others were at work, and more is not asked of them. The parser takes text, never panics on any;
-//! it reads no file itself except in [`ProcStat::read`].
+//! Only idle time is used as a measure: the kernel measures it, while busy time is sampled by the
+//! timer tick and reads up to 60% too low at partial load. Idle here is `idle` + `iowait`, because
+//! a CPU that waits for a disk does no work (proc_stat(5)). User and steal time serve only as a
+//! rough indication of other load. The parser takes text and never panics; only [`ProcStat::read`]
+//! reads the file.
 
 use std::{fs, io};
 
@@ -13,22 +13,22 @@ use crate::sys;
 /// One CPU's line (or the sum over all CPUs), in nanoseconds since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuLine {
-    /// Idle time, waiting for I/O included.
+    /// Idle time, including I/O wait.
     pub idle_ns: u64,
     /// Hardware and software interrupt time; 0 on kernels that do not account for it.
     pub interrupt_ns: u64,
-    /// Time in user mode, nice included, of whatever process; sampled.
+    /// User time of all processes, including nice; sampled.
     pub user_ns: u64,
-    /// Time in which a hypervisor let others run; 0 where it does not tell.
+    /// Steal time; 0 if the hypervisor does not report it.
     pub stolen_ns: u64,
 }
 
 /// The CPU lines of `/proc/stat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcStat {
-    /// The sum over CPUs, as the kernel adds it up.
+    /// The kernel's sum over CPUs.
     pub total: CpuLine,
-    /// Each online CPU by number.
+    /// Number and times of each online CPU.
     pub cpus: Vec<(usize, CpuLine)>,
 }
 

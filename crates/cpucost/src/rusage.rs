@@ -1,9 +1,9 @@
-//! The CPU time charged to this process, or to a command that it ran.
+//! The CPU time charged to this process, or to a command that it started.
 //!
-//! The sum comes from `CLOCK_PROCESS_CPUTIME_ID`, which the scheduler keeps to the nanosecond.
-//! The division into user and system comes from getrusage(2), which many kernels only sample at
-//! the timer tick; so its ratio is applied to the exact sum. Children are not included.
-//! A command's time comes from wait4(2), with that of all descendants that were waited for.
+//! The total comes from `CLOCK_PROCESS_CPUTIME_ID`, which the scheduler keeps to the nanosecond.
+//! The split into user and system time comes from getrusage(2), which many kernels only sample at
+//! the timer tick, so only its ratio is applied to the exact total. Children are not included. A
+//! command's time comes from wait4(2) and includes all descendants that were waited for.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -11,10 +11,10 @@ use std::process::{Child, ExitStatus};
 
 use crate::sys;
 
-/// CPU time of this process since it started, all threads, living and dead.
+/// CPU time of this process since it started, or of a command; all threads, living and dead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTime {
-    /// All of it; equals `user_ns + system_ns`.
+    /// The total; equals `user_ns + system_ns`.
     pub total_ns: u64,
     /// In user mode.
     pub user_ns: u64,
@@ -23,8 +23,8 @@ pub struct ProcessTime {
 }
 
 impl ProcessTime {
-    /// Reads the clocks of this process now. About a microsecond: for the edges of an interval,
-    /// not for each request.
+    /// Reads the CPU time of this process. Takes about a microsecond: use it at the edges of an
+    /// interval, not per request.
     pub fn now() -> ProcessTime {
         let (user_ns, system_ns) = sys::rusage_self_ns();
         ProcessTime::split(sys::process_cpu_ns(), user_ns, system_ns)
@@ -37,8 +37,8 @@ impl ProcessTime {
         self.total_ns = self.user_ns.saturating_add(self.system_ns);
     }
 
-    /// Divides `total_ns` in the ratio of `user_ns` to `system_ns`; with no ratio known yet, all
-    /// of it is user time.
+    /// Splits `total_ns` in the ratio of `user_ns` to `system_ns`; without a known ratio, all of it
+    /// is user time.
     fn split(total_ns: u64, user_ns: u64, system_ns: u64) -> ProcessTime {
         let sum_ns = u128::from(user_ns) + u128::from(system_ns);
         let user_part = u128::from(total_ns) * u128::from(user_ns);
@@ -50,14 +50,15 @@ impl ProcessTime {
     }
 }
 
-/// Waits for a command to end: how it ended, and the CPU time of it and of all descendants that
-/// were waited for. What it left running, or disowned, is not in it.
+/// Waits for a command to end. Returns its status, and the CPU time of it and of all descendants
+/// that were waited for; processes that it left running or disowned are not included.
 ///
 /// # Errors
-/// It was waited for already.
+/// If the command was already waited for.
 pub fn wait_for(child: Child) -> io::Result<(ExitStatus, ProcessTime)> {
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-    // As Child::wait does, so that a command which reads its input to the end can end.
+    // Closes the command's input, as Child::wait does; a command that reads to the end could not
+    // end otherwise.
     drop(child);
     let (status, user_ns, system_ns) = sys::wait_for(pid)?;
     let time = ProcessTime { total_ns: user_ns + system_ns, user_ns, system_ns };
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_command_ended_is_told() {
+    fn the_status_of_a_command_is_returned() {
         assert_eq!(shell("exit 7").0.code(), Some(7));
         assert_eq!(shell("kill -9 $$").0.signal(), Some(9));
     }

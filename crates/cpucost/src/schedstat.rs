@@ -1,19 +1,20 @@
-//! How long the threads of this process waited for a CPU (`/proc/self/task/*/schedstat`; kernel
-//! document scheduler/sched-stats): the second number, in nanoseconds since the thread began.
+//! How long the threads of this process waited for a CPU: the second number of
+//! `/proc/self/task/*/schedstat`, in nanoseconds since the thread started (kernel document
+//! scheduler/sched-stats).
 
 use std::fs;
 
-/// More threads than this are not looked at: each is a file to read.
+/// Maximum number of threads, because a file is read for each.
 const THREADS_MAX: usize = 256;
 
-/// The sum over all threads that are alive; None where the kernel keeps no such statistics, or
-/// there are too many threads.
+/// The sum over all live threads; None if the kernel keeps no such statistics, or there are too
+/// many threads.
 pub fn run_delay_ns() -> Option<u64> {
     let tasks: Vec<_> = fs::read_dir("/proc/self/task").ok()?.flatten().collect();
     if tasks.len() > THREADS_MAX {
         return None;
     }
-    // A thread may end while it is looked at.
+    // A thread may end meanwhile.
     let texts =
         tasks.iter().filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
     texts.map(|text| delay_in(&text)).sum()
@@ -47,7 +48,7 @@ mod tests {
         let during = std::thread::scope(|scope| {
             (0..threads).for_each(|_| drop(scope.spawn(spin)));
             spin();
-            // Their statistics go with them.
+            // Read before the threads end, because their statistics vanish with them.
             run_delay_ns().unwrap_or(0)
         });
         assert!(during > before, "{before} {during}");

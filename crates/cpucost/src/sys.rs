@@ -1,9 +1,9 @@
 //! Every system call of this crate, one safe wrapper each; the only file with `unsafe`.
 //!
-//! Three groups: clocks and counters of a process, placement of threads and processes on CPUs,
-//! and the spinner processes of the soaker. The last follow fork(2)'s rule for a process that may
-//! have had several threads: between the fork and `_exit` a child runs only system calls and plain
-//! arithmetic on the [`Board`], never the allocator, a lock, or code that can panic.
+//! Three groups: clocks and counters of a process, placement of threads and processes on CPUs, and
+//! the spinner processes of the soaker. The last obey the rule of fork(2) for processes with
+//! several threads: between fork and `_exit` a child runs only system calls and plain arithmetic on
+//! the [`SharedBoard`], never the allocator, a lock, or code that can panic.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use std::os::fd::FromRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
-/// CPUs an affinity mask can name; the kernel's own limit is 8192.
+/// Number of CPUs in an affinity mask; the kernel's own limit is 8192.
 const MASK_CPUS: usize = 8192;
 const WORD_BITS: usize = u64::BITS as usize;
 
@@ -33,7 +33,7 @@ pub(crate) fn process_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).expect("every Linux since 2.6.12 has this clock")
 }
 
-/// CPU time of another process. Exact while it sleeps, up to one timer tick old while it runs.
+/// CPU time of another process; exact while it sleeps, up to one timer tick old while it runs.
 pub(crate) fn process_cpu_ns_of(pid: i32) -> io::Result<u64> {
     let mut clock = 0;
     // SAFETY: `clock` is a clockid_t to write to; any pid is allowed.
@@ -41,12 +41,12 @@ pub(crate) fn process_cpu_ns_of(pid: i32) -> io::Result<u64> {
     if error != 0 { Err(io::Error::from_raw_os_error(error)) } else { clock_ns(clock) }
 }
 
-/// User and system time of this process by getrusage(2), in ns at microsecond resolution.
+/// User and system time of this process from getrusage(2) (ns, at microsecond resolution).
 pub(crate) fn rusage_self_ns() -> (u64, u64) {
     // SAFETY: rusage is plain integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is a rusage to write to. The call cannot fail with RUSAGE_SELF; if it did,
-    // the zeroes would stand.
+    // the zeros would remain.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
     (ns(usage.ru_utime), ns(usage.ru_stime))
 }
@@ -55,19 +55,19 @@ fn ns(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
 }
 
-/// Ticks per second in which `/proc/stat` counts (USER_HZ).
+/// Ticks per second of the times in `/proc/stat` (USER_HZ).
 pub(crate) fn ticks_per_second() -> u64 {
     // SAFETY: sysconf only looks up a number.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100)
 }
 
-/// CPUs that are online.
+/// Number of online CPUs.
 pub(crate) fn online_cpus() -> u32 {
     // SAFETY: sysconf only looks up a number.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
 }
 
-/// `struct perf_event_attr` of the kernel's linux/perf_event.h, as far as its first version went.
+/// `struct perf_event_attr` of linux/perf_event.h, in its first published size.
 #[repr(C)]
 struct PerfEventAttr {
     kind: u32,
@@ -88,8 +88,8 @@ const PERF_FLAG_EXCLUDE_HV: u64 = 1 << 6;
 /// Inherit to threads but not to child processes (Linux 5.13), so that the soaker is not counted.
 const PERF_FLAG_INHERIT_THREAD: u64 = 1 << 35;
 
-/// Opens a counter on the calling thread and every thread it will start, counting from now. A read
-/// yields three native u64: the value, time enabled, time counting. perf_event_open(2).
+/// Opens a counter on the calling thread and all threads it will start, counting from now. A read
+/// yields three native u64: value, time enabled, time counting. perf_event_open(2).
 pub(crate) fn perf_open(kind: u32, config: u64) -> io::Result<File> {
     let attr = PerfEventAttr {
         kind,
@@ -143,7 +143,8 @@ pub(crate) fn pin(pid: i32, cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// How late, in ns, the kernel may wake the calling thread from a timed sleep. 0: the default.
+/// Sets how late the kernel may wake the calling thread from a timed sleep (ns); 0 restores the
+/// default.
 pub(crate) fn set_timer_slack_ns(slack_ns: u64) -> io::Result<()> {
     // SAFETY: this prctl takes one number and changes only the calling thread.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns as libc::c_ulong) })?;
@@ -153,8 +154,8 @@ pub(crate) fn set_timer_slack_ns(slack_ns: u64) -> io::Result<()> {
 /// Gives a process the SCHED_IDLE policy. sched(7).
 pub(crate) fn set_idle_policy(pid: i32) -> io::Result<()> {
     let priority: libc::c_int = 0;
-    // SAFETY: the kernel's sched_param is one int, read only. The system call itself, because
-    // musl's function of that name always fails.
+    // SAFETY: the kernel's sched_param is one int, which is only read. Called directly, because
+    // musl's wrapper always fails.
     let rc = unsafe {
         libc::syscall(libc::SYS_sched_setscheduler, pid, libc::SCHED_IDLE, &raw const priority)
     };
@@ -163,100 +164,103 @@ pub(crate) fn set_idle_policy(pid: i32) -> io::Result<()> {
 
 // ---- spinner processes
 
-/// Units between two notes of a spinner's CPU time: some milliseconds, so that reading the clock
-/// (half a microsecond) costs nothing that matters.
-const NOTE_UNITS: u64 = 2048;
+/// Units between two publications of a spinner's CPU time: some milliseconds, so that the cost of
+/// reading the clock (half a microsecond) is negligible.
+const PUBLISH_UNITS: u64 = 2048;
 
-/// What one spinner and its parent share. 128 bytes: two cache lines, because adjacent ones are
-/// fetched in pairs.
+/// State shared by one spinner and its parent. Aligned to 128 bytes, two cache lines, because
+/// adjacent lines are prefetched in pairs.
 #[repr(C, align(128))]
-pub(crate) struct Line {
-    /// Written by the parent: 1 while the spinner shall spin. The word the spinner sleeps on.
+pub(crate) struct SpinnerState {
+    /// Written by the parent: 1 while the spinner shall spin. The spinner's futex.
     pub(crate) running: AtomicU32,
-    /// 0 until the spinner runs or has failed to start; the parent sleeps on it.
+    /// 0 until the spinner runs or has failed to start. The parent's futex.
     ready: AtomicU32,
     /// Its process id, or minus the errno of the failed clone.
     pid: AtomicI32,
     /// Units of work done since it started.
     pub(crate) units: AtomicU64,
-    /// Its last note: odd while it writes one (a seqlock), so that both numbers belong together.
-    note_version: AtomicU32,
-    noted_units: AtomicU64,
-    noted_cpu_ns: AtomicU64,
+    /// A seqlock for the two fields below: odd while the spinner writes them.
+    version: AtomicU32,
+    published_units: AtomicU64,
+    published_cpu_ns: AtomicU64,
 }
 
-impl Line {
-    /// Notes `units` and the CPU time they took; the spinner's side.
-    fn note(&self, units: u64) {
+impl SpinnerState {
+    /// Publishes `units` and the CPU time they took; called by the spinner.
+    fn publish(&self, units: u64) {
         let cpu_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0);
-        let version = self.note_version.load(Ordering::Relaxed);
-        self.note_version.store(version.wrapping_add(1), Ordering::Relaxed);
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        self.noted_units.store(units, Ordering::Relaxed);
-        self.noted_cpu_ns.store(cpu_ns, Ordering::Relaxed);
-        self.note_version.store(version.wrapping_add(2), Ordering::Release);
+        self.published_units.store(units, Ordering::Relaxed);
+        self.published_cpu_ns.store(cpu_ns, Ordering::Relaxed);
+        self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// The last note, units and CPU time in ns: at most [`NOTE_UNITS`] old. `None` if it is just
-    /// being written, perhaps by a spinner that was taken off the CPU meanwhile.
-    pub(crate) fn read_note(&self) -> Option<(u64, u64)> {
-        let version = self.note_version.load(Ordering::Acquire);
-        let units = self.noted_units.load(Ordering::Relaxed);
-        let cpu_ns = self.noted_cpu_ns.load(Ordering::Relaxed);
+    /// The last published units and CPU time (ns), at most [`PUBLISH_UNITS`] old. `None` if they
+    /// are being written, perhaps by a spinner that was preempted meanwhile.
+    pub(crate) fn read_published(&self) -> Option<(u64, u64)> {
+        let version = self.version.load(Ordering::Acquire);
+        let units = self.published_units.load(Ordering::Relaxed);
+        let cpu_ns = self.published_cpu_ns.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        let unchanged = self.note_version.load(Ordering::Relaxed) == version;
+        let unchanged = self.version.load(Ordering::Relaxed) == version;
         (unchanged && version.is_multiple_of(2)).then_some((units, cpu_ns))
     }
 }
 
-/// Memory shared with the spinners, one [`Line`] each. It is not `Send`, which keeps its owner on
-/// the thread that forked them: the kernel ends the children when that *thread* ends (prctl(2)).
-pub(crate) struct Board {
-    lines: NonNull<Line>,
+/// Memory shared with the spinners, one [`SpinnerState`] each. It is not `Send`, which keeps its
+/// owner on the thread that forked them: the kernel kills the children when that *thread* ends
+/// (prctl(2), PR_SET_PDEATHSIG).
+pub(crate) struct SharedBoard {
+    spinners: NonNull<SpinnerState>,
     count: usize,
 }
 
-impl Board {
-    /// Maps zeroed shared lines for `count` spinners.
-    pub(crate) fn new(count: usize) -> io::Result<Board> {
+impl SharedBoard {
+    /// Maps zeroed shared states for `count` spinners.
+    pub(crate) fn new(count: usize) -> io::Result<SharedBoard> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-        let bytes = count * size_of::<Line>();
+        let bytes = count * size_of::<SpinnerState>();
         // SAFETY: a new mapping at a place of the kernel's choice disturbs nothing.
         let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let lines = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Board { lines, count })
+        let spinners = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(SharedBoard { spinners, count })
     }
 
-    /// All lines.
-    pub(crate) fn lines(&self) -> &[Line] {
-        // SAFETY: the mapping holds `count` lines until drop, is page-aligned, and zero is a valid
+    /// The states of all spinners.
+    pub(crate) fn spinners(&self) -> &[SpinnerState] {
+        // SAFETY: the mapping holds `count` states until drop, is page-aligned, and zero is a valid
         // value of every field. The fields are atomics, so the other processes may write to them.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), self.count) }
+        unsafe { std::slice::from_raw_parts(self.spinners.as_ptr(), self.count) }
     }
 }
 
-impl Drop for Board {
+impl Drop for SharedBoard {
     fn drop(&mut self) {
         // SAFETY: this is the mapping made in `new`, and no borrow of it outlives `self`.
-        unsafe { libc::munmap(self.lines.as_ptr().cast(), self.count * size_of::<Line>()) };
+        unsafe {
+            libc::munmap(self.spinners.as_ptr().cast(), self.count * size_of::<SpinnerState>())
+        };
     }
 }
 
-/// Starts one spinner for each line, all in one new session, parked. The first is forked from
-/// here; it clones the others as its siblings (CLONE_PARENT), so that they share its session and
-/// are yet children of this process. Returns their process ids.
+/// Starts one parked spinner per state, all in one new session. The first is forked here; it clones
+/// the others as its siblings (CLONE_PARENT), so that they share its session and are still children
+/// of this process. Returns their process ids.
 ///
 /// # Errors
-/// The first that did not start; those that did are ended again.
-pub(crate) fn fork_spinners(board: &Board) -> io::Result<Vec<i32>> {
+/// The error of the first one that did not start; the others are killed again.
+pub(crate) fn fork_spinners(board: &SharedBoard) -> io::Result<Vec<i32>> {
     // SAFETY: sigset_t is plain bits; both sets are filled before they are used.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live sets. Signals are off from before the fork, so that no
-    // handler of the parent ever runs in a child.
+    // SAFETY: both pointers are to live sets. Signals are blocked before the fork, so that no
+    // signal handler of the parent ever runs in a child.
     unsafe {
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
@@ -270,18 +274,18 @@ pub(crate) fn fork_spinners(board: &Board) -> io::Result<Vec<i32>> {
     }
     // SAFETY: `before` was filled by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
-    board.lines()[0].pid.store(forked?, Ordering::Relaxed);
+    board.spinners()[0].pid.store(forked?, Ordering::Relaxed);
 
-    let patience = libc::timespec { tv_sec: 5, tv_nsec: 0 };
+    let timeout = libc::timespec { tv_sec: 5, tv_nsec: 0 };
     let mut pids = Vec::with_capacity(board.count);
     let mut failure = None;
-    for line in board.lines() {
-        while line.ready.load(Ordering::Acquire) == 0 && failure.is_none() {
-            if futex_wait(&line.ready, 0, Some(&patience)) == libc::ETIMEDOUT {
+    for spinner in board.spinners() {
+        while spinner.ready.load(Ordering::Acquire) == 0 && failure.is_none() {
+            if futex_wait(&spinner.ready, 0, Some(&timeout)) == libc::ETIMEDOUT {
                 failure = Some(io::ErrorKind::TimedOut.into());
             }
         }
-        match line.pid.load(Ordering::Relaxed) {
+        match spinner.pid.load(Ordering::Relaxed) {
             pid @ 1.. => pids.push(pid),
             errno => failure = failure.or(Some(io::Error::from_raw_os_error(-errno))),
         }
@@ -295,71 +299,71 @@ pub(crate) fn fork_spinners(board: &Board) -> io::Result<Vec<i32>> {
     }
 }
 
-/// The life of the first child: makes the session, starts the others, then is one of them.
-fn first_spinner(board: &Board, parent: i32) -> ! {
+/// The main function of the first child: creates the session, starts the others, then spins itself.
+fn first_spinner(board: &SharedBoard, parent: i32) -> ! {
     // SAFETY: prctl and setsid are async-signal-safe and change only this process.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
         libc::setsid();
     }
-    let mut lines = board.lines().iter();
-    let own = lines.next();
-    for line in lines {
+    let mut spinners = board.spinners().iter();
+    let own = spinners.next();
+    for spinner in spinners {
         let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as libc::c_ulong;
         // SAFETY: without CLONE_VM and with no stack this is a fork; the child keeps to the rule
         // at the head of this file.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) };
         if pid == 0 {
-            spin_forever(line, parent);
+            spin_forever(spinner, parent);
         }
         if pid < 0 {
             // SAFETY: errno is the calling thread's own.
-            line.pid.store(unsafe { -*libc::__errno_location() }, Ordering::Relaxed);
-            line.ready.store(1, Ordering::Release);
-            futex_wake(&line.ready);
+            spinner.pid.store(unsafe { -*libc::__errno_location() }, Ordering::Relaxed);
+            spinner.ready.store(1, Ordering::Release);
+            futex_wake(&spinner.ready);
         }
     }
     match own {
-        Some(line) => spin_forever(line, parent),
+        Some(spinner) => spin_forever(spinner, parent),
         // SAFETY: _exit ends the process without running anything.
         None => unsafe { libc::_exit(0) },
     }
 }
 
-/// Spins while told to, sleeps otherwise; ends with its parent.
-fn spin_forever(line: &Line, parent: i32) -> ! {
+/// The main loop of a spinner: spins while told to, sleeps otherwise; ends with its parent.
+fn spin_forever(spinner: &SpinnerState, parent: i32) -> ! {
     // SAFETY: async-signal-safe calls that change only this process.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
         if libc::getppid() != parent {
             libc::_exit(0);
         }
-        line.pid.store(libc::getpid(), Ordering::Relaxed);
+        spinner.pid.store(libc::getpid(), Ordering::Relaxed);
     }
     let mut units = 0u64;
     let mut value = 1u64;
     loop {
-        line.note(units);
-        if line.ready.swap(1, Ordering::Release) == 0 {
-            futex_wake(&line.ready);
+        spinner.publish(units);
+        if spinner.ready.swap(1, Ordering::Release) == 0 {
+            futex_wake(&spinner.ready);
         }
-        while line.running.load(Ordering::Acquire) == 0 {
-            futex_wait(&line.running, 0, None);
+        while spinner.running.load(Ordering::Acquire) == 0 {
+            futex_wait(&spinner.running, 0, None);
         }
-        while line.running.load(Ordering::Relaxed) == 1 {
+        while spinner.running.load(Ordering::Relaxed) == 1 {
             value = std::hint::black_box(unit(value));
             units = units.wrapping_add(1);
-            line.units.store(units, Ordering::Relaxed);
-            if units.is_multiple_of(NOTE_UNITS) {
-                line.note(units);
+            spinner.units.store(units, Ordering::Relaxed);
+            if units.is_multiple_of(PUBLISH_UNITS) {
+                spinner.publish(units);
             }
         }
     }
 }
 
-/// One unit of work, about a microsecond: a chain of dependent steps that touches no memory, so
-/// that its cost does not depend on what else uses the caches. A multiplication and a shift by
-/// turns, because a chain of either alone can be computed several steps at once.
+/// One unit of work, about a microsecond: a chain of dependent steps without memory accesses, so
+/// that its cost does not depend on cache contention. It alternates multiplication and shift,
+/// because a chain of only one of them could be computed several steps at once.
 fn unit(seed: u64) -> u64 {
     let mut value = seed;
     let mut step = 0u32;
@@ -370,7 +374,7 @@ fn unit(seed: u64) -> u64 {
     value
 }
 
-/// Sleeps while `word` holds `expected`; returns 0 or the errno. May wake without cause.
+/// Sleeps while `word` holds `expected`; returns 0 or the errno. Spurious wake-ups are possible.
 fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<&libc::timespec>) -> libc::c_int {
     let timeout = timeout.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `word` and `timeout` (null: forever) are live for the length of the call. Not the
@@ -381,7 +385,7 @@ fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<&libc::timespec>)
     }
 }
 
-/// Wakes whoever sleeps on `word`.
+/// Wakes one sleeper on `word`.
 pub(crate) fn futex_wake(word: &AtomicU32) {
     // SAFETY: `word` is live; waking has no other precondition.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
@@ -398,8 +402,8 @@ pub(crate) fn child_runs(pid: i32) -> bool {
     rc == 0 && unsafe { info.si_pid() } == 0
 }
 
-/// Waits for a child to end and reaps it: its status, and its user and system time with that of
-/// the descendants that were waited for, in ns at microsecond resolution. wait4(2).
+/// Waits for a child to end and reaps it. Returns its status, and its user and system time
+/// including descendants that were waited for (ns, at microsecond resolution). wait4(2).
 pub(crate) fn wait_for(pid: i32) -> io::Result<(libc::c_int, u64, u64)> {
     let mut status = 0;
     // SAFETY: rusage is plain integers, for which zero is a valid value.
@@ -414,8 +418,8 @@ pub(crate) fn wait_for(pid: i32) -> io::Result<(libc::c_int, u64, u64)> {
     }
 }
 
-/// Reaps a child that has ended: its user and system time with that of the descendants that were
-/// waited for. `None` where it runs, or is no child of this process. wait4(2).
+/// Reaps a child that has ended; returns its user and system time including descendants that were
+/// waited for. `None` if it is running or not a child of this process. wait4(2).
 pub(crate) fn reap_if_ended(pid: i32) -> Option<(u64, u64)> {
     // SAFETY: rusage is plain integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -424,7 +428,7 @@ pub(crate) fn reap_if_ended(pid: i32) -> Option<(u64, u64)> {
     (reaped == pid).then(|| (ns(usage.ru_utime), ns(usage.ru_stime)))
 }
 
-/// Has orphans among the descendants of this process handed to it. prctl(2).
+/// Makes this process the subreaper of its descendants (prctl(2), PR_SET_CHILD_SUBREAPER).
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     // SAFETY: PR_SET_CHILD_SUBREAPER takes a number and touches no memory.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })?;
@@ -451,24 +455,24 @@ mod tests {
 
     #[test]
     fn a_spinner_counts_while_it_runs_and_only_then() {
-        let board = Board::new(2).unwrap();
+        let board = SharedBoard::new(2).unwrap();
         let pids = fork_spinners(&board).unwrap();
-        let line = &board.lines()[1];
-        assert_eq!(line.units.load(Ordering::Relaxed), 0);
-        line.running.store(1, Ordering::Release);
-        futex_wake(&line.running);
-        while line.read_note().is_none_or(|(units, _)| units < NOTE_UNITS) {
+        let spinner = &board.spinners()[1];
+        assert_eq!(spinner.units.load(Ordering::Relaxed), 0);
+        spinner.running.store(1, Ordering::Release);
+        futex_wake(&spinner.running);
+        while spinner.read_published().is_none_or(|(units, _)| units < PUBLISH_UNITS) {
             std::thread::yield_now();
         }
-        line.running.store(0, Ordering::Release);
+        spinner.running.store(0, Ordering::Release);
         let stat = format!("/proc/{}/stat", pids[1]);
         while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
             std::thread::yield_now();
         }
-        let (units, cpu_ns) = line.read_note().unwrap();
-        assert_eq!(units, line.units.load(Ordering::Relaxed));
-        assert!(units >= NOTE_UNITS && cpu_ns > 0);
-        assert_eq!(board.lines()[0].units.load(Ordering::Relaxed), 0);
+        let (units, cpu_ns) = spinner.read_published().unwrap();
+        assert_eq!(units, spinner.units.load(Ordering::Relaxed));
+        assert!(units >= PUBLISH_UNITS && cpu_ns > 0);
+        assert_eq!(board.spinners()[0].units.load(Ordering::Relaxed), 0);
         assert!(pids.iter().all(|&pid| child_runs(pid)));
         kill_and_reap(&pids);
         assert!(!pids.iter().any(|&pid| child_runs(pid)));

@@ -1,9 +1,9 @@
-//! In which units a file system gives space to a file and takes it back.
+//! The units in which a file system allocates and frees the space of a file.
 //!
-//! What a file system says of its blocks is not always what it gives: clusters, hints on the size
-//! of extents and records are larger. The space that a file of one's own has (st_blocks) tells the
-//! unit to the byte: what the first byte in a hole takes, and what the smallest punched hole that
-//! gives anything back is.
+//! The block size that a file system reports is not always its allocation unit: clusters, extent
+//! size hints and records are larger. The allocated size of a file (st_blocks) reveals the true
+//! units: how much the first byte in a hole allocates, and the smallest punched hole that frees
+//! space.
 
 use std::fs::File;
 use std::io;
@@ -11,76 +11,75 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::sys;
 
-/// How long the file becomes meanwhile (bytes).
+/// Size of the test file while measuring (bytes).
 pub const NEEDS_BYTES: u64 = 8 << 20;
-/// A larger unit than this is not found (bytes).
+/// Largest unit that is detected (bytes).
 const UNIT_MAX: u64 = 1 << 20;
-/// Holes where a first byte is written, one at an odd place, for the unit begins where it wants.
-/// No more than these: from the fifth piece of a file on, ext4 needs a block to know its pieces.
+/// Offsets in holes where a byte is written; one is odd, as units may start anywhere. There are
+/// only two: from the fifth extent of a file on, ext4 allocates a block for the extent tree itself.
 const PLACES: [u64; 2] = [0, (2 << 20) + 70_001];
-/// Where the unit that was found is tried.
+/// Offset at which the detected unit is verified.
 const TRIED_AT: u64 = 6 << 20;
 /// Smallest hole that is punched (bytes).
 const HOLE_MIN: u64 = 512;
 
-/// In which units a file system gives space to a file and takes it back. None: the file system does
-/// not tell, or does it without any unit.
+/// Allocation units of a file system. None: not detectable, or there is no unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Units {
-    /// Blocks as the file system calls them (statvfs) (bytes).
+    /// The block size that statvfs reports (bytes).
     pub told_bytes: Option<u64>,
-    /// What the first byte in a hole takes (bytes).
+    /// What the first byte written into a hole allocates (bytes).
     pub given_bytes: Option<u64>,
-    /// The smallest hole, at a multiple of its size, that gives space back (bytes).
+    /// The smallest punched hole, aligned to its size, that frees space (bytes).
     pub taken_bytes: Option<u64>,
 }
 
-/// Measures both units on a new file that is open for writing; what it held is lost, and it is
+/// Measures both units on a new file that is open for writing. The file's content is lost; it is
 /// empty afterwards.
 ///
 /// # Errors
-/// When writing or flushing fails; not where holes cannot be punched.
+/// If writing or flushing fails; a file system without hole punching is not an error.
 pub fn units_of(file: &File) -> io::Result<Units> {
-    let given_bytes = given(file)?;
-    let taken_bytes = taken(file)?;
+    let given_bytes = allocation_unit(file)?;
+    let taken_bytes = freeing_unit(file)?;
     file.set_len(0)?;
     Ok(Units { told_bytes: sys::block_bytes(file).ok(), given_bytes, taken_bytes })
 }
 
-/// What the file takes up (bytes), everything that waits included.
-fn taken_up(file: &File) -> io::Result<u64> {
+/// The allocated size (bytes), after flushing delayed allocations.
+fn allocated(file: &File) -> io::Result<u64> {
     file.sync_all()?;
     Ok(file.metadata()?.blocks() * 512)
 }
 
-/// What a byte at a place takes besides (bytes).
-fn cost_of_byte(file: &File, at: u64) -> io::Result<u64> {
-    let before = taken_up(file)?;
+/// How much a byte written at `at` allocates (bytes).
+fn allocated_by_byte(file: &File, at: u64) -> io::Result<u64> {
+    let before = allocated(file)?;
     file.write_all_at(&[0xA5], at)?;
-    Ok(taken_up(file)?.saturating_sub(before))
+    Ok(allocated(file)?.saturating_sub(before))
 }
 
-fn given(file: &File) -> io::Result<Option<u64>> {
+fn allocation_unit(file: &File) -> io::Result<Option<u64>> {
     file.set_len(0)?;
     file.set_len(NEEDS_BYTES)?;
-    let mut costs = Vec::new();
+    let mut sizes = Vec::new();
     for at in PLACES {
-        costs.push(cost_of_byte(file, at)?);
+        sizes.push(allocated_by_byte(file, at)?);
     }
-    // The file system may need a block of its own now and then to know where the file is.
-    let unit = costs.into_iter().min().unwrap_or(0);
+    // A write may also allocate a metadata block, so the smaller one counts.
+    let unit = sizes.into_iter().min().unwrap_or(0);
     if unit == 0 || unit > UNIT_MAX {
         return Ok(None);
     }
-    let first = cost_of_byte(file, TRIED_AT)?;
-    let last = cost_of_byte(file, TRIED_AT + unit - 1)?;
-    let next = cost_of_byte(file, TRIED_AT + unit)?;
+    let first = allocated_by_byte(file, TRIED_AT)?;
+    let last = allocated_by_byte(file, TRIED_AT + unit - 1)?;
+    let next = allocated_by_byte(file, TRIED_AT + unit)?;
     Ok((first >= unit && last == 0 && next > 0).then_some(unit))
 }
 
-fn taken(file: &File) -> io::Result<Option<u64>> {
+fn freeing_unit(file: &File) -> io::Result<Option<u64>> {
     file.set_len(0)?;
-    // Nothing that could be compressed or be the same twice.
+    // Random data, so that the file system can neither compress nor deduplicate it.
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut noise = vec![0_u8; 2 * UNIT_MAX as usize];
     for word in noise.chunks_exact_mut(8) {
@@ -90,11 +89,11 @@ fn taken(file: &File) -> io::Result<Option<u64>> {
         word.copy_from_slice(&state.to_le_bytes());
     }
     file.write_all_at(&noise, 0)?;
-    let whole = taken_up(file)?;
+    let whole = allocated(file)?;
     let mut hole = HOLE_MIN;
     while hole <= UNIT_MAX {
         match sys::punch(file, UNIT_MAX, hole) {
-            Ok(()) if taken_up(file)? < whole => return Ok(Some(hole)),
+            Ok(()) if allocated(file)? < whole => return Ok(Some(hole)),
             Ok(()) => hole *= 2,
             Err(_) => return Ok(None),
         }

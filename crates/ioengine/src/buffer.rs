@@ -1,10 +1,10 @@
-//! Buffer slots: one contiguous, aligned region, cut into a slot for each request in flight.
+//! Buffer slots: one contiguous, aligned region, divided into a slot per request in flight.
 //!
-//! The region is one mapping so that it can be registered with the kernel as a single buffer,
-//! and it asks for huge pages before its first touch: a device takes a limited number of memory
-//! segments in one request and charges for each, so 4 KiB pages cut large requests to pieces.
-//! A slot that is lent to the kernel cannot be reached from safe code until it comes back. Where
-//! requests are cut into pieces, neighbouring slots share one memory, each piece at its place.
+//! The region is one mapping, so that it can be registered with the kernel as a single buffer. It
+//! asks for huge pages before the first touch: a device accepts a limited number of memory segments
+//! per request and has a cost for each, so with 4 KiB pages the kernel splits large requests. Safe
+//! code cannot access a slot while it is lent to the kernel. Where requests are split into pieces,
+//! neighbouring slots share memory and each piece uses its part.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -13,17 +13,17 @@ use crate::error::{Error, ErrorKind};
 use crate::mapping::Mapping;
 use crate::request::Request;
 
-/// Which memory pages lie behind the buffers.
+/// Which memory pages back the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum BufferPages {
-    /// Huge pages where the kernel gives them, else ordinary ones.
+    /// Huge pages where the kernel provides them, else ordinary ones.
     #[default]
     Huge,
     /// Ordinary 4 KiB pages only.
     Small,
 }
 
-/// Slots start at multiples of this (bytes); no device asks for more.
+/// Alignment of slots (bytes); no device requires more.
 pub const SLOT_ALIGNMENT: usize = 4096;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -32,12 +32,12 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 pub struct SlotBuffers {
     /// None only while dropping.
     mapping: Option<Mapping>,
-    /// Goes back to the pool when it is no longer used.
+    /// Whether the memory returns to the pool when dropped.
     pooled: bool,
     base: *mut u8,
-    /// From one memory to the next (bytes).
+    /// Distance between memory areas (bytes).
     stride: usize,
-    /// Every `1 << share_bits` slots share a memory.
+    /// Each group of `1 << share_bits` slots shares one memory area.
     share_bits: u32,
     slot_bytes: usize,
     lent: Vec<bool>,
@@ -49,10 +49,10 @@ unsafe impl Send for SlotBuffers {}
 // SAFETY: a shared reference gives out numbers and an address, never access to the memory.
 unsafe impl Sync for SlotBuffers {}
 
-/// Memory of engines that are gone, for engines to come: mapping a few mebibytes and touching each
-/// page costs more than reading a small file.
+/// Memory of dropped engines for reuse: mapping a few MiB and touching each page costs more than
+/// reading a small file.
 static POOL: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
-/// The pool holds no more than this (bytes).
+/// Maximum size of the pool (bytes).
 const POOL_BYTES: usize = 64 << 20;
 
 /// Takes a mapping of this length out of the pool.
@@ -72,14 +72,15 @@ fn into_pool(mapping: Mapping) {
 }
 
 impl SlotBuffers {
-    /// Maps and touches `slots` slots of `slot_bytes` each, so that no page fault falls into a
-    /// measurement.
+    /// Maps `slots` slots of `slot_bytes` each, and touches every page so that no page fault falls
+    /// into a measurement.
     pub fn new(slots: u32, slot_bytes: usize, pages: BufferPages) -> Result<Self, Error> {
         SlotBuffers::shared(slots, 0, slot_bytes, pages, false)
     }
 
-    /// The same with so many memories, each shared by `1 << share_bits` slots; where `pooled`, in
-    /// memory that an earlier engine of this process left, if there is some of the right size.
+    /// As [`SlotBuffers::new`], with `memories` areas that are each shared by `1 << share_bits`
+    /// slots. If `pooled`, memory of the right size that an earlier engine of this process used is
+    /// reused.
     pub fn shared(
         memories: u32,
         share_bits: u32,
@@ -97,9 +98,9 @@ impl SlotBuffers {
         let (Some(stride), Some(total), Some(length)) = (stride, total, length) else {
             return Err(too_large(io::Error::from_raw_os_error(libc::ENOMEM), usize::MAX));
         };
-        let old = if pooled { from_pool(length, huge) } else { None };
-        let is_touched = old.is_some();
-        let mapping = match old {
+        let reused = if pooled { from_pool(length, huge) } else { None };
+        let is_touched = reused.is_some();
+        let mapping = match reused {
             Some(mapping) => mapping,
             None => Mapping::new(length, huge).map_err(|e| too_large(e, total))?,
         };
@@ -125,7 +126,7 @@ impl SlotBuffers {
         Ok(buffers)
     }
 
-    /// Writes one byte in each page.
+    /// Writes one byte to each page.
     fn touch(&mut self, total: usize) {
         for at in (0..total).step_by(SLOT_ALIGNMENT) {
             // SAFETY: `at` is inside the region; volatile so that the touch is not optimised.
@@ -144,10 +145,10 @@ impl SlotBuffers {
         self.in_flight
     }
 
-    /// The memory of a slot that is not in flight, nor any slot that shares it.
+    /// The memory of a slot. Neither it nor a slot that shares its memory may be in flight.
     ///
     /// # Panics
-    /// If one of them is in flight: its memory is the kernel's.
+    /// If one of them is in flight: the kernel uses its memory.
     pub fn slot_mut(&mut self, slot: u32) -> &mut [u8] {
         let memory = slot as usize >> self.share_bits;
         let first = memory << self.share_bits;
@@ -160,12 +161,12 @@ impl SlotBuffers {
         }
     }
 
-    /// The whole region, for registering it with the kernel.
+    /// Address and length of the whole region, for registering it with the kernel.
     pub fn region(&self) -> (*mut u8, usize) {
         (self.base, self.stride * (self.lent.len() >> self.share_bits))
     }
 
-    /// Lends a slot to the kernel and gives its address for this request.
+    /// Lends a slot to the kernel and returns the memory address for this request.
     ///
     /// # Panics
     /// If the slot is already in flight or the request does not fit into it.
@@ -191,13 +192,13 @@ impl SlotBuffers {
         *lent = false;
     }
 
-    /// Gives up the memory without unmapping it: for an engine that could not be drained, whose
-    /// pages the kernel may still write to.
+    /// Leaks the memory: for an engine that could not be drained, whose pages the kernel may still
+    /// write to.
     pub(crate) fn leak(mut self) {
         std::mem::forget(self.mapping.take());
     }
 
-    /// How much memory there is, and how much of it lies on huge pages (/proc/self/smaps) (bytes).
+    /// The size of the memory, and how much of it is on huge pages (/proc/self/smaps) (bytes).
     pub fn pages(&self) -> (u64, u64) {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         (self.region().1 as u64, huge_bytes_at(&maps, self.base as u64))
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_aligned_and_apart() {
+    fn slots_are_aligned_and_separate() {
         let mut buffers = SlotBuffers::new(3, 5000, BufferPages::Small).unwrap();
         for slot in 0..3 {
             let memory = buffers.slot_mut(slot);
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_share_a_memory_are_lent_one_by_one_and_reached_when_all_are_back() {
+    fn shared_memory_is_accessible_when_all_its_slots_are_back() {
         let mut buffers = SlotBuffers::shared(2, 1, 8192, BufferPages::Small, false).unwrap();
         assert_eq!((buffers.slots(), buffers.region().1), (4, 2 * 8192));
         let one = buffers.lend(&request(2, 0, 4096));
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_the_pool_is_used_again() {
+    fn pooled_memory_is_reused() {
         let make = || SlotBuffers::shared(3, 0, 40_960, BufferPages::Small, true).unwrap();
         let mut first = make();
         first.slot_mut(0)[0] = 7;

@@ -1,32 +1,34 @@
-//! Limits of the control groups that this process is in: memory, CPU and I/O (cgroups(7); kernel
+//! Memory, CPU and I/O limits of the control groups that this process is in (cgroups(7); kernel
 //! documents admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
 //!
-//! A limit counts wherever it stands between the process's own group and the root, in the one
-//! hierarchy of version 2 as in those of version 1. A container sees its own group as the root.
+//! A limit applies if it is set on the process's own group or on any ancestor, in version 1 and
+//! version 2. A container sees its own group as the root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The hierarchies that this process is in.
+/// The cgroup hierarchies that this process is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// For each hierarchy its controllers (empty: version 2), where it is mounted, and the group.
     hierarchies: Vec<Hierarchy>,
 }
 
+/// A mounted hierarchy and this process's group in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
+    /// Empty for version 2.
     controllers: Vec<String>,
     mount_point: PathBuf,
+    /// Directory of the group below `mount_point`.
     group: PathBuf,
 }
 
-/// How much CPU time a group may use and how often it was kept waiting for more.
+/// The CPU quota of a group, and how long it was throttled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuLimit {
-    /// CPUs' worth of time, such as 0.2; None where there is no limit.
+    /// The quota in CPUs, such as 0.2; None without a limit.
     pub cpus: Option<f64>,
-    /// Time that its threads were kept waiting since the group was made (ns).
+    /// How long its threads were throttled since the group was created (ns).
     pub throttled_ns: u64,
 }
 
@@ -44,14 +46,14 @@ pub struct IoLimit {
 }
 
 impl IoLimit {
-    /// Whether nothing is limited.
+    /// Whether there is no limit at all.
     pub fn is_none(&self) -> bool {
         *self == IoLimit::default()
     }
 }
 
-/// The least of the memory of this machine and the limits of this process's control groups
-/// (bytes); None where the system does not tell.
+/// The smaller of the machine's memory and the memory limits of this process's control groups
+/// (bytes); None if neither is known.
 pub fn memory_limit_bytes() -> Option<u64> {
     let of_groups = Groups::of_this_process().memory_limit_bytes();
     match (of_groups, machine_memory_bytes()) {
@@ -60,7 +62,7 @@ pub fn memory_limit_bytes() -> Option<u64> {
     }
 }
 
-/// The memory of this machine (bytes), as /proc/meminfo tells.
+/// The memory of this machine (bytes), from /proc/meminfo.
 pub fn machine_memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -69,13 +71,13 @@ pub fn machine_memory_bytes() -> Option<u64> {
 }
 
 impl Groups {
-    /// Those of this process.
+    /// The control groups of this process.
     pub fn of_this_process() -> Groups {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Groups::parse(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
     }
 
-    /// Reads the two files of proc(5).
+    /// Parses /proc/self/cgroup and /proc/self/mountinfo (proc(5)).
     pub fn parse(cgroup: &str, mountinfo: &str) -> Groups {
         let mounts: Vec<MountLine> = mountinfo.lines().filter_map(mount_line).collect();
         let hierarchies = cgroup.lines().filter_map(|line| {
@@ -84,7 +86,7 @@ impl Groups {
             let controllers: Vec<String> =
                 controllers.split(',').filter(|c| !c.is_empty()).map(String::from).collect();
             let mount = mounts.iter().find(|mount| mount.serves(&controllers))?;
-            // Below the group that the mount shows as its root.
+            // The path relative to the group that is mounted as the root (a container's).
             let group = Path::new(group);
             let below = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
             let group = mount.mount_point.join(below);
@@ -94,31 +96,31 @@ impl Groups {
         Groups { hierarchies: hierarchies.collect() }
     }
 
-    /// The folders of the groups that a controller of version 1, or version 2, has for this
-    /// process: its own first, then those around it.
+    /// The directories of this process's group and its ancestors, in that order, in the hierarchy
+    /// of a version 1 controller, or of version 2 if `controller` is None.
     fn folders(&self, controller: Option<&str>) -> Vec<PathBuf> {
-        let its = |hierarchy: &&Hierarchy| match controller {
+        let is_wanted = |hierarchy: &&Hierarchy| match controller {
             Some(name) => hierarchy.controllers.iter().any(|c| c == name),
             None => hierarchy.controllers.is_empty(),
         };
-        let Some(hierarchy) = self.hierarchies.iter().find(its) else { return Vec::new() };
+        let Some(hierarchy) = self.hierarchies.iter().find(is_wanted) else { return Vec::new() };
         let within = |folder: &&Path| folder.starts_with(&hierarchy.mount_point);
         hierarchy.group.ancestors().take_while(within).map(Path::to_path_buf).collect()
     }
 
-    /// The least memory limit (bytes); None where there is none.
+    /// The smallest memory limit (bytes); None without one.
     pub fn memory_limit_bytes(&self) -> Option<u64> {
         let number = |folder: &PathBuf, name| read_number(&folder.join(name));
         let second = self.folders(None);
         let first = self.folders(Some("memory"));
         let high = second.iter().flat_map(|f| [number(f, "memory.max"), number(f, "memory.high")]);
         let old = first.iter().map(|f| number(f, "memory.limit_in_bytes"));
-        // Version 1 writes "no limit" as the largest multiple of a page.
+        // Version 1 represents "no limit" by the largest multiple of the page size.
         high.chain(old).flatten().filter(|bytes| *bytes < 1 << 62).min()
     }
 
-    /// What the limits leave beside the memory that the groups hold and cannot give back (bytes);
-    /// None where there is no limit. Pages of files do not count: the kernel drops them first.
+    /// How much memory the limits leave beyond the anonymous memory in use (bytes); None without a
+    /// limit. Page cache does not count, because the kernel reclaims it first.
     pub fn memory_left_bytes(&self) -> Option<u64> {
         let left = |folder: &PathBuf, limit: Option<u64>, held: &str| {
             let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
@@ -137,8 +139,7 @@ impl Groups {
         new.chain(old).flatten().min()
     }
 
-    /// The least CPU quota, and how long the threads of this process's group have been kept
-    /// waiting because of one.
+    /// The smallest CPU quota, and how long the threads of this process's group were throttled.
     pub fn cpu_limit(&self) -> CpuLimit {
         let mut limit = CpuLimit::default();
         let mut note = |cpus: Option<f64>, throttled_ns: Option<u64>| {
@@ -169,7 +170,7 @@ impl Groups {
         limit
     }
 
-    /// The limits on requests to the block device of a number (major, minor).
+    /// The limits on requests to the block device with this number (major, minor).
     pub fn io_limit(&self, device: (u32, u32)) -> IoLimit {
         let mut limit = IoLimit::default();
         for folder in self.folders(None) {
@@ -182,29 +183,30 @@ impl Groups {
                 let text = fs::read_to_string(folder.join(name)).unwrap_or_default();
                 throttle_of(&text, device)
             };
-            least(&mut limit.read_bytes_per_s, read("read_bps"));
-            least(&mut limit.write_bytes_per_s, read("write_bps"));
-            least(&mut limit.reads_per_s, read("read_iops"));
-            least(&mut limit.writes_per_s, read("write_iops"));
+            keep_smaller(&mut limit.read_bytes_per_s, read("read_bps"));
+            keep_smaller(&mut limit.write_bytes_per_s, read("write_bps"));
+            keep_smaller(&mut limit.reads_per_s, read("read_iops"));
+            keep_smaller(&mut limit.writes_per_s, read("write_iops"));
         }
         limit
     }
 }
 
-/// A mounted hierarchy.
+/// A cgroup mount in mountinfo.
 #[derive(Debug)]
 struct MountLine {
     root: PathBuf,
     mount_point: PathBuf,
-    is_second: bool,
+    is_version_2: bool,
     options: Vec<String>,
 }
 
 impl MountLine {
     fn serves(&self, controllers: &[String]) -> bool {
-        match controllers.is_empty() {
-            true => self.is_second,
-            false => !self.is_second && controllers.iter().all(|c| self.options.contains(c)),
+        if controllers.is_empty() {
+            self.is_version_2
+        } else {
+            !self.is_version_2 && controllers.iter().all(|c| self.options.contains(c))
         }
     }
 }
@@ -216,10 +218,10 @@ fn mount_line(line: &str) -> Option<MountLine> {
     let options = after.nth(1).unwrap_or_default().split(',').map(String::from).collect();
     let mut before = before.split_whitespace().skip(3);
     let (root, mount_point) = (before.next()?.into(), before.next()?.into());
-    Some(MountLine { root, mount_point, is_second: kind == "cgroup2", options })
+    Some(MountLine { root, mount_point, is_version_2: kind == "cgroup2", options })
 }
 
-/// A number; None for "max" and what is no number.
+/// A number; None for "max" or other text.
 fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -228,7 +230,7 @@ fn read_signed(path: &Path) -> Option<i64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// `QUOTA PERIOD` in us, or `max PERIOD`.
+/// Parses `QUOTA PERIOD` (µs) or `max PERIOD` into CPUs.
 fn cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_whitespace();
     let quota: f64 = words.next()?.parse().ok()?;
@@ -236,20 +238,20 @@ fn cpu_max(text: &str) -> Option<f64> {
     (period > 0.0).then_some(quota / period)
 }
 
-/// The value of a field of a flat file.
+/// The value of a field in a flat-keyed file (`name value` lines).
 fn field(text: &str, name: &str) -> Option<u64> {
     let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
     text.lines().find_map(value)
 }
 
-fn least(limit: &mut Option<u64>, found: Option<u64>) {
+fn keep_smaller(limit: &mut Option<u64>, found: Option<u64>) {
     *limit = match (*limit, found) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
     };
 }
 
-/// Lines such as `8:16 rbps=2097152 wbps=max riops=max wiops=120`.
+/// Parses lines such as `8:16 rbps=2097152 wbps=max riops=max wiops=120`.
 fn io_max(text: &str, (major, minor): (u32, u32), limit: &mut IoLimit) {
     let number = format!("{major}:{minor}");
     for line in text.lines() {
@@ -261,17 +263,17 @@ fn io_max(text: &str, (major, minor): (u32, u32), limit: &mut IoLimit) {
             let Some((name, value)) = word.split_once('=') else { continue };
             let value = value.parse().ok();
             match name {
-                "rbps" => least(&mut limit.read_bytes_per_s, value),
-                "wbps" => least(&mut limit.write_bytes_per_s, value),
-                "riops" => least(&mut limit.reads_per_s, value),
-                "wiops" => least(&mut limit.writes_per_s, value),
+                "rbps" => keep_smaller(&mut limit.read_bytes_per_s, value),
+                "wbps" => keep_smaller(&mut limit.write_bytes_per_s, value),
+                "riops" => keep_smaller(&mut limit.reads_per_s, value),
+                "wiops" => keep_smaller(&mut limit.writes_per_s, value),
                 _ => {}
             }
         }
     }
 }
 
-/// Lines such as `8:16 2097152`.
+/// Parses lines such as `8:16 2097152`.
 fn throttle_of(text: &str, (major, minor): (u32, u32)) -> Option<u64> {
     let number = format!("{major}:{minor} ");
     text.lines().find_map(|line| line.strip_prefix(&number)?.trim().parse().ok())
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_between_a_group_and_the_root_counts() {
+    fn the_smallest_limit_between_a_group_and_the_root_applies() {
         let root = tempfile::tempdir().unwrap();
         let group = root.path().join("outer/inner");
         fs::create_dir_all(&group).unwrap();
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn without_groups_there_is_no_limit_but_that_of_the_machine() {
+    fn without_groups_only_the_machine_limits_memory() {
         let none = Groups::parse("", "");
         assert_eq!((none.memory_limit_bytes(), none.memory_left_bytes()), (None, None));
         assert_eq!(none.cpu_limit(), CpuLimit::default());
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_whose_root_is_a_group_is_read_from_there() {
+    fn a_container_reads_limits_from_its_own_root() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("memory.max"), "1048576\n").unwrap();
         let folder = root.path().display();

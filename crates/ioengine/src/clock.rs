@@ -1,11 +1,12 @@
-//! The clock: nanoseconds since an arbitrary start, and sleeping until a moment.
+//! The clock: nanoseconds since an arbitrary start, and sleeping until a given time.
 //!
-//! [`Monotonic`] is the only caller of the operating system's clock in the workspace. On x86-64
-//! it reads the time-stamp counter (about 15 ns against 31 ns for `clock_gettime` on the machine
-//! of docs/methodology.md) when the kernel itself trusts that counter (its clock source is
-//! `tsc`, and the CPU says the counter is constant and does not stop), scaled by a calibration
-//! against `CLOCK_MONOTONIC`; elsewhere it calls `clock_gettime`. [`Monotonic::clocks`] reads it
-//! together with the system's clocks, so that a run can state clock trouble.
+//! [`Monotonic`] is the only caller of the operating system's clock in the workspace, apart from
+//! the independent clock of xtask's benchmarks. On x86-64 it reads the time-stamp counter (TSC),
+//! scaled by a calibration against `CLOCK_MONOTONIC`, if the kernel itself trusts the counter: its
+//! clock source is `tsc`, and the CPU reports the counter as constant and never stopping. A reading
+//! takes about 15 ns, against 31 ns for `clock_gettime`, on the machine of docs/methodology.md.
+//! Elsewhere the clock is `clock_gettime`. [`Monotonic::clocks`] reads our clock together with the
+//! system's clocks, so that a run can report when they disagree.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,18 +15,19 @@ use crate::sys;
 
 /// A source of time. A simulator implements it with virtual time.
 pub trait Clock {
-    /// Nanoseconds since a fixed, arbitrary moment; never decreases.
+    /// Nanoseconds since a fixed, arbitrary point in time; never decreases.
     fn now_ns(&self) -> u64;
     /// Sleeps (never spins) until `now_ns()` reaches `until_ns`.
     fn sleep_until(&self, until_ns: u64);
 }
 
-/// Time in a world of its own, which passes only when it is told to: a simulator's. Whoever steps
-/// the workers of such a world lets time pass when all of them wait.
+/// Simulated time, which advances only when told to. The driver of the simulated workers advances
+/// it when all of them wait.
 pub trait VirtualTime: Clock {
-    /// Engines of this world made so far; each has its number, from 0.
+    /// How many engines the simulation has created so far; they are numbered from 0.
     fn engines(&self) -> u32;
-    /// Lets time pass until an engine has completions, whose number it gives, or until `until_ns`.
+    /// Advances time until an engine has completions, and returns the number of that engine;
+    /// returns None if `until_ns` comes first.
     fn pass(&self, until_ns: u64) -> Option<u32>;
 }
 
@@ -35,7 +37,7 @@ pub struct Monotonic {
     scale: Option<&'static TscScale>,
 }
 
-/// Several clocks at one moment.
+/// Readings of several clocks taken together.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
     ours_ns: u64,
@@ -44,21 +46,21 @@ pub struct Clocks {
     unix_ns: i64,
 }
 
-/// How clocks went apart in an interval.
+/// How far clocks diverged during an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disagreement {
     /// Length by `CLOCK_MONOTONIC` (ns).
     pub elapsed_ns: u64,
-    /// By how much the measuring clock made it longer (ns).
+    /// How much longer the interval is by our clock (ns).
     pub ours_ns: i64,
     /// How long the machine was suspended (ns).
     pub asleep_ns: i64,
-    /// By how much the wall clock was set, slewing included (ns).
+    /// How much the wall clock was set forward, slewing included (ns).
     pub wall_ns: i64,
 }
 
 impl Clocks {
-    /// What happened between an earlier reading and this one.
+    /// Compares the clocks between an earlier reading and this one.
     pub fn since(&self, earlier: &Clocks) -> Disagreement {
         let difference = |later: u64, earlier: u64| later as i64 - earlier as i64;
         let elapsed = difference(self.monotonic_ns, earlier.monotonic_ns);
@@ -72,9 +74,9 @@ impl Clocks {
 }
 
 impl Clocks {
-    /// What `CLOCK_MONOTONIC` said when this crate's clock said `ours_ns`, by a straight line
-    /// through this reading and a later one: kernel events bear its stamps, and the two clocks
-    /// drift apart by some microseconds a second.
+    /// Converts a time of our clock to `CLOCK_MONOTONIC`, which stamps kernel events. The two drift
+    /// apart by some microseconds per second, so this interpolates linearly between this reading
+    /// and a later one.
     pub fn system_ns(&self, later: &Clocks, ours_ns: u64) -> u64 {
         let offset = |clocks: &Clocks| clocks.monotonic_ns as i64 - clocks.ours_ns as i64;
         let (first, last) = (offset(self), offset(later));
@@ -85,7 +87,7 @@ impl Clocks {
     }
 }
 
-/// How often a reading of several clocks is repeated: one of them is not interrupted.
+/// How often a reading of several clocks is repeated, so that at least one is not interrupted.
 const TRIES: usize = 16;
 
 /// How counter ticks become nanoseconds: `base_ns + ((ticks - base_ticks) * mult) >> 32`.
@@ -96,14 +98,14 @@ struct TscScale {
     mult: u64,
 }
 
-/// How long the counter is compared with the system clock: reading errors of some 30 ns
-/// become 3 parts in a million.
+/// How long the counter is compared with the system clock: reading errors of about 30 ns then
+/// amount to 3 parts per million.
 const CALIBRATION_NS: u64 = 10_000_000;
-/// An idle CPU takes up to so long to wake a sleeper: 40 to 50 us as a virtual machine, and the
-/// kernel's timer slack of 50 us (ns).
+/// How long before the deadline a sleep ends and spinning starts (ns). An idle CPU of a virtual
+/// machine takes 40 to 50 µs to wake up; the kernel's timer slack adds up to 50 µs.
 const SHARP_NS: u64 = 120_000;
 
-/// What the first clock of this process decided for all of them.
+/// Set by the first clock of this process and used by all later ones.
 static SCALE: OnceLock<Option<TscScale>> = OnceLock::new();
 
 impl Monotonic {
@@ -112,8 +114,8 @@ impl Monotonic {
         Monotonic { scale: SCALE.get_or_init(TscScale::calibrate).as_ref() }
     }
 
-    /// The clock of a process that moves data and measures nothing, at once: where the counter was
-    /// not calibrated before, all clocks of this process read the system's from now on.
+    /// A clock without the 10 ms calibration, for a process that does not measure. If no clock was
+    /// calibrated before, all clocks of this process read the system clock from then on.
     pub fn uncalibrated() -> Self {
         Monotonic { scale: SCALE.get_or_init(|| None).as_ref() }
     }
@@ -123,7 +125,7 @@ impl Monotonic {
         if self.scale.is_some() { "tsc" } else { "clock_gettime" }
     }
 
-    /// This clock and the system's at one moment: the tightest of several tries.
+    /// Reads this clock and the system's together: the fastest of several readings.
     pub fn clocks(&self) -> Clocks {
         let one = || {
             let before_ns = self.now_ns();
@@ -137,8 +139,8 @@ impl Monotonic {
         tightest.1
     }
 
-    /// Sleeps until shortly before a moment and spins over the rest, so that it ends on time to
-    /// about a microsecond; costs up to 0.1 ms of CPU.
+    /// Sleeps until shortly before `until_ns` and spins the rest, which is accurate to about a
+    /// microsecond; costs up to 0.12 ms of CPU.
     pub fn sleep_sharply_until(&self, until_ns: u64) {
         self.sleep_until(until_ns.saturating_sub(SHARP_NS));
         while self.now_ns() < until_ns {
@@ -179,7 +181,7 @@ impl Clock for Monotonic {
 }
 
 impl TscScale {
-    /// Compares the counter with the system clock, or None where it is not to be trusted.
+    /// Calibrates the counter against the system clock; None if the counter is not trusted.
     fn calibrate() -> Option<TscScale> {
         if !tsc_is_trusted() {
             return None;
@@ -202,7 +204,7 @@ impl TscScale {
     }
 }
 
-/// Whether the kernel itself keeps time by the counter and the CPU promises that it is steady.
+/// Whether the kernel uses the counter as its clock source and the CPU reports it as steady.
 fn tsc_is_trusted() -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;
@@ -228,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_clocks_of_a_process_are_one_whoever_made_the_first() {
+    fn all_clocks_of_a_process_share_one_source() {
         let (first, second) = (Monotonic::uncalibrated(), Monotonic::new());
         assert_eq!(first.source(), second.source());
         let (earlier, later) = (first.now_ns(), second.now_ns());
@@ -247,12 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn stamps_become_the_systems_along_a_straight_line() {
+    fn timestamps_are_converted_by_linear_interpolation() {
         let at = |ours_ns, monotonic_ns| Clocks { ours_ns, monotonic_ns, boot_ns: 0, unix_ns: 0 };
         let (first, last) = (at(1_000, 1_500), at(2_000, 2_510));
         let stamps = [1_000, 1_500, 2_000, 3_000, 0].map(|ns| first.system_ns(&last, ns));
         assert_eq!(stamps, [1_500, 2_005, 2_510, 3_520, 490]);
-        assert_eq!(first.system_ns(&first, 1_100), 1_600, "one reading is a fixed distance");
+        assert_eq!(first.system_ns(&first, 1_100), 1_600, "one reading gives a constant offset");
     }
 
     #[test]
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_go_apart_are_told_apart() {
+    fn each_kind_of_clock_divergence_is_reported() {
         let before = Clocks { ours_ns: 10, monotonic_ns: 20, boot_ns: 1020, unix_ns: 50_000 };
         let after = Clocks { ours_ns: 1_012, monotonic_ns: 1_020, boot_ns: 9_020, unix_ns: 11_000 };
         let apart =
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeping_until_a_moment_wakes_after_it_and_one_in_the_past_returns() {
+    fn sleep_until_never_wakes_early_and_returns_at_once_for_the_past() {
         let clock = Monotonic::new();
         let until = clock.now_ns() + 2_000_000;
         clock.sleep_until(until);

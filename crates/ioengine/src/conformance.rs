@@ -1,9 +1,9 @@
 //! The tests that every I/O engine must pass, a simulator's engine among them.
 //!
-//! Each function makes engines through the closure given, on a file whose every 512-byte sector
-//! begins with its own position, and panics with a sentence where the engine breaks the contract
-//! of [`Engine::submit_and_wait`]. Compiled for tests, and with the feature `conformance` for
-//! engines of other crates.
+//! Each function makes engines with the given closure, on a file in which every 512-byte sector
+//! begins with its own offset. It panics with an explanation if the engine breaks the contract of
+//! [`Engine::submit_and_wait`]. Compiled for tests, and with the feature `conformance` for engines
+//! of other crates.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,10 +12,10 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 
-/// Bytes that each sector of the test file says its position for.
+/// Sector size of the test file (bytes).
 const SECTOR: usize = 512;
 
-/// Writes a file of so many bytes whose every sector begins with its position.
+/// Writes a file of `bytes` bytes in which every sector begins with its offset.
 pub fn write_positions(file: &mut File, bytes: u64) {
     let mut sector = [0_u8; SECTOR];
     let mut content = Vec::with_capacity(bytes as usize);
@@ -27,14 +27,14 @@ pub fn write_positions(file: &mut File, bytes: u64) {
     file.sync_all().expect("the test file can be flushed");
 }
 
-/// Makes an engine with so many slots of so many bytes.
+/// Makes an engine with a number of slots of a size (bytes).
 pub type Make<'a, E> = &'a dyn Fn(u32, u32) -> Result<E, Error>;
 
 fn read(slot: u32, offset: u64, length: u32) -> Request {
     Request { offset, length, within: 0, slot, file: 0, op: Op::Read }
 }
 
-/// Runs requests to their end and returns the completions in the order in which they came.
+/// Runs requests until all complete, and returns the completions in order of arrival.
 fn run<E: Engine>(engine: &mut E, batch: &[Request]) -> Vec<Completion> {
     let mut done = Vec::new();
     engine.submit_and_wait(batch, batch.len() as u32, None, &mut done).expect("the engine goes on");
@@ -48,7 +48,7 @@ fn position_in<E: Engine>(engine: &mut E, slot: u32, at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Each slot holds the bytes of its own request, whatever order completions come in.
+/// Each slot gets the data of its own request, in whatever order requests complete.
 pub fn reads_bring_the_bytes_of_their_offset<E: Engine>(make: Make<E>, file_bytes: u64) {
     let depth = 16_u32;
     let mut engine = make(depth, 8192).expect("the engine can be made");
@@ -72,7 +72,7 @@ pub fn reads_bring_the_bytes_of_their_offset<E: Engine>(make: Make<E>, file_byte
     }
 }
 
-/// A read across the end is short, and one past it brings nothing.
+/// A read across the end of the file is short; a read past the end transfers nothing.
 pub fn a_read_at_the_end_is_short_and_past_it_empty<E: Engine>(make: Make<E>, file_bytes: u64) {
     let mut engine = make(1, 8192).expect("the engine can be made");
     let across = run(&mut engine, &[read(0, file_bytes - 4096, 8192)]);
@@ -81,7 +81,7 @@ pub fn a_read_at_the_end_is_short_and_past_it_empty<E: Engine>(make: Make<E>, fi
     assert_eq!(past[0].result, 0, "nothing past the end");
 }
 
-/// The rest of a short transfer goes into the same slot, behind what is there.
+/// The remainder of a short transfer is placed in the same slot after the first part.
 pub fn the_rest_of_a_request_lands_behind_the_first_part<E: Engine>(make: Make<E>) {
     let mut engine = make(1, 8192).expect("the engine can be made");
     run(&mut engine, &[read(0, 0, 4096)]);
@@ -91,7 +91,7 @@ pub fn the_rest_of_a_request_lands_behind_the_first_part<E: Engine>(make: Make<E
     assert_eq!(position_in(&mut engine, 0, 4096), 65536);
 }
 
-/// Of a batch on a file opened for reading only, exactly the writes fail.
+/// On a file opened read-only, exactly the writes of a batch fail.
 pub fn errors_reach_the_right_request<E: Engine>(make: Make<E>) {
     let mut engine = make(8, 4096).expect("the engine can be made");
     let op = |slot| if slot % 2 == 1 { Op::Write } else { Op::Read };
@@ -107,7 +107,7 @@ pub fn errors_reach_the_right_request<E: Engine>(make: Make<E>) {
     }
 }
 
-/// A deadline that has passed returns at once, and nothing is lost or doubled by it.
+/// A call with a deadline in the past returns at once; no completion is lost or duplicated.
 pub fn a_deadline_returns_and_loses_nothing<E: Engine>(make: Make<E>) {
     let mut engine = make(16, 4096).expect("the engine can be made");
     let slots = engine.slots();
@@ -125,7 +125,7 @@ pub fn a_deadline_returns_and_loses_nothing<E: Engine>(make: Make<E>) {
     }
 }
 
-/// With `at_least` 0 the call only polls; what it leaves comes later.
+/// With `at_least` 0 a call only polls; later calls deliver what was not ready.
 pub fn polling_does_not_wait<E: Engine>(make: Make<E>) {
     let mut engine = make(4, 4096).expect("the engine can be made");
     let mut done = Vec::new();
@@ -138,7 +138,7 @@ pub fn polling_does_not_wait<E: Engine>(make: Make<E>) {
     assert_eq!(done, [Completion { slot: 0, result: 4096 }]);
 }
 
-/// Dropping an engine in mid-flight writes nothing into memory that is used again.
+/// After an engine with requests in flight is dropped, nothing is written into reused memory.
 pub fn a_dropped_engine_leaves_memory_alone<E: Engine>(make: Make<E>) {
     for _ in 0..20 {
         let mut engine = make(16, 65536).expect("the engine can be made");
@@ -155,7 +155,7 @@ pub fn a_dropped_engine_leaves_memory_alone<E: Engine>(make: Make<E>) {
     }
 }
 
-/// Written bytes are where they should be, read back by the same engine.
+/// Written data is at the requested offset when read back by the same engine.
 pub fn writes_land_where_they_say<E: Engine>(make: Make<E>) {
     let mut engine = make(8, 4096).expect("the engine can be made");
     let slots = engine.slots();
@@ -190,11 +190,11 @@ mod tests {
     use crate::target::{Caching, Target};
 
     const FILE_BYTES: u64 = 2 << 20;
-    /// Of the stripe; its rows divide the file.
+    /// Members of the stripe; the file is a whole number of stripe rows.
     const MEMBERS: usize = 4;
     const CHUNK_BYTES: usize = 4096;
 
-    /// Says what could not be tried here, on stderr and in the log that the test command prints.
+    /// Reports a skipped test on stderr and in the log that the test command prints.
     fn skipped(name: &str, reason: &str) {
         let line = format!("skipped: {name}: {reason}");
         eprintln!("{line}");
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// An I/O engine with what is asked of it beyond requests.
+    /// An I/O engine with options.
     #[derive(Clone, Copy)]
     struct Variant {
         engine_kind: EngineKind,
@@ -218,7 +218,7 @@ mod tests {
             format!("{}{}", self.engine_kind, options.collect::<String>())
         }
 
-        /// Without the depth that it cannot keep, which would be refused.
+        /// The parameters; depth 1 if the engine would refuse `depth`.
         fn spec(self, caching: Caching, depth: u32, slot_bytes: u32) -> EngineSpec {
             let Variant { engine_kind, options } = self;
             let allowed = engine_kind.check_depth(depth, caching.is_direct());
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Every I/O engine that does I/O, plain, and with each option that it takes.
+    /// Every engine that does I/O, without options and with each option that it supports.
     fn variants() -> Vec<Variant> {
         let none = EngineOptions::default();
         let all = [
@@ -238,20 +238,20 @@ mod tests {
             EngineOptions { fua: true, ..none },
             EngineOptions { any_thread: true, ..none },
         ];
-        // Only a ring is made otherwise for any thread.
+        // `any_thread` makes a difference only for io_uring.
         let differs = |v: &Variant| !v.options.any_thread || v.engine_kind == EngineKind::IoUring;
         let does_io = EngineKind::ALL.into_iter().filter(|p| p.does_io());
         let of = |engine_kind| all.map(|options| Variant { engine_kind, options });
-        let takes = |variant: &Variant| {
+        let supports = |variant: &Variant| {
             Caching::ALL
                 .iter()
                 .any(|caching| variant.spec(*caching, 1, 512).check(*caching).is_ok())
         };
-        does_io.flat_map(of).filter(takes).filter(differs).collect()
+        does_io.flat_map(of).filter(supports).filter(differs).collect()
     }
 
-    /// What the members of a stripe hold of these bytes.
-    fn share_out(bytes: &[u8]) -> Vec<Vec<u8>> {
+    /// Distributes bytes over the members of a stripe.
+    fn distribute(bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut shares = vec![Vec::new(); MEMBERS];
         for (number, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {
             shares[number % MEMBERS].extend_from_slice(chunk);
@@ -259,13 +259,13 @@ mod tests {
         shares
     }
 
-    /// Every variant that is offered here, in every caching mode that is, on a file and on a stripe
-    /// of files.
+    /// Runs a check for every available variant and caching mode, on a file and on a stripe of
+    /// files.
     fn each_engine_kind(check: impl Fn(Make<HostEngine>)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("positions");
         write_positions(&mut File::create(&path).unwrap(), FILE_BYTES);
-        let shares = share_out(&std::fs::read(&path).unwrap());
+        let shares = distribute(&std::fs::read(&path).unwrap());
         let members: Vec<PathBuf> =
             (0..MEMBERS).map(|n| folder.path().join(format!("member-{n}"))).collect();
         for (member, share) in members.iter().zip(shares) {
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Whether a variant can be tried here; what means something and cannot is said.
+    /// Whether a variant works here; reports it as skipped if it is meaningful but unavailable.
     fn is_offered(variant: Variant, paths: &[PathBuf], caching: Caching) -> bool {
         let (path, striped) = (&paths[0], paths.len() > 1);
         let maps = variant.engine_kind == EngineKind::Mmap;
@@ -389,19 +389,19 @@ mod tests {
             action.sa_sigaction = ignore as *const () as usize;
             libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut());
         }
-        let over = AtomicBool::new(false);
+        let finished = AtomicBool::new(false);
         // SAFETY: asks for the calling thread's own id.
         let victim = unsafe { libc::pthread_self() };
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
+                while !finished.load(Ordering::Relaxed) {
                     // SAFETY: the thread that made `victim` outlives this scope.
                     unsafe { libc::pthread_kill(victim, libc::SIGUSR2) };
                     crate::clock::Monotonic::new().sleep(Duration::from_micros(50));
                 }
             });
             each_engine_kind(|make| reads_bring_the_bytes_of_their_offset(make, FILE_BYTES));
-            over.store(true, Ordering::Relaxed);
+            finished.store(true, Ordering::Relaxed);
         });
     }
 

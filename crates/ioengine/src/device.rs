@@ -1,32 +1,32 @@
 //! Block devices as sysfs describes them (Documentation/ABI/stable/sysfs-block).
 //!
-//! Read-only: identity, queue limits, counters, and the link rates that the system can tell.
-//! Everything is optional, because virtual devices leave most of it out.
+//! Read-only: identity, queue limits, counters and link rates. Everything is optional, because
+//! virtual devices lack most of it.
 
 use std::fs;
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 
-/// What sysfs tells about a block device. Absent facts are None.
+/// The sysfs attributes of a block device; None where sysfs has no value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceInfo {
     /// Kernel name of the whole disk ("nvme0n1", "vda").
     pub name: String,
-    /// Kernel name of the partition, when the target lies on one.
+    /// Kernel name of the partition, if the target is on one.
     pub partition: Option<String>,
-    /// Model as the device says it.
+    /// Model as the device reports it.
     pub model: Option<String>,
     /// Serial number.
     pub serial: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
-    /// Whether the kernel believes that it rotates.
+    /// Whether the kernel considers it a rotating disk.
     pub rotational: Option<bool>,
-    /// How fast it rotates, where it says so (SCSI page B1h) [revolutions per minute].
+    /// Rotation speed (revolutions per minute), if the device reports it (SCSI page B1h).
     pub revolutions_per_min: Option<u32>,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// What the kernel believes of the device's write cache ("write back", "write through").
+    /// What the kernel assumes about the device's write cache ("write back", "write through").
     pub write_cache: Option<String>,
     /// Capacity (bytes).
     pub size_bytes: Option<u64>,
@@ -38,7 +38,7 @@ pub struct DeviceInfo {
     pub max_request_bytes: Option<u64>,
     /// Most memory segments in one request.
     pub max_segments: Option<u64>,
-    /// Requests that the queue holds.
+    /// Maximum number of requests in the queue.
     pub queue_requests: Option<u64>,
     /// Read-ahead window (bytes).
     pub read_ahead_bytes: Option<u64>,
@@ -62,7 +62,7 @@ pub struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// What was counted since an earlier reading.
+    /// The difference to an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &DeviceCounters) -> DeviceCounters {
         DeviceCounters {
@@ -76,7 +76,8 @@ impl DeviceCounters {
     }
 }
 
-/// Revolutions per minute in the page "block device characteristics": 0 is no word, 1 no rotation.
+/// Revolutions per minute from the page "block device characteristics"; 0 means not reported, 1
+/// means non-rotating.
 fn revolutions(page: &[u8]) -> Option<u32> {
     let rate = u16::from_be_bytes([*page.get(4)?, *page.get(5)?]);
     (0x401..0xffff).contains(&rate).then(|| rate.into())
@@ -97,34 +98,34 @@ impl Add for DeviceCounters {
     }
 }
 
-/// A link on the way to the device and what it promises.
+/// A link between host and device with its nominal rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdvertisedRate {
-    /// What promises it ("PCIe link 16.0 GT/s x4").
+    /// The link ("PCIe link 16.0 GT/s x4").
     pub component: String,
-    /// Payload rate after line coding, before protocol [bytes per second].
+    /// Rate after line coding, before protocol overhead (bytes per second).
     pub bytes_per_s: f64,
-    /// The file that says so.
+    /// The sysfs file that reports it.
     pub source: String,
 }
 
 /// A block device found in sysfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Folder of the disk or partition itself.
+    /// Sysfs directory of the disk or partition.
     folder: PathBuf,
-    /// Folder of the whole disk.
+    /// Sysfs directory of the whole disk.
     disk: PathBuf,
 }
 
 impl Device {
-    /// The device of a device number, where sysfs knows one.
+    /// The device with this device number (major, minor), if sysfs knows it.
     pub fn of((major, minor): (u32, u32)) -> Option<Device> {
         let link = format!("/sys/dev/block/{major}:{minor}");
         Device::at(fs::canonicalize(link).ok()?)
     }
 
-    /// The device of a folder, all links in its path followed.
+    /// The device with this sysfs directory, a path without symbolic links.
     pub(crate) fn at(folder: PathBuf) -> Option<Device> {
         let partition = folder.join("partition").exists();
         let disk = if partition { folder.parent()?.to_path_buf() } else { folder.clone() };
@@ -141,7 +142,7 @@ impl Device {
         self.image().is_some() && read(&self.disk.join("loop/dio")).is_some_and(|dio| dio == "0")
     }
 
-    /// All that sysfs tells about it.
+    /// Reads all attributes from sysfs.
     pub fn info(&self) -> DeviceInfo {
         let text = |path: &str| read(&self.disk.join(path));
         let number = |path: &str| text(path).and_then(|t| t.parse::<u64>().ok());
@@ -177,7 +178,7 @@ impl Device {
         Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
-    /// Its folder in sysfs.
+    /// Its sysfs directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -187,7 +188,7 @@ impl Device {
         file_name(&self.folder)
     }
 
-    /// One line of text that its folder holds under a path.
+    /// The text of an attribute file below its directory.
     pub fn text(&self, path: &str) -> Option<String> {
         read(&self.folder.join(path))
     }
@@ -204,28 +205,28 @@ impl Device {
         found
     }
 
-    /// The volumes that hold it (device mapper, MD), by name.
+    /// The volumes built on it (device mapper, MD), by name.
     pub fn holders(&self) -> Vec<Device> {
         devices_in(&self.folder.join("holders"))
     }
 
-    /// The devices that this volume holds, by name.
+    /// The devices that this volume is built on, by name.
     pub fn slaves(&self) -> Vec<Device> {
         devices_in(&self.folder.join("slaves"))
     }
 
-    /// The folder in sysfs of the whole disk: its own, or that of the disk it is a partition of.
+    /// The sysfs directory of the whole disk.
     pub fn disk(&self) -> &Path {
         &self.disk
     }
 
-    /// Its counters now.
+    /// Its current counters.
     pub fn counters(&self) -> Option<DeviceCounters> {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
     }
 
-    /// What its disk hangs on, nearest first: the name, subsystem ("pci", "scsi") and, where it is
-    /// a link that tells, the rate of each.
+    /// The parents of its disk, nearest first: name, subsystem ("pci", "scsi"), and the rate of the
+    /// link if it reports one.
     pub fn buses(&self) -> Vec<(String, String, Option<AdvertisedRate>)> {
         let on_a_bus = |folder: &Path| {
             let subsystem = fs::canonicalize(folder.join("subsystem")).ok();
@@ -237,13 +238,13 @@ impl Device {
         self.disk.ancestors().skip(1).filter_map(on_a_bus).collect()
     }
 
-    /// The links on the way to it whose rate the system tells, nearest first.
+    /// The links to the device that report a rate, nearest first.
     pub fn advertised(&self) -> Vec<AdvertisedRate> {
         self.disk.ancestors().filter_map(link_rate).collect()
     }
 }
 
-/// The block devices that a folder of sysfs holds or links to, by name.
+/// The block devices in a sysfs directory, by name.
 fn devices_in(folder: &Path) -> Vec<Device> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter_map(|entry| fs::canonicalize(entry.path()).ok());
@@ -262,7 +263,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// The chosen one of a list such as "none [mq-deadline] kyber".
+/// The selected entry of a list such as "none [mq-deadline] kyber".
 pub(crate) fn in_brackets(list: &str) -> String {
     let chosen = list.split(['[', ']']).nth(1);
     chosen.unwrap_or(list).to_owned()
@@ -279,7 +280,7 @@ pub(crate) fn parse_counters(stat: &str) -> Option<DeviceCounters> {
     Some(DeviceCounters { reads, read_merges, read_sectors, writes, write_merges, write_sectors })
 }
 
-/// The rate that a folder of the device path promises, if it is a link that tells.
+/// The rate of the link at a directory of the device path, if it reports one.
 fn link_rate(folder: &Path) -> Option<AdvertisedRate> {
     pcie_rate(folder).or_else(|| sata_rate(folder)).or_else(|| usb_rate(folder))
 }
@@ -289,7 +290,7 @@ fn pcie_rate(folder: &Path) -> Option<AdvertisedRate> {
     let speed = read(&speed_file)?;
     let width: f64 = read(&folder.join("current_link_width"))?.parse().ok()?;
     let gt_per_s: f64 = speed.split_whitespace().next()?.parse().ok()?;
-    // 8b/10b below 8 GT/s, 128b/130b from there on (PCI Express Base Specification).
+    // 8b/10b coding below 8 GT/s, 128b/130b from 8 GT/s (PCI Express Base Specification).
     let coding = if gt_per_s < 8.0 { 0.8 } else { 128.0 / 130.0 };
     (width > 0.0).then(|| AdvertisedRate {
         component: format!("PCIe link {gt_per_s} GT/s x{width}"),
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pcie_link_promises_its_lanes_after_line_coding() {
+    fn the_pcie_rate_accounts_for_lanes_and_line_coding() {
         let folder = folder_with(&[
             ("current_link_speed", "16.0 GT/s PCIe\n"),
             ("current_link_width", "4\n"),
@@ -361,13 +362,13 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_a_telling_link_promises_nothing() {
+    fn a_disk_without_link_attributes_has_no_rate() {
         let folder = folder_with(&[("size", "2048\n")]);
         assert_eq!(link_rate(folder.path()), None);
     }
 
     #[test]
-    fn a_disk_tells_how_fast_it_rotates_and_flash_that_it_does_not() {
+    fn rotation_speed_is_read_for_disks_and_absent_for_flash() {
         assert_eq!(revolutions(&[0, 0xb1, 0, 0x3c, 0x1c, 0x20, 0, 0]), Some(7200));
         for (high, low) in [(0, 0), (0, 1), (0xff, 0xff)] {
             assert_eq!(revolutions(&[0, 0xb1, 0, 0x3c, high, low]), None);
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_facts_of_a_disk_are_read_and_missing_ones_stay_none() {
+    fn attributes_of_a_disk_are_read_and_missing_ones_are_none() {
         let folder = folder_with(&[
             ("size", "2048\n"),
             ("queue/scheduler", "none [mq-deadline] kyber\n"),

@@ -1,9 +1,9 @@
 //! I/O engines: the ways in which a request can be issued, behind one trait.
 //!
-//! [`Engine::submit_and_wait`] is the whole interface of the measured loop: hand over a batch,
-//! wait for at least so many completions or a deadline. An I/O engine is one file in `engine/`;
-//! [`EngineKind`] lists them with what each needs, and [`HostEngine`] is the closed set of them,
-//! so that a worker that is generic over [`Engine`] pays one predictable branch for each call.
+//! The measured loop needs only [`Engine::submit_and_wait`]: it submits a batch and waits for a
+//! minimum number of completions or a deadline. Each I/O engine is one file in `engine/`.
+//! [`EngineKind`] lists them; [`HostEngine`] is an enum over all of them, so that a worker that is
+//! generic over [`Engine`] pays one predictable branch per call.
 
 mod delay;
 mod faulty;
@@ -42,7 +42,7 @@ use crate::request::{Completion, Request};
 
 /// Issues requests and reaps completions. Not shared between threads: each worker makes its own.
 pub trait Engine {
-    /// Number of slots, and so the most requests that can be in flight.
+    /// Number of slots, which is also the maximum number of requests in flight.
     fn slots(&self) -> u32;
 
     /// The memory of a slot that is not in flight.
@@ -51,20 +51,20 @@ pub trait Engine {
     /// If the slot is in flight.
     fn buffer(&mut self, slot: u32) -> &mut [u8];
 
-    /// How many requests have been taken and not yet reaped.
+    /// How many requests were submitted but not yet reaped.
     fn in_flight(&self) -> u32;
 
-    /// What the engine got of what it asked the system for; looked at once, after measuring.
+    /// The features and memory that the engine got from the system; queried once, after measuring.
     fn setup(&self) -> Setup {
         Setup::default()
     }
 
-    /// Hands over `batch` whole, then waits until at least `at_least` completions (capped at what
-    /// is in flight; 0 only polls) or the clock reaches `until_ns`, and appends every completion
-    /// that is ready to `done`, in the order in which they came.
+    /// Submits the whole `batch`, then waits until at least `at_least` completions are ready
+    /// (capped at the number in flight; 0 only polls) or the clock reaches `until_ns`. Appends
+    /// every completion that is ready to `done`, in order of completion.
     ///
-    /// Interrupted waits are resumed. A failed request is a completion, not an error: an error
-    /// here means that the I/O engine itself cannot go on.
+    /// Interrupted waits are resumed. A failed request is a completion with an error number. An
+    /// error is returned only if the I/O engine itself cannot continue.
     fn submit_and_wait(
         &mut self,
         batch: &[Request],
@@ -74,59 +74,59 @@ pub trait Engine {
     ) -> Result<(), Error>;
 }
 
-/// What an engine got of what it asked the system for.
+/// The features and memory that an engine got from the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
     /// Flags and registrations in use ("DEFER_TASKRUN, registered buffers"), empty if plain.
     pub features: String,
-    /// All of the buffers (bytes).
+    /// Size of all buffers (bytes).
     pub buffer_bytes: u64,
-    /// The part of the buffers that lies on huge pages (bytes).
+    /// The part of the buffers that is backed by huge pages (bytes).
     pub huge_bytes: u64,
 }
 
-/// What an engine is to provide.
+/// The parameters of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSpec {
     /// How requests are issued.
     pub engine_kind: EngineKind,
-    /// Requests outstanding at the most.
+    /// Queue depth: the maximum number of outstanding requests.
     pub depth: u32,
-    /// Bytes of each slot: the largest request.
+    /// Size of each slot, and so of the largest request (bytes).
     pub slot_bytes: u32,
-    /// Pages behind the slots.
+    /// The memory pages that back the slots.
     pub pages: BufferPages,
-    /// What is asked for beyond that.
+    /// Further options.
     pub options: EngineOptions,
 }
 
 /// A way of issuing requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EngineKind {
-    /// No I/O at all: every request completes at once. The instrument's own floor.
+    /// No I/O: every request completes at once. Measures halfpower's own overhead.
     Null,
-    /// No I/O: requests complete when a device of known truth would complete them.
+    /// No I/O: requests complete at the times of a reference device.
     Delay,
     /// One blocking pread or pwrite at a time.
     Sync,
-    /// One copy at a time between a slot and a shared mapping of the file.
+    /// Copies between a slot and a shared mapping of the file, one at a time.
     Mmap,
     /// A pool of threads that keeps `depth` blocking requests in flight.
     Threads,
     /// The kernel's aio (io_submit, io_getevents).
     Libaio,
-    /// io_uring with registered ring, file and buffers where the kernel gives them.
+    /// io_uring with registered ring, files and buffers where the kernel allows them.
     IoUring,
 }
 
-/// What an I/O engine is and offers here.
+/// Whether an I/O engine can be used on this host, and with which features.
 #[derive(Clone, Debug)]
 pub struct Availability {
-    /// Which one.
+    /// The I/O engine.
     pub engine_kind: EngineKind,
     /// Whether it can be used on this host.
     pub available: bool,
-    /// What it uses here, or why it is missing and what would help.
+    /// The features in use, or why it is unavailable and what would help.
     pub detail: String,
 }
 
@@ -168,12 +168,12 @@ impl EngineKind {
         }
     }
 
-    /// Whether it does I/O; the others touch no target.
+    /// Whether it does I/O; `null` and `delay` touch no target.
     pub fn does_io(self) -> bool {
         !matches!(self, EngineKind::Null | EngineKind::Delay)
     }
 
-    /// Whether this host offers it, and how or why not.
+    /// Tests whether this host offers it.
     pub fn availability(self) -> Availability {
         let found = match self {
             EngineKind::Null
@@ -201,7 +201,7 @@ impl EngineKind {
         }
     }
 
-    /// Refuses a depth that this I/O engine cannot keep outstanding, naming the remedy.
+    /// Refuses a queue depth that this I/O engine cannot keep outstanding, with a remedy.
     pub fn check_depth(self, depth: u32, direct: bool) -> Result<(), Error> {
         let usage = |what: String| Err(Error::new(ErrorKind::Usage, what));
         let remedy = "use `engine` io_uring (or threads)";
@@ -229,7 +229,7 @@ impl fmt::Display for EngineKind {
 impl FromStr for EngineKind {
     type Err = Error;
 
-    /// Accepts the names of this list and fio's names for the same thing.
+    /// Accepts our names and fio's names for the same engines.
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "null" => Ok(EngineKind::Null),
@@ -245,7 +245,7 @@ impl FromStr for EngineKind {
     }
 }
 
-/// Any I/O engine of this host.
+/// Any I/O engine of this host, or a wrapper around one.
 #[derive(Debug)]
 pub enum HostEngine {
     /// See [`Null`].
@@ -269,11 +269,11 @@ pub enum HostEngine {
 }
 
 impl HostEngine {
-    /// The I/O engine of the spec on open files, to which `hint` was given. Must be called by the
-    /// thread that will use it.
+    /// Makes the I/O engine of `spec` on open files. `hint` is the access hint already given for
+    /// the files. Must be called by the thread that will use the engine.
     ///
     /// # Errors
-    /// When the system does not give what the I/O engine needs.
+    /// If the system does not provide what the I/O engine needs.
     pub fn on_files(
         files: impl Into<Files>,
         spec: &EngineSpec,
@@ -293,7 +293,7 @@ impl HostEngine {
         })
     }
 
-    /// The same engine, suffering a plan of faults; an empty plan changes nothing.
+    /// Wraps the engine so that it injects the faults of a plan; an empty plan changes nothing.
     #[must_use]
     pub fn suffering(self, plan: &FaultPlan) -> HostEngine {
         if plan.rules.is_empty() {
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_may_be_handed_to_and_looked_at_from_other_threads() {
+    fn engines_are_send_and_sync() {
         fn is_send_and_sync<T: Send + std::marker::Sync>() {}
         is_send_and_sync::<HostEngine>();
     }

@@ -1,20 +1,20 @@
-//! The error of this crate: what failed, why, and what to try.
+//! The error type of this crate: what failed, why, and what to try.
 //!
-//! Every message is one line for a person: the thing that failed, the cause, and after a
-//! semicolon the remedy. [`ErrorKind`] lets a program choose an exit code without reading text.
+//! Every message is one line: what failed, the cause, and after a semicolon the remedy.
+//! [`ErrorKind`] lets a program choose an exit code without parsing text.
 
 use std::fmt;
 use std::io;
 
-/// What sort of failure this is; decides the exit code of a program.
+/// The category of a failure; it decides the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller asked for something that cannot be (depth 8 on `sync`, a missing path).
+    /// The caller asked for something impossible (depth 8 on `sync`, a missing path).
     Usage,
-    /// Refused because it could destroy data or create a file where a device was meant.
+    /// Refused because it could destroy data, or create a file where a device was expected.
     Refused,
-    /// This kernel, file system or host does not offer it.
+    /// This kernel, file system or host does not support it.
     Unsupported,
     /// No space, quota or file-size limit left.
     NoSpace,
@@ -51,26 +51,26 @@ impl Error {
         Error { kind, what: what.into(), remedy: None, source: Some(source) }
     }
 
-    /// The same failure with what to do about it.
+    /// Adds advice on what to do about the failure.
     #[must_use]
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// The same failure, but of another kind.
+    /// Changes the kind of the failure.
     #[must_use]
     pub fn of_kind(mut self, kind: ErrorKind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// What sort of failure this is.
+    /// The category of the failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The system's error number, where a system call failed.
+    /// The error number (errno), if a system call failed.
     pub fn errno(&self) -> Option<i32> {
         self.source.as_ref().and_then(io::Error::raw_os_error)
     }
@@ -83,7 +83,7 @@ impl fmt::Display for Error {
             write!(f, ": {}", cause(source))?;
         }
         match (self.errno(), &self.remedy) {
-            // Whatever was attempted, only this helps.
+            // Out of file descriptors: no other remedy helps, whatever was attempted.
             (Some(libc::EMFILE | libc::ENFILE), _) => {
                 f.write_str("; raise the limit on open files (ulimit -n)")
             }
@@ -93,7 +93,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The system's words for an error, without Rust's "(os error N)".
+/// The system's text for an error, in lower case and without Rust's "(os error N)".
 pub fn cause(source: &io::Error) -> String {
     let text = source.to_string();
     match text.find(" (os error") {

@@ -1,5 +1,5 @@
-//! Where a file lies on its disk, as the file system tells it (FIEMAP): events of the kernel name
-//! sectors of whole disks, never files.
+//! Where a file is stored on its disk, from FIEMAP. Needed because kernel I/O events name sectors
+//! of whole disks, never files.
 
 use std::fs::File;
 use std::io;
@@ -7,57 +7,58 @@ use std::io;
 use crate::device::Device;
 use crate::sys;
 
-/// linux/fiemap.h: the last extent of the file.
+/// FIEMAP_EXTENT_LAST: the last extent of the file.
 const LAST: u32 = 0x1;
-/// Extents whose place is unknown, not chosen yet, encoded, or shared with other data.
+/// Flags of extents whose disk location is unknown, not yet chosen, encoded, not block-aligned,
+/// inline in metadata, or a tail in a shared block.
 const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400;
-/// A file in more pieces than this is not looked at further.
+/// Extents beyond this number are ignored.
 const EXTENTS_MAX: usize = 1 << 20;
-/// The sectors of sysfs and of the kernel's events, whatever the disk's own are (bytes).
+/// Sector size of sysfs and of kernel events, independent of the disk's own (bytes).
 const SECTOR_BYTES: u64 = 512;
 
-/// A part of a target that lies on its disk in one piece.
+/// A part of a target that is contiguous on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskExtent {
     /// Position in the target (bytes).
     pub offset: u64,
     /// Length (bytes).
     pub bytes: u64,
-    /// First sector on the whole disk, the start of a partition included (512 bytes each).
+    /// First sector (512 bytes each) on the whole disk; the start of the partition is included.
     pub sector: u64,
 }
 
-/// Where a target lies.
+/// Where a target is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskExtents {
     /// Device number of the whole disk.
     pub disk: (u32, u32),
     /// Kernel name of the whole disk ("sda").
     pub name: String,
-    /// In the order of their offsets; holes are left out.
+    /// In order of offset, without holes.
     pub extents: Vec<DiskExtent>,
 }
 
 impl DiskExtents {
-    /// How well offsets in the target are those of its disk: the largest power of two that divides
-    /// the distance of each piece from there (bytes). Requests at multiples of it are at multiples
-    /// of it on the disk. None where nothing lies there.
+    /// The alignment that offsets in the target keep on the disk: the largest power of two that
+    /// divides the distance between target offset and disk offset for every extent (bytes). None
+    /// without extents.
     pub fn granule_bytes(&self) -> Option<u64> {
         let off = |extent: &DiskExtent| (extent.sector * SECTOR_BYTES).wrapping_sub(extent.offset);
         let bits = self.extents.iter().map(off).reduce(|all, one| all | one)?;
         Some(1 << bits.trailing_zeros().min(63))
     }
 
-    /// A whole disk or partition.
+    /// The extent of a whole disk or partition.
     pub(crate) fn of_device(device: &Device, bytes: u64) -> Option<DiskExtents> {
         let whole = DiskExtent { offset: 0, bytes, sector: start(device)? };
         DiskExtents::on(device, vec![whole])
     }
 
-    /// A file on a file system on a disk or partition. None where sysfs does not know the disk.
+    /// The extents of a file. None if sysfs does not know the disk.
     ///
     /// # Errors
-    /// Where the file system does not tell extents.
+    /// If the file system does not support FIEMAP.
     pub(crate) fn of_file(device: &Device, file: &File) -> io::Result<Option<DiskExtents>> {
         let Some(start) = start(device) else { return Ok(None) };
         let (mut extents, mut at) = (Vec::new(), 0);
@@ -97,7 +98,7 @@ mod tests {
     use crate::made_up::MadeUp;
 
     #[test]
-    fn a_partition_starts_where_sysfs_says_and_its_requests_are_the_disks() {
+    fn a_partition_starts_where_sysfs_says() {
         let machine = MadeUp::new();
         machine.block("pci0/sda", "8:0", 10);
         machine.block("pci0/sda/sda1", "8:1", 1);
@@ -111,15 +112,15 @@ mod tests {
     }
 
     #[test]
-    fn offsets_are_the_disks_as_far_as_the_worst_placed_piece_allows() {
+    fn the_worst_aligned_extent_decides_the_granule() {
         let extent = |offset, sector| DiskExtent { offset, bytes: 1 << 20, sector };
         let granule = |extents: Vec<DiskExtent>| {
             DiskExtents { disk: (8, 0), name: "sda".to_owned(), extents }.granule_bytes()
         };
-        // At 1 MiB of the disk; the second piece 4 KiB beyond where it would be aligned.
+        // At 1 MiB on the disk; the second extent is 4 KiB off alignment.
         assert_eq!(granule(vec![extent(0, 2048)]), Some(1 << 20));
         assert_eq!(granule(vec![extent(0, 2048), extent(1 << 20, 6144 + 8)]), Some(4096));
-        // Before its place in the file, and at that very place.
+        // On the disk before its file offset, and exactly at it.
         assert_eq!(granule(vec![extent(1 << 20, 63)]), Some(512));
         assert_eq!(granule(vec![extent(0, 0)]), Some(1 << 63));
         assert_eq!(granule(Vec::new()), None);

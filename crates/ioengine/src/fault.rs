@@ -1,60 +1,60 @@
-//! Faults of a device, decided request by request: for tests, and for users who doubt.
+//! Injected device faults, chosen per request, to test halfpower and other programs.
 //!
-//! A [`FaultPlan`] says which request suffers what, counted from 0; the wrapper
-//! [`Faulty`](crate::engine::Faulty) does it to any engine, the crate `fusefile` to a file that
-//! any program can open.
+//! A [`FaultPlan`] assigns faults to requests, numbered from 0. The wrapper
+//! [`Faulty`](crate::engine::Faulty) injects them into any engine; the crate `fusefile` injects
+//! them into a file that any program can open.
 
 use crate::request::Op;
 
-/// What is to happen to a request.
+/// The fault injected into a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: pass it on.
+    /// No fault.
     #[default]
     None,
-    /// Answer with this error number; the request never reaches the device.
+    /// Fail with this error number; the request never reaches the device.
     Errno(i32),
-    /// Move only so many bytes.
+    /// Transfer only this many bytes.
     Short(u32),
-    /// Hold the completion back until so many others have passed it.
+    /// Delay the completion until this many others have completed.
     Late(u32),
-    /// Hold the completion back for so long (ns).
+    /// Delay the completion by this time (ns).
     Hang(u64),
     /// Complete it twice.
     Twice,
     /// Never complete it.
     Never,
-    /// Turn one bit of the data.
+    /// Flip one bit of the data.
     Flip,
-    /// Say that a write is done and do nothing.
+    /// Report a write as done without writing.
     Lose,
-    /// Write the data so many bytes further on.
+    /// Write the data this many bytes after the requested offset.
     Misdirect(u64),
-    /// Write the first half only and say that all is written.
+    /// Write only the first half and report the whole as written.
     Tear,
 }
 
-/// One line of a plan.
+/// One rule of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRule {
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
-    /// Only reads or only writes count, or both.
+    /// Restricts the rule, and its counting, to reads or to writes; None: both.
     pub only: Option<Op>,
-    /// The first request that suffers it, counted from 0 among those that count.
+    /// The first affected request, counted from 0 among those of `only`.
     pub first: u64,
-    /// How many in a row do.
+    /// How many consecutive requests are affected.
     pub count: u64,
 }
 
-/// Which request suffers what; empty: none does. The first rule that fits holds.
+/// Which requests get which faults; the first matching rule applies. Empty: no faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// The rules.
     pub rules: Vec<FaultRule>,
 }
 
-/// How far a plan has come.
+/// A plan with its request counters.
 #[derive(Clone, Debug, Default)]
 pub struct FaultCounter {
     plan: FaultPlan,
@@ -62,7 +62,7 @@ pub struct FaultCounter {
 }
 
 impl FaultCounter {
-    /// A plan before its first request.
+    /// Starts a plan at its first request.
     pub fn new(plan: FaultPlan) -> FaultCounter {
         FaultCounter { plan, seen: [0; 2] }
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_counts_only_what_it_is_about() {
+    fn a_rule_counts_only_requests_of_its_direction() {
         let write = FaultRule { fault: Fault::Lose, only: Some(Op::Write), first: 1, count: 2 };
         let any = FaultRule { fault: Fault::Twice, only: None, first: 5, count: 1 };
         let mut counter = FaultCounter::new(FaultPlan { rules: vec![write, any] });

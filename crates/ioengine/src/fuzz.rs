@@ -1,9 +1,9 @@
-//! The parsers of the kernel's texts behind one function, for the fuzz targets of the program: they
-//! must take any text without panic.
+//! One entry point to the parsers of kernel text, for the fuzz targets: no input may make them
+//! panic.
 
 use crate::{buffer, device, mount};
 
-/// Reads `text` as mountinfo, as counters of a device and as smaps.
+/// Parses `text` as mountinfo, as device counters and as smaps.
 pub fn texts(text: &str) {
     for mount in mount::parse(text) {
         assert!(!mount.options.starts_with(','));

@@ -1,8 +1,8 @@
-//! Targets of this host: regular files, block devices, and nothing at all.
+//! Targets of this host: regular files, block devices, and the targets of `null` and `delay`.
 //!
-//! A file is opened once with the flags of its caching mode and then checked by its descriptor,
-//! so that what was checked is what is used. Nothing here creates a file: laying out test files
-//! is the program's business.
+//! A file is opened once with the flags of its caching mode and then checked through its
+//! descriptor, so that the checked file is the one used. Nothing here creates a file: the program
+//! lays out test files.
 
 mod beneath;
 mod stripe;
@@ -33,20 +33,19 @@ pub use beneath::device_of;
 use beneath::{device_beneath, is_in_memory};
 use stripe::Stripe;
 
-/// Linux/fs.h and fiemap.h: extents that hold no written data.
+/// linux/fiemap.h: the last extent of a file, and extents that hold no written data.
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
 const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
-/// How long a page that is being read ahead is waited for before it is dropped (ns), and how often
-/// while none arrives.
+/// How long to wait for pages under read-ahead before trying to drop them again (ns), and how many
+/// attempts without progress to make.
 const READ_AHEAD_WAIT_NS: u64 = 10_000_000;
 const READ_AHEAD_TRIES: u32 = 10;
-/// Pages that may stay in the cache after a scrub without a second, stronger try (bytes).
+/// Pages that may stay in the cache after a scrub without dropping all caches (bytes).
 const PINNED_BYTES: u64 = 1 << 20;
-/// A file with more extents than this is not looked at further: the answer would be "no holes
-/// in the first part" after seconds of asking.
+/// Extents beyond this number are ignored: walking them would take seconds.
 const EXTENTS_MAX: usize = 1 << 20;
 
-/// A file, a block device, or nothing.
+/// A file, a block device, a stripe of them, or no storage at all (`null`, `delay`).
 #[derive(Debug)]
 pub struct HostTarget {
     name: String,
@@ -55,31 +54,35 @@ pub struct HostTarget {
     identity: (u64, u64),
     caching: Caching,
     file: Option<Arc<File>>,
-    imagined_bytes: u64,
+    virtual_bytes: u64,
     delay: Option<DelayDevice>,
     faults: FaultPlan,
     alignment: Alignment,
     device: Option<Device>,
     mount: Option<Mount>,
     in_memory: bool,
-    /// What was last announced, for mappings, which are told anew.
+    /// The last hint, repeated for each mapping made later.
     hint: Mutex<Hint>,
-    /// What it is made of, if it is a stripe; it has no file of its own then.
+    /// The members, if it is a stripe; it then has no file of its own.
     stripe: Option<Stripe>,
 }
 
 impl HostTarget {
-    /// A target that does not exist, for the `null` I/O engine: no file is touched.
+    /// A target without storage, for the `null` I/O engine: no file is touched.
     pub fn null(size_bytes: u64) -> HostTarget {
-        HostTarget::imagined(TargetKind::Null, size_bytes, None)
+        HostTarget::without_file(TargetKind::Null, size_bytes, None)
     }
 
-    /// A device of known truth, for the `delay` I/O engine: no file is touched.
+    /// A reference device, for the `delay` I/O engine: no file is touched.
     pub fn delay(size_bytes: u64, device: DelayDevice) -> HostTarget {
-        HostTarget::imagined(TargetKind::Delay, size_bytes, Some(device))
+        HostTarget::without_file(TargetKind::Delay, size_bytes, Some(device))
     }
 
-    fn imagined(kind: TargetKind, imagined_bytes: u64, delay: Option<DelayDevice>) -> HostTarget {
+    fn without_file(
+        kind: TargetKind,
+        virtual_bytes: u64,
+        delay: Option<DelayDevice>,
+    ) -> HostTarget {
         HostTarget {
             name: kind.name().to_owned(),
             path: PathBuf::new(),
@@ -87,7 +90,7 @@ impl HostTarget {
             identity: (0, 0),
             caching: Caching::Direct,
             file: None,
-            imagined_bytes,
+            virtual_bytes,
             delay,
             faults: FaultPlan::default(),
             alignment: Alignment { memory_bytes: 1, offset_bytes: 1 },
@@ -120,9 +123,9 @@ impl HostTarget {
         let number = (libc::major(number), libc::minor(number));
         let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let mount = if on_disk { None } else { mount::of(&full, number) };
-        let holding = if on_disk { None } else { mount::holding(&full, number) };
-        let device = Device::of(number).or_else(|| device_beneath(holding.as_ref()?));
-        let in_memory = is_in_memory(holding.as_ref());
+        let data_mount = if on_disk { None } else { mount::of_data(&full, number) };
+        let device = Device::of(number).or_else(|| device_beneath(data_mount.as_ref()?));
+        let in_memory = is_in_memory(data_mount.as_ref());
         let refused = sys::direct_alignment(&file).is_some_and(|(_, offset)| offset == 0);
         if caching.is_direct() && refused && kind == TargetKind::File && !in_memory {
             let einval = io::Error::from_raw_os_error(libc::EINVAL);
@@ -137,7 +140,7 @@ impl HostTarget {
             kind,
             caching,
             file: Some(Arc::new(file)),
-            imagined_bytes: 0,
+            virtual_bytes: 0,
             delay: None,
             faults: FaultPlan::default(),
             alignment,
@@ -149,27 +152,27 @@ impl HostTarget {
         })
     }
 
-    /// The same target, whose engines suffer a plan of faults each.
+    /// Makes every engine of this target inject the faults of a plan.
     #[must_use]
     pub fn with_faults(mut self, faults: FaultPlan) -> HostTarget {
         self.faults = faults;
         self
     }
 
-    /// Whether requests suffer faults that were asked for.
+    /// Whether faults are injected.
     pub fn has_faults(&self) -> bool {
         !self.faults.rules.is_empty()
     }
 
-    /// The same target under another name.
+    /// Renames the target.
     #[must_use]
     pub fn called(mut self, name: String) -> HostTarget {
         self.name = name;
         self
     }
 
-    /// The same imagined target, as if it had been opened in a mode: for asking beforehand what
-    /// fits a file that does not exist yet.
+    /// Sets the caching mode of a target without a file, to check parameters for a file that does
+    /// not exist yet. No effect on an open file.
     #[must_use]
     pub fn in_mode(mut self, caching: Caching) -> HostTarget {
         if self.file.is_none() {
@@ -188,31 +191,31 @@ impl HostTarget {
         self.file.as_deref()
     }
 
-    /// Device number and inode of the open file: what it is, whatever its name says by now.
+    /// Device number and inode of the open file: its identity even if its name now leads elsewhere.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
 
-    /// Where sysfs describes the block device that this target is, None for anything else.
+    /// The block device in sysfs if the target is one, None for anything else.
     pub fn block_device(&self) -> Option<&Device> {
         self.device.as_ref().filter(|_| self.kind == TargetKind::BlockDevice)
     }
 
-    /// What sysfs tells of the device beneath.
+    /// The sysfs attributes of the underlying device.
     pub fn device_info(&self) -> Option<DeviceInfo> {
         self.device.as_ref().map(Device::info)
     }
 
-    /// The devices on which the images of loop devices beneath it lie; None where it lies on no
-    /// loop device, or not all of them can be told.
+    /// If the target is on loop devices: the devices that store their images. None if it is on no
+    /// loop device, or a device is unknown.
     pub fn devices_of_images(&self) -> Option<Vec<Device>> {
         let images: Vec<PathBuf> = self.devices().into_iter().filter_map(Device::image).collect();
         let devices: Vec<Device> = images.iter().filter_map(|image| device_of(image)).collect();
         (!images.is_empty() && images.len() == devices.len()).then_some(devices)
     }
 
-    /// A loop device beneath it that caches its image, where no device beneath the image tells what
-    /// reaches storage.
+    /// The name of an underlying loop device that caches its image, if no device below the image
+    /// has counters, so that real device traffic cannot be seen.
     pub fn unseen_image(&self) -> Option<String> {
         let is_unseen = |device: &&Device| {
             let lies_on = device.image().and_then(|image| device_of(&image));
@@ -221,21 +224,21 @@ impl HostTarget {
         self.devices().into_iter().find(is_unseen).map(Device::name)
     }
 
-    /// Whether its content lies in memory alone.
+    /// Whether its content is only in memory (tmpfs, ramfs).
     pub fn is_in_memory(&self) -> bool {
         self.in_memory
     }
 
-    /// The mount that a file lies on.
+    /// The mount of a file.
     pub fn mount(&self) -> Option<&Mount> {
         self.mount.as_ref()
     }
 
-    /// Where it lies on its disk, for tracing: events of the kernel name sectors of whole disks.
+    /// Where it is stored on its disk, for tracing: kernel events name sectors of whole disks.
     ///
     /// # Errors
-    /// Where it lies on no disk, on several, or the file system does not tell; with what to take
-    /// instead.
+    /// If it is on no disk or on several, or the file system does not report extents; with a
+    /// remedy.
     pub fn extents(&self) -> Result<DiskExtents, Error> {
         let refused = |what: String| {
             Err(Error::new(ErrorKind::Unsupported, what)
@@ -263,13 +266,13 @@ impl HostTarget {
         }
     }
 
-    /// Bytes that may still be written on the file system of a file.
+    /// Free space of the file's file system (bytes).
     pub fn free_bytes(&self) -> Option<u64> {
         sys::free_bytes(self.file.as_ref()?).ok()
     }
 
-    /// Refuses to poll a device that has no queues for it: where the kernel falls back to
-    /// interrupts silently, sysfs tells; where it tells nothing, a read does.
+    /// Refuses polling on a device without poll queues. Some kernels silently fall back to
+    /// interrupts; sysfs shows that. If sysfs has no information, a read is tried.
     fn check_polled(&self, file: &Arc<File>) -> Result<(), Error> {
         let refuse = |what: String| {
             Err(Error::new(ErrorKind::Unsupported, what)
@@ -295,7 +298,7 @@ impl HostTarget {
         }
     }
 
-    /// Refuses uncached requests where kernel or file system do not know them.
+    /// Refuses uncached requests if the kernel or the file system does not support them.
     fn check_uncached(&self, file: &File) -> Result<(), Error> {
         match sys::reads_uncached(file) {
             Ok(()) => Ok(()),
@@ -318,14 +321,14 @@ impl HostTarget {
     }
 }
 
-/// Bytes that may still be written in a folder's file system.
+/// Free space of a directory's file system (bytes).
 pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
     let free = File::open(folder).and_then(|folder| sys::free_bytes(&folder));
     free.map_err(|e| Error::io(format!("asking for the free space of {}", folder.display()), e))
 }
 
-/// Why a path cannot be written, or a folder hold new files, whatever is allowed: a read-only mount
-/// or missing permission.
+/// Why a path cannot be written, or no file created in a directory: a read-only mount, a virtual
+/// file system or missing permission. None if it can.
 pub fn unwritable(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     let full = path.canonicalize().ok()?;
@@ -345,12 +348,12 @@ pub fn unwritable(path: &Path) -> Option<String> {
     (!allowed).then(|| "this user may not write there; run as its owner or as root".to_owned())
 }
 
-/// The limit on the size of a file that this process writes (bytes), u64::MAX where there is none.
+/// The file-size limit of this process (bytes); u64::MAX without one.
 pub fn file_size_limit() -> u64 {
     sys::file_size_limit()
 }
 
-/// The memory that this process may still map (bytes), None where nothing limits it.
+/// How much memory this process may still map (bytes); None without a limit.
 pub fn address_space_left() -> Option<u64> {
     let limit = sys::address_space_limit();
     if limit == u64::MAX {
@@ -362,8 +365,8 @@ pub fn address_space_left() -> Option<u64> {
     Some(limit.saturating_sub(mapped_kib << 10))
 }
 
-/// How much of the page cache programs have made dirty since boot (bytes; nr_dirtied in
-/// /proc/vmstat); None where the system does not tell.
+/// How much page cache was dirtied since boot (bytes; nr_dirtied in /proc/vmstat); None if not
+/// reported.
 pub fn dirtied_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/vmstat").ok()?;
     let pages = text.lines().find_map(|line| line.strip_prefix("nr_dirtied "))?;
@@ -380,19 +383,19 @@ fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Erro
         flags |= libc::O_DSYNC;
     }
     let failed = |error| open_error(path, writable, caching, error);
-    // Looked at before it is opened: opening alone starts a watchdog and rewinds a tape.
-    let seen =
+    // Check the type first: merely opening a device can start a watchdog or rewind a tape.
+    let checked =
         OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path);
-    let seen = seen.map_err(failed)?;
-    let kind = seen.metadata().map_err(failed)?.file_type();
+    let checked = checked.map_err(failed)?;
+    let kind = checked.metadata().map_err(failed)?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
         return Err(not_a_target(path, kind.is_dir()));
     }
-    // What was looked at is what is opened, whatever lies under its name by now.
-    let itself = PathBuf::from(format!("/proc/self/fd/{}", seen.as_raw_fd()));
+    // Reopen the checked file itself, even if its name now leads elsewhere.
+    let itself = PathBuf::from(format!("/proc/self/fd/{}", checked.as_raw_fd()));
     let real = if itself.exists() { itself.as_path() } else { path };
     let open = |flags| OpenOptions::new().read(true).write(writable).custom_flags(flags).open(real);
-    // O_NOATIME saves 9% of a cheap read, but only a file's owner may ask for it.
+    // O_NOATIME saves 9% of a cheap read, but only the owner of a file may use it.
     let opened = open(flags | libc::O_NOATIME).or_else(|error| match error.raw_os_error() {
         Some(libc::EPERM) => open(flags),
         _ => Err(error),
@@ -428,7 +431,7 @@ fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) 
     }
 }
 
-/// Whether a missing path would lie under /dev, links in the way followed.
+/// Whether a missing path would be under /dev, after following symbolic links.
 pub fn is_under_dev(path: &Path) -> bool {
     let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
     path.starts_with("/dev") || parent.is_some_and(|parent| parent.starts_with("/dev"))
@@ -449,7 +452,7 @@ fn alignment(file: &File, caching: Caching, device: Option<&Device>) -> Alignmen
             Alignment { memory_bytes, offset_bytes }
         }
         _ => {
-            // A file system that says nothing may still have smaller blocks than pages.
+            // Without STATX_DIOALIGN: blocks may still be smaller than a page.
             let of_file = || file.metadata().map_or(4096, |m| m.st_blksize().clamp(512, 4096));
             let block = device.and_then(|d| d.info().logical_block_bytes).unwrap_or_else(of_file);
             let block = block as u32;
@@ -473,7 +476,7 @@ impl Target for HostTarget {
         if let Some(stripe) = &self.stripe {
             return stripe.size_bytes();
         }
-        let Some(file) = &self.file else { return self.imagined_bytes };
+        let Some(file) = &self.file else { return self.virtual_bytes };
         sys::size_bytes(file).unwrap_or(0)
     }
 
@@ -575,7 +578,7 @@ impl Target for HostTarget {
         write_back(file).map_err(fail)?;
         sys::fadvise(file, libc::POSIX_FADV_DONTNEED).map_err(fail)?;
         let mut resident_after_bytes = sys::resident_bytes(file, size).ok();
-        // Pages that are just being read ahead cannot be dropped before they have arrived.
+        // Pages under read-ahead are locked and cannot be dropped before their read completes.
         let mut tries = 0;
         while resident_after_bytes.is_some_and(|left| left > 0) && tries < READ_AHEAD_TRIES {
             sys::sleep_ns(READ_AHEAD_WAIT_NS);
@@ -585,8 +588,8 @@ impl Target for HostTarget {
             resident_after_bytes = left;
         }
         let mut dropped_all_caches = false;
-        // A few pages may be pinned (the superblock of a mounted device): no reason to drop the
-        // caches of the whole machine.
+        // A few pages may be pinned (the superblock of a mounted device); that is no reason to drop
+        // the caches of the whole machine.
         if resident_after_bytes.is_some_and(|left| left > PINNED_BYTES) {
             dropped_all_caches = std::fs::write("/proc/sys/vm/drop_caches", "1").is_ok();
             resident_after_bytes = sys::resident_bytes(file, size).ok();
@@ -626,7 +629,7 @@ impl Target for HostTarget {
     fn advertised(&self) -> Vec<AdvertisedRate> {
         match self.devices().as_slice() {
             [device] => device.advertised(),
-            // What several links promise together nobody tells.
+            // The combined rate of several links is unknown.
             _ => Vec::new(),
         }
     }
@@ -637,11 +640,11 @@ impl Target for HostTarget {
     }
 }
 
-/// Walks the extents of a part of a file and adds up what lies between and in unwritten ones.
+/// Sums up the holes and the unwritten extents between `start` and `size` (bytes).
 fn coverage(file: &File, start: u64, size: u64) -> io::Result<Coverage> {
-    let (mut at, mut seen) = (start, 0_usize);
+    let (mut at, mut checked) = (start, 0_usize);
     let mut coverage = Coverage::default();
-    while at < size && seen < EXTENTS_MAX {
+    while at < size && checked < EXTENTS_MAX {
         let extents = sys::extents(file, at)?;
         for extent in &extents {
             coverage.hole_bytes += extent.logical.min(size).saturating_sub(at);
@@ -651,7 +654,7 @@ fn coverage(file: &File, start: u64, size: u64) -> io::Result<Coverage> {
             }
             at = at.max(end);
         }
-        seen += extents.len();
+        checked += extents.len();
         let last = extents.last().is_none_or(|e| e.flags & FIEMAP_EXTENT_LAST != 0);
         if last {
             coverage.hole_bytes += size - at;
@@ -661,14 +664,13 @@ fn coverage(file: &File, start: u64, size: u64) -> io::Result<Coverage> {
     Ok(coverage)
 }
 
-/// Whether a path lies on a file system that offers direct I/O, by opening it so.
+/// Whether a path is on a file system with direct I/O; tested by opening it so.
 pub fn offers_direct(path: &Path) -> bool {
     open_file(path, false, Caching::Direct)
         .is_ok_and(|file| sys::direct_alignment(&file).is_none_or(|(_, offset)| offset > 0))
 }
 
-/// Writes back what is dirty. Read-only images (squashfs, erofs) answer EINVAL: they have nothing
-/// to write back.
+/// Writes back dirty pages. Read-only images (squashfs, erofs) return EINVAL: they have none.
 fn write_back(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
@@ -716,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_and_written_blocks_are_told_apart() {
+    fn holes_and_written_blocks_are_distinguished() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.seek(SeekFrom::Start(1 << 20)).unwrap();
         file.write_all(&vec![1; 1 << 20]).unwrap();
@@ -733,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_file_lies_whole_on_its_disk_where_the_file_system_tells() {
+    fn the_extents_of_a_written_file_cover_it() {
         let file = written_file(1 << 20);
         let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
         match target.extents() {
@@ -785,7 +787,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_in_memory_declines_uncached_requests_with_the_remedy() {
+    fn tmpfs_refuses_uncached_requests_with_the_remedy() {
         let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else { return };
         let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
         let options = EngineOptions { uncached: true, ..EngineOptions::default() };
@@ -797,7 +799,7 @@ mod tests {
     }
 
     #[test]
-    fn every_hint_is_taken_by_files() {
+    fn files_accept_every_hint() {
         let file = written_file(1 << 20);
         let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
         for hint in Hint::ALL {
@@ -808,7 +810,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_that_the_data_are_done_with_takes_them_out_of_the_page_cache() {
+    fn the_dontneed_hint_evicts_data_from_the_page_cache() {
         let file = written_file(1 << 20);
         let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
         let in_memory = target.mount().is_some_and(|mount| mount.file_system == "tmpfs");

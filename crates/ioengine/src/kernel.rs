@@ -1,7 +1,8 @@
-//! What the kernel tells of block devices, mounts and swap in `/sys` and `/proc`.
+//! What the kernel reports about block devices, mounts and swap in `/sys` and `/proc`.
 //!
-//! All of it is found below one root, `/` or, in tests, a made-up tree, so that volumes which this
-//! machine does not have can be walked all the same. Read-only; what cannot be read is absent.
+//! All paths are below one root: `/`, or in tests a directory of made-up files, so that volumes
+//! which this machine lacks can be tested. Nothing is written. What cannot be read is treated as
+//! absent.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -11,7 +12,7 @@ use crate::device::Device;
 use crate::mount::{self, Mount};
 use crate::sys;
 
-/// The kernel, seen through its files.
+/// The kernel's files in `/sys` and `/proc`.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     root: PathBuf,
@@ -20,15 +21,15 @@ pub struct Kernel {
 /// An attached loop device.
 #[derive(Clone, Debug)]
 pub struct LoopDevice {
-    /// Itself.
+    /// The loop device itself.
     pub device: Device,
     /// The file or device behind it, as it was named when it was attached.
     pub backing: PathBuf,
-    /// What that is.
+    /// The identity of `backing`, where known.
     pub identity: Option<Backing>,
 }
 
-/// A file, or a device, whatever its names are.
+/// The identity of a file or device, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// A regular file, by the device number of its file system and its inode.
@@ -38,11 +39,12 @@ pub enum Backing {
 }
 
 impl Backing {
-    /// What an open or named file is.
+    /// The identity of a file from its metadata.
     pub fn of(metadata: &fs::Metadata) -> Backing {
-        match metadata.file_type().is_block_device() {
-            true => Backing::Device(metadata.rdev()),
-            false => Backing::File(metadata.dev(), metadata.ino()),
+        if metadata.file_type().is_block_device() {
+            Backing::Device(metadata.rdev())
+        } else {
+            Backing::File(metadata.dev(), metadata.ino())
         }
     }
 }
@@ -59,17 +61,17 @@ pub struct Btrfs {
 }
 
 impl Kernel {
-    /// This machine's.
+    /// The kernel of this machine.
     pub fn of_host() -> Kernel {
         Kernel::below(Path::new("/"))
     }
 
-    /// One whose files lie below another root.
+    /// A kernel whose files are below another root, for tests.
     pub fn below(root: &Path) -> Kernel {
         Kernel { root: root.to_path_buf() }
     }
 
-    /// Where an absolute path of the machine is found.
+    /// The location of an absolute path below this root.
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
         self.root.join(absolute.strip_prefix("/").unwrap_or(absolute))
@@ -79,19 +81,19 @@ impl Kernel {
         fs::read_to_string(self.path(path)).unwrap_or_default()
     }
 
-    /// The device of a device number.
+    /// The device with this device number (major, minor).
     pub fn numbered(&self, (major, minor): (u32, u32)) -> Option<Device> {
         let link = self.path(format!("/sys/dev/block/{major}:{minor}"));
         Device::at(fs::canonicalize(link).ok()?)
     }
 
-    /// The device of a kernel name.
+    /// The device with this kernel name ("sda1").
     pub fn named(&self, name: &str) -> Option<Device> {
         let link = self.path(format!("/sys/class/block/{name}"));
         Device::at(fs::canonicalize(link).ok()?)
     }
 
-    /// The device that a path names, be it by a link or a node of another name.
+    /// The device at a path, which may be a symbolic link or a node with another name.
     pub fn at(&self, path: &Path) -> Option<Device> {
         if !path.is_absolute() {
             return None;
@@ -100,7 +102,7 @@ impl Kernel {
         if let Some(Backing::Device(number)) = found.as_ref().map(Backing::of) {
             return self.numbered((libc::major(number), libc::minor(number)));
         }
-        // A node that is not there, as in another mount namespace: by its name.
+        // The node may be missing, as in another mount namespace: look the device up by name.
         let name = path.strip_prefix("/dev").ok()?.to_str()?;
         match name.strip_prefix("mapper/") {
             None => self.named(name),
@@ -119,7 +121,7 @@ impl Kernel {
         devices
     }
 
-    /// The names of a device below /dev/disk/by-id, which stay with it.
+    /// The persistent names of a device: its links in /dev/disk/by-id.
     pub fn by_id(&self, device: &Device) -> Vec<String> {
         let entries = fs::read_dir(self.path("/dev/disk/by-id")).into_iter().flatten().flatten();
         let leads_to_it = |entry: &fs::DirEntry| {
@@ -148,11 +150,11 @@ impl Kernel {
     pub fn loops(&self) -> Vec<LoopDevice> {
         let attached = |device: Device| {
             let backing = PathBuf::from(device.text("loop/backing_file")?);
-            // The kernel knows what is behind it even where the name leads elsewhere by now, but
-            // tells only whoever may read the device.
+            // LOOP_GET_STATUS identifies the backing file even after it was renamed or replaced,
+            // but needs permission to open the device.
             let node = File::open(self.path(format!("/dev/{}", device.name())));
-            let told = node.ok().and_then(|node| sys::loop_backing(&node).ok());
-            let identity = match told {
+            let status = node.ok().and_then(|node| sys::loop_backing(&node).ok());
+            let identity = match status {
                 Some((dev, inode, 0)) => Some(Backing::File(dev, inode)),
                 Some((_, _, number)) => Some(Backing::Device(number)),
                 None => self.backing_at(&backing),
@@ -162,7 +164,7 @@ impl Kernel {
         self.all().into_iter().filter_map(attached).collect()
     }
 
-    /// What a path leads to.
+    /// The identity of the file or device at a path.
     pub fn backing_at(&self, path: &Path) -> Option<Backing> {
         if let Some((major, minor)) = self.at(path).as_ref().and_then(Device::number) {
             return Some(Backing::Device(libc::makedev(major, minor)));
@@ -170,7 +172,7 @@ impl Kernel {
         fs::metadata(self.path(path)).ok().map(|metadata| Backing::of(&metadata))
     }
 
-    /// The mounted file systems of the one kind that may span several devices.
+    /// The mounted btrfs file systems, each of which may span several devices.
     pub fn btrfs(&self) -> Vec<Btrfs> {
         let systems = fs::read_dir(self.path("/sys/fs/btrfs")).into_iter().flatten().flatten();
         let read = |entry: fs::DirEntry| {

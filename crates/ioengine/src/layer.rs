@@ -1,6 +1,6 @@
-//! Further paths to the bytes of a file: a bind mount of its folder, a loop device over it. Each is
-//! only there as long as its value lives, even where the process is killed: the kernel takes it
-//! away when its descriptor is closed, so nothing has to be cleaned up. Both need root.
+//! Other paths to the bytes of a file: a bind mount of its directory, or a loop device over it. The
+//! kernel removes either one when its descriptor is closed, even if the process is killed, so
+//! nothing needs cleaning up. Both need root.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -11,34 +11,34 @@ use std::path::{Path, PathBuf};
 
 use crate::sys;
 
-/// How often a free loop device is asked for: another program may be faster.
+/// Attempts to get a free loop device: another program may take it first.
 const TRIES: u32 = 8;
-/// The error of a device that was taken in between.
+/// The error if another program took the loop device in between.
 const BUSY: i32 = libc::EBUSY;
 
-/// A bind mount of a folder, nowhere in the tree of files.
+/// A detached bind mount of a directory: it appears nowhere in the file hierarchy.
 #[derive(Debug)]
 pub struct BindMount {
     tree: OwnedFd,
 }
 
 impl BindMount {
-    /// Mounts a folder.
+    /// Makes a bind mount of a directory.
     ///
     /// # Errors
-    /// No rights (root), or a kernel before 5.2.
+    /// Without root, or on kernels before 5.2.
     pub fn of(folder: &Path) -> io::Result<BindMount> {
         let folder = CString::new(folder.as_os_str().as_bytes())?;
         Ok(BindMount { tree: sys::clone_tree(&folder)? })
     }
 
-    /// The path of a file of the folder through this mount, for this process.
+    /// The path of a file in the directory through this mount; valid in this process only.
     pub fn path(&self, file: &str) -> PathBuf {
         Path::new("/proc/self/fd").join(self.tree.as_raw_fd().to_string()).join(file)
     }
 }
 
-/// A loop device over a file, for reading; it passes the page cache by where it can.
+/// A read-only loop device over a file; it uses direct I/O on the file where it can.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
@@ -46,10 +46,11 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Puts a file behind a free loop device.
+    /// Attaches a file to a free loop device.
     ///
     /// # Errors
-    /// No rights (root), no module `loop`, a kernel before 5.8, a file system that cannot.
+    /// Without root or the `loop` module, on kernels before 5.8, or if the file system does not
+    /// support it.
     pub fn over(file: &File) -> io::Result<LoopDevice> {
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
         let mut last = io::Error::from_raw_os_error(BUSY);
@@ -65,7 +66,7 @@ impl LoopDevice {
         Err(last)
     }
 
-    /// The device.
+    /// The path of the device node.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A folder with a file of so many bytes that are not all alike.
+    /// A directory with a 64 KiB file of varying bytes: directory, path of the file, content.
     fn folder() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bytes");
@@ -87,13 +88,13 @@ mod tests {
         (folder, path, bytes)
     }
 
-    /// What needs root ends a test as skipped.
+    /// The value, or None after printing that the test is skipped (root or loop devices missing).
     fn or_skip<T>(made: io::Result<T>) -> Option<T> {
         made.inspect_err(|error| eprintln!("skipped: {error} (needs root, loop devices)")).ok()
     }
 
     #[test]
-    fn a_bind_mount_shows_the_same_bytes_and_is_gone_with_its_value() {
+    fn a_bind_mount_shows_the_same_bytes_and_vanishes_on_drop() {
         let (folder, _, bytes) = folder();
         let Some(mount) = or_skip(BindMount::of(folder.path())) else { return };
         let path = mount.path("bytes");
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_device_shows_the_same_bytes_and_lets_go_of_the_file() {
+    fn a_loop_device_shows_the_same_bytes_and_releases_the_file_on_drop() {
         let (_folder, path, bytes) = folder();
         let Some(device) = or_skip(LoopDevice::over(&File::open(&path).unwrap())) else { return };
         assert_eq!(std::fs::read(device.path()).unwrap(), bytes);
@@ -115,7 +116,7 @@ mod tests {
             || std::fs::read_to_string(&backing).is_ok_and(|text| Path::new(text.trim()) == path);
         assert!(is_ours());
         drop(device);
-        // The kernel lets go in its own time.
+        // The kernel detaches the file asynchronously.
         for _ in 0..100 {
             if !is_ours() {
                 return;

@@ -1,17 +1,17 @@
 //! How a storage request reaches the kernel.
 //!
-//! This crate is the bottom of halfpower: it knows requests, completions, buffers, targets and
-//! the clock, and nothing of workloads, statistics or printing. A *I/O engine* is one way of
-//! issuing requests: `sync`, `mmap`, `threads`, `libaio`, `io_uring`; `null`, which does no I/O and
-//! is the instrument's own floor; and `delay`, a device whose every answer is known. Each is one
-//! file under `engine/` behind the trait [`Engine`], whose one call, [`Engine::submit_and_wait`],
-//! hands over a batch and waits for at least so many completions or a deadline.
+//! This is the lowest layer of halfpower. It knows requests, completions, buffers, targets and the
+//! clock; it knows nothing about workloads, statistics or printing. An *I/O engine* is one way of
+//! issuing requests: `sync`, `mmap`, `threads`, `libaio` or `io_uring`. Two further engines do no
+//! I/O: `null` measures halfpower's own overhead, and `delay` is a reference device whose correct
+//! results are known. Each engine is one file under `engine/` and implements the trait [`Engine`].
+//! Its main call, [`Engine::submit_and_wait`], submits a batch and waits for a minimum number of
+//! completions or a deadline.
 //!
-//! Buffers belong to the engine: a [`Request`] names a slot, never a pointer, and dropping an
-//! engine drains it, so safe code cannot free memory that the kernel still writes to.
+//! Buffers belong to the engine: a [`Request`] names a slot, never a pointer. Dropping an engine
+//! waits for its requests, so safe code cannot free memory that the kernel still writes to.
 //!
-//! The traits [`Target`], [`Engine`] and [`Clock`] are the seam at which a simulator takes the
-//! place of the machine.
+//! A simulator replaces the machine by implementing [`Target`], [`Engine`] and [`Clock`].
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("ioengine drives Linux storage; other systems are not ported yet");

@@ -1,5 +1,5 @@
-//! A made-up machine for tests: a tree of `/sys` and `/proc` files with disks, partitions and
-//! volumes that the machine at hand does not have.
+//! A fake machine for tests: a tree of `/sys` and `/proc` files with disks, partitions and volumes
+//! that this machine lacks.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::kernel::Kernel;
 
-/// A tree of files that goes with the value.
+/// A tree of files, deleted on drop.
 pub struct MadeUp(tempfile::TempDir);
 
 impl MadeUp {
@@ -42,7 +42,7 @@ impl MadeUp {
         symlink(self.path(to), path).unwrap();
     }
 
-    /// A disk, volume or partition at a path below /sys/devices, with its number ("8:0").
+    /// Adds a disk, volume or partition below /sys/devices with a device number ("8:0").
     pub fn block(&self, folder: &str, number: &str, gib: u64) {
         let name = Path::new(folder).file_name().unwrap().to_str().unwrap();
         let folder = format!("/sys/devices/{folder}");
@@ -61,14 +61,14 @@ impl MadeUp {
         }
     }
 
-    /// A volume holds a device.
+    /// Makes a volume the holder of a device.
     pub fn holds(&self, volume: &str, device: &str) {
         let class = |name: &str| format!("/sys/class/block/{name}");
         self.link(&format!("{}/holders/{volume}", class(device)), &class(volume));
         self.link(&format!("{}/slaves/{device}", class(volume)), &class(device));
     }
 
-    /// Mounts a device of a number.
+    /// Adds a mount of the device with this number.
     pub fn mount(&self, number: &str, at: &str, source: &str) {
         let line = format!("1 1 {number} / {at} rw - ext4 {source} rw\n");
         let mounts = fs::read_to_string(self.path("/proc/self/mountinfo")).unwrap();

@@ -1,11 +1,11 @@
-//! A shared mapping of a file, whose faults are answers instead of the end of the program.
+//! A shared mapping of a file in which page faults that fail become errors instead of crashes.
 //!
-//! Where a file was cut since it was mapped, or its device cannot deliver, the system sends SIGBUS
-//! to the thread that touches the page. A handler, installed with the first mapping, looks whether
-//! the address lies in what that thread is copying just now. If so, it puts memory without a file
-//! in the place of the rest of the copied range and marks the copy as failed, so that the copy
-//! ends and says so; if not, the signal goes on to whoever would have got it without us. A copy
-//! that failed leaves that memory in the mapping until [`MappedFile::repair`].
+//! If the file was truncated after mapping, or its device fails, the kernel sends SIGBUS to the
+//! thread that accesses the page. A handler, installed with the first mapping, checks whether the
+//! address lies in the range that this thread is copying. If so, it maps anonymous memory over the
+//! rest of that range and marks the copy as failed, so the copy finishes and returns an error.
+//! Otherwise it passes the signal to the previous handler. The anonymous memory stays in the
+//! mapping until [`MappedFile::repair`].
 
 use std::cell::Cell;
 use std::fs::File;
@@ -17,7 +17,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::sys;
 
-/// A page of the mapping could not be had: the file is shorter by now, or its device failed.
+/// A page of the mapping is inaccessible: the file was truncated, or its device failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;
 
@@ -31,11 +31,11 @@ pub struct MappedFile {
 
 // SAFETY: the mapping is memory owned by this value; nothing in it is tied to a thread.
 unsafe impl Send for MappedFile {}
-// SAFETY: shared references read the memory, or write it as another process could; what each thread
-// is copying is its own.
+// SAFETY: shared references read the memory, or write it as another process could; the guard of a
+// copy is thread-local.
 unsafe impl Sync for MappedFile {}
 
-/// What a thread is copying, for its own signal handler.
+/// The range that a thread is copying, for its signal handler.
 #[derive(Clone, Copy)]
 struct Guard {
     base: usize,
@@ -47,15 +47,15 @@ struct Guard {
 const IDLE: Guard = Guard { base: 0, length: 0, page_bytes: 1, faulted: false };
 
 thread_local! {
-    // Without a destructor and with a constant at the start, so that a handler may touch it.
+    // A const initialiser and no destructor make access from a signal handler safe.
     static GUARD: Cell<Guard> = const { Cell::new(IDLE) };
 }
 
-/// Who would get the signal without us.
+/// The handler that was installed before ours.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl MappedFile {
-    /// Maps the first `length` bytes of a file; none of them is read yet.
+    /// Maps the first `length` bytes of a file; nothing is read yet.
     pub fn new(file: &File, length: u64, writable: bool) -> io::Result<MappedFile> {
         PREVIOUS.get_or_init(install_handler);
         let too_large = |_| io::Error::from_raw_os_error(libc::ENOMEM);
@@ -73,10 +73,7 @@ impl MappedFile {
         let fd = file.as_raw_fd();
         // SAFETY: at an address of the kernel's choice, or over the whole of our own mapping.
         let base = unsafe { libc::mmap(at.cast(), self.length, protection, flags, fd, 0) };
-        match base == libc::MAP_FAILED {
-            true => Err(io::Error::last_os_error()),
-            false => Ok(base.cast()),
-        }
+        if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast()) }
     }
 
     /// How much is mapped (bytes).
@@ -104,18 +101,18 @@ impl MappedFile {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
         let from = self.at(offset, into.len());
         guarded(from, into.len(), || {
-            // SAFETY: both ranges are valid and of that length, one is ours alone, and a fault in
-            // the other is answered by the handler. Others may change the file meanwhile: bytes
+            // SAFETY: both ranges are valid and of that length, `into` is ours alone, and the
+            // handler deals with faults in the mapping. Others may change the file meanwhile: bytes
             // have no invalid values.
             unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         })
     }
 
-    /// Lends bytes of the mapping, uncopied, to `look`, which may see them change while it looks
-    /// if somebody writes to the file, and zeros from the page on that could not be had.
+    /// Calls `look` on bytes of the mapping without copying them. The bytes may change meanwhile if
+    /// somebody writes to the file; they are zeros from an inaccessible page on.
     ///
     /// # Errors
-    /// A page could not be had: what `look` gave is dropped.
+    /// If a page was inaccessible: the result of `look` is dropped.
     ///
     /// # Panics
     /// If the range is not mapped.
@@ -128,9 +125,9 @@ impl MappedFile {
         let from = self.at(offset, length);
         let mut seen = None;
         guarded(from, length, || {
-            // SAFETY: the range is mapped as long as this value lives, and a fault in it is
-            // answered by the handler. Others may change the file meanwhile: bytes have no invalid
-            // values, and `look` is told not to trust them to stay.
+            // SAFETY: the range stays mapped as long as this value lives, and the handler deals
+            // with faults in it. Others may change the file meanwhile: bytes have no invalid
+            // values, and `look` is documented not to rely on them.
             seen = Some(look(unsafe { std::slice::from_raw_parts(from, length) }));
         })?;
         seen.ok_or(Fault)
@@ -139,7 +136,7 @@ impl MappedFile {
     /// Copies into the mapping.
     ///
     /// # Panics
-    /// If the range is not mapped, or not for writing.
+    /// If the range is not mapped, or the mapping is read-only.
     #[inline]
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), Fault> {
         assert!(self.writable, "the mapping is for reading only");
@@ -158,7 +155,7 @@ impl MappedFile {
         unsafe { self.base.add(offset as usize) }
     }
 
-    /// Maps the file anew in the same place, after a fault.
+    /// Maps the file again at the same address, after a fault.
     pub fn repair(&self, file: &File) -> io::Result<()> {
         self.map(file, self.base, libc::MAP_FIXED).map(drop)
     }
@@ -173,19 +170,20 @@ impl Drop for MappedFile {
     }
 }
 
-/// Runs a copy from or to `base..base + length` of a mapping, and tells whether it faulted.
+/// Runs a copy from or to `base..base + length` of a mapping; an error means that it faulted.
 #[inline]
 fn guarded(base: *mut u8, length: usize, copy: impl FnOnce()) -> Result<(), Fault> {
     let page_bytes = PAGE_BYTES.get().copied().unwrap_or(4096);
     GUARD.set(Guard { base: base as usize, length, page_bytes, faulted: false });
-    // The handler runs on this thread, in the midst of the copy.
+    // The handler runs on this thread in the middle of the copy, so only the compiler could reorder
+    // the accesses.
     compiler_fence(Ordering::SeqCst);
     copy();
     compiler_fence(Ordering::SeqCst);
     if GUARD.replace(IDLE).faulted { Err(Fault) } else { Ok(()) }
 }
 
-/// Size of a memory page (bytes), asked for once.
+/// Size of a memory page (bytes); queried once, because every copy needs it.
 static PAGE_BYTES: OnceLock<usize> = OnceLock::new();
 
 fn install_handler() -> libc::sigaction {
@@ -202,7 +200,7 @@ fn install_handler() -> libc::sigaction {
     }
 }
 
-/// The handler of SIGBUS: only system calls and this thread's own memory.
+/// The SIGBUS handler; it uses only system calls and memory of this thread.
 extern "C" fn on_bus_error(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
@@ -226,7 +224,7 @@ extern "C" fn on_bus_error(
     pass_on(signal, info, context);
 }
 
-/// Puts zeroed memory in the place of pages that cannot be had; whether the system gave it.
+/// Maps zeroed memory over inaccessible pages; returns whether that succeeded.
 ///
 /// # Safety
 /// `address` must be that of a page of a mapping that the caller owns, `length` within it.
@@ -238,8 +236,8 @@ unsafe fn replace_by_memory(address: usize, length: usize) -> bool {
     got != libc::MAP_FAILED
 }
 
-/// Gives the signal to whoever had it before; without a handler the fault comes again and ends the
-/// program as it always did.
+/// Passes the signal to the previous handler. Without one, the default action is restored, and the
+/// repeated fault then ends the program.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let default = || {
         // SAFETY: restores the default action, as a handler may.
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_file_is_a_fault_and_the_rest_of_it_can_still_be_read() {
+    fn a_truncated_file_faults_and_the_rest_is_still_readable() {
         let file = file_of(64);
         let mapped = MappedFile::new(&file, 64 * PAGE as u64, true).unwrap();
         let mut memory = vec![0; 16 * PAGE];
@@ -304,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_lent_uncopied_and_not_where_the_file_was_cut() {
+    fn lending_a_truncated_range_faults() {
         let file = file_of(16);
         let mapped = MappedFile::new(&file, 16 * PAGE as u64, false).unwrap();
         let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
@@ -317,13 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn threads_fault_each_for_itself() {
+    fn faults_are_per_thread() {
         let file = file_of(16);
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let file = &file;
                 scope.spawn(move || {
-                    // Half of them map what is not there.
+                    // Every second thread maps beyond the end of the file.
                     let pages = if thread % 2 == 0 { 16 } else { 32 };
                     let mapped = MappedFile::new(file, pages * PAGE as u64, false).unwrap();
                     let mut memory = vec![0; PAGE];

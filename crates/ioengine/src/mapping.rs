@@ -1,5 +1,5 @@
-//! Anonymous memory straight from the kernel: zeroed, page-aligned, on huge pages where that is
-//! wanted, and not shared with a forked child.
+//! Anonymous memory from mmap(2): zeroed, page-aligned, optionally on huge pages, and not shared
+//! with a forked child.
 
 use std::io;
 use std::ptr;
@@ -37,12 +37,12 @@ impl Mapping {
         Ok(Mapping { base: base.cast(), length, huge })
     }
 
-    /// First byte.
+    /// Address of the first byte.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// How long it is (bytes).
+    /// Length (bytes).
     pub fn length(&self) -> usize {
         self.length
     }

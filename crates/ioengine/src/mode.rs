@@ -1,18 +1,17 @@
-//! How the system is asked to treat what goes to a target: the caching mode in which it is opened,
-//! and the hint about coming accesses.
+//! The caching mode in which a target is opened, and the hint about coming accesses.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
 
-/// How the system caches what a target is sent: SQLIO's Y, H, S and N.
+/// How the kernel caches the I/O to a target: SQLIO's buffering flags Y, H, S and N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Caching {
-    /// Through the page cache; writes are accepted before they are on the device.
+    /// Through the page cache; a write completes before its data is on the device.
     #[default]
     Buffered,
-    /// O_DIRECT: past the page cache.
+    /// O_DIRECT: bypasses the page cache.
     Direct,
     /// O_DSYNC: through the page cache, each write durable before it returns.
     WriteThrough,
@@ -25,7 +24,7 @@ impl Caching {
     pub const ALL: [Caching; 4] =
         [Caching::Buffered, Caching::Direct, Caching::WriteThrough, Caching::DirectWriteThrough];
 
-    /// The mode of two independent choices.
+    /// The mode for a choice of direct I/O and a choice of write-through.
     pub fn of(direct: bool, write_through: bool) -> Caching {
         match (direct, write_through) {
             (false, false) => Caching::Buffered,
@@ -35,7 +34,7 @@ impl Caching {
         }
     }
 
-    /// Whether the page cache is passed by.
+    /// Whether the page cache is bypassed.
     pub fn is_direct(self) -> bool {
         matches!(self, Caching::Direct | Caching::DirectWriteThrough)
     }
@@ -86,9 +85,9 @@ pub enum Hint {
     Random,
     /// The data will not be used again.
     NoReuse,
-    /// The data will be used soon: the system begins to read it.
+    /// The data will be used soon: the kernel starts to read it into the page cache.
     WillNeed,
-    /// The data will not be used soon: the system drops what it holds of it and is on the device.
+    /// The data will not be used soon: the kernel drops its clean pages from the page cache.
     DontNeed,
 }
 

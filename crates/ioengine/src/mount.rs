@@ -1,5 +1,4 @@
-//! Which mount a device number belongs to, from /proc/self/mountinfo (proc(5)), and how one is
-//! taken away.
+//! Finds the mount of a file from /proc/self/mountinfo (proc(5)), and unmounts.
 
 use std::ffi::CString;
 use std::io;
@@ -25,12 +24,12 @@ pub struct Mount {
     pub options: String,
 }
 
-/// More file systems over each other than any real stack has.
+/// Limit on stacked file systems that are followed; real stacks are shallower.
 const STACK_MAX: usize = 8;
 
 impl Mount {
-    /// Where a stacked file system keeps the file that it shows at `path`: in the topmost folder
-    /// of an overlay that has it, or in the folder that a FUSE mirror (bindfs) names as its source.
+    /// Where a stacked file system stores the file that it shows at `path`: for an overlay, in the
+    /// topmost layer that has it; for a FUSE mirror (bindfs), in its source directory.
     pub(crate) fn beneath(&self, path: &Path, exists: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let inside = path.strip_prefix(&self.mount_point).ok()?;
         let at = |folder: PathBuf| {
@@ -39,7 +38,7 @@ impl Mount {
         self.folders_beneath().into_iter().map(at).find(|path| exists(path))
     }
 
-    /// The folders that it stacks on, topmost first.
+    /// The directories below a stacked file system, topmost first.
     fn folders_beneath(&self) -> Vec<PathBuf> {
         if self.file_system == "overlay" {
             let options = || self.options.split(',');
@@ -56,16 +55,16 @@ impl Mount {
     }
 }
 
-/// The mount that holds the data of a file: the one beneath, where file systems are stacked.
-pub(crate) fn holding(path: &Path, device: (u32, u32)) -> Option<Mount> {
+/// The mount that stores the data of a file: the lowest one where file systems are stacked.
+pub(crate) fn of_data(path: &Path, device: (u32, u32)) -> Option<Mount> {
     let mounts = all();
-    let mut mount = among(&mounts, path, device)?;
+    let mut mount = find(&mounts, path, device)?;
     let mut path = path.to_path_buf();
     for _ in 0..STACK_MAX {
         let Some(below) = mount.beneath(&path, Path::exists) else { break };
         let Ok(metadata) = std::fs::metadata(&below) else { break };
         let number = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-        let Some(lower) = among(&mounts, &below, number) else { break };
+        let Some(lower) = find(&mounts, &below, number) else { break };
         (mount, path) = (lower, below);
     }
     Some(mount)
@@ -78,11 +77,11 @@ pub fn all() -> Vec<Mount> {
 
 /// The mount that holds a path whose files carry the device number `device`.
 pub fn of(path: &Path, device: (u32, u32)) -> Option<Mount> {
-    among(&all(), path, device)
+    find(&all(), path, device)
 }
 
-/// As [`of`], among given mounts.
-pub(crate) fn among(mounts: &[Mount], path: &Path, device: (u32, u32)) -> Option<Mount> {
+/// As [`of`], but searches the given mounts.
+pub(crate) fn find(mounts: &[Mount], path: &Path, device: (u32, u32)) -> Option<Mount> {
     let holds = |mount: &Mount| path.starts_with(&mount.mount_point);
     let same_device = mounts.iter().filter(|m| m.device == device && holds(m));
     let deepest = same_device.max_by_key(|m| m.mount_point.as_os_str().len());
@@ -139,11 +138,11 @@ pub(crate) fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Takes a mount away; lazily: out of sight at once, and for good when nobody uses it any more.
-/// A user who may not do so himself asks `fusermount3`, which may for FUSE.
+/// Unmounts a directory. A lazy unmount hides it at once and completes when nobody uses it any
+/// more. Without the right to unmount, `fusermount3` is tried, which may unmount FUSE.
 ///
 /// # Errors
-/// When it is in use, or none of ours to take away.
+/// If the mount is in use, or the user may not unmount it.
 pub fn unmount(folder: &Path, lazily: bool) -> io::Result<()> {
     let name = CString::new(folder.as_os_str().as_bytes())?;
     match sys::unmount(&name, lazily) {
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_an_overlay_lies_in_the_topmost_folder_that_has_it() {
+    fn a_file_of_an_overlay_is_in_the_topmost_layer_that_has_it() {
         let line = "36 35 0:40 / /merged rw - overlay overlay \
                     rw,lowerdir=/a\\040b:/c,upperdir=/up,workdir=/work";
         let mount = parse(line).remove(0);
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_by_fuse_lies_on_its_source_and_no_other_fuse_does() {
+    fn only_a_fuse_mirror_lies_on_its_source() {
         let beneath = |kind: &str, source: &str| {
             let line = format!("36 35 0:40 / /shown rw - {kind} {source} rw,user_id=0");
             parse(&line).remove(0).beneath(Path::new("/shown/f"), |_| true)

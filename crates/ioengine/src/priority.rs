@@ -1,16 +1,16 @@
-//! The I/O priority of threads, which some schedulers of block devices honour (bfq; mq-deadline, by
-//! class). Threads inherit that of the thread that starts them. ioprio_set(2), ionice(1).
+//! The I/O priority of threads (ioprio_set(2), ionice(1)). Some I/O schedulers honour it: bfq, and
+//! mq-deadline by class. A new thread inherits the priority of the thread that starts it.
 
 use crate::error::Error;
 use crate::sys;
 
-/// Bits of the level below the class.
+/// The class is stored above the 13 bits of the level.
 const CLASS_SHIFT: u16 = 13;
 
 /// Which requests go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoPriority {
-    /// Before others: best effort, level 0. Needs no rights.
+    /// Before others: best-effort class, level 0. Needs no privileges.
     First,
     /// Only when nobody else wants the device.
     Idle,
@@ -25,10 +25,10 @@ impl IoPriority {
         class << CLASS_SHIFT
     }
 
-    /// Gives it to the calling thread and those that it starts from now on.
+    /// Sets it for the calling thread and for threads that it starts later.
     ///
     /// # Errors
-    /// The kernel refuses (a sandbox does; the kernel itself does not).
+    /// If a sandbox filters the call; the kernel itself always allows it.
     pub fn set(self) -> Result<(), Error> {
         sys::set_io_priority(self.packed()).map_err(|source| {
             Error::io("ioprio_set", source).with_remedy("allow the call (a sandbox may filter it)")

@@ -1,8 +1,8 @@
 //! A request and its completion: two small plain structs.
 //!
 //! A request names a buffer slot owned by the engine, never a pointer. A completion carries the
-//! kernel's own answer (bytes moved, or a negated error number) and nothing else: what to do
-//! about a short transfer or an EAGAIN is the worker's decision, made once for every I/O engine.
+//! kernel's result (bytes moved, or a negated error number) and nothing else. Short transfers and
+//! EAGAIN are handled once, by the worker, for all I/O engines.
 
 /// The direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,17 +21,17 @@ pub struct Request {
     pub offset: u64,
     /// How much to move (bytes).
     pub length: u32,
-    /// Position inside the slot (bytes); nonzero when the rest of a short transfer is sent.
+    /// Position inside the slot (bytes); nonzero when the rest of a short transfer is requested.
     pub within: u32,
     /// Which slot of the engine.
     pub slot: u32,
-    /// Which file of the engine: 0, where it has but one.
+    /// Index of the file among those of the engine; 0 if it has only one.
     pub file: u16,
     /// Read or write.
     pub op: Op,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The slot named by the request.

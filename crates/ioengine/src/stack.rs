@@ -1,9 +1,9 @@
-//! The layers beneath a file or device, from the file system down to the bus.
+//! The storage layers of a file or device, from the file system down to the bus.
 //!
-//! A file lies on a file system, which lies on a partition, a volume or several devices; a loop
-//! device lies on a file again, and so on. The walk reads `/sys` and `/proc` through [`Kernel`] and
-//! asks no device anything. Layers that branch (an array, a btrfs) give each branch in turn, one
-//! step deeper than themselves.
+//! A file is on a file system, which is on a partition, a volume or several devices; a loop device
+//! is backed by a file, and so on. The layers are found in `/sys` and `/proc` through [`Kernel`],
+//! without I/O to any device. Layers that branch (an array, a btrfs) list each branch one level
+//! deeper than themselves.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,10 +13,10 @@ use crate::device::Device;
 use crate::kernel::{Backing, Kernel, volume_name};
 use crate::mount::{self, Mount};
 
-/// Deeper than any real stack; a ring ends here.
+/// Limit on the depth of branches; real stacks are shallower. Also ends a cycle.
 const DEPTH_MAX: usize = 16;
 
-/// What a layer is.
+/// The kind of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -27,16 +27,16 @@ pub enum Kind {
     FileSystem,
     /// A part of a disk.
     Partition,
-    /// A device that lies on others: device mapper, MD, loop.
+    /// A device built on others: device mapper, MD, loop.
     Volume,
-    /// A disk, or whatever else moves the data itself.
+    /// A disk, or another device that moves the data itself.
     Device,
-    /// What the device hangs on.
+    /// A bus or controller that the device is attached to.
     Bus,
 }
 
 impl Kind {
-    /// The word for it.
+    /// The name for display.
     pub fn name(self) -> &'static str {
         match self {
             Kind::File => "file",
@@ -53,7 +53,7 @@ impl Kind {
 /// A value with its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Words.
+    /// A text.
     Text(String),
     /// A count.
     Number(u64),
@@ -66,13 +66,13 @@ pub enum Value {
 /// One layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// How many branchings lie above it.
+    /// The number of branches above it.
     pub depth: usize,
-    /// What is known of it; names carry their units.
+    /// Its attributes; the names carry units.
     pub facts: Vec<(&'static str, Value)>,
 }
 
@@ -122,7 +122,7 @@ impl Walk<'_> {
         let name = path.display().to_string();
         self.layers.push(Layer::new(kind, name, depth).bytes("size_bytes", bytes));
         let number = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-        if let Some(mount) = mount::among(&self.mounts, path, number) {
+        if let Some(mount) = mount::find(&self.mounts, path, number) {
             self.file_system(&mount, depth);
             let exists = |path: &Path| fs::exists(self.kernel.path(path)).unwrap_or(false);
             let below = mount.beneath(path, exists).filter(|_| depth < DEPTH_MAX);
@@ -156,7 +156,8 @@ impl Walk<'_> {
     }
 
     fn device(&mut self, device: &Device, depth: usize) {
-        // One disk under two partitions of an array is told once for each, a ring never.
+        // `seen` is the current path only: a disk that holds two members of an array is listed
+        // twice, but a cycle ends.
         if depth > DEPTH_MAX || self.seen.contains(device) {
             return;
         }
@@ -178,11 +179,11 @@ impl Walk<'_> {
         self.seen.pop();
     }
 
-    /// Device mapper and MD.
+    /// Adds a device-mapper or MD volume and its members.
     fn volume(&mut self, device: &Device, depth: usize) {
         let slaves = device.slaves();
         let names: Vec<String> = slaves.iter().map(Device::name).collect();
-        // "LVM-...", "CRYPT-LUKS2-...", "mpath-...": who made it.
+        // The prefix of the uuid names the creator: "LVM-...", "CRYPT-LUKS2-...", "mpath-...".
         let made_by =
             device.text("dm/uuid").map(|uuid| match uuid.split('-').collect::<Vec<_>>()[..] {
                 ["CRYPT", kind, ..] => format!("crypt ({kind})"),
@@ -252,7 +253,7 @@ impl Walk<'_> {
     }
 }
 
-/// What `loop/dio` says in words: without it the image is read and written through the page cache.
+/// Describes `loop/dio`; without direct I/O the image is accessed through the page cache.
 fn direct_io(dio: &str) -> &'static str {
     if dio == "1" { "on" } else { "off: its image is cached (losetup --direct-io=on)" }
 }
@@ -261,7 +262,7 @@ fn joined(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(" "))
 }
 
-/// The name that a partition table gives a partition.
+/// The name of a partition in the partition table.
 fn part_name(device: &Device) -> Option<String> {
     let uevent = fs::read_to_string(device.folder().join("uevent")).ok()?;
     uevent.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_on_lvm_on_an_array_of_two_partitions_is_told_down_to_both_buses() {
+    fn a_file_on_lvm_on_an_array_is_followed_down_to_both_buses() {
         let tree = MadeUp::with_volumes();
         tree.file("/data/file", "12345");
         tree.mount("253:0", "/data", "/dev/mapper/vg-data");
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_nvme_drive_hangs_on_its_pcie_link_and_keeps_its_name() {
+    fn an_nvme_drive_shows_its_pcie_link_and_persistent_name() {
         let tree = MadeUp::new();
         let slot = "pci0000:00/0000:00:1d.0/0000:03:00.0";
         tree.block(&format!("{slot}/nvme/nvme0/nvme0n1"), "259:0", 1000);
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_device_lies_on_a_file_that_lies_on_a_disk() {
+    fn a_loop_device_is_followed_to_the_disk_of_its_image() {
         let tree = MadeUp::with_volumes();
         tree.file("/home/image", "x");
         tree.mount("8:1", "/home", "/dev/sda1");
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_device_on_itself_ends() {
+    fn a_cycle_of_loop_devices_ends() {
         let tree = MadeUp::new();
         tree.file("/loop/image", "x");
         tree.block("virtual/block/loop0", "7:0", 1);

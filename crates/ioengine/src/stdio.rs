@@ -1,8 +1,8 @@
 //! Whether standard output was open when the process began.
 //!
-//! The runtime of Rust opens `/dev/null` in place of a closed standard stream, before `main`: what
-//! a program then writes is lost, and every write succeeds. So it must be looked at earlier, by a
-//! function that the loader calls.
+//! Before `main`, Rust's runtime replaces a closed standard stream by `/dev/null`: output is then
+//! lost although every write succeeds. So the check must run earlier, in a function that the
+//! dynamic loader calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,17 +12,17 @@ static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 // `main`; this one makes one system call and stores a flag, and needs nothing of the runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static CHECK: extern "C" fn() = check_stdout;
 
-extern "C" fn look() {
-    // SAFETY: asks for a number, whatever the descriptor is.
+extern "C" fn check_stdout() {
+    // SAFETY: fcntl with F_GETFD takes any descriptor number and only returns its flags.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     WAS_CLOSED.store(flags < 0, Ordering::Relaxed);
 }
 
-/// Whether standard output was closed when the process began: what is written there now is lost.
+/// Whether standard output was closed when the process began: all output to it is lost.
 pub fn stdout_was_closed() -> bool {
-    // The reference keeps the function above in the program.
-    std::hint::black_box(&LOOK);
+    // Without this reference the linker could drop the function above.
+    std::hint::black_box(&CHECK);
     WAS_CLOSED.load(Ordering::Relaxed)
 }

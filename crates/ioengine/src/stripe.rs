@@ -1,36 +1,36 @@
-//! Striping without a volume: which piece of which member a request of a striped target becomes.
+//! Striping in user space: maps a request of a striped target to pieces on its members.
 //!
-//! So many bytes lie on each member in turn: chunk `n` is chunk `n / members` of member
-//! `n % members`. Pure arithmetic; the engine `Striped` moves the pieces.
+//! Chunks are placed on the members in turn: chunk `n` is chunk `n / members` of member `n %
+//! members`. This is pure arithmetic; the engine `Striped` does the I/O.
 
 use crate::error::{Error, ErrorKind};
 
-/// The most members of a stripe.
+/// Maximum number of members of a stripe.
 pub const MEMBERS_MAX: usize = 1024;
 
-/// How a stripe lies on its members.
+/// The distribution of a stripe over its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     members: u16,
     chunk_bytes: u64,
 }
 
-/// What of a request goes to one member, in the order of the request.
+/// A part of a request that goes to one member; pieces come in the order of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which member.
+    /// Index of the member.
     pub member: u16,
-    /// Where on it (bytes).
+    /// Offset on the member (bytes).
     pub offset: u64,
-    /// How much (bytes).
+    /// Length (bytes).
     pub length: u32,
 }
 
 impl Layout {
-    /// A stripe over so many members with `chunk_bytes` on each in turn.
+    /// A stripe over `members` members with `chunk_bytes` on each in turn.
     ///
     /// # Errors
-    /// Usage: no members, too many, or no chunk.
+    /// Usage: no members, too many members, or a chunk of 0 bytes.
     pub fn new(members: usize, chunk_bytes: u64) -> Result<Layout, Error> {
         let usage = |what: String, remedy: &str| {
             Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy))
@@ -44,30 +44,30 @@ impl Layout {
         Ok(Layout { members: members as u16, chunk_bytes })
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn members(&self) -> usize {
         usize::from(self.members)
     }
 
-    /// Bytes on each member in turn.
+    /// The chunk size (bytes).
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes
     }
 
-    /// The size of a stripe whose smallest member has so many bytes: whole rows only (bytes).
+    /// The size of a stripe with a smallest member of this size; only whole rows count (bytes).
     pub fn bytes(&self, smallest_member: u64) -> u64 {
         let rows = smallest_member / self.chunk_bytes;
         (rows * self.chunk_bytes).saturating_mul(u64::from(self.members))
     }
 
-    /// What each member must hold for a stripe of so many bytes (bytes).
+    /// The size that each member needs for a stripe of `striped` bytes (bytes).
     pub fn member_bytes(&self, striped: u64) -> u64 {
         let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
         striped.div_ceil(row).saturating_mul(self.chunk_bytes)
     }
 
-    /// What one member holds of a stripe of so many bytes, whose last chunk may be a part of one
-    /// (bytes).
+    /// How many of the first `striped` bytes of a stripe are on one member; the last chunk may be
+    /// partial (bytes).
     pub fn bytes_on(&self, member: u64, striped: u64) -> u64 {
         let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
         let before = member.saturating_mul(self.chunk_bytes);
@@ -75,7 +75,7 @@ impl Layout {
             + (striped % row).saturating_sub(before).min(self.chunk_bytes)
     }
 
-    /// Into how many pieces a request of this size may fall, wherever it begins.
+    /// The maximum number of pieces of a request of this size, at any offset.
     pub fn pieces_max(&self, request_bytes: u32) -> u64 {
         match request_bytes {
             0 | 1 => 1,
@@ -89,7 +89,7 @@ impl Layout {
     }
 }
 
-/// See [`Layout::pieces`].
+/// Iterator over the pieces of a request; made by [`Layout::pieces`].
 #[derive(Clone, Debug)]
 pub struct Pieces {
     layout: Layout,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_go_round_the_members_and_a_request_is_cut_between_them() {
+    fn requests_are_split_at_chunk_boundaries() {
         let piece = |member, offset, length| Piece { member, offset, length };
         let found: Vec<Piece> = layout(3, 100).pieces(250, 400).collect();
         let wanted = [
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_bytes_share_a_place_and_none_is_left_out() {
+    fn the_layout_maps_every_byte_to_exactly_one_place() {
         let layout = layout(3, 7);
         let total = layout.bytes(30);
         assert_eq!(total, 3 * 28, "whole rows");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn no_request_has_more_pieces_than_foretold_and_some_have_as_many() {
+    fn the_maximum_number_of_pieces_is_reached_and_never_exceeded() {
         let layout = layout(4, 10);
         for length in 1..60 {
             let counts = (0..40).map(|offset| layout.pieces(offset, length).count() as u64);

@@ -1,8 +1,8 @@
 //! Raw system calls, each behind one safe wrapper.
 //!
-//! Everything here is Linux. A wrapper takes descriptors and plain numbers, returns
-//! `io::Result`, and says in its SAFETY comment why the call cannot break memory. Calls that
-//! hand memory to the kernel beyond their own duration live with the engines that own it.
+//! A wrapper takes descriptors and plain numbers, returns `io::Result`, and states in its SAFETY
+//! comment why the call is memory-safe. Calls whose memory the kernel keeps using after they return
+//! are made by the engines that own that memory.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -15,7 +15,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The time-stamp counter, or 0 where there is none.
+/// The time-stamp counter; 0 on other architectures.
 #[inline]
 pub fn tsc() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -36,7 +36,7 @@ fn clock_ns(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Sets the I/O priority of the calling thread, as class and level are packed by ioprio_set(2).
+/// Sets the I/O priority of the calling thread; class and level are packed as in ioprio_set(2).
 pub fn set_io_priority(packed: u16) -> io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
     // SAFETY: the call takes three numbers and changes only the calling thread.
@@ -45,7 +45,7 @@ pub fn set_io_priority(packed: u16) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The I/O priority of the calling thread, packed in the same way.
+/// The I/O priority of the calling thread, packed likewise.
 #[cfg(test)]
 pub fn io_priority() -> io::Result<u16> {
     const WHO_PROCESS: libc::c_int = 1;
@@ -69,12 +69,12 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) as u64
 }
 
-/// `CLOCK_BOOTTIME` in ns: `CLOCK_MONOTONIC` and the time asleep.
+/// `CLOCK_BOOTTIME` in ns: `CLOCK_MONOTONIC` plus the time suspended.
 pub fn boot_ns() -> u64 {
     clock_ns(libc::CLOCK_BOOTTIME) as u64
 }
 
-/// The counter and the monotonic clock at the same moment: the tightest of several tries.
+/// The time-stamp counter and the monotonic clock, read together: the fastest of several readings.
 pub fn tsc_and_monotonic() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..16 {
@@ -88,7 +88,7 @@ pub fn tsc_and_monotonic() -> (u64, u64) {
     (best.1, best.2)
 }
 
-/// Sleeps for so many ns, or until a signal arrives.
+/// Sleeps for `ns` nanoseconds, or until a signal arrives.
 pub fn sleep_ns(ns: u64) {
     let time = libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
@@ -98,14 +98,15 @@ pub fn sleep_ns(ns: u64) {
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &time, ptr::null_mut()) };
 }
 
-/// Whether this process, by its effective user, may write to a path (into a folder: make files).
+/// Whether this process's effective user may write to a path, or create files in a directory.
 pub fn may_write(path: &CStr, folder: bool) -> bool {
     let mode = if folder { libc::W_OK | libc::X_OK } else { libc::W_OK };
     // SAFETY: `path` is a string that ends with a zero byte.
     unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) == 0 }
 }
 
-/// Takes a mount away; lazily: out of sight at once, and for good when nobody uses it any more.
+/// Unmounts (umount2(2)). A lazy unmount hides the mount at once and completes when nobody uses it
+/// any more.
 pub fn unmount(folder: &CStr, lazily: bool) -> io::Result<()> {
     let flags = if lazily { libc::MNT_DETACH } else { 0 };
     // SAFETY: `folder` is a string that ends with a zero byte.
@@ -115,8 +116,8 @@ pub fn unmount(folder: &CStr, lazily: bool) -> io::Result<()> {
     }
 }
 
-/// Reads or writes at an offset with a raw buffer and flags of preadv2(2); the kernel's answer,
-/// errors negated.
+/// Reads or writes at an offset with a raw buffer and flags of preadv2(2). Returns the bytes moved
+/// or a negated error number.
 ///
 /// # Safety
 /// `base..base + length` must be memory that stays valid, and that nobody else touches, until
@@ -143,8 +144,8 @@ pub unsafe fn transfer(
     if moved < 0 { -errno() } else { moved as i32 }
 }
 
-/// Tries a read that is to leave nothing in the page cache (RWF_DONTCACHE), beyond the end of the
-/// file, where it moves nothing; EOPNOTSUPP where kernel or file system do not know the flag.
+/// Tests uncached reads (RWF_DONTCACHE) with a read past the end of the file, which transfers
+/// nothing. EOPNOTSUPP if the kernel or the file system does not support the flag.
 pub fn reads_uncached(file: &File) -> io::Result<()> {
     let mut byte = 0_u8;
     let beyond = i64::MAX as u64 / 2;
@@ -159,14 +160,14 @@ pub fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Sets the calling thread's last error number, as a signal handler must that changed it.
+/// Restores the calling thread's errno; a signal handler must do so if it changed it.
 pub fn set_errno(errno: i32) {
     // SAFETY: the location belongs to this thread.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Memory and offset alignment for direct I/O (bytes); zeros where direct I/O is not offered,
-/// None where the kernel does not tell (statx(2), STATX_DIOALIGN).
+/// Memory and offset alignment for direct I/O (bytes): zeros if the file does not support direct
+/// I/O, None if the kernel does not report it (statx(2), STATX_DIOALIGN).
 pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     // SAFETY: an all-zero statx is a valid value of that plain C struct.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
@@ -186,7 +187,7 @@ pub fn block_device_bytes(file: &File) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// An admin command of NVMe without data (linux/nvme_ioctl.h, struct nvme_passthru_cmd).
+/// An NVMe admin command without data (linux/nvme_ioctl.h, struct nvme_passthru_cmd).
 #[repr(C)]
 #[derive(Default)]
 struct NvmeCommand {
@@ -206,7 +207,7 @@ struct NvmeCommand {
 
 const _: () = assert!(size_of::<NvmeCommand>() == 72);
 
-/// Gets, or sets to a value, a feature of an NVMe controller; what the controller answers.
+/// Gets or sets a feature of an NVMe controller; returns the controller's result.
 pub fn nvme_feature(file: &File, feature: u8, set_to: Option<u32>) -> io::Result<u32> {
     const NVME_IOCTL_ADMIN_CMD: libc::Ioctl = 0xC048_4E41_u32 as libc::Ioctl;
     // NVM Express Base Specification: Set Features 09h, Get Features 0Ah.
@@ -221,7 +222,8 @@ pub fn nvme_feature(file: &File, feature: u8, set_to: Option<u32>) -> io::Result
     }
 }
 
-/// Device number, inode and (for a device) own number of what a loop device is attached to.
+/// What a loop device is attached to: device number and inode of the backing file, and the device
+/// number of a backing device (0 for a file).
 pub fn loop_backing(file: &File) -> io::Result<(u64, u64, u64)> {
     const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
     // struct loop_info64 of linux/loop.h: 232 bytes, these three first.
@@ -232,7 +234,7 @@ pub fn loop_backing(file: &File) -> io::Result<(u64, u64, u64)> {
     Ok((info[0], info[1], info[2]))
 }
 
-/// The number of a loop device that is free at this moment. loop(4), LOOP_CTL_GET_FREE.
+/// The number of a currently free loop device (loop(4), LOOP_CTL_GET_FREE).
 pub fn free_loop(control: &File) -> io::Result<u32> {
     const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
     // SAFETY: LOOP_CTL_GET_FREE takes no argument and gives back a number.
@@ -240,8 +242,8 @@ pub fn free_loop(control: &File) -> io::Result<u32> {
     Ok(number as u32)
 }
 
-/// Puts a file behind a free loop device, which is to be read only, lets go of the file when the
-/// last who has it open closes it, and passes the page cache by where it can. LOOP_CONFIGURE.
+/// Attaches a file to a free loop device (LOOP_CONFIGURE): read-only, detached on the last close,
+/// with direct I/O on the file where possible.
 pub fn configure_loop(device: &File, backing: &File) -> io::Result<()> {
     const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
     const READ_ONLY: u64 = 1;
@@ -257,8 +259,8 @@ pub fn configure_loop(device: &File, backing: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// A bind mount of a folder that is nowhere in the tree: it is reached through its descriptor and
-/// is gone when that is closed. open_tree(2).
+/// A detached bind mount of a directory (open_tree(2)): accessible only through the descriptor, and
+/// removed when that is closed.
 pub fn clone_tree(folder: &CStr) -> io::Result<OwnedFd> {
     const OPEN_TREE_CLONE: libc::c_uint = 1;
     let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC as libc::c_uint;
@@ -274,9 +276,10 @@ pub fn clone_tree(folder: &CStr) -> io::Result<OwnedFd> {
 /// Size of a file or block device (bytes).
 pub fn size_bytes(file: &File) -> io::Result<u64> {
     let metadata = file.metadata()?;
-    match metadata.file_type().is_block_device() {
-        true => block_device_bytes(file),
-        false => Ok(metadata.len()),
+    if metadata.file_type().is_block_device() {
+        block_device_bytes(file)
+    } else {
+        Ok(metadata.len())
     }
 }
 
@@ -294,7 +297,7 @@ pub fn fallocate(file: &File, mode: libc::c_int, offset: u64, length: u64) -> io
     check(unsafe { libc::fallocate64(file.as_raw_fd(), mode, offset, length) }).map(drop)
 }
 
-/// Makes a hole in a file, whose size stays (fallocate(2), FALLOC_FL_PUNCH_HOLE).
+/// Punches a hole into a file without changing its size (fallocate(2), FALLOC_FL_PUNCH_HOLE).
 pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
     fallocate(file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, length)
 }
@@ -308,9 +311,9 @@ pub fn fadvise(file: &File, advice: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Bytes of the file that are in the page cache: cachestat(2), or mincore(2) on older kernels.
-/// Fails where the kernel does not tell: only a file's owner and those who may write it are told
-/// (mincore would claim that all is resident).
+/// Bytes of the file that are in the page cache, from cachestat(2), or mincore(2) on older kernels.
+/// Fails for users who neither own the file nor may write it; mincore would report all of it as
+/// resident to them.
 pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
     // A length of 0 means to the end.
     match resident_bytes_of_part(file, 0, 0) {
@@ -321,7 +324,7 @@ pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
     }
 }
 
-/// Bytes of a part of the file that are in the page cache, by cachestat(2) alone.
+/// Bytes of a part of the file that are in the page cache; cachestat(2) only.
 pub fn resident_bytes_of_part(file: &File, offset: u64, length: u64) -> io::Result<u64> {
     const SYS_CACHESTAT: libc::c_long = 451;
     let range = [offset, length];
@@ -342,8 +345,8 @@ fn resident_bytes_by_mincore(file: &File, file_bytes: u64) -> io::Result<u64> {
     }
     let length = file_bytes as usize;
     let mut resident = vec![0_u8; length.div_ceil(page_bytes() as usize)];
-    // SAFETY: the mapping is only asked about, never read; it is unmapped before returning, and
-    // `resident` holds one byte for each page as mincore(2) demands.
+    // SAFETY: the mapping is only queried, never read; it is unmapped before returning, and
+    // `resident` has one byte per page as mincore(2) requires.
     let result = unsafe {
         let fd = file.as_raw_fd();
         let base = libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
@@ -364,7 +367,7 @@ pub fn page_bytes() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-/// The file-size limit of this process (bytes), u64::MAX where there is none.
+/// The file-size limit of this process (bytes); u64::MAX without one.
 pub fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
     // SAFETY: `limit` outlives the call.
@@ -372,7 +375,7 @@ pub fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// The limit on the memory that this process maps (bytes), u64::MAX where there is none.
+/// The address-space limit of this process (bytes); u64::MAX without one.
 pub fn address_space_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
     // SAFETY: `limit` outlives the call; on failure it keeps its initial value.
@@ -380,7 +383,7 @@ pub fn address_space_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// What the file system of `file` tells of itself.
+/// The statistics of the file system of `file`.
 fn file_system(file: &File) -> io::Result<libc::statvfs64> {
     // SAFETY: an all-zero statvfs64 is a valid value of that plain C struct.
     let mut stat: libc::statvfs64 = unsafe { std::mem::zeroed() };
@@ -394,12 +397,12 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
     file_system(file).map(|stat| stat.f_bavail * stat.f_frsize)
 }
 
-/// The block of the file system of `file`, in which it counts (bytes).
+/// The block size of the file system of `file`, in which it counts space (bytes).
 pub fn block_bytes(file: &File) -> io::Result<u64> {
     file_system(file).map(|stat| stat.f_frsize)
 }
 
-/// One extent of a file as FIEMAP tells it.
+/// One extent of a file from FIEMAP.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// Position in the file (bytes).
@@ -412,8 +415,7 @@ pub struct Extent {
     pub flags: u32,
 }
 
-/// Asks for the file's extents from `start` on, up to 256 of them
-/// (Documentation/filesystems/fiemap.rst).
+/// Up to 256 extents of the file from offset `start` on (Documentation/filesystems/fiemap.rst).
 pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
     const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
     const MANY: usize = 256;
@@ -422,7 +424,7 @@ pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
     let mut words = vec![0_u64; HEAD + EACH * MANY];
     words[0] = start;
     words[1] = u64::MAX - start;
-    words[2] = 1; // FIEMAP_FLAG_SYNC: what is still in the page cache gets its blocks first
+    words[2] = 1; // FIEMAP_FLAG_SYNC: allocate blocks for dirty pages first
     words[3] = MANY as u64; // fm_extent_count in the low half, fm_reserved in the high
     // SAFETY: `words` has room for the header and the `MANY` extents it announces.
     check(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, words.as_mut_ptr()) })?;
@@ -444,7 +446,7 @@ pub mod aio {
     #[repr(C)]
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Iocb {
-        /// Comes back in the event.
+        /// Returned in the event.
         pub data: u64,
         /// Unused key and flags.
         pub key: u32,
@@ -484,12 +486,12 @@ pub mod aio {
         pub result2: i64,
     }
 
-    /// An aio context, destroyed on drop; io_destroy(2) waits for what is in flight.
+    /// An aio context, destroyed on drop; io_destroy(2) waits for the requests in flight.
     #[derive(Debug)]
     pub struct Context(u64);
 
     impl Context {
-        /// A context for so many requests in flight.
+        /// A context for `depth` requests in flight.
         pub fn new(depth: u32) -> io::Result<Context> {
             let mut context = 0_u64;
             let depth = i64::from(depth);
@@ -498,7 +500,7 @@ pub mod aio {
             Ok(Context(context))
         }
 
-        /// Hands over requests; how many were taken, or a negated error.
+        /// Submits requests; returns how many the kernel accepted, or a negated error.
         ///
         /// # Safety
         /// Each pointer must name a live iocb whose buffer stays valid and untouched until its
@@ -511,7 +513,8 @@ pub mod aio {
             if taken < 0 { -errno() } else { taken as i32 }
         }
 
-        /// Waits for at least `at_least` events; how many came, or a negated error.
+        /// Waits for at least `at_least` events; returns how many were written to `events`, or a
+        /// negated error.
         pub fn events(&self, at_least: u32, events: &mut [Event], timeout_ns: Option<u64>) -> i32 {
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             let timeout = match timeout_ns {
@@ -540,8 +543,8 @@ pub mod aio {
     }
 }
 
-/// io_uring_enter(2) and the registration of a ring's own descriptor. The `io-uring` crate does
-/// both, but forgets a registered ring with each `Submitter`, of which it makes one for each call.
+/// io_uring_enter(2) and the registration of the ring's own descriptor. The `io-uring` crate does
+/// both, but keeps the registration in a `Submitter`, of which it makes a new one per call.
 pub mod ring {
     use std::io;
     use std::os::fd::RawFd;
@@ -549,7 +552,7 @@ pub mod ring {
 
     /// Wait for completions in the same call.
     pub const ENTER_GETEVENTS: u32 = 1 << 0;
-    /// Wake the thread that takes submissions.
+    /// Wake the SQPOLL thread.
     pub const ENTER_SQ_WAKEUP: u32 = 1 << 1;
     const ENTER_EXT_ARG: u32 = 1 << 3;
     const ENTER_REGISTERED_RING: u32 = 1 << 4;
@@ -587,7 +590,7 @@ pub mod ring {
             }
         }
 
-        /// The ring by its descriptor, which every thread knows.
+        /// A handle without registration, which works on every thread.
         pub fn of_any_thread(fd: RawFd) -> Handle {
             Handle { number: fd, registered: false }
         }
@@ -597,7 +600,7 @@ pub mod ring {
             self.registered
         }
 
-        /// Gives the thread's slot back; `fd` is the ring's own descriptor.
+        /// Undoes the registration; `fd` is the ring's own descriptor.
         pub fn unregister(self, fd: RawFd) {
             if self.registered {
                 let update = [self.number as u64, 0];
@@ -610,7 +613,7 @@ pub mod ring {
         }
 
         /// Submits `to_submit` entries and waits for `wanted` completions or the timeout; `flags`
-        /// are [`ENTER_GETEVENTS`] and others.
+        /// are the `ENTER_` constants.
         #[inline]
         pub fn enter(
             self,
@@ -666,7 +669,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_written_file_is_resident_by_both_ways_of_asking() {
+    fn cachestat_and_mincore_report_a_written_file_as_resident() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 64 * 1024]).unwrap();
         assert_eq!(resident_bytes(&file, 64 * 1024).unwrap(), 64 * 1024);

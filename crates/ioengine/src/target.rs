@@ -1,8 +1,7 @@
 //! A target: what requests are sent to, and everything around them that is not a request.
 //!
-//! The trait [`Target`] is half of the seam at which a simulator takes the place of the machine
-//! (the other half is [`Engine`]). A target is open already: its caching mode and whether it may
-//! be written were decided when it was opened.
+//! A simulator replaces the machine by implementing [`Target`] and [`Engine`]. A target is already
+//! open: its caching mode and whether it may be written were decided on opening.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -17,7 +16,7 @@ pub use crate::mode::{Caching, Hint};
 pub enum TargetKind {
     /// Nothing: the `null` I/O engine.
     Null,
-    /// A device of known truth: the `delay` I/O engine.
+    /// A reference device: the `delay` I/O engine.
     Delay,
     /// A regular file.
     File,
@@ -28,7 +27,7 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// Whether there is something that can be cached, damaged or left behind.
+    /// Whether it stores data, which can be cached, damaged or left behind.
     pub fn is_storage(self) -> bool {
         !matches!(self, TargetKind::Null | TargetKind::Delay)
     }
@@ -54,12 +53,12 @@ pub struct Alignment {
     pub offset_bytes: u32,
 }
 
-/// How much of a target was in the page cache before and after a scrub.
+/// How much of a target was in the page cache before and after [`Target::scrub`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
-    /// Resident before, where the system tells (bytes).
+    /// Resident before, if the system reports it (bytes).
     pub resident_before_bytes: Option<u64>,
-    /// Resident after: 0 is the proof that the next reads are cold (bytes).
+    /// Resident after (bytes); 0 proves that the next reads are cold.
     pub resident_after_bytes: Option<u64>,
     /// Whether the whole machine's caches had to be dropped.
     pub dropped_all_caches: bool,
@@ -70,7 +69,7 @@ pub struct Scrub {
 pub struct Coverage {
     /// Holes: nothing allocated (bytes).
     pub hole_bytes: u64,
-    /// Allocated but never written, so read as zeros without touching the device (bytes).
+    /// Allocated but never written: reads return zeros without reaching the device (bytes).
     pub unwritten_bytes: u64,
 }
 
@@ -93,28 +92,28 @@ impl Sum for Coverage {
 
 /// A target: what requests are sent to, and everything around them that is not a request.
 pub trait Target {
-    /// What issues requests to it.
+    /// The engine that issues requests to this target.
     type Engine: Engine;
 
-    /// What it is called.
+    /// The name as the user gave it.
     fn name(&self) -> &str;
     /// What it is.
     fn kind(&self) -> TargetKind;
-    /// Its size now (bytes).
+    /// The current size (bytes).
     fn size_bytes(&self) -> u64;
     /// The caching mode in which it was opened.
     fn caching(&self) -> Caching;
     /// What requests must be aligned to in this mode.
     fn alignment(&self) -> Alignment;
 
-    /// Refuses an engine that this target cannot have; looks and tries, but measures nothing.
+    /// Checks that this target supports an engine. It may probe the target, but does not measure.
     ///
     /// # Errors
-    /// What does not fit, with the remedy.
+    /// What is not supported, with the remedy.
     fn check(&self, spec: &EngineSpec) -> Result<(), Error> {
         spec.check(self.caching())
     }
-    /// An engine on this target, made by the thread that will use it.
+    /// Makes an engine on this target; called by the thread that will use it.
     fn engine(&self, spec: &EngineSpec) -> Result<Self::Engine, Error>;
 
     /// Reserves blocks for the range without writing them.
@@ -123,25 +122,25 @@ pub trait Target {
     fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
     /// Makes everything written durable.
     fn sync(&self) -> Result<(), Error>;
-    /// Makes the data that was written durable, and of what describes it only what is needed to
-    /// find them again; the same as [`Target::sync`] where there is no difference.
+    /// Makes written data durable, and only the metadata needed to find it again (fdatasync(2));
+    /// the same as [`Target::sync`] where there is no difference.
     fn sync_data(&self) -> Result<(), Error> {
         self.sync()
     }
-    /// Tells what accesses are coming.
+    /// Announces the coming accesses (posix_fadvise(2)).
     fn advise(&self, hint: Hint) -> Result<(), Error>;
-    /// Takes the target out of the page cache and proves it.
+    /// Evicts the target from the page cache and checks that it is gone.
     fn scrub(&self) -> Result<Scrub, Error>;
-    /// How much of it is in the page cache, where the system tells (bytes).
+    /// How much of the target is in the page cache, if the system reports it (bytes).
     fn resident_bytes(&self) -> Option<u64>;
-    /// Holes and unwritten extents of a part, where the system tells.
+    /// Holes and unwritten extents of a range, if the system reports them.
     fn coverage(&self, offset: u64, length: u64) -> Option<Coverage>;
-    /// Which device lies beneath: targets on the same one share its counters.
+    /// The number of the underlying device; targets on the same device share its counters.
     fn device_number(&self) -> Option<(u32, u32)>;
-    /// The counters of the device beneath, where there is one.
+    /// The counters of the underlying device, if any.
     fn device_counters(&self) -> Option<DeviceCounters>;
-    /// What the links on the way promise, nearest to the device first.
+    /// The nominal rates of the links to the device, nearest to the device first.
     fn advertised(&self) -> Vec<AdvertisedRate>;
-    /// What the system believes of the device's write cache.
+    /// What the kernel assumes about the device's write cache.
     fn write_cache(&self) -> Option<String>;
 }

@@ -1,13 +1,13 @@
-//! A device whose every answer is known beforehand, as arithmetic: parameters and a schedule.
+//! A reference device: its parameters, and a schedule that computes each completion time.
 //!
-//! What the instrument measures on such a device can be held against what it must measure. The
-//! model is small enough for closed forms: a request holds one of `parallelism` servers for
-//! `fixed_ns`, then the one bus for `length / bytes_per_s`, a rate that may depend on the place;
-//! around them may lie a read cache, a prefetch, a write buffer that drains, a granule below which
-//! writes cost more, and a token bucket. A stripe is several such devices side by side, each of
-//! them whole; a link may come after them all. [`Schedule`] turns arrivals into moments of
-//! completion and knows no clock, so that the I/O engine `delay`, the crate `fusefile` and a test
-//! all run the same device. It shares nothing with the simulator: each checks the other.
+//! The correct result of a measurement on such a device is known, so halfpower can be tested on it.
+//! The model is small enough for closed forms. A request holds one of `parallelism` servers for
+//! `fixed_ns`, then the single shared bus for `length / bytes_per_s`, a rate that may depend on the
+//! offset. Optional parts are a read cache, a prefetch, a write buffer that drains, a granule below
+//! which writes cost more, and a token bucket. A stripe is several such devices side by side, each
+//! with all these parts; a link may follow after all of them. [`Schedule`] turns arrival times into
+//! completion times. It reads no clock, so that the I/O engine `delay`, the crate `fusefile` and
+//! tests share the same model. It shares no code with the simulator, so each can check the other.
 
 mod schedule;
 
@@ -15,44 +15,43 @@ pub use schedule::Schedule;
 
 use crate::request::Op;
 
-/// What the device does, each part with its parameters. The default answers at once.
+/// The parameters of the reference device. By default it completes every request at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Truth {
-    /// How long each request holds a server before its data move (ns).
+    /// How long each request holds a server before its data transfer (ns).
     pub fixed_ns: u64,
-    /// Rate of the bus that all servers share (bytes per second); None: data move in no time.
+    /// Rate of the bus that all servers share (bytes per second); None: transfers take no time.
     pub bytes_per_s: Option<f64>,
-    /// The rate by position in place of `bytes_per_s`, in the order of their ends; none: the same
+    /// Rates by offset that replace `bytes_per_s`, ordered by their ends; empty: one rate
     /// everywhere.
     pub zones: Vec<Zone>,
-    /// Requests served at the same time.
+    /// Number of servers: requests served at the same time.
     pub parallelism: u32,
-    /// Reads of what was read or written before.
+    /// Cache for data that was read or written before.
     pub cache: Option<CacheTruth>,
-    /// Sequential reads of what the device has read on its own.
+    /// Read-ahead by the device for sequential reads.
     pub prefetch: Option<PrefetchTruth>,
-    /// Writes accepted before they are on the medium.
+    /// Write buffer: writes complete before they are on the medium.
     pub buffer: Option<BufferTruth>,
-    /// Requests off the boundaries of the medium.
+    /// Extra cost of requests that are not aligned to the medium's unit.
     pub granule: Option<GranuleTruth>,
-    /// A token bucket over all requests.
+    /// Burst credit: a token bucket over all requests.
     pub credit: Option<CreditTruth>,
-    /// Several devices side by side: all that is said above is said of each of them.
+    /// Several devices side by side; all parameters above apply to each of them.
     pub stripe: Option<StripeTruth>,
-    /// Rate of a link that whole requests pass one by one when all else is done (bytes per
-    /// second), hits too.
+    /// Rate of a link that whole requests pass one at a time after everything else, cache hits
+    /// included (bytes per second).
     pub link_bytes_per_s: Option<f64>,
-    /// CPU time that the device burns for each request in the thread that submits it (ns); only
-    /// the I/O engine `delay` does.
+    /// CPU time used per request in the submitting thread (ns); only by the I/O engine `delay`.
     pub cpu_ns: u64,
 }
 
-/// A part of the device with a rate of its own, from the end of the one before it.
+/// A range of offsets with its own rate; it starts where the previous zone ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Zone {
-    /// Where it ends (bytes); the last one has no end.
+    /// End offset (bytes); the last zone has no end.
     pub end_bytes: u64,
-    /// Rate of requests that begin in it (bytes per second).
+    /// Rate of requests that start in it (bytes per second).
     pub bytes_per_s: f64,
 }
 
@@ -61,24 +60,23 @@ pub struct Zone {
 pub struct CacheTruth {
     /// Its size (bytes).
     pub bytes: u64,
-    /// What a read costs whose blocks are all in it, in place of everything else (ns).
+    /// Time of a read whose blocks are all cached; replaces every other cost (ns).
     pub hit_ns: u64,
 }
 
-/// Reading on: a read that misses and begins where the read before it ended leaves the device
-/// reading what follows, at its own rate, until the next miss or write. A miss that does not
-/// continue leaves nothing.
+/// Read-ahead. After a read that misses and starts where the previous read ended, the device keeps
+/// reading what follows at its own rate, until the next miss or write. A miss that does not
+/// continue the previous read starts no read-ahead.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefetchTruth {
-    /// How far beyond that miss it goes (bytes).
+    /// Maximum distance beyond the missing read (bytes).
     pub bytes: u64,
-    /// What a read costs that lies wholly in what has been read on, in place of everything else
-    /// (ns).
+    /// Time of a read that is entirely prefetched; replaces every other cost (ns).
     pub hit_ns: u64,
 }
 
-/// A write buffer: writes are accepted at the speed of servers and bus until it is full, then as
-/// fast as it drains.
+/// A write buffer: until it is full, writes are accepted at the speed of servers and bus, and after
+/// that at the drain rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BufferTruth {
     /// Its size (bytes).
@@ -92,30 +90,29 @@ pub struct BufferTruth {
 pub struct GranuleTruth {
     /// Its size (bytes).
     pub bytes: u64,
-    /// What a write costs besides for each granule of which it writes a part: it is read, changed
-    /// and written back (ns).
+    /// Extra time of a write per granule that it covers partially, for read-modify-write (ns).
     pub rewrite_ns: u64,
-    /// What a request costs besides that touches more granules than its length needs (ns).
+    /// Extra time of a request that touches more granules than its length requires (ns).
     pub straddle_ns: u64,
 }
 
-/// Burst credit as cloud volumes have it: full at the start, spent by the bytes moved, refilled
-/// at the sustained rate.
+/// Burst credit as on cloud volumes: full at the start, spent by the bytes transferred, refilled at
+/// the sustained rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CreditTruth {
-    /// The bucket (bytes).
+    /// Size of the bucket (bytes).
     pub bytes: u64,
-    /// The rate that lasts (bytes per second).
+    /// The sustained rate (bytes per second).
     pub sustained_bytes_per_s: f64,
 }
 
-/// Devices that take turns: a request is cut at the ends of chunks, each piece is a request to
-/// one member, and it is complete when its last piece is.
+/// A stripe: a request is split at chunk boundaries, each piece goes to one member, and the request
+/// completes when its last piece does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StripeTruth {
-    /// How many.
+    /// Number of members.
     pub members: u32,
-    /// What lies on one member before the next one's turn (bytes).
+    /// Bytes on one member before the next one's turn.
     pub chunk_bytes: u64,
 }
 
@@ -138,27 +135,27 @@ impl Default for Truth {
     }
 }
 
-/// How long so many bytes take at a rate in bytes per second; no time without one (ns).
+/// Transfer time of `bytes` at a rate (ns); 0 without a rate.
 fn moving_ns(bytes: u64, bytes_per_s: Option<f64>) -> u64 {
     bytes_per_s.map_or(0, |rate| (bytes as f64 * 1e9 / rate).round() as u64)
 }
 
-/// One device: where there is a stripe, one member, at its own offsets. Nothing here counts the
-/// link.
+/// Times and rates of a single device: of one member, at its own offsets, if there is a stripe.
+/// None of these includes the link.
 impl Truth {
-    /// Rate of the bus for a request that begins at `offset` (bytes per second).
+    /// Rate of the bus for a request that starts at `offset` (bytes per second).
     pub fn rate_at(&self, offset: u64) -> Option<f64> {
         let zone = self.zones.partition_point(|zone| zone.end_bytes <= offset);
         let zone = self.zones.get(zone).or(self.zones.last());
         zone.map(|zone| zone.bytes_per_s).or(self.bytes_per_s)
     }
 
-    /// Time that the data of a request at `offset` hold the bus (ns).
+    /// How long a request at `offset` holds the bus (ns).
     pub fn transfer_at_ns(&self, offset: u64, length: u32) -> u64 {
         moving_ns(u64::from(length), self.rate_at(offset))
     }
 
-    /// Time that a request's data hold the bus, in the first zone where there are several (ns).
+    /// How long a request holds the bus, in the first zone if there are several (ns).
     pub fn transfer_ns(&self, length: u32) -> u64 {
         self.transfer_at_ns(0, length)
     }
@@ -169,7 +166,7 @@ impl Truth {
         self.fixed_ns.saturating_add(self.transfer_ns(length))
     }
 
-    /// What a request costs besides because it lies off the granule's boundaries (ns).
+    /// Extra time of a request that is not aligned to the granule (ns).
     pub fn alignment_ns(&self, op: Op, offset: u64, length: u32) -> u64 {
         let Some(granule) = self.granule else { return 0 };
         let bytes = granule.bytes.max(1);
@@ -177,7 +174,7 @@ impl Truth {
         let (first, last) = (offset / bytes, end.div_ceil(bytes));
         let partial = match (offset.is_multiple_of(bytes), end.is_multiple_of(bytes)) {
             (true, true) => 0,
-            // Both ends in one granule.
+            // With both ends in the same granule, it counts once (the last arm).
             (false, false) if last - first > 1 => 2,
             _ => 1,
         };
@@ -204,24 +201,27 @@ impl Truth {
         self.rate_at(0).map(|rate| self.fixed_ns as f64 / 1e9 * rate)
     }
 
-    /// The depth, as a real number, at which requests of this size get half of the bus's rate.
+    /// The depth (a real number) at which requests of this size get half of the bus's rate.
     pub fn half_power_depth(&self, length: u32) -> Option<f64> {
         let bus_ns = self.transfer_ns(length);
         (bus_ns > 0).then(|| self.service_ns(length) as f64 / bus_ns as f64 / 2.0)
     }
 
-    /// How many hits follow each miss of a sequential reader that thinks for so long after each
-    /// read: all that fit into the prefetch where thinking takes as long as reading on, and none
-    /// where it does not, because each miss begins anew.
+    /// How many hits follow each miss of a sequential reader with this think time after each read.
+    /// If the think time is at least the transfer time of a read, the read-ahead keeps up and all
+    /// reads that fit into the prefetch hit. Otherwise none does, because each miss restarts the
+    /// read-ahead.
     pub fn hits_per_miss(&self, length: u32, think_ns: u64) -> u64 {
         let fits = self.prefetch.map_or(0, |p| p.bytes / u64::from(length.max(1)));
         if think_ns >= self.transfer_ns(length) { fits } else { 0 }
     }
 
-    /// When the last of so many requests is complete that come to the idle device at once, the
-    /// last one of another length (ns). Each server begins anew when its request has left the bus;
-    /// if that is before its turn comes again, the bus is never idle: f + (m - 1) b + b'. If not,
-    /// all servers pass in turn: (q + 1) f + (q + r) b + b' for the r-th in turn q, both from 0.
+    /// Completion time of the last of `count` requests that arrive together at the idle device, the
+    /// last one with another length (ns). Each server starts its next request when the previous one
+    /// has left the bus; with m requests, fixed time f, bus time b, last bus time b' and k servers:
+    /// if f <= (k - 1) b the bus never idles, and the time is f + (m - 1) b + b'. Otherwise the
+    /// servers proceed in rounds: (q + 1) f + (q + r) b + b' for the r-th request of round q, both
+    /// counted from 0.
     fn last_of_ns(&self, count: u64, length: u32, last_length: u32) -> u64 {
         let (servers, before) = (u64::from(self.parallelism.max(1)), count.saturating_sub(1));
         let (bus_ns, last_ns) = (self.transfer_ns(length), self.transfer_ns(last_length));
@@ -237,11 +237,11 @@ impl Truth {
     }
 }
 
-/// All of it: members and link.
+/// Times and rates of the whole device: all members and the link.
 impl Truth {
-    /// Time of one request that begins where the first member's chunk does, on an idle device
-    /// without zones, cache, prefetch, buffer, granule and credit (ns): its pieces are complete
-    /// when those of the member with the most are, and then it passes the link.
+    /// Time of one request that starts at the first member's chunk, on an idle device without
+    /// zones, cache, prefetch, buffer, granule and credit (ns). Its pieces are complete when those
+    /// of the member with the most pieces are; then it passes the link.
     pub fn alone_ns(&self, length: u32) -> u64 {
         let link_ns = moving_ns(u64::from(length), self.link_bytes_per_s);
         let Some(StripeTruth { members, chunk_bytes }) = self.stripe else {
@@ -251,17 +251,17 @@ impl Truth {
         let chunk = chunk_bytes.clamp(1, whole.max(1));
         let pieces = whole.div_ceil(chunk).max(1);
         let rest = whole - (pieces - 1) * chunk;
-        // The last piece, which may be short, is with the busiest member only if that one has one
-        // more than all others.
+        // The last piece may be short. It is on the busiest member only if that member alone has
+        // one piece more than the others.
         let last = if (pieces - 1).is_multiple_of(members) { rest } else { chunk };
         let busiest = pieces.div_ceil(members);
         self.last_of_ns(busiest, chunk as u32, last as u32).saturating_add(link_ns)
     }
 
-    /// The rate of sequential requests of this length when enough of them are outstanding to keep
-    /// all members busy, without zones, cache, prefetch, buffer, granule and credit (bytes per
-    /// second): the members' together, or the link's. The length goes into a chunk, or chunks go
-    /// into the length, without rest.
+    /// The rate of sequential requests of this length with all members busy, without zones, cache,
+    /// prefetch, buffer, granule and credit (bytes per second): that of all members together, or of
+    /// the link. Valid if the chunk size is a multiple of the length or the length a multiple of
+    /// the chunk size.
     pub fn saturated_bytes_per_s(&self, length: u32) -> f64 {
         let (members, piece) = match self.stripe {
             Some(stripe) => (stripe.members, stripe.chunk_bytes.min(u64::from(length)) as u32),

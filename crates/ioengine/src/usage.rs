@@ -1,22 +1,22 @@
-//! Why a block device or a file is in use, so that writing to it would destroy somebody's data.
+//! Whether a block device or file is in use, so that writing to it would destroy data.
 //!
 //! A device shares its bytes with its partitions, with the disk it is a part of, with the volumes
-//! that hold any of them, with loop devices attached to any of them, and (if it is a loop device
-//! itself) with what it is attached to. Any of these that is mounted, swap, a member of a mounted
-//! btrfs or held by a volume makes it in use. What another mount namespace does is not seen here:
-//! an exclusive claim (O_EXCL) finds that out.
+//! that hold any of them, with loop devices attached to any of them, and, if it is a loop device,
+//! with what it is attached to. The device is in use if any of these is mounted, used as swap, a
+//! member of a mounted btrfs or held by a volume. Uses in other mount namespaces are not seen here;
+//! an exclusive open (O_EXCL) finds those.
 
 use std::path::Path;
 
 use crate::device::Device;
 use crate::kernel::{Backing, Kernel, LoopDevice, volume_name};
 
-/// Volumes on volumes are followed so far; deeper is not built, and a ring would be a bug.
+/// How many levels of stacked volumes are followed; also ends a cycle.
 const LEVELS_MAX: usize = 16;
 
 /// Why a device is in use, to be read after its name: "is mounted at /data".
 pub fn of_device(kernel: &Kernel, device: &Device) -> Option<String> {
-    within(kernel, device, &mut Vec::new())
+    use_of(kernel, device, &mut Vec::new())
 }
 
 /// Why a regular file is in use, to be read after its name.
@@ -33,44 +33,44 @@ fn is_swap(kernel: &Kernel, wanted: Backing) -> bool {
     kernel.swaps().iter().any(|path| kernel.backing_at(path) == Some(wanted))
 }
 
-/// As [`of_device`]; `visited` holds the devices from which the question came.
-fn within(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
+/// As [`of_device`]; `visited` holds the devices already on the search path.
+fn use_of(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
     if visited.len() >= LEVELS_MAX || visited.contains(device) {
         return None;
     }
     visited.push(device.clone());
-    let found = alone(kernel, device, visited)
+    let found = own_use(kernel, device, visited)
         .or_else(|| {
             let partitions = device.partitions();
-            partitions.iter().find_map(|part| relative("partition", kernel, part, visited))
+            partitions.iter().find_map(|part| use_of_relative("partition", kernel, part, visited))
         })
-        .or_else(|| relative("disk", kernel, &device.whole()?, visited))
-        .or_else(|| beneath(kernel, device, visited));
+        .or_else(|| use_of_relative("disk", kernel, &device.whole()?, visited))
+        .or_else(|| use_of_backing(kernel, device, visited));
     visited.pop();
     found
 }
 
-fn relative(
+fn use_of_relative(
     what: &str,
     kernel: &Kernel,
     device: &Device,
     visited: &mut Vec<Device>,
 ) -> Option<String> {
-    let why = alone(kernel, device, visited)?;
+    let why = own_use(kernel, device, visited)?;
     Some(format!("is not free: its {what} {} {why}", device.name()))
 }
 
-/// Why one device is in use, its partitions and its disk left aside.
-fn alone(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
-    let is_it = |path: &Path| kernel.at(path).as_ref() == Some(device);
+/// Why one device is in use, ignoring its partitions and its disk.
+fn own_use(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
+    let is_device = |path: &Path| kernel.at(path).as_ref() == Some(device);
     let mounts = kernel.mounts();
     let mounted = mounts
         .iter()
-        .find(|mount| Some(mount.device) == device.number() || is_it(Path::new(&mount.source)));
+        .find(|mount| Some(mount.device) == device.number() || is_device(Path::new(&mount.source)));
     if let Some(mount) = mounted {
         return Some(format!("is mounted at {}", mount.mount_point.display()));
     }
-    if kernel.swaps().iter().any(|path| is_it(path)) {
+    if kernel.swaps().iter().any(|path| is_device(path)) {
         return Some("is in use as swap".to_owned());
     }
     let name = device.name();
@@ -79,31 +79,31 @@ fn alone(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<
         return Some(format!("belongs to the mounted btrfs {shown}"));
     }
     if let Some(holder) = device.holders().iter().find(|holder| !visited.contains(holder)) {
-        return Some(with_its_use("is held by", holder, kernel, visited));
+        return Some(describe_holder("is held by", holder, kernel, visited));
     }
     let loops = kernel.loops();
     let on_it = loops.iter().find(|l| is_attached_to(l, device) && !visited.contains(&l.device))?;
-    Some(with_its_use("is the image of the loop device", &on_it.device, kernel, visited))
+    Some(describe_holder("is the image of the loop device", &on_it.device, kernel, visited))
 }
 
-/// What holds a device, and what that serves in turn.
-fn with_its_use(how: &str, by: &Device, kernel: &Kernel, visited: &mut Vec<Device>) -> String {
+/// Describes the holder of a device, and the use of that holder in turn.
+fn describe_holder(how: &str, by: &Device, kernel: &Kernel, visited: &mut Vec<Device>) -> String {
     let alias = volume_name(by).map(|name| format!(" ({name})")).unwrap_or_default();
-    let serves = within(kernel, by, visited).map(|why| format!(", which {why}"));
+    let serves = use_of(kernel, by, visited).map(|why| format!(", which {why}"));
     format!("{how} {}{alias}{}", by.name(), serves.unwrap_or_default())
 }
 
-/// Why what a loop device is attached to is in use.
-fn beneath(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
+/// Why the backing file or device of a loop device is in use.
+fn use_of_backing(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
     let loops = kernel.loops();
     let disk = device.whole().unwrap_or_else(|| device.clone());
     let own = loops.iter().find(|attached| attached.device == disk)?;
     let identity = own.identity?;
-    let twin = loops.iter().find(|other| {
+    let sharing = loops.iter().find(|other| {
         other.identity == Some(identity) && other.device != disk && !visited.contains(&other.device)
     });
-    if let Some(twin) = twin {
-        return Some(format!("shares its image with the loop device {}", twin.device.name()));
+    if let Some(sharing) = sharing {
+        return Some(format!("shares its image with the loop device {}", sharing.device.name()));
     }
     let number = match identity {
         Backing::Device(number) => number,
@@ -114,7 +114,7 @@ fn beneath(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Optio
     };
     let lower = kernel.numbered((libc::major(number), libc::minor(number)))?;
     visited.push(disk);
-    let why = within(kernel, &lower, visited);
+    let why = use_of(kernel, &lower, visited);
     visited.pop();
     Some(format!("is not free: {} beneath it {}", lower.name(), why?))
 }
@@ -210,7 +210,7 @@ mod tests {
         tree.file("/sys/class/block/loop0/loop/backing_file", "/dev/sdb1\n");
         says(&tree, "sdb1", &["is the image of the loop device loop0"]);
         says(&tree, "sdb", &["its partition sdb1 is the image of"]);
-        assert_eq!(why(&tree, "loop0"), None, "being attached is no use of it");
+        assert_eq!(why(&tree, "loop0"), None, "being attached to a device is not a use");
         tree.mount("8:17", "/under", "/dev/sdb1");
         says(&tree, "loop0", &["sdb1 beneath it is mounted at /under"]);
     }

@@ -1,10 +1,10 @@
-//! The write cache of a drive, by the drive's own means: what state it is in, and whether it can be
-//! switched.
+//! The volatile write cache of a drive: its state, and switching it, through the drive's own
+//! controls.
 //!
-//! SCSI disks, and ATA disks behind libata, have the file `cache_type`, which the kernel turns into
-//! MODE SELECT or SET FEATURES; disks of a guest have it too, where the host offers the choice. An
-//! NVMe drive has feature 06h. What the kernel believes (`queue/write_cache`) is none of these: to
-//! change that alone stops flushes and leaves the cache as it is.
+//! SCSI disks, and ATA disks behind libata, have the sysfs file `cache_type`, which the kernel
+//! turns into MODE SELECT or SET FEATURES. Virtio disks have it too; it is writable if the host
+//! allows the change. NVMe drives have feature 06h. `queue/write_cache` is different: it is only
+//! what the kernel assumes. Changing it stops flushes and leaves the drive's cache as it is.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,27 +13,27 @@ use std::path::{Path, PathBuf};
 
 use crate::sys;
 
-/// The cache holds writes back.
+/// State: the cache may hold writes back.
 pub const BACK: &str = "write back";
-/// Writes go through to the medium.
+/// State: a write completes when it is on the medium.
 pub const THROUGH: &str = "write through";
-/// Volatile Write Cache, and its bit.
+/// NVMe feature 06h, Volatile Write Cache, and its enable bit.
 const NVME_FEATURE: u8 = 0x06;
 const NVME_ENABLED: u32 = 1;
 
-/// By what means a drive is asked.
+/// The control through which the cache is queried and switched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// SCSI, or ATA behind libata: a file of sysfs.
+    /// SCSI, or ATA behind libata: a sysfs file.
     Scsi(PathBuf),
-    /// A disk of a guest: a file of sysfs.
+    /// A virtio disk: a sysfs file.
     Guest(PathBuf),
     /// NVMe: an admin command to the device node.
     Nvme(PathBuf),
 }
 
 impl Means {
-    /// Those of a whole disk, by its folder in sysfs; None where it has none.
+    /// The control of a whole disk, by its sysfs directory; None if it has none.
     pub fn of(disk: &Path) -> Option<Means> {
         let name = disk.file_name()?.to_string_lossy().into_owned();
         if name.starts_with("nvme") {
@@ -48,14 +48,14 @@ impl Means {
         files.find(|file| file.exists()).map(Means::Scsi)
     }
 
-    /// Where it is asked and set.
+    /// The file or device node of the control.
     pub fn path(&self) -> &Path {
         match self {
             Means::Scsi(path) | Means::Guest(path) | Means::Nvme(path) => path,
         }
     }
 
-    /// In words.
+    /// A description for messages.
     pub fn words(&self) -> &'static str {
         match self {
             Means::Scsi(_) => "the drive's caching page (SCSI, ATA)",
@@ -64,15 +64,15 @@ impl Means {
         }
     }
 
-    /// The state: [`BACK`], [`THROUGH`] or another word of the drive's driver.
+    /// The state: [`BACK`], [`THROUGH`] or another word of the driver.
     ///
     /// # Errors
-    /// When the drive or the system does not tell.
+    /// If the drive or the system does not report it.
     pub fn state(&self) -> io::Result<String> {
         state_at(self.path())
     }
 
-    /// Why it cannot be switched, where that is known beforehand.
+    /// Why the cache cannot be switched, if that is known beforehand.
     pub fn fixed(&self) -> Option<&'static str> {
         let Means::Guest(file) = self else { return None };
         let mode = fs::metadata(file).ok()?.permissions().mode();
@@ -82,10 +82,10 @@ impl Means {
     }
 }
 
-/// The state at the path of some [`Means`].
+/// The state of the control at a path of [`Means::path`].
 ///
 /// # Errors
-/// When the drive or the system does not tell.
+/// If the drive or the system does not report it.
 pub fn state_at(path: &Path) -> io::Result<String> {
     if !path.starts_with("/dev") {
         return Ok(fs::read_to_string(path)?.trim().to_owned());
@@ -94,10 +94,10 @@ pub fn state_at(path: &Path) -> io::Result<String> {
     Ok(if enabled { BACK } else { THROUGH }.to_owned())
 }
 
-/// Switches the cache at the path of some [`Means`].
+/// Sets the state of the control at a path of [`Means::path`].
 ///
 /// # Errors
-/// When the drive or the system does not allow it.
+/// If the drive or the system does not allow it.
 pub fn set_at(path: &Path, state: &str) -> io::Result<()> {
     if !path.starts_with("/dev") {
         return OpenOptions::new().write(true).open(path)?.write_all(state.as_bytes());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_of_a_guest_says_when_its_host_fixes_it() {
+    fn a_virtio_disk_reports_that_its_host_fixes_the_mode() {
         let disk = tempfile::tempdir().unwrap();
         let path = file(disk.path(), "cache_type", "write through\n");
         let means = Means::of(disk.path()).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_believes_is_no_means_of_the_drive() {
+    fn queue_write_cache_is_not_a_control_of_the_drive() {
         let disk = tempfile::tempdir().unwrap();
         file(disk.path(), "queue/write_cache", "write back\n");
         assert_eq!(Means::of(disk.path()), None);

@@ -1,11 +1,11 @@
-//! Why there can be no trace here, and what to do about it: tracing is for root, and kernels differ
-//! in what they tell.
+//! The error of this crate: why there is no trace, and what to do. Tracing needs root, and kernels
+//! differ in their tracepoints.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// A trace that could not be started or ended: cause and remedy in one line for a person.
+/// A trace that could not be started or ended: cause and remedy in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declined {
     what: String,
@@ -18,7 +18,7 @@ impl Declined {
         Declined { what: what.into(), remedy }
     }
 
-    /// A file of tracefs that could not be used.
+    /// An error about a file of tracefs.
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Declined {
         let what = format!("{doing} {}: {error}", path.display());
         match error.kind() {
@@ -35,7 +35,7 @@ impl Declined {
         }
     }
 
-    /// What is missing.
+    /// The cause.
     pub fn cause(&self) -> &str {
         &self.what
     }

@@ -1,28 +1,28 @@
-//! The events that matter to a storage request, and how a record of the kernel becomes one.
+//! The traced events of a storage request, and how they are decoded from kernel records.
 
 use crate::format::{Field, Format};
 
-/// What a request does.
+/// The direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
-    /// Reads.
+    /// A read.
     Read,
-    /// Writes.
+    /// A write.
     Write,
-    /// Flushes, discards and all that carries no data.
+    /// A flush, discard or anything else without data.
     Other,
 }
 
-/// A piece of a device.
+/// A range of sectors on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Device number as the kernel keeps it: see [`kernel_dev`].
+    /// Device number in the kernel's internal format; made by [`kernel_dev`].
     pub dev: u32,
     /// First sector of 512 bytes.
     pub sector: u64,
-    /// How many sectors.
+    /// Number of sectors.
     pub sectors: u32,
-    /// What is done to it.
+    /// The direction.
     pub op: Op,
 }
 
@@ -31,32 +31,32 @@ pub struct Range {
 pub struct UringRequest {
     /// Address of its ring.
     pub ring: u64,
-    /// Address of the request; 0 on kernels that do not tell.
+    /// Address of the request; 0 on kernels that do not report it.
     pub request: u64,
-    /// What the program called it.
+    /// The program's `user_data`.
     pub user_data: u64,
 }
 
-/// What happened.
+/// The kind of an event, with its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A bio was handed to the block layer.
+    /// A bio was submitted to the block layer.
     BioQueued(Range),
-    /// A bio, or its first part, got a request of its own.
+    /// A bio, or its first part, was given a new request.
     Accepted(Range),
-    /// A bio joined a request that was there already.
+    /// A bio was merged into an existing request.
     Merged(Range),
-    /// A request was given to the scheduler.
+    /// A request was inserted into the I/O scheduler.
     Inserted(Range),
-    /// A request was given to the driver.
+    /// A request was issued to the driver.
     Issued(Range),
     /// A request, or its first part, was completed by the device.
     Completed(Range),
-    /// The driver gave a request back: it will be issued again.
+    /// The driver returned a request, which will be issued again.
     Requeued(Range),
     /// io_uring took a request from the submission queue.
     UringSubmitted(UringRequest),
-    /// io_uring gave a request to a thread of its own.
+    /// io_uring passed a request to one of its worker threads.
     UringPunted(UringRequest),
     /// io_uring put a completion into the completion queue.
     UringCompleted(UringRequest),
@@ -64,25 +64,25 @@ pub enum What {
     Woken(i32),
 }
 
-/// Something that happened, when and where.
+/// An event with time and place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `CLOCK_MONOTONIC` (ns).
+    /// Time (ns of `CLOCK_MONOTONIC`).
     pub at_ns: u64,
-    /// The CPU on which it happened.
+    /// The CPU on which it occurred.
     pub cpu: u32,
-    /// The thread that the CPU was running, be it in an interrupt (its thread id).
+    /// Thread id of the thread that the CPU was running; in an interrupt, the interrupted thread.
     pub thread: i32,
-    /// What it was.
+    /// The kind of event.
     pub what: What,
 }
 
-/// The number of a device in events.
+/// Converts a device number (major, minor) to the kernel's internal format, used in events.
 pub fn kernel_dev((major, minor): (u32, u32)) -> u32 {
     (major << 20) | (minor & 0xF_FFFF)
 }
 
-/// The kinds of records.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     BioQueued,
@@ -98,14 +98,14 @@ enum Kind {
     Woken,
 }
 
-/// A tracepoint: its folder, its names (newest first), and whether there can be a trace without it.
+/// A tracepoint to enable.
 #[derive(Debug)]
 pub struct Tracepoint {
-    /// The folder under `events`.
+    /// The directory under `events`.
     pub group: &'static str,
-    /// Its name on this kernel or on older ones.
+    /// Its names on different kernels, newest first.
     pub names: &'static [&'static str],
-    /// Whether nothing can be said without it.
+    /// Whether a trace is useless without it.
     pub needed: bool,
     kind: Kind,
 }
@@ -118,7 +118,7 @@ const fn uring(names: &'static [&'static str], kind: Kind) -> Tracepoint {
     Tracepoint { group: "io_uring", names, needed: true, kind }
 }
 
-/// All tracepoints that are listened to.
+/// All tracepoints that may be enabled.
 pub const TRACEPOINTS: [Tracepoint; 12] = [
     block(&["block_bio_queue"], Kind::BioQueued, true),
     block(&["block_getrq"], Kind::Accepted, true),
@@ -134,7 +134,7 @@ pub const TRACEPOINTS: [Tracepoint; 12] = [
     Tracepoint { group: "sched", names: &["sched_waking"], needed: true, kind: Kind::Woken },
 ];
 
-/// How records of one kind are read.
+/// Decodes records of one kind.
 #[derive(Clone, Debug)]
 struct Decoder {
     id: u16,
@@ -144,14 +144,15 @@ struct Decoder {
     fields: [Field; 4],
 }
 
-/// How the records of a trace are read.
+/// Decodes the records of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Decoders {
     decoders: Vec<Decoder>,
 }
 
 impl Decoders {
-    /// Learns a format. False where a field is missing, so that its records could not be read.
+    /// Adds the format of a tracepoint. Returns false if a field is missing, so that its records
+    /// cannot be decoded.
     pub fn learn(&mut self, tracepoint: &Tracepoint, format: &Format) -> bool {
         let decoder = decoder(tracepoint.kind, format);
         let known = decoder.is_some();
@@ -159,7 +160,7 @@ impl Decoders {
         known
     }
 
-    /// The event of a record; None for records of other kinds, and damaged ones.
+    /// Decodes a record; None for other kinds of records and for damaged ones.
     #[inline]
     pub fn decode(&self, at_ns: u64, cpu: u32, record: &[u8]) -> Option<Event> {
         let id = u16::from_ne_bytes(*record.first_chunk()?);
@@ -186,7 +187,7 @@ fn decoder(kind: Kind, format: &Format) -> Option<Decoder> {
 impl Decoder {
     #[inline]
     fn what(&self, record: &[u8]) -> Option<What> {
-        let made: fn(Range) -> What = match self.kind {
+        let variant: fn(Range) -> What = match self.kind {
             Kind::BioQueued => What::BioQueued,
             Kind::Accepted => What::Accepted,
             Kind::Merged => What::Merged,
@@ -200,7 +201,7 @@ impl Decoder {
             Kind::Woken => return Some(What::Woken(self.fields[0].number(record)? as i32)),
         };
         let [dev, sector, sectors, rwbs] = self.fields;
-        Some(made(Range {
+        Some(variant(Range {
             dev: dev.number(record)? as u32,
             sector: sector.number(record)?,
             sectors: sectors.number(record)? as u32,
@@ -219,7 +220,7 @@ impl Decoder {
     }
 }
 
-/// The kernel's letters for what a request does: "F" in front asks for a flush before it.
+/// Parses the kernel's letters for a request's operation. A leading "F" means a flush before it.
 fn op(rwbs: &[u8]) -> Op {
     let letters = match rwbs {
         [b'F', rest @ ..] if rest.first().is_some_and(|next| *next != 0) => rest,
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_becomes_the_event_that_its_format_says() {
+    fn a_record_is_decoded_by_its_format() {
         let mut decoders = Decoders::default();
         let tracepoint = TRACEPOINTS.iter().find(|t| t.names == ["block_rq_issue"]).unwrap();
         assert!(decoders.learn(tracepoint, &Format::parse(ISSUE)));
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_before_a_write_is_no_flush() {
+    fn a_write_with_preflush_is_a_write() {
         assert_eq!(op(b"FWS\0"), Op::Write);
         assert_eq!(op(b"WFS\0"), Op::Write);
         assert_eq!(op(b"RA\0"), Op::Read);

@@ -1,24 +1,24 @@
-//! Where a file lies on its disk: events name sectors of whole disks, loads name positions in
-//! files. Whoever opened the file knows its extents.
+//! The location of a file on its disk. Events name sectors of whole disks, loads name offsets in
+//! files; whoever opened the file knows its extents.
 
-/// The size of a sector in tracepoints, whatever the disk's own is (bytes).
+/// Sector size in tracepoints, independent of the disk's own (bytes).
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A part of a file that lies in one piece.
+/// A part of a file that is contiguous on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Position in the file (bytes).
     pub offset: u64,
     /// Length (bytes).
     pub bytes: u64,
-    /// Its first sector on the whole disk, the start of a partition included (512 bytes each).
+    /// Its first sector (512 bytes each) on the whole disk; the start of the partition is included.
     pub sector: u64,
 }
 
-/// The pieces of the disk, first sector and number of sectors, that a part of a file lies on, in
-/// the order of the file; neighbours are one piece. What lies in holes is left out.
+/// The disk locations of a part of a file as (first sector, number of sectors), in file order;
+/// adjacent pieces are merged, holes are left out.
 ///
-/// `extents` are in the order of their offsets and do not overlap.
+/// `extents` must be sorted by offset and must not overlap.
 pub fn sectors_of(extents: &[Extent], offset: u64, bytes: u64) -> Vec<(u64, u64)> {
     let end = offset.saturating_add(bytes);
     let first =
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_crosses_extents_lies_in_pieces_and_holes_lie_nowhere() {
+    fn ranges_across_extents_are_split_and_holes_are_left_out() {
         assert_eq!(sectors_of(&TWO, 4096, 16384), [(1008, 8), (5000, 8)]);
         assert_eq!(sectors_of(&TWO, 8192, 8192), []);
         assert_eq!(sectors_of(&TWO, 1 << 40, 4096), []);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_on_the_disk_are_one_piece() {
+    fn adjacent_extents_are_merged() {
         let extents = [TWO[0], Extent { offset: 8192, bytes: 4096, sector: 1016 }];
         assert_eq!(sectors_of(&extents, 0, 12288), [(1000, 24)]);
     }

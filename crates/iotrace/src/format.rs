@@ -1,17 +1,18 @@
-//! The kernel's description of its events and pages: `events/*/*/format` and `header_page`. Fields
-//! are found by their names; order, types and what else there is do not matter.
+//! Parses the kernel's descriptions of events and ring-buffer pages: `events/*/*/format` and
+//! `header_page`. Fields are found by name, independent of order and type.
 
-/// Where a number lies in a record.
+/// The location of a field in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Bytes before it.
+    /// Offset in the record (bytes).
     pub offset: usize,
-    /// Its length in bytes.
+    /// Length (bytes).
     pub bytes: usize,
 }
 
 impl Field {
-    /// The unsigned number in a record; None where the record is too short or the field no number.
+    /// Reads the field as an unsigned number; None if the record is too short or the length is not
+    /// that of a number.
     #[inline]
     pub fn number(self, record: &[u8]) -> Option<u64> {
         let bytes = self.of(record)?;
@@ -24,23 +25,23 @@ impl Field {
         })
     }
 
-    /// Its bytes in a record.
+    /// The field's bytes in a record.
     #[inline]
     pub fn of(self, record: &[u8]) -> Option<&[u8]> {
         record.get(self.offset..self.offset.checked_add(self.bytes)?)
     }
 }
 
-/// One kind of record.
+/// The format of one kind of record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Format {
-    /// What `common_type` of its records is; None in the description of a page.
+    /// The value of `common_type` in its records; None in the description of a page.
     pub id: Option<u16>,
     fields: Vec<(String, Field)>,
 }
 
 impl Format {
-    /// Reads a description; lines that it does not understand are left out.
+    /// Parses a description; unknown lines are ignored.
     pub fn parse(text: &str) -> Format {
         let mut format = Format::default();
         for line in text.lines().map(str::trim) {
@@ -52,13 +53,13 @@ impl Format {
         format
     }
 
-    /// The field of a name.
+    /// The field with this name.
     pub fn field(&self, name: &str) -> Option<Field> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, field)| *field)
     }
 }
 
-/// `field:dev_t dev; offset:8; size:4; signed:0;`
+/// Parses a line such as `field:dev_t dev; offset:8; size:4; signed:0;`.
 fn field(line: &str) -> Option<(String, Field)> {
     let mut parts = line.strip_prefix("field:")?.split(';').map(str::trim);
     let declared = parts.next()?.split('[').next()?;
@@ -74,35 +75,35 @@ fn field(line: &str) -> Option<(String, Field)> {
     Some((name.to_owned(), Field { offset: offset?, bytes: bytes? }))
 }
 
-/// How a page of the ring buffer is laid out.
+/// The layout of a page of the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLayout {
-    /// The moment of the page's first record (ns).
+    /// The time of the page's first record (ns).
     pub at: Field,
-    /// How many bytes of data were written, and flags.
+    /// The number of data bytes in the page, and flags.
     pub commit: Field,
-    /// Bytes before the data.
+    /// Offset of the data (bytes).
     pub data_offset: usize,
-    /// The whole page in bytes.
+    /// Size of the page (bytes).
     pub page_bytes: usize,
 }
 
-/// Pages larger than this are none (bytes): the kernel allows sub-buffers of some MiB at most.
+/// Larger page sizes are rejected as invalid (bytes); the kernel allows sub-buffers of a few MiB.
 const PAGE_BYTES_MAX: usize = 1 << 24;
 
 impl PageLayout {
-    /// Reads `events/header_page`; None where that does not describe a page.
+    /// Parses `events/header_page`; None if it does not describe a page.
     pub fn parse(text: &str) -> Option<PageLayout> {
         let format = Format::parse(text);
         let (at, commit) = (format.field("timestamp")?, format.field("commit")?);
         let data = format.field("data")?;
         let page_bytes = data.offset.checked_add(data.bytes)?;
-        let heads = [at, commit];
+        let header_fields = [at, commit];
         let fits = |head: &Field| {
             matches!(head.bytes, 4 | 8)
                 && head.offset.checked_add(head.bytes).is_some_and(|end| end <= data.offset)
         };
-        let sound = page_bytes <= PAGE_BYTES_MAX && heads.iter().all(fits);
+        let sound = page_bytes <= PAGE_BYTES_MAX && header_fields.iter().all(fits);
         sound.then_some(PageLayout { at, commit, data_offset: data.offset, page_bytes })
     }
 }
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_the_size_that_the_kernel_says() {
+    fn the_page_layout_is_parsed() {
         let text = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
                     \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
                     \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\

@@ -1,5 +1,4 @@
-//! The readers of what the kernel writes behind functions of bytes, for the fuzz targets of the
-//! program: they must take anything without panic.
+//! Entry points to the decoders of kernel data, for the fuzz targets: no input may make them panic.
 
 use crate::event::{Decoders, TRACEPOINTS};
 use crate::extent::{Extent, sectors_of};
@@ -9,7 +8,7 @@ use crate::phases::{self, AppRequest};
 use crate::tracefs;
 use crate::tracer::Trace;
 
-/// Reads `text` as the description of events and pages, and as the table of mounts.
+/// Parses `text` as a description of events and pages, and as a mount table.
 pub fn texts(text: &str) {
     let format = Format::parse(text);
     let mut decoders = Decoders::default();
@@ -23,8 +22,8 @@ pub fn texts(text: &str) {
     let _ = tracefs::mount_point(text);
 }
 
-/// Reads `data` as a page of records that are `size` bytes and hold all fields, and divides the
-/// time of requests that the first of them could be about.
+/// Decodes `data` as a page of records that have all fields, and splits the time of requests that
+/// could match the first events.
 pub fn page(data: &[u8]) {
     let number = |offset, bytes| Field { offset, bytes };
     let (at, commit) = (number(0, 8), number(8, 8));
@@ -58,7 +57,7 @@ pub fn page(data: &[u8]) {
     assert_eq!(split.matched + unmatched, split.requests);
 }
 
-/// A record of all events: the fields of the block layer, of io_uring and of the scheduler.
+/// A format with the fields of all events: block layer, io_uring and scheduler.
 const FIELDS: &str = "ID: {id}
 field:unsigned short common_type; offset:0; size:2;
 field:int common_pid; offset:4; size:4;

@@ -1,14 +1,14 @@
 //! Where the time of each storage request goes, from the kernel's own tracepoints.
 //!
-//! A [`Tracer`] opens a trace of its own beside all others of the machine, lets the block layer,
-//! io_uring and the scheduler tell into it what they do, and gathers that while a load runs. The
-//! [`Trace`] that it ends with is a list of events in order of time. [`phases::split`] finds the
-//! events of every request of the load and divides the time between its submission and its reaping
-//! into phases: submit, queue, scheduler, device, completion, wake-up; what nothing explains is the
-//! remainder, and what was lost is counted.
+//! A [`Tracer`] opens its own trace instance beside all others on the machine, enables tracepoints
+//! of the block layer, io_uring and the scheduler in it, and collects their events while a load
+//! runs. The result, a [`Trace`], is a list of events in order of time. [`phases::split`] finds the
+//! events of every request of the load and divides its time from submission to reaping into phases:
+//! submit, queue, scheduler, device, completion, wake-up. Time that no event explains is the
+//! remainder; lost events are counted.
 //!
-//! Formats of events and pages are read from the kernel, never assumed. All stamps are
-//! nanoseconds of `CLOCK_MONOTONIC`. Needs root and a mounted tracefs; [`Declined`] says what is
+//! Formats of events and pages are read from the kernel, never assumed. All timestamps are
+//! nanoseconds of `CLOCK_MONOTONIC`. Needs root and a mounted tracefs; [`Declined`] reports what is
 //! missing and what to do.
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ pub mod page;
 mod tracefs;
 pub mod tracer;
 pub mod extent;
-mod passage;
+mod lifecycle;
 pub mod phases;
 #[doc(hidden)]
 pub mod fuzz;

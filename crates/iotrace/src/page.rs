@@ -1,39 +1,39 @@
-//! One page of the kernel's ring buffer: records behind a head, each with the time since the one
-//! before it.
+//! Reads one page of the kernel's ring buffer: a header, and records with the time since the
+//! previous record.
 //!
-//! A record starts with a word of 5 bits of type and 27 bits of time. Types 1 to 28 are lengths in
-//! words, 0 has the length in a word of its own; 29 is padding, 30 a long time, 31 a whole time.
-//! Nothing in a page is believed: a damaged one yields the records before the damage.
+//! A record starts with a word of 5 bits of type and 27 bits of time. Types 1 to 28 are the length
+//! in words; type 0 has its length in the next word; 29 is padding, 30 a long time delta, 31 an
+//! absolute time. All values are checked: a damaged page yields the records before the damage.
 
 use crate::format::PageLayout;
 
-/// The kernel's flag in the head's length: records were lost before this page.
+/// Flag in the commit field: records before this page were lost.
 const MISSED: u64 = 1 << 31;
-/// The bits of the head's length that are a length.
+/// Mask of the length in the commit field.
 const LENGTH: u64 = (1 << 20) - 1;
-/// A whole time has so many bits; the rest is that of the page.
-const WHOLE_TIME_BITS: u32 = 59;
+/// Bits of an absolute time; the upper bits are those of the page's time.
+const ABSOLUTE_TIME_BITS: u32 = 59;
 
 const PADDING: u32 = 29;
-const LONG_TIME: u32 = 30;
-const WHOLE_TIME: u32 = 31;
+const TIME_DELTA: u32 = 30;
+const ABSOLUTE_TIME: u32 = 31;
 
 /// How reading a page ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageEnd {
-    /// The kernel says that records before this page were lost.
+    /// The kernel reports that records before this page were lost.
     pub missed: bool,
-    /// A record did not fit the page: it and those behind it could not be read.
+    /// A record exceeded the page; it and the following ones could not be read.
     pub damaged: bool,
 }
 
-/// The bytes of a page that hold something: its head and its data.
+/// The number of used bytes of a page: header and data.
 pub fn used_bytes(page: &[u8], layout: &PageLayout) -> usize {
     let length = layout.commit.number(page).unwrap_or(0) & LENGTH;
     (layout.data_offset + length as usize).min(page.len())
 }
 
-/// Shows each record of a page to `visit`, with its time (ns).
+/// Calls `visit` with the time (ns) and the bytes of each record of a page.
 pub fn records(page: &[u8], layout: &PageLayout, mut visit: impl FnMut(u64, &[u8])) -> PageEnd {
     let (Some(start_ns), Some(commit)) = (layout.at.number(page), layout.commit.number(page))
     else {
@@ -51,7 +51,7 @@ pub fn records(page: &[u8], layout: &PageLayout, mut visit: impl FnMut(u64, &[u8
                 visit(at_ns, record);
                 data = rest;
             }
-            Next::Nothing(rest) => data = rest,
+            Next::Skip(rest) => data = rest,
             Next::End => break,
             Next::Damaged => return PageEnd { missed, damaged: true },
         }
@@ -59,12 +59,12 @@ pub fn records(page: &[u8], layout: &PageLayout, mut visit: impl FnMut(u64, &[u8
     PageEnd { missed, damaged: !whole }
 }
 
-/// What lies at the front of the data.
+/// The next item in the data.
 enum Next<'a> {
-    /// A record, and what follows.
+    /// A record, and the data after it.
     Record(&'a [u8], &'a [u8]),
-    /// Time only, or a record that was taken back.
-    Nothing(&'a [u8]),
+    /// A time only, or a discarded record; the data after it.
+    Skip(&'a [u8]),
     /// The rest of the page is empty.
     End,
     Damaged,
@@ -77,29 +77,29 @@ fn next<'a>(data: &'a [u8], at_ns: &mut u64) -> Next<'a> {
         return Next::End;
     }
     let second = word(rest);
-    if kind == WHOLE_TIME || kind == LONG_TIME {
+    if kind == ABSOLUTE_TIME || kind == TIME_DELTA {
         let Some((high, rest)) = second else { return Next::Damaged };
         let time = (u64::from(high) << 27) | u64::from(passed);
         *at_ns = match kind {
-            LONG_TIME => at_ns.wrapping_add(time),
-            _ => (*at_ns >> WHOLE_TIME_BITS << WHOLE_TIME_BITS) | time,
+            TIME_DELTA => at_ns.wrapping_add(time),
+            _ => (*at_ns >> ABSOLUTE_TIME_BITS << ABSOLUTE_TIME_BITS) | time,
         };
-        return Next::Nothing(rest);
+        return Next::Skip(rest);
     }
     *at_ns = at_ns.wrapping_add(u64::from(passed));
     let (length, body) = match (kind, second) {
-        // The length counts its own word.
+        // The length includes its own word.
         (0 | PADDING, Some((length, body))) if length >= 4 => ((length - 4) as usize, body),
         (1..PADDING, _) => (kind as usize * 4, rest),
         _ => return Next::Damaged,
     };
-    // Records fill whole words.
+    // Records are padded to whole words.
     let Some(filled) = length.checked_next_multiple_of(4).filter(|filled| *filled <= body.len())
     else {
         return Next::Damaged;
     };
     match kind {
-        PADDING => Next::Nothing(&body[filled..]),
+        PADDING => Next::Skip(&body[filled..]),
         _ => Next::Record(&body[..length], &body[filled..]),
     }
 }
@@ -109,7 +109,7 @@ fn word(data: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_ne_bytes(*head), rest))
 }
 
-/// Type and time of a record's first word, which are bit fields in the order of the machine.
+/// Type and time of a record's first word, a C bit field in native order.
 fn split(head: u32) -> (u32, u32) {
     if cfg!(target_endian = "big") {
         (head >> 27, head & ((1 << 27) - 1))
@@ -142,70 +142,70 @@ mod tests {
         [&at_ns.to_ne_bytes()[..], &commit.to_ne_bytes()[..], data].concat()
     }
 
-    fn seen(page: &[u8]) -> (Vec<(u64, Vec<u8>)>, PageEnd) {
-        let mut seen = Vec::new();
-        let end = records(page, &LAYOUT, |at_ns, record| seen.push((at_ns, record.to_vec())));
-        (seen, end)
+    fn records_of(page: &[u8]) -> (Vec<(u64, Vec<u8>)>, PageEnd) {
+        let mut records_of = Vec::new();
+        let end = records(page, &LAYOUT, |at_ns, record| records_of.push((at_ns, record.to_vec())));
+        (records_of, end)
     }
 
     #[test]
     fn times_add_up_from_record_to_record() {
         let data = [&head(1, 0)[..], b"aaaa", &head(2, 10)[..], b"bbbbbbbb"].concat();
-        let (records, end) = seen(&page(1000, 0, &data));
+        let (records, end) = records_of(&page(1000, 0, &data));
         assert_eq!(records, [(1000, b"aaaa".to_vec()), (1010, b"bbbbbbbb".to_vec())]);
         assert_eq!(end, PageEnd::default());
     }
 
     #[test]
-    fn a_long_time_adds_and_a_whole_time_replaces_all_but_the_highest_bits() {
+    fn a_time_delta_adds_and_an_absolute_time_replaces_the_lower_bits() {
         let high = 3_u32.to_ne_bytes();
         let long = [&head(30, 5)[..], &high[..], &head(1, 1)[..], b"aaaa"].concat();
-        assert_eq!(seen(&page(7, 0, &long)).0[0].0, 7 + (3 << 27) + 5 + 1);
+        assert_eq!(records_of(&page(7, 0, &long)).0[0].0, 7 + (3 << 27) + 5 + 1);
         let whole = [&head(31, 5)[..], &high[..], &head(1, 1)[..], b"aaaa"].concat();
         let top = 1_u64 << 60;
-        assert_eq!(seen(&page(top + 7, 0, &whole)).0[0].0, top + (3 << 27) + 5 + 1);
+        assert_eq!(records_of(&page(top + 7, 0, &whole)).0[0].0, top + (3 << 27) + 5 + 1);
     }
 
     #[test]
     fn a_large_record_has_its_length_in_a_word_of_its_own() {
         let body = vec![9_u8; 120];
         let data = [&head(0, 2)[..], &124_u32.to_ne_bytes()[..], &body[..]].concat();
-        assert_eq!(seen(&page(1, 0, &data)).0, [(3, body)]);
+        assert_eq!(records_of(&page(1, 0, &data)).0, [(3, body)]);
     }
 
     #[test]
-    fn what_was_taken_back_is_skipped_and_the_rest_of_a_page_may_be_empty() {
+    fn discarded_records_are_skipped_and_padding_ends_a_page() {
         let taken_back = [&head(29, 3)[..], &12_u32.to_ne_bytes()[..], b"xxxxxxxx"].concat();
         let data = [&taken_back[..], &head(1, 4)[..], b"aaaa", &head(29, 0)[..], b"rest"].concat();
-        let (records, end) = seen(&page(0, 0, &data));
+        let (records, end) = records_of(&page(0, 0, &data));
         assert_eq!(records, [(7, b"aaaa".to_vec())]);
         assert!(!end.damaged);
     }
 
     #[test]
-    fn lost_records_are_told_by_the_flag_of_the_page() {
-        let (_, end) = seen(&page(0, MISSED, &[]));
+    fn the_page_flag_reports_lost_records() {
+        let (_, end) = records_of(&page(0, MISSED, &[]));
         assert_eq!(end, PageEnd { missed: true, damaged: false });
     }
 
     #[test]
-    fn a_record_that_leaves_its_page_is_damage_and_those_before_it_count() {
+    fn a_record_beyond_its_page_is_damage_after_valid_records() {
         let data = [&head(1, 0)[..], b"aaaa", &head(28, 1)[..], b"bb"].concat();
-        let (records, end) = seen(&page(5, 0, &data));
+        let (records, end) = records_of(&page(5, 0, &data));
         assert_eq!((records.len(), end.damaged), (1, true));
         let endless = [&head(0, 1)[..], &u32::MAX.to_ne_bytes()[..]].concat();
-        assert!(seen(&page(5, 0, &endless)).1.damaged);
+        assert!(records_of(&page(5, 0, &endless)).1.damaged);
         let no_length = [&head(0, 1)[..], &0_u32.to_ne_bytes()[..]].concat();
-        assert!(seen(&page(5, 0, &no_length)).1.damaged);
-        assert!(seen(&[0; 12]).1.damaged, "no head");
+        assert!(records_of(&page(5, 0, &no_length)).1.damaged);
+        assert!(records_of(&[0; 12]).1.damaged, "no head");
         let mut cut = page(5, 0, &[0; 64]);
         cut.truncate(40);
-        assert!(seen(&cut).1.damaged, "a page cut short");
+        assert!(records_of(&cut).1.damaged, "a page cut short");
     }
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_reader_panic_or_show_more_than_there_is(
+        fn no_bytes_make_the_reader_panic_or_exceed_the_page(
             bytes in proptest::collection::vec(any::<u8>(), 0..512)
         ) {
             let mut shown = 0;
@@ -222,7 +222,7 @@ mod tests {
                 data.extend(head(*words as u32, *passed));
                 data.extend(vec![*words as u8; words * 4]);
             }
-            let (records, end) = seen(&page(0, 0, &data));
+            let (records, end) = records_of(&page(0, 0, &data));
             let mut at_ns = 0;
             prop_assert!(!end.damaged);
             prop_assert_eq!(records.len(), given.len());

@@ -1,36 +1,35 @@
-//! Where the time of a load's requests went, phase by phase.
+//! Splits the time of a load's requests into phases.
 //!
-//! Each request of the load is found in the trace by its place on the disk, its direction and the
-//! time between its submission and its reaping. A request that became several is as late as the
-//! last of them, so that one's way is what is told. On that way no moment belongs to two phases,
-//! and what lies between two moments that were seen belongs to one; time without such moments is
-//! the remainder.
+//! Each request of the load is found in the trace by its disk location, its direction and the time
+//! between submission and reaping. A request that was split completes with its last part, so the
+//! path of that part is reported. The phases do not overlap, and the time between two observed
+//! events belongs to exactly one phase. Time that no events explain is the remainder.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use crate::event::Op;
 use crate::extent::{Extent, SECTOR_BYTES, sectors_of};
-use crate::passage::{Part, Passages, Uring};
+use crate::lifecycle::{Lifecycles, Part, Uring};
 use crate::tracer::Trace;
 
-/// How far the clock of the load's stamps may be from the kernel's (ns).
+/// Tolerance between the clock of the load's timestamps and the kernel's (ns).
 const SLACK_NS: u64 = 20_000;
 
-/// One request as the load saw it. Both stamps are of `CLOCK_MONOTONIC`.
+/// A request as seen by the load. Both times are of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppRequest {
-    /// When it was handed over (ns).
+    /// When it was submitted (ns).
     pub submit_ns: u64,
-    /// When the load learnt that it was complete (ns).
+    /// When the load reaped its completion (ns).
     pub reaped_ns: u64,
     /// Position in the file or on the device (bytes).
     pub offset: u64,
     /// Length (bytes).
     pub bytes: u64,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub write: bool,
-    /// What io_uring was told to call it (`user_data`), where the load knows.
+    /// Its `user_data` in io_uring, if the load knows it.
     pub user_data: Option<u64>,
 }
 
@@ -40,25 +39,25 @@ impl AppRequest {
     }
 }
 
-/// A part of the way of a request.
+/// A phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// From the load's stamp until io_uring takes the request up; without io_uring until the
-    /// block layer does, so that the file system is in it.
+    /// From the load's submission until io_uring takes the request; without io_uring until the
+    /// block layer does, so that the file system is included.
     Submit,
-    /// From there until it is given to the scheduler or, where there is none, to the driver: with
-    /// io_uring the file system, then throttles, waiting for a tag, gathering for a batch.
+    /// From there until it is inserted into the scheduler or, without one, issued to the driver.
+    /// Includes throttling, waiting for a tag, plugging, and with io_uring the file system.
     Queue,
-    /// From the scheduler to the driver. Nothing where requests go to the driver at once.
+    /// From the scheduler to the driver; zero if requests go to the driver directly.
     Scheduler,
-    /// From the driver until it says that the request is complete.
+    /// From the driver until the driver reports the request as complete.
     Device,
-    /// From there until the load's thread is woken or, if it did not sleep, finds the completion
+    /// From there until the load's thread is woken or, if it did not sleep, until the completion is
     /// in its queue.
     Completion,
-    /// From there until the load knows.
+    /// From there until the load reaps the completion.
     WakeUp,
-    /// The last two, where no event lies between them.
+    /// Completion and wake-up together, if no event separates them.
     CompletionAndWakeUp,
 }
 
@@ -74,7 +73,7 @@ impl Phase {
         Phase::CompletionAndWakeUp,
     ];
 
-    /// What it is called.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Submit => "submit",
@@ -97,18 +96,19 @@ impl fmt::Display for Phase {
 /// Why a request was not found in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unmatched {
-    /// It lies, at least in part, where the file has no place on the disk that is known.
+    /// At least a part of it has no known location on the disk.
     NoPlace,
-    /// Nothing happened at its place while it was under way: a cache answered, or events were lost.
+    /// No event at its location while it was in flight: it was served from a cache, or events were
+    /// lost.
     NoDeviceRequest,
     /// Some of its events are missing.
     Incomplete,
-    /// The device did it, but io_uring is not known to have been asked.
+    /// The device served it, but no request of io_uring matches.
     NoUringRequest,
 }
 
 impl Unmatched {
-    /// What it is called.
+    /// The reason in words.
     pub fn name(self) -> &'static str {
         match self {
             Unmatched::NoPlace => "no known place on the disk",
@@ -122,68 +122,68 @@ impl Unmatched {
 /// The time that requests spent in a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseTime {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
-    /// Requests that went through it, be it in no time.
+    /// Requests that passed through it, also in zero time.
     pub requests: u64,
-    /// Mean for each of them (ns).
+    /// Mean (ns).
     pub mean_ns: f64,
-    /// Half of them took at most so long (ns).
+    /// Median (ns).
     pub p50_ns: u64,
-    /// 99% of them took at most so long (ns).
+    /// 99th percentile (ns).
     pub p99_ns: u64,
-    /// The longest (ns).
+    /// Maximum (ns).
     pub max_ns: u64,
-    /// All of them together (ns).
+    /// Sum over all requests (ns).
     pub total_ns: u64,
-    /// Of the time of all requests of the load, 0 to 1.
+    /// Fraction of the time of all requests of the load.
     pub share: f64,
-    /// Of the time that passed, how much at least one request spent in it, 0 to 1.
+    /// Fraction of elapsed time in which at least one request was in this phase.
     pub utilisation: f64,
 }
 
-/// Where the time of a load's requests went.
+/// The time of a load's requests by phase.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phases {
-    /// Requests of the load.
+    /// Number of requests of the load.
     pub requests: u64,
-    /// Those that were found in the trace.
+    /// Requests that were found in the trace.
     pub matched: u64,
-    /// The others, by reason.
+    /// Requests that were not found, by reason.
     pub unmatched: Vec<(Unmatched, u64)>,
     /// The phases that occurred, in order.
     pub times: Vec<PhaseTime>,
-    /// Time of all requests of the load together (ns).
+    /// Sum of the latencies of all requests (ns).
     pub total_ns: u64,
-    /// How much of it no phase explains: requests that were not found, and stamps that
-    /// contradict each other (ns).
+    /// The part of `total_ns` that no phase explains: requests that were not found, and
+    /// contradictory timestamps (ns).
     pub remainder_ns: u64,
-    /// From the first submission to the last reaping (ns).
+    /// Time from the first submission to the last reaping (ns).
     pub wall_ns: u64,
-    /// Requests that became several to the device.
+    /// Requests that were split into several device requests.
     pub split: u64,
-    /// Requests that went to the device together with others.
+    /// Requests that were merged with others.
     pub merged: u64,
-    /// Requests that a thread of io_uring's own did.
+    /// Requests that a worker thread of io_uring executed.
     pub punted: u64,
-    /// Requests that the driver gave back at least once.
+    /// Requests that the driver requeued at least once.
     pub requeued: u64,
     /// Events that were lost.
     pub lost: u64,
 }
 
 impl Phases {
-    /// How many of the requests were found, 0 to 1; 1 where there were none.
+    /// Fraction of the requests that were found; 1 without requests.
     pub fn matched_share(&self) -> f64 {
         share(self.matched, self.requests, 1.0)
     }
 
-    /// How much of the time no phase explains, 0 to 1.
+    /// Fraction of the time that no phase explains.
     pub fn remainder_share(&self) -> f64 {
         share(self.remainder_ns, self.total_ns, 0.0)
     }
 
-    /// The time of a phase, if any request went through it.
+    /// The time of a phase, if any request passed through it.
     pub fn time(&self, phase: Phase) -> Option<&PhaseTime> {
         self.times.iter().find(|time| time.phase == phase)
     }
@@ -193,58 +193,58 @@ fn share(part: u64, whole: u64, of_nothing: f64) -> f64 {
     if whole == 0 { of_nothing } else { part as f64 / whole as f64 }
 }
 
-/// Divides the time of a load's requests into phases. `extents`, in the order of their offsets,
-/// say where its target lies on the disk.
+/// Splits the time of a load's requests into phases. `extents`, sorted by offset, give the location
+/// of its target on the disk.
 pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phases {
-    let passages = Passages::follow(&trace.events);
+    let lifecycles = Lifecycles::follow(&trace.events);
     let mut order: Vec<&AppRequest> = requests.iter().collect();
     order.sort_by_key(|request| request.submit_ns);
-    let mut finder = Finder::new(&passages, extents, trace.uring);
+    let mut finder = Finder::new(&lifecycles, extents, trace.uring);
     let found: Vec<_> = order.iter().map(|request| finder.find(request)).collect();
-    let mut account = Account::default();
+    let mut totals = Totals::default();
     for (request, found) in order.iter().zip(found) {
         match found.and_then(|found| finder.with_uring(request, found)) {
-            Ok(way) => account.add(request, &way, &passages),
-            Err(reason) => account.give_up(request, reason),
+            Ok(path) => totals.add(request, &path, &lifecycles),
+            Err(reason) => totals.give_up(request, reason),
         }
     }
-    account.close(&order, trace.lost.total())
+    totals.finish(&order, trace.lost.total())
 }
 
-/// The way of a request: that of its part that was complete last.
+/// The path of a request: that of its part which completed last.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct RequestPath {
     bio: usize,
     part: usize,
     uring: Option<usize>,
-    /// How many requests to the device it became.
+    /// Number of device requests that it was split into.
     pieces: usize,
     merged: bool,
     requeued: bool,
 }
 
-/// Finds requests of the load among what happened.
+/// Matches requests of the load with the objects in the trace.
 struct Finder<'a> {
-    passages: &'a Passages,
+    lifecycles: &'a Lifecycles,
     extents: &'a [Extent],
-    /// Bios that nobody has claimed yet, by direction and first sector.
+    /// Bios not yet matched, by direction and first sector.
     free: BTreeMap<(Op, u64), VecDeque<usize>>,
     uring: bool,
     claimed: Vec<bool>,
 }
 
 impl<'a> Finder<'a> {
-    fn new(passages: &'a Passages, extents: &'a [Extent], uring: bool) -> Finder<'a> {
+    fn new(lifecycles: &'a Lifecycles, extents: &'a [Extent], uring: bool) -> Finder<'a> {
         let mut free: BTreeMap<_, VecDeque<usize>> = BTreeMap::new();
-        for (index, bio) in passages.bios.iter().enumerate() {
+        for (index, bio) in lifecycles.bios.iter().enumerate() {
             free.entry((bio.range.op, bio.range.sector)).or_default().push_back(index);
         }
-        Finder { passages, extents, free, uring, claimed: vec![false; passages.urings.len()] }
+        Finder { lifecycles, extents, free, uring, claimed: vec![false; lifecycles.urings.len()] }
     }
 
-    /// The way of a request through the block layer, and the request of io_uring that its thread
-    /// was at.
-    fn find(&mut self, request: &AppRequest) -> Result<Way, Unmatched> {
+    /// The path of a request through the block layer, and the io_uring request that its thread was
+    /// submitting.
+    fn find(&mut self, request: &AppRequest) -> Result<RequestPath, Unmatched> {
         let pieces = sectors_of(self.extents, request.offset, request.bytes);
         let sectors: u64 = pieces.iter().map(|(_, sectors)| *sectors).sum();
         if sectors != request.bytes.div_ceil(SECTOR_BYTES) || sectors == 0 {
@@ -254,20 +254,20 @@ impl<'a> Finder<'a> {
         for (first, sectors) in pieces {
             incomplete |= self.claim(request, first, first + sectors, &mut bios);
         }
-        let length = |bio: &usize| u64::from(self.passages.bios[*bio].range.sectors);
+        let length = |bio: &usize| u64::from(self.lifecycles.bios[*bio].range.sectors);
         if bios.iter().map(length).sum::<u64>() != sectors {
             let seen = incomplete || !bios.is_empty();
             return Err(if seen { Unmatched::Incomplete } else { Unmatched::NoDeviceRequest });
         }
-        let way = self.way(&bios).ok_or(Unmatched::Incomplete)?;
-        if let Some(uring) = way.uring {
+        let path = self.path(&bios).ok_or(Unmatched::Incomplete)?;
+        if let Some(uring) = path.uring {
             self.claimed[uring] = true;
         }
-        Ok(way)
+        Ok(path)
     }
 
-    /// Claims the bios that a request sent to a piece of the disk. True where some never came
-    /// back.
+    /// Claims the bios of a request in a range of sectors. Returns true if some of them never
+    /// completed.
     fn claim(&mut self, request: &AppRequest, from: u64, to: u64, bios: &mut Vec<usize>) -> bool {
         let op = if request.write { Op::Write } else { Op::Read };
         let earliest = request.submit_ns.saturating_sub(SLACK_NS);
@@ -277,14 +277,14 @@ impl<'a> Finder<'a> {
             let Some((&(_, sector), queue)) = self.free.range_mut((op, at)..(op, to)).next() else {
                 break;
             };
-            let bio_of = |index: &usize| &self.passages.bios[*index];
-            // Requests come in the order of their submission: none will want these any more.
+            let bio_of = |index: &usize| &self.lifecycles.bios[*index];
+            // Requests are processed in order of submission: no later one can match these bios.
             while queue.front().is_some_and(|index| bio_of(index).queued_ns < earliest) {
                 queue.pop_front();
             }
             let in_time = || queue.iter().take_while(|index| bio_of(index).queued_ns <= latest);
             let fits = |index: &usize| sector + u64::from(bio_of(index).range.sectors) <= to;
-            let done = |index: &usize| self.passages.is_done(bio_of(index));
+            let done = |index: &usize| self.lifecycles.is_done(bio_of(index));
             let found = in_time().position(|index| fits(index) && done(index));
             incomplete |= found.is_none() && in_time().next().is_some();
             let claimed = found.and_then(|position| queue.remove(position));
@@ -294,39 +294,43 @@ impl<'a> Finder<'a> {
         incomplete
     }
 
-    fn way(&self, bios: &[usize]) -> Option<Way> {
-        let passages = self.passages;
+    fn path(&self, bios: &[usize]) -> Option<RequestPath> {
+        let lifecycles = self.lifecycles;
         let parts =
-            bios.iter().flat_map(|bio| passages.bios[*bio].parts.iter().map(|p| (*bio, *p)));
-        let (bio, part) = parts.clone().max_by_key(|(_, part)| passages.completed_ns(*part))?;
+            bios.iter().flat_map(|bio| lifecycles.bios[*bio].parts.iter().map(|p| (*bio, *p)));
+        let (bio, part) = parts.clone().max_by_key(|(_, part)| lifecycles.completed_ns(*part))?;
         let mut carriers: Vec<usize> =
-            parts.filter_map(|(_, part)| passages.parts[part].request).collect();
+            parts.filter_map(|(_, part)| lifecycles.parts[part].request).collect();
         carriers.sort_unstable();
         let own = carriers.len();
         carriers.dedup();
-        let carried: u32 = carriers.iter().map(|index| passages.requests[*index].parts).sum();
-        Some(Way {
+        let carried: u32 = carriers.iter().map(|index| lifecycles.requests[*index].parts).sum();
+        Some(RequestPath {
             bio,
             part,
-            uring: passages.bios[bio].uring,
+            uring: lifecycles.bios[bio].uring,
             pieces: carriers.len(),
             merged: carried as usize > own,
-            requeued: carriers.iter().any(|index| passages.requests[*index].requeues > 0),
+            requeued: carriers.iter().any(|index| lifecycles.requests[*index].requeues > 0),
         })
     }
 
-    /// Where another thread handed the bio over, the request of io_uring is the first one that
-    /// nobody claims and that was under way at the right time.
-    fn with_uring(&mut self, request: &AppRequest, way: Way) -> Result<Way, Unmatched> {
+    /// Adds the request of io_uring. If another thread submitted the bio, it is the first unclaimed
+    /// one that was in progress at the right time.
+    fn with_uring(
+        &mut self,
+        request: &AppRequest,
+        path: RequestPath,
+    ) -> Result<RequestPath, Unmatched> {
         if !self.uring {
-            return Ok(way);
+            return Ok(path);
         }
-        let urings = &self.passages.urings;
-        if way.uring.is_some_and(|index| urings[index].completed_ns.is_some()) {
-            return Ok(way);
+        let urings = &self.lifecycles.urings;
+        if path.uring.is_some_and(|index| urings[index].completed_ns.is_some()) {
+            return Ok(path);
         }
-        let queued_ns = self.passages.bios[way.bio].queued_ns;
-        let done_ns = self.passages.completed_ns(way.part).unwrap_or(u64::MAX);
+        let queued_ns = self.lifecycles.bios[path.bio].queued_ns;
+        let done_ns = self.lifecycles.completed_ns(path.part).unwrap_or(u64::MAX);
         let earliest = request.submit_ns.saturating_sub(SLACK_NS);
         let latest = request.reaped_ns.saturating_add(SLACK_NS);
         let fits = |uring: &Uring| {
@@ -339,37 +343,37 @@ impl<'a> Finder<'a> {
         let found = candidates.into_iter().find(|i| !self.claimed[*i] && fits(&urings[*i]));
         let index = found.ok_or(Unmatched::NoUringRequest)?;
         self.claimed[index] = true;
-        Ok(Way { uring: Some(index), ..way })
+        Ok(RequestPath { uring: Some(index), ..path })
     }
 }
 
-/// Sums over all requests.
+/// Accumulates over all requests.
 #[derive(Debug, Default)]
-struct Account {
+struct Totals {
     phases: Phases,
     /// Start and end of each request in each phase (ns).
     spans: [Vec<(u64, u64)>; Phase::ALL.len()],
     unmatched: BTreeMap<Unmatched, u64>,
 }
 
-impl Account {
+impl Totals {
     fn give_up(&mut self, request: &AppRequest, reason: Unmatched) {
         *self.unmatched.entry(reason).or_default() += 1;
         let remainder_ns = &mut self.phases.remainder_ns;
         *remainder_ns = remainder_ns.saturating_add(request.latency_ns());
     }
 
-    fn add(&mut self, request: &AppRequest, way: &Way, passages: &Passages) {
+    fn add(&mut self, request: &AppRequest, path: &RequestPath, lifecycles: &Lifecycles) {
         let phases = &mut self.phases;
         phases.matched += 1;
-        phases.split += u64::from(way.pieces > 1);
-        phases.merged += u64::from(way.merged);
-        phases.requeued += u64::from(way.requeued);
-        let uring = way.uring.map(|index| &passages.urings[index]);
+        phases.split += u64::from(path.pieces > 1);
+        phases.merged += u64::from(path.merged);
+        phases.requeued += u64::from(path.requeued);
+        let uring = path.uring.map(|index| &lifecycles.urings[index]);
         phases.punted += u64::from(uring.is_some_and(|uring| uring.punted));
         let mut from = request.submit_ns;
         let mut contradiction = 0;
-        for (phase, end_ns) in stations(request, way, uring, passages) {
+        for (phase, end_ns) in phase_ends(request, path, uring, lifecycles) {
             let to = end_ns.clamp(from, request.reaped_ns.max(from));
             contradiction = contradiction.max(to.abs_diff(end_ns));
             self.spans[phase as usize].push((from, to));
@@ -379,7 +383,7 @@ impl Account {
         phases.remainder_ns = phases.remainder_ns.saturating_add(unexplained_ns);
     }
 
-    fn close(mut self, order: &[&AppRequest], lost: u64) -> Phases {
+    fn finish(mut self, order: &[&AppRequest], lost: u64) -> Phases {
         let mut phases = std::mem::take(&mut self.phases);
         phases.requests = order.len() as u64;
         phases.lost = lost;
@@ -395,38 +399,38 @@ impl Account {
     }
 }
 
-/// Where each phase of a request ends (ns), in order of time.
-fn stations(
+/// The end of each phase of a request (ns), in order of time.
+fn phase_ends(
     request: &AppRequest,
-    way: &Way,
+    path: &RequestPath,
     uring: Option<&Uring>,
-    passages: &Passages,
+    lifecycles: &Lifecycles,
 ) -> Vec<(Phase, u64)> {
-    let bio = &passages.bios[way.bio];
-    let part: &Part = &passages.parts[way.part];
-    let carrier = part.request.map(|index| &passages.requests[index]);
+    let bio = &lifecycles.bios[path.bio];
+    let part: &Part = &lifecycles.parts[path.part];
+    let carrier = part.request.map(|index| &lifecycles.requests[index]);
     let issued_ns = carrier.map_or(bio.queued_ns, |carrier| carrier.issued_ns);
-    let completed_ns = passages.completed_ns(way.part).unwrap_or(issued_ns);
+    let completed_ns = lifecycles.completed_ns(path.part).unwrap_or(issued_ns);
     let (thread, until_ns) = match uring {
         Some(uring) => (uring.thread, uring.completed_ns.unwrap_or(request.reaped_ns)),
         None => (bio.thread, request.reaped_ns),
     };
-    let woken_ns = passages.woken_ns(thread, completed_ns, until_ns);
-    let told_ns = woken_ns.or(uring.and_then(|uring| uring.completed_ns));
-    let mut stations = vec![
+    let woken_ns = lifecycles.woken_ns(thread, completed_ns, until_ns);
+    let noticed_ns = woken_ns.or(uring.and_then(|uring| uring.completed_ns));
+    let mut phase_ends = vec![
         (Phase::Submit, uring.map_or(bio.queued_ns, |uring| uring.submitted_ns)),
         (Phase::Queue, part.inserted_ns.unwrap_or(issued_ns)),
         (Phase::Scheduler, issued_ns),
         (Phase::Device, completed_ns),
     ];
-    match told_ns {
-        Some(told_ns) => {
-            stations.push((Phase::Completion, told_ns));
-            stations.push((Phase::WakeUp, request.reaped_ns));
+    match noticed_ns {
+        Some(noticed_ns) => {
+            phase_ends.push((Phase::Completion, noticed_ns));
+            phase_ends.push((Phase::WakeUp, request.reaped_ns));
         }
-        None => stations.push((Phase::CompletionAndWakeUp, request.reaped_ns)),
+        None => phase_ends.push((Phase::CompletionAndWakeUp, request.reaped_ns)),
     }
-    stations
+    phase_ends
 }
 
 fn phase_time(
@@ -439,7 +443,7 @@ fn phase_time(
     lengths.sort_unstable();
     let max_ns = *lengths.last()?;
     let total = sum(lengths.iter().copied());
-    // The smallest value that at least this share of them does not exceed.
+    // Nearest-rank percentile.
     let quantile = |percent: usize| lengths[(lengths.len() * percent).div_ceil(100).max(1) - 1];
     Some(PhaseTime {
         phase,
@@ -454,12 +458,12 @@ fn phase_time(
     })
 }
 
-/// Damaged stamps may be as large as can be.
+/// Saturating sum, because damaged timestamps may be huge.
 fn sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
 }
 
-/// How much time lies in at least one of the spans (ns).
+/// The time covered by at least one of the spans (ns).
 fn union_ns(spans: &mut [(u64, u64)]) -> u64 {
     spans.sort_unstable();
     let (mut union, mut covered_to) = (0, 0);
@@ -504,7 +508,7 @@ mod tests {
         AppRequest { submit_ns, reaped_ns, offset, bytes, write: false, user_data: None }
     }
 
-    /// All of a request at 100,000 ns and later, whose phases take 1, 2, 3, 4, 5 and 6 us.
+    /// All events of a request submitted at 100,000 ns, whose phases take 1, 2, 3, 4, 5 and 6 us.
     fn one() -> Vec<(u64, i32, What)> {
         let place = range(1008, 8);
         vec![
@@ -571,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocking_read_has_no_ring_and_is_submitted_until_the_block_layer_has_it() {
+    fn the_submit_phase_of_a_blocking_read_ends_in_the_block_layer() {
         let mut events = one();
         let of_ring =
             |what: &What| matches!(what, What::UringSubmitted(_) | What::UringCompleted(_));
@@ -587,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_being_woken_anyway_learns_of_a_second_completion_at_once() {
+    fn a_second_completion_of_a_waking_thread_has_no_completion_phase() {
         let place = range(1016, 8);
         let mut events = one();
         events.extend([
@@ -605,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_parts_the_last_one_is_the_way() {
+    fn the_last_part_of_a_split_request_counts() {
         let (first, second) = (range(1000, 8), range(1008, 8));
         let events = [
             (1_000, LOAD, What::BioQueued(range(1000, 16))),
@@ -623,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_join_one_another_share_its_way() {
+    fn merged_requests_share_the_device_phase() {
         let whole = range(1000, 16);
         let events = [
             (1_000, LOAD, What::BioQueued(range(1008, 8))),
@@ -644,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_gives_back_waits_until_it_is_issued_again() {
+    fn a_requeued_request_waits_until_it_is_issued_again() {
         let place = range(1000, 8);
         let events = [
             (1_000, LOAD, What::BioQueued(place)),
@@ -662,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_turned_away_and_done_by_another_thread_is_found_all_the_same() {
+    fn a_request_punted_to_a_worker_thread_is_found() {
         let place = range(1000, 8);
         let events = [
             (1_000, LOAD, What::UringSubmitted(uring(5))),
@@ -685,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn two_at_the_same_place_are_told_apart_by_their_order() {
+    fn requests_at_the_same_location_are_matched_in_order() {
         let place = range(1000, 8);
         let events = [
             (1_000, LOAD, What::BioQueued(place)),
@@ -704,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_found_is_remainder_with_its_reason() {
+    fn unmatched_requests_are_remainder_with_a_reason() {
         let mut events = one();
         events.extend([(200_000, LOAD, What::BioQueued(range(1016, 8)))]);
         let asked = [
@@ -729,7 +733,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_that_contradict_the_kernel_are_remainder() {
+    fn contradictory_timestamps_are_remainder() {
         let late = [read(101_800, 121_800, 4096, 4096)];
         let phases = split(&trace(true, &one()), &late, &FILE);
         assert_eq!((phases.matched, phases.remainder_ns), (1, 800));
@@ -737,7 +741,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_is_nothing_missing() {
+    fn without_requests_nothing_is_missing() {
         let phases = split(&trace(true, &[]), &[], &[]);
         assert_eq!((phases.matched_share(), phases.remainder_share()), (1.0, 0.0));
         assert!(phases.times.is_empty());

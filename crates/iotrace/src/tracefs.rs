@@ -1,4 +1,4 @@
-//! The kernel's folder of traces, and one of our own in it, which goes when we do.
+//! Our own trace instance in tracefs, removed on drop.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,25 +7,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::declined::Declined;
 
-/// The start of the names of our traces; process and number follow.
-const OURS: &str = "halfpower-";
-/// What is read at once (bytes).
-const BITE_BYTES: usize = 1 << 16;
+/// Prefix of the names of our instances; process id and number follow.
+const INSTANCE_PREFIX: &str = "halfpower-";
+/// Size of a read (bytes).
+const CHUNK_BYTES: usize = 1 << 16;
 
-/// A trace beside all others of the machine; dropping it removes it.
+/// A trace instance, independent of others on the machine; removed on drop.
 #[derive(Debug)]
 pub struct Instance {
     folder: PathBuf,
 }
 
 impl Instance {
-    /// A new one. Takes away those that processes left which are no more.
+    /// Creates an instance. Also removes instances of processes that have died.
     pub fn new() -> Result<Instance, Declined> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let instances = mounted()?.join("instances");
+        let instances = tracefs_path()?.join("instances");
         remove_stale(&instances, |process| Path::new("/proc").join(process).exists());
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = instances.join(format!("{OURS}{}-{number}", std::process::id()));
+        let folder = instances.join(format!("{INSTANCE_PREFIX}{}-{number}", std::process::id()));
         fs::create_dir(&folder).map_err(|e| Declined::file("making the trace", &folder, &e))?;
         Ok(Instance { folder })
     }
@@ -35,19 +35,19 @@ impl Instance {
         self.folder.join(name)
     }
 
-    /// What a file says.
+    /// Reads one of its files.
     pub fn text(&self, name: &str) -> Result<String, Declined> {
         let path = self.path(name);
         text(&path).map_err(|e| Declined::file("reading", &path, &e))
     }
 
-    /// Tells a file something.
-    pub fn tell(&self, name: &str, text: &str) -> Result<(), Declined> {
+    /// Writes one of its files.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), Declined> {
         let path = self.path(name);
         fs::write(&path, text).map_err(|e| Declined::file("writing", &path, &e))
     }
 
-    /// The CPUs that have a buffer.
+    /// The CPUs that have a ring buffer.
     pub fn cpus(&self) -> Result<Vec<u32>, Declined> {
         let path = self.path("per_cpu");
         let entries = fs::read_dir(&path).map_err(|e| Declined::file("looking at", &path, &e))?;
@@ -62,26 +62,25 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure; the next trace tries again.
+        // A failure cannot be reported here; the next instance tries again.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// Reads a file of tracefs in bites that are larger than most: some of them give what fits the
-/// first one and no more.
+/// Reads a file of tracefs with large reads: some files return only what fits into the first one.
 fn text(path: &Path) -> io::Result<String> {
     let (mut file, mut text) = (File::open(path)?, Vec::new());
-    let mut bite = vec![0; BITE_BYTES];
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        match file.read(&mut bite)? {
+        match file.read(&mut chunk)? {
             0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
-            read => text.extend_from_slice(&bite[..read]),
+            read => text.extend_from_slice(&chunk[..read]),
         }
     }
 }
 
-/// Where tracefs is mounted.
-fn mounted() -> Result<PathBuf, Declined> {
+/// The mount point of tracefs.
+fn tracefs_path() -> Result<PathBuf, Declined> {
     let path = Path::new("/proc/self/mounts");
     let mounts = fs::read_to_string(path).map_err(|e| Declined::file("reading", path, &e))?;
     mount_point(&mounts).ok_or_else(|| {
@@ -92,7 +91,7 @@ fn mounted() -> Result<PathBuf, Declined> {
     })
 }
 
-/// The mount point of tracefs in the kernel's table of mounts.
+/// Finds the mount point of tracefs in a mount table.
 pub(crate) fn mount_point(mounts: &str) -> Option<PathBuf> {
     let found = mounts.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -102,9 +101,9 @@ pub(crate) fn mount_point(mounts: &str) -> Option<PathBuf> {
     found.map(|folder| PathBuf::from(folder.replace("\\040", " ")))
 }
 
-/// The process that made a trace of this name.
-fn maker(name: &str) -> Option<&str> {
-    let (process, number) = name.strip_prefix(OURS)?.split_once('-')?;
+/// The process id in an instance's name.
+fn owner_pid(name: &str) -> Option<&str> {
+    let (process, number) = name.strip_prefix(INSTANCE_PREFIX)?.split_once('-')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (digits(process) && digits(number)).then_some(process)
 }
@@ -112,8 +111,8 @@ fn maker(name: &str) -> Option<&str> {
 fn remove_stale(instances: &Path, is_alive: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        if name.to_str().and_then(maker).is_some_and(|process| !is_alive(process)) {
-            // One that somebody reads stays.
+        if name.to_str().and_then(owner_pid).is_some_and(|process| !is_alive(process)) {
+            // Fails if somebody still reads it.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn only_traces_of_dead_processes_are_taken_away() {
+    fn only_instances_of_dead_processes_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let names = ["halfpower-1-0", "halfpower-2-7", "halfpower-x-1", "other-2-1"];
         names.iter().for_each(|name| fs::create_dir(folder.path().join(name)).unwrap());

@@ -1,5 +1,5 @@
-//! A trace while it is made: tracepoints are switched on, a thread of its own carries the pages of
-//! the kernel's buffers away before they overrun, and they are read when all is over.
+//! Records a trace: enables tracepoints, copies the pages of the kernel's ring buffers to memory in
+//! a separate thread before they overrun, and decodes them after the end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -14,33 +14,34 @@ use crate::format::{Format, PageLayout};
 use crate::page;
 use crate::tracefs::Instance;
 
-/// How long the reader rests between its rounds.
-const REST: Duration = Duration::from_millis(30);
-/// The buffers of all CPUs together, unless asked otherwise (bytes).
+/// Interval at which the reader empties the buffers.
+const POLL_INTERVAL: Duration = Duration::from_millis(30);
+/// Default size of the kernel's buffers for all CPUs together (bytes).
 const BUFFERS_BYTES: u64 = 256 << 20;
-/// The buffer of one CPU, unless asked otherwise (bytes).
+/// Limits of the default size of one CPU's buffer (bytes).
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
-/// The pages that a reader keeps, unless asked otherwise (bytes).
+/// Default limit on pages kept in memory (bytes).
 const KEPT_BYTES: u64 = 2 << 30;
 
-/// What is to be traced.
+/// What to trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSpec {
-    /// Device number (major, minor) of the whole disk: requests to a partition are the disk's.
+    /// Device number (major, minor) of the whole disk; requests to a partition appear under its
+    /// disk.
     pub disk: (u32, u32),
     /// Whether the load uses io_uring.
     pub uring: bool,
-    /// Name of the threads of the load whose wakings are told, with `*` for anything
-    /// ("worker-*"). None: completion and wake-up cannot be told apart.
+    /// Name of the load's threads whose wake-ups are traced, with `*` as a wildcard ("worker-*").
+    /// None: the phases completion and wake-up cannot be separated.
     pub threads: Option<String>,
-    /// The kernel's buffer for each CPU (bytes); None: 256 MiB in all, from 1 to 16 MiB each.
+    /// The kernel's buffer per CPU (bytes); None: 256 MiB in total, 1 to 16 MiB each.
     pub buffer_bytes: Option<u64>,
-    /// Pages that are kept in memory (bytes). What comes after is lost, and counted.
+    /// Limit on pages kept in memory (bytes). What exceeds it is lost, and counted.
     pub kept_bytes: u64,
 }
 
 impl TraceSpec {
-    /// Everything about a disk and the threads of a load.
+    /// A trace of a disk and the threads of a load, with default sizes.
     pub fn new(disk: (u32, u32), uring: bool, threads: Option<&str>) -> TraceSpec {
         let threads = threads.map(str::to_owned);
         TraceSpec { disk, uring, threads, buffer_bytes: None, kept_bytes: KEPT_BYTES }
@@ -54,7 +55,7 @@ impl TraceSpec {
         }
     }
 
-    /// What the kernel shall leave out.
+    /// The kernel's event filter for a tracepoint.
     fn filter(&self, tracepoint: &Tracepoint) -> Option<String> {
         match tracepoint.group {
             "block" => Some(format!("dev == {}", kernel_dev(self.disk))),
@@ -75,41 +76,41 @@ impl TraceSpec {
     }
 }
 
-/// Events that happened and are not in a trace.
+/// Events that occurred but are not in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Written over before they were carried away.
+    /// Overwritten before they were read.
     pub overwritten: u64,
-    /// Never written, for want of room.
+    /// Never recorded, or not read, because a buffer was full.
     pub dropped: u64,
-    /// Pages with records that could not be read.
+    /// Pages with unreadable records.
     pub damaged_pages: u64,
 }
 
 impl Lost {
-    /// All of them; a damaged page counts as one.
+    /// The sum; a damaged page counts as one.
     pub fn total(&self) -> u64 {
         self.overwritten + self.dropped + self.damaged_pages
     }
 }
 
-/// A trace that has ended.
+/// A complete trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What happened, in order of time.
+    /// The events, in order of time.
     pub events: Vec<Event>,
-    /// What happened besides.
+    /// Events that were lost.
     pub lost: Lost,
-    /// Whether io_uring was listened to.
+    /// Whether io_uring was traced.
     pub uring: bool,
-    /// Bytes that the kernel wrote.
+    /// Size of the trace data (bytes).
     pub bytes: u64,
 }
 
-/// A trace that is being made. Dropping it ends it and takes it away.
+/// A trace in progress. Dropping it ends and removes it.
 #[derive(Debug)]
 pub struct Tracer {
-    // In this order: the reader's files must be closed before their folder can go.
+    // Drop order matters: the reader's files must be closed before the instance can be removed.
     reader: Reader,
     instance: Instance,
     decoders: Decoders,
@@ -118,15 +119,15 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Starts to trace.
+    /// Starts a trace.
     ///
     /// # Errors
-    /// Without root, tracefs, or a tracepoint that is needed; each with its remedy.
+    /// Without root, tracefs or a required tracepoint; each with its remedy.
     pub fn start(spec: &TraceSpec) -> Result<Tracer, Declined> {
         spec.check()?;
         let instance = Instance::new()?;
-        instance.tell("tracing_on", "0")?;
-        instance.tell("trace_clock", "mono")?;
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono")?;
         let layout = PageLayout::parse(&instance.text("events/header_page")?).ok_or_else(|| {
             Declined::new("this kernel's trace pages are of an unknown form", "run without tracing")
         })?;
@@ -135,11 +136,11 @@ impl Tracer {
             let fair = BUFFERS_BYTES / cpus.len().max(1) as u64;
             fair.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end())
         });
-        instance.tell("buffer_size_kb", &(buffer_bytes >> 10).max(1).to_string())?;
-        let decoders = listen(&instance, spec)?;
+        instance.write("buffer_size_kb", &(buffer_bytes >> 10).max(1).to_string())?;
+        let decoders = enable_tracepoints(&instance, spec)?;
         let pages =
             cpus.iter().map(|cpu| CpuPages::open(&instance, *cpu)).collect::<Result<_, _>>();
-        instance.tell("tracing_on", "1")?;
+        instance.write("tracing_on", "1")?;
         let reader = Reader::start(pages?, layout, spec.kept_bytes)?;
         Ok(Tracer { reader, instance, decoders, layout, uring: spec.uring })
     }
@@ -147,9 +148,9 @@ impl Tracer {
     /// Ends the trace and reads it.
     ///
     /// # Errors
-    /// Where the kernel does not give its pages or counters.
+    /// If the kernel's pages or counters cannot be read.
     pub fn stop(mut self) -> Result<Trace, Declined> {
-        self.instance.tell("tracing_on", "0")?;
+        self.instance.write("tracing_on", "0")?;
         let cpus = self.reader.end()?;
         let mut trace = Trace { uring: self.uring, ..Trace::default() };
         for cpu in &cpus {
@@ -158,14 +159,14 @@ impl Tracer {
             trace.bytes += cpu.bytes.len() as u64;
             cpu.read_events(&self.layout, &self.decoders, &mut trace);
         }
-        // Stable and made for runs: each CPU's events are in order already.
+        // The events of each CPU are already sorted; the stable sort merges such runs efficiently.
         trace.events.sort_by_key(|event| event.at_ns);
         Ok(trace)
     }
 }
 
-/// Switches the tracepoints on and learns their formats.
-fn listen(instance: &Instance, spec: &TraceSpec) -> Result<Decoders, Declined> {
+/// Enables the tracepoints and reads their formats.
+fn enable_tracepoints(instance: &Instance, spec: &TraceSpec) -> Result<Decoders, Declined> {
     let mut decoders = Decoders::default();
     for tracepoint in TRACEPOINTS.iter().filter(|tracepoint| spec.wants(tracepoint)) {
         let folder = |name: &&str| format!("events/{}/{name}", tracepoint.group);
@@ -180,9 +181,9 @@ fn listen(instance: &Instance, spec: &TraceSpec) -> Result<Decoders, Declined> {
         match found.filter(|_| known) {
             Some(f) => {
                 if let Some(filter) = spec.filter(tracepoint) {
-                    instance.tell(&format!("{f}/filter"), &filter)?;
+                    instance.write(&format!("{f}/filter"), &filter)?;
                 }
-                instance.tell(&format!("{f}/enable"), "1")?;
+                instance.write(&format!("{f}/enable"), "1")?;
             }
             None if tracepoint.needed => {
                 let names = folders.collect::<Vec<_>>().join(" or ");
@@ -195,28 +196,28 @@ fn listen(instance: &Instance, spec: &TraceSpec) -> Result<Decoders, Declined> {
     Ok(decoders)
 }
 
-/// Adds what `per_cpu/cpuN/stats` counts.
+/// Adds the counters of `per_cpu/cpuN/stats`.
 fn count_lost(stats: &str, lost: &mut Lost) {
     for line in stats.lines() {
         let Some((name, number)) = line.split_once(':') else { continue };
         let number: u64 = number.trim().parse().unwrap_or(0);
         match name.trim() {
             "overrun" => lost.overwritten += number,
-            // What nobody carried away any more is lost like what was never written.
+            // "entries" are events left in the buffer, which were not read.
             "commit overrun" | "dropped events" | "entries" => lost.dropped += number,
             _ => {}
         }
     }
 }
 
-/// The pages of one CPU, as they were carried away.
+/// The collected pages of one CPU.
 #[derive(Debug)]
 struct CpuPages {
     cpu: u32,
     file: File,
-    /// All pages one behind the other, without what is empty.
+    /// All pages concatenated, without their unused ends.
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each page in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -228,8 +229,8 @@ impl CpuPages {
         Ok(CpuPages { cpu, file, bytes: Vec::new(), ends: Vec::new() })
     }
 
-    /// Carries away what there is.
-    fn carry(&mut self, layout: &PageLayout, kept_bytes: u64) -> io::Result<()> {
+    /// Reads all available pages.
+    fn collect_pages(&mut self, layout: &PageLayout, kept_bytes: u64) -> io::Result<()> {
         while (self.bytes.len() as u64) < kept_bytes {
             let start = self.bytes.len();
             self.bytes.resize(start + layout.page_bytes, 0);
@@ -260,7 +261,7 @@ impl CpuPages {
     }
 }
 
-/// The thread that carries pages away.
+/// The thread that collects pages.
 #[derive(Debug)]
 struct Reader {
     /// None once it was told to end.
@@ -272,7 +273,7 @@ impl Reader {
     fn start(cpus: Vec<CpuPages>, layout: PageLayout, kept: u64) -> Result<Reader, Declined> {
         let (stop, stopped) = mpsc::channel();
         let builder = thread::Builder::new().name("tracer".to_owned());
-        let thread = builder.spawn(move || carry_until(cpus, &layout, kept, &stopped));
+        let thread = builder.spawn(move || collect_until(cpus, &layout, kept, &stopped));
         let thread = thread.map_err(|error| {
             Declined::new(
                 format!("starting the reader of the trace: {error}"),
@@ -282,7 +283,7 @@ impl Reader {
         Ok(Reader { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Waits for it to carry the rest away.
+    /// Stops the thread after it has collected the rest.
     fn end(&mut self) -> Result<Vec<CpuPages>, Declined> {
         self.stop = None;
         let ended = self.thread.take().map(JoinHandle::join);
@@ -299,13 +300,13 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // The trace is not wanted any more.
+            // The trace was abandoned, so its result does not matter.
             let _ = self.end();
         }
     }
 }
 
-fn carry_until(
+fn collect_until(
     mut cpus: Vec<CpuPages>,
     layout: &PageLayout,
     kept_bytes: u64,
@@ -313,9 +314,9 @@ fn carry_until(
 ) -> io::Result<Vec<CpuPages>> {
     let each = kept_bytes / cpus.len().max(1) as u64;
     loop {
-        let ended = !matches!(stopped.recv_timeout(REST), Err(RecvTimeoutError::Timeout));
+        let ended = !matches!(stopped.recv_timeout(POLL_INTERVAL), Err(RecvTimeoutError::Timeout));
         for cpu in &mut cpus {
-            cpu.carry(layout, each)?;
+            cpu.collect_pages(layout, each)?;
         }
         if ended {
             return Ok(cpus);
@@ -328,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_sorts_of_loss_are_counted() {
+    fn all_kinds_of_loss_are_counted() {
         let stats = "entries: 4\noverrun: 3\ncommit overrun: 1\nbytes: 99\n\
                      oldest event ts:     0.000000\ndropped events: 2\nread events: 7\n";
         let mut lost = Lost::default();
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_other_disks_and_threads_are_left_out_by_the_kernel() {
+    fn the_kernel_filters_events_by_disk_and_thread() {
         let spec = TraceSpec::new((8, 16), false, Some("worker-*"));
         let of = |name: &str| TRACEPOINTS.iter().find(|t| t.names[0] == name).unwrap();
         assert_eq!(spec.filter(of("block_getrq")), Some("dev == 8388624".to_owned()));
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_break_the_filter_is_declined() {
+    fn a_thread_name_that_would_break_the_filter_is_refused() {
         let declined = Tracer::start(&TraceSpec::new((8, 0), false, Some("a\" || 1"))).unwrap_err();
         assert!(declined.to_string().contains("is no name of a thread; use letters"), "{declined}");
     }

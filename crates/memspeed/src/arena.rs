@@ -1,4 +1,4 @@
-//! The memory of one thread: a mapping on pages of a chosen size, first touched by that thread.
+//! The memory of one thread: a mapping with pages of a chosen size, first touched by that thread.
 
 use std::fs;
 use std::io;
@@ -7,37 +7,37 @@ use std::ptr;
 use crate::kernel::{Kernel, LINE_BYTES};
 use crate::loops::{Arrays, WORD};
 
-/// What lies behind the arrays.
+/// The memory pages that back the arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Huge pages where the kernel gives them.
+    /// Huge pages where the kernel provides them.
     Huge,
     /// Ordinary 4 KiB pages only.
     Small,
-    /// What a program gets that asks for nothing.
+    /// The system's default.
     System,
 }
 
-/// Arrays start at multiples of this, and an offset (bytes).
+/// Arrays start at a multiple of this plus an offset (bytes).
 pub(crate) const PAGE_BYTES: usize = 4096;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Arrays of a set: the most that a kernel uses.
+/// Maximum number of arrays of a kernel.
 const ARRAYS: usize = 3;
 
 /// Memory for working sets up to a size.
 pub(crate) struct Arena {
     mapping: *mut u8,
     mapped_bytes: usize,
-    /// First byte: a multiple of a huge page.
+    /// First byte; aligned to a huge page.
     base: *mut u8,
-    /// From `base` on.
+    /// Usable bytes from `base` on.
     bytes: usize,
 }
 
 impl Arena {
     /// Maps and touches memory for sets of up to `set_bytes`.
     pub fn new(set_bytes: usize, pages: Pages) -> io::Result<Arena> {
-        // Each array may begin on a page of its own, and behind an offset.
+        // Each array may start on a new page, plus an offset.
         let bytes = set_bytes.checked_add(2 * ARRAYS * PAGE_BYTES);
         let mapped_bytes = bytes.and_then(|bytes| bytes.checked_add(2 * HUGE_PAGE_BYTES));
         let (Some(bytes), Some(mapped_bytes)) = (bytes, mapped_bytes) else {
@@ -67,7 +67,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Fills all of it with doubles that no kernel turns into slow ones.
+    /// Fills the arena with doubles that never become denormal, which would slow down arithmetic.
     fn touch(&self) {
         for at in (0..self.bytes).step_by(8) {
             // SAFETY: inside the mapping, which is two huge pages longer than `bytes`.
@@ -75,11 +75,12 @@ impl Arena {
         }
     }
 
-    /// The arrays of a kernel in a working set: one behind the other, each `offset_bytes` past the
-    /// start of a page; those written past the caches at the line at or before that.
+    /// The arrays of a kernel for a working set: consecutive, each `offset_bytes` past the start of
+    /// a page. Non-temporal kernels need line alignment, so theirs start at the cache line at or
+    /// before that.
     ///
     /// # Panics
-    /// If the set is larger than the arena, or the offset no less than a page.
+    /// If the set is larger than the arena, or the offset is a page or more.
     pub fn arrays(&self, kernel: Kernel, set_bytes: usize, offset_bytes: usize) -> Arrays {
         let bytes = kernel.array_bytes(set_bytes);
         let stride = bytes.next_multiple_of(PAGE_BYTES);
@@ -88,12 +89,12 @@ impl Arena {
         let start = |index: usize| index * stride + offset_bytes - odd;
         let end = start(kernel.arrays() - 1) + bytes;
         assert!(offset_bytes < PAGE_BYTES && end <= self.bytes, "the set does not fit its arena");
-        // An array that the kernel does not use is never looked at.
+        // Arrays that the kernel does not use may lie outside; they are never accessed.
         let at = |index: usize| self.base.wrapping_add(start(index));
         Arrays { a: at(0), b: at(1), c: at(2), bytes }
     }
 
-    /// Bytes of it that lie on huge pages, by /proc/self/smaps; None where that cannot be read.
+    /// Bytes of the arena on huge pages, from /proc/self/smaps; None if that cannot be read.
     pub fn huge_bytes(&self) -> Option<u64> {
         let maps = fs::read_to_string("/proc/self/smaps").ok()?;
         let (from, to) = (self.mapping as u64, self.mapping as u64 + self.mapped_bytes as u64);
@@ -108,7 +109,7 @@ impl Drop for Arena {
     }
 }
 
-/// `AnonHugePages` of the mappings that begin between two addresses, or reach between them.
+/// Sum of `AnonHugePages` over the mappings that overlap an address range.
 fn huge_bytes_between(smaps: &str, from: u64, to: u64) -> u64 {
     let mut inside = false;
     let mut bytes = 0;
@@ -132,7 +133,7 @@ mod tests {
     use crate::kernel::LEAST_SET_BYTES;
 
     #[test]
-    fn arrays_lie_apart_inside_the_arena_and_behind_their_offset() {
+    fn arrays_are_disjoint_inside_the_arena_and_start_at_their_offset() {
         for set in [LEAST_SET_BYTES, 20_000, 1 << 20] {
             let arena = Arena::new(set, Pages::Small).unwrap();
             for kernel in Kernel::ALL {

@@ -1,20 +1,20 @@
-//! Which data caches a CPU has, as the kernel tells; a virtual machine may be told what it likes.
+//! The data caches of a CPU as the kernel reports them; a hypervisor may report anything.
 
 use std::fs;
 use std::path::Path;
 
-/// A cache that data goes through.
+/// A data or unified cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// 1 is nearest to the CPU.
     pub level: u32,
-    /// Its size.
+    /// Its size (bytes).
     pub bytes: u64,
-    /// CPUs that share it.
+    /// Number of CPUs that share it.
     pub shared_by: u32,
 }
 
-/// The data and unified caches of a CPU, the nearest first; none where the kernel says nothing.
+/// The data and unified caches of a CPU, nearest first; empty if the kernel reports none.
 pub fn of_cpu(cpu: usize) -> Vec<Cache> {
     read(Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}/cache")))
 }
@@ -40,7 +40,7 @@ fn cache(folder: &Path) -> Option<Cache> {
     })
 }
 
-/// A size as the kernel writes it: `48K`, `2M`, `512`.
+/// Parses a size in the kernel's format: `48K`, `2M`, `512`.
 fn size(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, factor) = match text.strip_suffix('K') {
@@ -50,7 +50,7 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes > 0)
 }
 
-/// How many CPUs a list such as `0-3,8` names; 1 for what cannot be read.
+/// The number of CPUs in a list such as `0-3,8`; 1 if it cannot be parsed.
 fn count(list: &str) -> u32 {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_caches_are_read_nearest_first_and_those_of_instructions_left_out() {
+    fn data_caches_are_read_nearest_first_without_instruction_caches() {
         let folder = std::env::temp_dir().join(format!("halfpower-caches-{}", std::process::id()));
         let made = [
             ("index0", "Unified", "3", "32768K", "0-7"),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_lists_that_mean_nothing_are_not_taken_for_numbers() {
+    fn malformed_sizes_and_lists_are_rejected() {
         assert_eq!(size("0K"), None);
         assert_eq!(size("99999999999999999999K"), None);
         assert_eq!(size("18446744073709551615K"), None);

@@ -1,14 +1,13 @@
-//! A file that lives in memory and has no name: the papers' temporary file.
+//! An unnamed file in memory: the temporary file of the papers.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
 
-/// An empty file on the kernel's own file system in memory (tmpfs); it goes when it is closed.
-/// memfd_create(2).
+/// An empty file on the kernel's internal tmpfs; it is deleted when closed. memfd_create(2).
 ///
 /// # Errors
-/// The kernel refuses (too many open files, a sandbox).
+/// If the kernel refuses (too many open files, a sandbox).
 pub fn in_memory() -> io::Result<File> {
     // SAFETY: the name is a string that ends with a zero byte.
     let fd = unsafe { libc::memfd_create(c"halfpower".as_ptr(), libc::MFD_CLOEXEC) };

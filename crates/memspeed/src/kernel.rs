@@ -1,26 +1,27 @@
-//! The kernels: what each does with its arrays, and which bytes it is said to move.
+//! The kernels: what each does with its arrays, and how many bytes it counts as moving.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a cache line. Right on every x86-64 and nearly every other CPU; where lines are
-/// longer, a touch counts less than it moves.
+/// Size of a cache line (bytes). Correct on every x86-64 and nearly every other CPU; where lines
+/// are longer, a touch counts less than it moves.
 pub const LINE_BYTES: usize = 64;
-/// Arrays are multiples of this (bytes), so that no loop has a rest: eight of the widest vectors.
+/// Array sizes are multiples of this (eight of the widest vectors), so that no loop has a remainder
+/// (bytes).
 pub(crate) const GRANULE_BYTES: usize = 8 * LINE_BYTES;
-/// The smallest working set (bytes): three granules fit into it with room to spare.
+/// The smallest working set (bytes); three granules fit into it.
 pub const LEAST_SET_BYTES: usize = 4096;
 
-/// What is done with memory.
+/// An operation on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Sums all of an array with vector loads.
+    /// Sums an array with vector loads.
     Load,
-    /// Writes all of an array with vector stores.
+    /// Fills an array with vector stores.
     Store,
     /// The C library's `memset`.
     Memset,
-    /// The C library's `memcpy`, one array to another.
+    /// The C library's `memcpy` from one array to another.
     Copy,
     /// `a[i] = b[i] + s * c[i]` over doubles, as in STREAM.
     Triad,
@@ -28,14 +29,14 @@ pub enum Kernel {
     TouchRead,
     /// Writes one word of each cache line.
     TouchWrite,
-    /// Writes all of an array past the caches.
+    /// Fills an array with non-temporal stores, which bypass the caches.
     NtStore,
-    /// Copies one array to another whose lines are written past the caches.
+    /// Copies one array to another with non-temporal stores.
     NtCopy,
 }
 
 impl Kernel {
-    /// All of them, in the order in which they are shown.
+    /// All kernels, in display order.
     pub const ALL: [Kernel; 9] = [
         Kernel::Load,
         Kernel::TouchRead,
@@ -63,7 +64,7 @@ impl Kernel {
         }
     }
 
-    /// Arrays that share the working set equally.
+    /// Number of arrays, which share the working set equally.
     pub fn arrays(self) -> usize {
         match self {
             Kernel::Triad => 3,
@@ -72,7 +73,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it writes past the caches.
+    /// Whether it uses non-temporal stores.
     pub fn is_non_temporal(self) -> bool {
         matches!(self, Kernel::NtStore | Kernel::NtCopy)
     }
@@ -82,13 +83,13 @@ impl Kernel {
         set_bytes / self.arrays() / GRANULE_BYTES * GRANULE_BYTES
     }
 
-    /// Bytes of one pass over a working set, as the kernel is quoted.
+    /// Bytes of one pass over a working set in the convention "once".
     pub fn once_bytes(self, set_bytes: usize) -> u64 {
         let arrays = if self == Kernel::Triad { 3 } else { 1 };
         (arrays * self.array_bytes(set_bytes)) as u64
     }
 
-    /// Bytes of one pass over a working set, read and written.
+    /// Bytes of one pass over a working set in the convention "traffic": read and written.
     pub fn traffic_bytes(self, set_bytes: usize) -> u64 {
         (self.arrays() * self.array_bytes(set_bytes)) as u64
     }

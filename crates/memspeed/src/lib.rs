@@ -1,18 +1,19 @@
-//! How fast memory and caches move bytes: the `memspeed` of the two papers, on today's machines.
+//! How fast memory and caches move bytes: the `memspeed` program of the two papers, on today's
+//! machines.
 //!
-//! A [`Kernel`] walks over a working set (all its arrays together) again and again; [`measure`]
-//! does so on one or more threads at once, each with arrays of its own, and times it. Rates come
-//! in two conventions, never mixed:
+//! A [`Kernel`] walks over a working set (all its arrays together) repeatedly. [`measure`] runs it
+//! on one or more threads at once, each with its own arrays, and times it. Rates are given in two
+//! conventions, which are never mixed:
 //!
-//! - **once**: as the kernel is usually quoted. A load counts the bytes read, a store those
-//!   written, a copy its bytes once (as `memcpy` and `mbw` do), the triad 24 bytes for each
-//!   element (as STREAM does), a touch the whole line of [`LINE_BYTES`] that it moves.
+//! - **once**: as the kernel is usually quoted. A load counts the bytes read, a store the bytes
+//!   written, a copy its bytes once (like `memcpy` and `mbw`), the triad 24 bytes per element (like
+//!   STREAM), and a touch the whole cache line of [`LINE_BYTES`] that it moves.
 //! - **traffic**: what the program's instructions read and write, so twice the bytes of a copy.
-//!   Lines that a store fetches before it changes them are counted in neither.
+//!   Lines that a store fetches before changing them (write-allocate) are not counted in either.
 //!
-//! No clock is read here: callers pass their time in, and may pin threads. All `unsafe` code is in
-//! `arena`, `loops`, `x86` and `file`. Linux only; vectors on x86-64 (AVX2 or AVX-512, whichever
-//! the CPU has), portable loops elsewhere.
+//! No clock is read here: callers pass a clock, and may pin threads. All `unsafe` code is in
+//! `arena`, `loops`, `x86` and `file`. Linux only; vector loops on x86-64 (AVX2 or AVX-512,
+//! depending on the CPU), portable loops elsewhere.
 
 pub mod kernel;
 
@@ -24,13 +25,13 @@ mod loops;
 
 mod arena;
 
-mod crew;
+mod threads;
 
 pub mod caches;
 
 pub mod file;
 
 pub use arena::Pages;
-pub use crew::{Case, Plan, Reading, World, measure};
 pub use kernel::{Kernel, LEAST_SET_BYTES, LINE_BYTES};
 pub use loops::Isa;
+pub use threads::{Case, Plan, Reading, World, measure};

@@ -1,9 +1,9 @@
-//! The loops of the kernels, and which registers they use.
+//! The loops of the kernels, and the instruction sets they use.
 //!
-//! One generic loop for each kernel, compiled for each instruction set; the choice falls once for
-//! a whole batch of passes. Eight vectors are moved for each turn. After each pass the compiler is
-//! told that anything may have looked at the arrays, so that it drops no pass and merges none; the
-//! words that are stored come from outside, so that no loop is recognised as something else.
+//! Each kernel has one generic loop, compiled for each instruction set and selected once per batch
+//! of passes. An iteration moves eight vectors. `black_box` makes the arrays opaque to the compiler
+//! after each pass, so that it neither drops nor merges passes. The stored words are opaque too, so
+//! that no loop is replaced by a library call.
 
 use std::hint::black_box;
 
@@ -12,17 +12,17 @@ use crate::vector::Vector;
 #[cfg(target_arch = "x86_64")]
 use crate::x86::{Avx2, Avx512};
 
-/// The word that is stored everywhere: a double that is neither zero, denormal nor large.
+/// The stored word: 1.0 as a double, neither zero, denormal nor large.
 pub(crate) const WORD: u64 = 0x3ff0_0000_0000_0000;
 /// The factor of the triad.
 const FACTOR: f64 = 3.0;
-/// Vectors for each turn of a loop.
-const TURN: usize = 8;
+/// Vectors per loop iteration.
+const UNROLL: usize = 8;
 
-/// The instructions that the loops use.
+/// The instruction set of the loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
-    /// What the compiler makes of plain Rust.
+    /// Whatever the compiler generates from plain Rust.
     Portable,
     /// 32 bytes at once (x86-64 with AVX2 and FMA).
     Avx2,
@@ -31,12 +31,12 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The widest of this CPU.
+    /// The widest one that this CPU supports.
     pub fn detect() -> Isa {
         Isa::available().pop().unwrap_or(Isa::Portable)
     }
 
-    /// All of this CPU, the widest last.
+    /// All that this CPU supports, the widest last.
     pub fn available() -> Vec<Isa> {
         #[allow(unused_mut)] // nothing is pushed where there are no vectors
         let mut isas = vec![Isa::Portable];
@@ -61,7 +61,7 @@ impl Isa {
         }
     }
 
-    /// Whether a kernel can be had: writing past the caches takes vectors.
+    /// Whether a kernel is available: non-temporal stores need vectors.
     pub fn has(self, kernel: Kernel) -> bool {
         self != Isa::Portable || !kernel.is_non_temporal()
     }
@@ -70,24 +70,24 @@ impl Isa {
 /// The arrays of a kernel: as many as it uses, each `bytes` long.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrays {
-    /// What is written, or the only one.
+    /// The array that is written, or the only one.
     pub a: *mut u8,
-    /// What is read.
+    /// The array that is read.
     pub b: *const u8,
-    /// What is read besides.
+    /// The second array that is read.
     pub c: *const u8,
-    /// Length of each.
+    /// Length of each array.
     pub bytes: usize,
 }
 
-/// Passes of a kernel over its arrays; gives the sum of what a reading kernel read.
+/// Runs `count` passes of a kernel; returns the sum of what a reading kernel read.
 ///
 /// # Safety
-/// The arrays that the kernel uses must be valid memory of this thread for `bytes`, a multiple of
-/// `GRANULE_BYTES`, and apart from each other; those that a non-temporal kernel writes must start
-/// at a line; `isa` must be one of [`Isa::available`].
+/// The arrays that the kernel uses must be valid memory of this thread for `bytes`, which must be a
+/// multiple of `GRANULE_BYTES`, and disjoint. Those written by a non-temporal kernel must be
+/// line-aligned. `isa` must be one of [`Isa::available`].
 pub(crate) unsafe fn passes(kernel: Kernel, isa: Isa, arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: the caller's promises are handed on; each function runs on a CPU that has its
+    // SAFETY: the caller's promises are passed on; each function runs on a CPU that has its
     // instructions.
     unsafe {
         match (kernel, isa) {
@@ -134,12 +134,12 @@ unsafe fn vectors<V: Vector>(kernel: Kernel, arrays: Arrays, count: u64) -> u64 
 
 #[inline(always)]
 unsafe fn load<V: Vector>(arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: every address is inside the array, whose length is a multiple of a turn.
+    // SAFETY: every address is inside the array, whose length is a multiple of an iteration.
     unsafe {
-        let mut sums = [V::splat(0); TURN];
+        let mut sums = [V::splat(0); UNROLL];
         for _ in 0..count {
             let a: *const u8 = black_box(arrays.a);
-            for at in (0..arrays.bytes).step_by(TURN * V::BYTES) {
+            for at in (0..arrays.bytes).step_by(UNROLL * V::BYTES) {
                 for (k, sum) in sums.iter_mut().enumerate() {
                     *sum = sum.add(V::load(a.add(at + k * V::BYTES)));
                 }
@@ -151,13 +151,13 @@ unsafe fn load<V: Vector>(arrays: Arrays, count: u64) -> u64 {
 
 #[inline(always)]
 unsafe fn store<V: Vector>(arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: every address is inside the array, whose length is a multiple of a turn.
+    // SAFETY: every address is inside the array, whose length is a multiple of an iteration.
     unsafe {
         let value = V::splat(black_box(WORD));
         for _ in 0..count {
             let a = black_box(arrays.a);
-            for at in (0..arrays.bytes).step_by(TURN * V::BYTES) {
-                for k in 0..TURN {
+            for at in (0..arrays.bytes).step_by(UNROLL * V::BYTES) {
+                for k in 0..UNROLL {
                     value.store(a.add(at + k * V::BYTES));
                 }
             }
@@ -175,8 +175,8 @@ unsafe fn nt_store<V: Vector>(arrays: Arrays, count: u64) -> u64 {
         let value = V::splat(black_box(WORD));
         for _ in 0..count {
             let a = black_box(arrays.a);
-            for at in (0..arrays.bytes).step_by(TURN * V::BYTES) {
-                for k in 0..TURN {
+            for at in (0..arrays.bytes).step_by(UNROLL * V::BYTES) {
+                for k in 0..UNROLL {
                     value.stream(a.add(at + k * V::BYTES));
                 }
             }
@@ -193,8 +193,8 @@ unsafe fn nt_copy<V: Vector>(arrays: Arrays, count: u64) -> u64 {
     unsafe {
         for _ in 0..count {
             let (a, b) = black_box((arrays.a, arrays.b));
-            for at in (0..arrays.bytes).step_by(TURN * V::BYTES) {
-                let mut values = [V::splat(0); TURN];
+            for at in (0..arrays.bytes).step_by(UNROLL * V::BYTES) {
+                let mut values = [V::splat(0); UNROLL];
                 for (k, value) in values.iter_mut().enumerate() {
                     *value = V::load(b.add(at + k * V::BYTES));
                 }
@@ -216,8 +216,8 @@ unsafe fn triad<V: Vector>(arrays: Arrays, count: u64) -> u64 {
         let factor = V::splat(black_box(FACTOR.to_bits()));
         for _ in 0..count {
             let (a, b, c) = black_box((arrays.a, arrays.b, arrays.c));
-            for at in (0..arrays.bytes).step_by(TURN * V::BYTES) {
-                for k in 0..TURN {
+            for at in (0..arrays.bytes).step_by(UNROLL * V::BYTES) {
+                for k in 0..UNROLL {
                     let at = at + k * V::BYTES;
                     V::load(b.add(at)).triad(factor, V::load(c.add(at))).store(a.add(at));
                 }
@@ -248,12 +248,12 @@ unsafe fn memset(arrays: Arrays, count: u64) -> u64 {
     0
 }
 
-/// Volatile, so that lines are touched one by one, by a word each.
+/// Volatile reads of one word per cache line, so that the compiler cannot combine them.
 unsafe fn touch_read(arrays: Arrays, count: u64) -> u64 {
-    let mut sums = [0_u64; TURN];
+    let mut sums = [0_u64; UNROLL];
     for _ in 0..count {
         let a: *const u8 = black_box(arrays.a);
-        for at in (0..arrays.bytes).step_by(TURN * LINE_BYTES) {
+        for at in (0..arrays.bytes).step_by(UNROLL * LINE_BYTES) {
             for (k, sum) in sums.iter_mut().enumerate() {
                 // SAFETY: inside the array; its start is a multiple of a word.
                 let word = unsafe { a.add(at + k * LINE_BYTES).cast::<u64>().read_volatile() };
@@ -264,13 +264,13 @@ unsafe fn touch_read(arrays: Arrays, count: u64) -> u64 {
     sums.into_iter().fold(0, u64::wrapping_add)
 }
 
-/// See `touch_read`.
+/// Volatile writes of one word per cache line.
 unsafe fn touch_write(arrays: Arrays, count: u64) -> u64 {
     let word = black_box(WORD);
     for _ in 0..count {
         let a = black_box(arrays.a);
-        for at in (0..arrays.bytes).step_by(TURN * LINE_BYTES) {
-            for k in 0..TURN {
+        for at in (0..arrays.bytes).step_by(UNROLL * LINE_BYTES) {
+            for k in 0..UNROLL {
                 // SAFETY: inside the array; its start is a multiple of a word.
                 unsafe { a.add(at + k * LINE_BYTES).cast::<u64>().write_volatile(word) };
             }
@@ -284,8 +284,8 @@ mod tests {
     use super::*;
     use crate::kernel::GRANULE_BYTES;
 
-    /// Three arrays of small whole doubles (whose products and sums are exact, fused or not), a
-    /// line before and after each that must stay as it is.
+    /// Three arrays of small integers as doubles (whose products and sums are exact, fused or not),
+    /// with a guard line before and after each that must not change.
     struct Guarded {
         words: Vec<u64>,
         start: usize,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_gives_the_same_in_every_instruction_set_and_writes_nothing_else() {
+    fn every_kernel_gives_the_same_result_in_every_instruction_set() {
         for isa in Isa::available() {
             for kernel in Kernel::ALL {
                 for granules in [1, 2, 7] {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_portable_loops_are_always_there_and_do_not_pretend_to_pass_the_caches() {
+    fn the_portable_loops_are_always_available_without_non_temporal_stores() {
         assert_eq!(Isa::available()[0], Isa::Portable);
         assert!(!Isa::Portable.has(Kernel::NtStore) && Isa::Portable.has(Kernel::Triad));
         assert!(Isa::available().contains(&Isa::detect()));

@@ -1,26 +1,26 @@
-//! What a loop needs of the widest register of a CPU, and the portable answer.
+//! The vector operations that the loops need, and a portable implementation.
 
 /// A register full of 64-bit words.
 ///
 /// # Safety
-/// Every method may only be called on a CPU that has the instructions of its implementation.
-/// Pointers must be good for `BYTES` bytes; those of `stream` must be multiples of `BYTES`.
+/// Methods may only be called on a CPU that has the instructions of the implementation. Pointers
+/// must be valid for `BYTES` bytes; those of `stream` must be aligned to `BYTES`.
 pub(crate) unsafe trait Vector: Copy {
-    /// Its width.
+    /// Its width (bytes).
     const BYTES: usize;
-    /// The same word everywhere.
+    /// Sets every word to `word`.
     unsafe fn splat(word: u64) -> Self;
-    /// Reads from any address.
+    /// Loads from any address.
     unsafe fn load(from: *const u8) -> Self;
-    /// Writes to any address.
+    /// Stores to any address.
     unsafe fn store(self, to: *mut u8);
-    /// Writes past the caches.
+    /// Non-temporal store.
     unsafe fn stream(self, to: *mut u8);
-    /// Adds words, without carry between them.
+    /// Adds word by word, with wrap-around.
     unsafe fn add(self, other: Self) -> Self;
-    /// `self + s * c`, words taken as doubles.
+    /// `self + s * c`, with words as doubles.
     unsafe fn triad(self, s: Self, c: Self) -> Self;
-    /// Makes streamed writes visible before any later one.
+    /// Orders non-temporal stores before all later stores.
     unsafe fn fence();
     /// The sum of its words.
     unsafe fn sum(self) -> u64;
@@ -49,7 +49,7 @@ unsafe impl Vector for u64 {
 
     #[inline(always)]
     unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: as for `store`; Rust has no portable way past the caches.
+        // SAFETY: as for `store`; Rust has no portable non-temporal store.
         unsafe { self.store(to) };
     }
 

@@ -1,6 +1,7 @@
-//! The registers of AVX2 and AVX-512.
+//! AVX2 and AVX-512 vectors.
 //!
-//! Methods are inlined into loops that enable the instructions (`loops`), so that no call stays.
+//! Methods are inlined into functions that enable the instructions (`loops`), so that no call
+//! remains.
 #![cfg(target_arch = "x86_64")]
 
 use std::arch::x86_64::*;

@@ -1,33 +1,32 @@
 //! When requests are due in an open loop: at a constant rate, or as a Poisson process.
 //!
-//! In an open loop the moment at which a request is due does not depend on the device, and its
-//! latency counts from then: a device that stalls is charged for every request that it kept
-//! waiting (the remedy for coordinated omission). Many independent users together are a Poisson
-//! process: gaps are exponential, and what several workers draw from their own streams is again
-//! one of the sum of their rates.
+//! In an open loop the time at which a request is due does not depend on the device, and latency is
+//! measured from that time. A stall then counts against every request that it delayed, which avoids
+//! coordinated omission. Many independent users form a Poisson process with exponential gaps; the
+//! streams of several workers together are again a Poisson process, with the sum of their rates.
 
 use crate::random::Stream;
 
-/// The share of an open loop that one worker has.
+/// One worker's part of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Of this worker alone.
+    /// Rate of this worker alone.
     pub requests_per_s: f64,
-    /// How its requests follow each other.
+    /// The arrival process.
     pub process: Process,
 }
 
-/// How requests follow each other.
+/// The arrival process: how the gaps between requests are distributed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Process {
-    /// At equal distances.
+    /// Equal gaps.
     Constant {
-        /// Of the first from the start, as a share of the distance.
+        /// Time of the first request after the start, as a fraction of the gap.
         offset: f64,
     },
-    /// At exponential distances.
+    /// Exponential gaps.
     Poisson {
-        /// Of the stream that draws them.
+        /// Seed of the stream that draws them.
         seed: u64,
     },
 }
@@ -37,7 +36,8 @@ pub enum Process {
 pub struct Arrivals {
     start_ns: u64,
     period_ns: f64,
-    /// Since the start, in periods: no error of a single gap adds up.
+    /// Due time in periods since the start; kept as a float so that rounding errors of single gaps
+    /// do not add up.
     at: f64,
     gaps: Gaps,
 }
@@ -67,7 +67,7 @@ impl Arrivals {
         self.start_ns.saturating_add((self.at * self.period_ns) as u64)
     }
 
-    /// Moves on to the one after.
+    /// Advances to the request after it.
     #[inline]
     pub fn take(&mut self) {
         self.at += match &mut self.gaps {
@@ -77,10 +77,10 @@ impl Arrivals {
     }
 }
 
-/// An exponential number of mean 1, by inversion.
+/// An exponentially distributed number with mean 1, by inversion.
 #[inline]
 fn exponential(stream: &mut Stream) -> f64 {
-    // 53 bits: above 0, and at most 1.
+    // 53 bits: greater than 0 (the logarithm is finite) and at most 1.
     let uniform = ((stream.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
     -uniform.ln()
 }
@@ -97,7 +97,7 @@ pub(crate) mod tests {
         Rate { requests_per_s, process: Process::Poisson { seed } }
     }
 
-    /// Due times of several workers together, until `end_ns`, in order.
+    /// Due times of several workers until `end_ns`, merged in order.
     pub(crate) fn merged(rates: &[Rate], end_ns: u64) -> Vec<u64> {
         let mut all = Vec::new();
         for rate in rates {
@@ -111,9 +111,9 @@ pub(crate) mod tests {
         all
     }
 
-    /// The greatest distance of the gaps' distribution from the exponential one with this rate,
-    /// times the root of their number (Kolmogorov and Smirnov): chance exceeds 1.63 in one of a
-    /// hundred samples, 2.3 in one of twenty thousand.
+    /// Kolmogorov-Smirnov statistic of the gaps against the exponential distribution with this
+    /// rate, times the square root of their number: chance exceeds 1.63 in one of a hundred samples
+    /// and 2.3 in one of twenty thousand.
     pub(crate) fn distance_from_exponential(due_ns: &[u64], requests_per_s: f64) -> f64 {
         let mut gaps: Vec<f64> =
             due_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();
@@ -136,7 +136,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn threads_are_due_in_turn() {
+    fn offsets_stagger_the_threads() {
         let first = Arrivals::new(0, constant(1000.0, 0.0));
         let second = Arrivals::new(0, constant(1000.0, 0.5));
         assert_eq!(second.next_due_ns() - first.next_due_ns(), 500_000);
@@ -157,7 +157,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_gaps_of_a_constant_rate_are_not() {
+    fn the_gaps_of_a_constant_rate_are_not_exponential() {
         let due = merged(&[constant(1000.0, 0.3)], 1_000_000_000);
         assert!(distance_from_exponential(&due, 1000.0) > 10.0);
     }
@@ -169,7 +169,7 @@ pub(crate) mod tests {
             arrivals.take();
         }
         let seconds = arrivals.next_due_ns() as f64 / 1e9;
-        // Four standard deviations of the sum of so many gaps.
+        // Four standard deviations of the sum of that many gaps.
         assert!((seconds - 4.0).abs() < 4.0 * 4.0 / 2000.0, "{seconds} s for 4 s of requests");
     }
 

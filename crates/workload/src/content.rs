@@ -1,21 +1,21 @@
-//! What written blocks contain, and the check of blocks read back.
+//! The content of written blocks, and the verification of blocks read back.
 //!
-//! Ordinary writes carry random bytes, laid into each slot once, with the position and a running
-//! number stamped into every 4 KiB, so that no two blocks are equal and a device that compresses
-//! or deduplicates gains nothing. Verified blocks describe themselves: magic, length, position,
-//! seed, running number and a CRC-32 of the whole block, so that a block that was never written,
-//! went astray, or changed is found and located.
+//! Ordinary writes contain random bytes. They are generated once per slot; the offset and a write
+//! counter are then stamped into every 4 KiB, so that no two blocks are equal and a device gains
+//! nothing from compression or deduplication. Verified blocks describe themselves: magic number,
+//! length, offset, seed, write counter and a CRC-32 of the whole block. So a block that was never
+//! written, was misdirected or changed is detected and located.
 
 use crate::random::Stream;
 use crate::written::Expected;
 
-/// Length of the blocks that are stamped and verified, where the request size allows (bytes).
+/// Size of stamped and verified blocks, if the request size allows it (bytes).
 pub const BLOCK_BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"halfpowr");
 const HEADER_BYTES: usize = 40;
 
-/// Length of the verified blocks for a request size: the largest power of two up to
-/// [`BLOCK_BYTES`] that divides it, or None below 64 bytes.
+/// Size of the verified blocks for a request size: the largest power of two up to [`BLOCK_BYTES`]
+/// that divides it, or None below 64 bytes.
 pub fn block_bytes(request_bytes: u32) -> Option<usize> {
     let largest = 1_usize << request_bytes.trailing_zeros().min(BLOCK_BYTES.trailing_zeros());
     (largest >= 64).then_some(largest)
@@ -29,7 +29,7 @@ pub fn fill(memory: &mut [u8], seed: u64) {
     }
 }
 
-/// Makes every 4 KiB of a request different from all others.
+/// Stamps offset and write counter into every 4 KiB of a request, which makes each unique.
 #[inline]
 pub fn stamp(memory: &mut [u8], offset: u64, number: u64) {
     let mut at = offset;
@@ -42,7 +42,7 @@ pub fn stamp(memory: &mut [u8], offset: u64, number: u64) {
     }
 }
 
-/// Turns a request's memory into verified blocks.
+/// Turns a request's buffer into verified blocks: header and checksum are written into each.
 pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, number: u64) {
     let mut at = offset;
     for block in memory.chunks_exact_mut(block_bytes) {
@@ -50,7 +50,7 @@ pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, numbe
         for (place, field) in block.chunks_exact_mut(8).zip(fields) {
             place.copy_from_slice(&field.to_le_bytes());
         }
-        // The checksum shares the word of the length: 32 bits each.
+        // The checksum is stored in the upper 32 bits of the length field.
         block[12..16].fill(0);
         let sum = crc32fast::hash(block);
         block[12..16].copy_from_slice(&sum.to_le_bytes());
@@ -61,16 +61,16 @@ pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, numbe
 /// What is wrong with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// No verified block was ever written here, or its head is gone.
+    /// No verified block was ever written here, or its header is gone.
     NotSealed,
-    /// The block belongs elsewhere.
+    /// A valid block that was written for another offset.
     Astray {
-        /// The position it was written for (bytes).
+        /// The offset that it was written for (bytes).
         belongs_at: u64,
     },
     /// The bytes do not match the checksum.
     Corrupt,
-    /// A whole block of an earlier writing: a later one was lost.
+    /// A valid block of an earlier write: a later one was lost.
     Stale,
 }
 
@@ -97,19 +97,19 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-/// What came of checking blocks.
+/// The result of checking blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Blocks of which something was expected.
+    /// Number of checked blocks.
     pub blocks: u64,
-    /// Those that are damaged.
+    /// Number of damaged blocks.
     pub damaged: u64,
-    /// The first of them.
+    /// The first damaged block.
     pub first: Option<Mismatch>,
 }
 
-/// Checks the blocks of a request's memory. Blocks sealed with another seed than is expected of
-/// their offset are stale.
+/// Checks the blocks in a request's buffer. A block with another seed than expected for its offset
+/// is stale.
 pub fn check(
     memory: &mut [u8],
     block_bytes: usize,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_request_is_whole_at_its_place_and_astray_elsewhere() {
+    fn a_sealed_request_is_valid_only_at_its_offset_and_seed() {
         let mut memory = sealed(8192);
         let mut check = |offset, expected| {
             let checked = check(&mut memory, BLOCK_BYTES, offset, |_| expected);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_were_never_written_are_said_to_be_so() {
+    fn blocks_that_were_never_written_are_reported() {
         let checked = check(&mut vec![0; 8192], BLOCK_BYTES, 0, |_| Expected::Sealed);
         assert_eq!((checked.damaged, checked.first.unwrap().damage), (2, Damage::NotSealed));
     }

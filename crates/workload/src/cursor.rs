@@ -1,26 +1,26 @@
-//! One sequential stream that several workers read or write together.
+//! A sequential stream shared by several workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the next request of a shared stream begins; clones share it.
+/// The offset of the next request of a shared stream; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor(Arc<AtomicU64>);
 
 impl Cursor {
-    /// Takes the next `length` bytes of a region and tells where they begin in it; at the end of
-    /// the region it starts again.
+    /// Takes the next `length` bytes of a region and returns their offset in it; wraps around at
+    /// the end of the region.
     #[inline(never)]
     pub fn take(&self, length: u64, region_bytes: u64) -> u64 {
-        let begin = |at: u64| if at + length > region_bytes { 0 } else { at };
-        // Nothing else is told through it, so that no order with other memory is needed.
-        let next = |at| Some(begin(at) + length);
+        let offset_for = |at: u64| if at + length > region_bytes { 0 } else { at };
+        // Relaxed is enough: the counter publishes no other data.
+        let next = |at| Some(offset_for(at) + length);
         let (Ok(at) | Err(at)) = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        begin(at)
+        offset_for(at)
     }
 }
 
-/// Two are equal when they are the same stream.
+/// Two cursors are equal if they are the same stream.
 impl PartialEq for Cursor {
     fn eq(&self, other: &Cursor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

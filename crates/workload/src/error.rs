@@ -1,4 +1,4 @@
-//! The error of this crate: a workload that cannot be, or an engine that cannot go on.
+//! The error type of this crate: an invalid workload, or a failed engine.
 
 use ioengine::ErrorKind;
 
@@ -6,10 +6,10 @@ use ioengine::ErrorKind;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The workload does not fit the target or contradicts itself.
+    /// The workload does not fit the target, or contradicts itself.
     #[error("{what}; {remedy}")]
     Usage {
-        /// What does not fit.
+        /// What is wrong.
         what: String,
         /// What to do about it.
         remedy: String,
@@ -23,12 +23,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// A contradiction with its remedy.
+    /// A usage error with its remedy.
     pub fn usage(what: impl Into<String>, remedy: impl Into<String>) -> Error {
         Error::Usage { what: what.into(), remedy: remedy.into() }
     }
 
-    /// What sort of failure this is.
+    /// The category of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Usage { .. } | Error::Affinity(_) => ErrorKind::Usage,

@@ -1,18 +1,18 @@
-//! Finds the part of a closed loop in which its queue is full, and its rate there.
+//! Finds the part of a closed loop in which its queue is full, and the rate in that part.
+//! [`FullQueue`] explains why the rate is measured there.
 //!
-//! A worker tells its [`FullQueueMeter`] of the completions of each call and when it stops issuing.
-//! The meter keeps a handful of marks and allocates nothing after the start. Why the rate is taken
-//! there is said at [`FullQueue`].
+//! A worker reports to its [`FullQueueMeter`] the completions of each call, and when it stops
+//! submitting. The meter keeps a few marks and allocates nothing after the start.
 
 use crate::sample::FullQueue;
 
-/// The first turns are left out, at the most one in so many: a device needs some until requests
-/// that came at once are spread over its parts.
+/// At most one in this many turns is skipped at the start: a device needs some turns until requests
+/// that arrived together are spread over its parts.
 const FIRST_SHARE: u64 = 4;
-/// Room for the marks of the first turns of a trial of any length.
+/// Capacity for the marks of the first turns, sufficient for trials of any length.
 const EARLY_MAX: usize = 128;
 
-/// Counts that were reached at a time.
+/// The counts reached at a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     at_ns: u64,
@@ -21,28 +21,28 @@ struct Mark {
     turns: u64,
 }
 
-/// Counts completions, and marks each turn of the queue, which is as many completions as it has
-/// slots: the first one always, others as long as the queue is full.
+/// Counts completions and marks each turn of the queue. A turn is as many completions as the queue
+/// has slots. The first turn is always marked, later ones while the queue is full.
 #[derive(Debug)]
 pub(crate) struct FullQueueMeter {
     slots: u64,
     now: Mark,
-    /// The count at which a turn is over; out of reach where no queue is kept full.
+    /// The request count at which the current turn ends; unreachable if the queue is not kept full.
     next: u64,
-    /// Calls with completions that still find the queue full.
+    /// How many more calls with completions find the queue full.
     calls_left: u64,
-    /// After the first completions.
+    /// The mark after the first completions.
     first: Mark,
-    /// After turns 1, 2, 3, 4, 6, 8, 12, 16, and so on.
+    /// Marks after turns 1, 2, 3, 4, 6, 8, 12, 16, and so on.
     early: Vec<Mark>,
     last: Mark,
-    /// The last completions that found the queue full.
+    /// The mark after the last completions that found the queue full.
     last_full: Mark,
 }
 
 impl FullQueueMeter {
     pub(crate) fn new(slots: u32, keeps_full: bool) -> FullQueueMeter {
-        // One request after the other neither fills a queue nor drains it.
+        // At depth 1 a queue neither fills nor drains.
         let slots = if keeps_full && slots > 1 { u64::from(slots) } else { u64::MAX };
         let none = Mark::default();
         FullQueueMeter {
@@ -57,18 +57,19 @@ impl FullQueueMeter {
         }
     }
 
-    /// Forgets what was counted, for the end of the warm-up.
+    /// Resets all counts, at the end of the warm-up.
     pub(crate) fn restart(&mut self) {
         (self.now, self.next, self.first) = (Mark::default(), self.slots, Mark::default());
         self.early.clear();
     }
 
-    /// Nothing more is issued. If the queue is full, the next completions still count.
+    /// Called when no more requests are issued. If the queue is full, the next completions still
+    /// count.
     pub(crate) fn stop(&mut self, in_flight: u32) {
         self.calls_left = u64::from(u64::from(in_flight) >= self.slots);
     }
 
-    /// Counts what one call brought.
+    /// Counts the completions of one call.
     #[inline]
     pub(crate) fn add(&mut self, now_ns: u64, bytes: u64, requests: u64) {
         self.now.at_ns = now_ns;
@@ -93,19 +94,20 @@ impl FullQueueMeter {
         }
     }
 
-    /// From the end of the first turns, a sixth to a quarter of all, to that of the last. Where
-    /// there is no second turn, from the first to the last completion, half a turn at least: such
-    /// few requests are large ones, which a device mostly completes as fast while the queue drains.
+    /// The measured window: from the end of the first turns (a sixth to a quarter of all) to the
+    /// end of the last. With a single turn: from its end to the last completion, if that is at
+    /// least half a turn. So few requests are usually large ones, which most devices complete
+    /// equally fast while the queue drains.
     ///
-    /// A device that reads ahead into a buffer while the first turns go on serves the next ones
-    /// from it, faster than it can in the long run. So what it does from its very first completion
-    /// on takes the place of that window where the window is faster by more than chance is.
+    /// A device may read ahead into a buffer during the first turns and then serve the next ones
+    /// faster than it can sustain. So if this window is faster than the rate from the very first
+    /// completion on, by more than chance, the latter is returned.
     pub(crate) fn window(&self) -> Option<FullQueue> {
-        let left_out = (self.last.turns / FIRST_SHARE).max(1);
-        let begin = self.early.iter().rfind(|mark| mark.turns <= left_out)?;
-        let several = self.last.turns > 1;
+        let skipped = (self.last.turns / FIRST_SHARE).max(1);
+        let begin = self.early.iter().rfind(|mark| mark.turns <= skipped)?;
+        let has_several_turns = self.last.turns > 1;
         let (end, end_full) =
-            if several { (&self.last, &self.last_full) } else { (&self.now, &self.now) };
+            if has_several_turns { (&self.last, &self.last_full) } else { (&self.now, &self.now) };
         if (end.requests - begin.requests) * 2 < self.slots {
             return None;
         }
@@ -132,7 +134,7 @@ fn between(begin: &Mark, end: &Mark) -> Option<FullQueue> {
 mod tests {
     use super::*;
 
-    /// Completions at these times (ns), of a queue that is kept full until one time.
+    /// The rate for completions (time in ns, count) of a queue that is kept full until `stop_ns`.
     fn rate_of(slots: u32, completions: &[(u64, u64)], stop_ns: u64) -> Option<f64> {
         let mut meter = FullQueueMeter::new(slots, true);
         let mut stopped = false;
@@ -148,15 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn a_device_with_a_latency_before_its_pipe_has_the_rate_of_its_pipe() {
-        // The first request after 1000 ns, then one each 10 ns.
+    fn initial_latency_does_not_lower_the_rate() {
+        // The first request completes after 1000 ns, then one every 10 ns.
         let completions: Vec<(u64, u64)> = (0..500).map(|index| (1000 + index * 10, 1)).collect();
         assert_eq!(rate_of(32, &completions, 1000 + 4680), Some(0.1));
     }
 
     #[test]
-    fn a_device_that_completes_in_groups_is_not_cut_within_a_group() {
-        // Four at a time, one after the other within 3 ns, each 100 ns.
+    fn windows_do_not_split_groups_of_completions() {
+        // Groups of four within 3 ns, one group every 100 ns.
         let at = |index: u64| (100 * (1 + index / 4) + index % 4, 1);
         let completions: Vec<(u64, u64)> = (0..402).map(at).collect();
         assert_eq!(rate_of(4, &completions, 10_000), Some(0.04));
@@ -171,15 +173,15 @@ mod tests {
     }
 
     #[test]
-    fn one_turn_and_a_half_is_measured_to_its_end_and_less_is_not() {
+    fn one_and_a_half_turns_are_enough_and_less_is_not() {
         let completions: Vec<(u64, u64)> = (0..48).map(|index| (1000 + index * 10, 1)).collect();
         assert_eq!(rate_of(32, &completions, 1155), Some(0.1));
         assert_eq!(rate_of(32, &completions[..47], 1145), None);
     }
 
     #[test]
-    fn a_buffer_that_was_filled_meanwhile_does_not_count() {
-        // A first turn at the rate of the media, then sixty requests from a buffer.
+    fn a_burst_from_a_prefetch_buffer_does_not_raise_the_rate() {
+        // A first turn at the rate of the media, then sixty requests from the buffer.
         let mut completions: Vec<(u64, u64)> = (1..=20).map(|index| (index * 100, 1)).collect();
         completions.extend((1..=60).map(|index| (2000 + index * 10, 1)));
         let rate = rate_of(20, &completions, 2600).unwrap();
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_keeps_no_queue_full_has_no_such_part() {
+    fn without_a_full_queue_there_is_no_window() {
         let mut meter = FullQueueMeter::new(4, false);
         (1..1000).for_each(|at_ns| meter.add(at_ns, 1, 1));
         assert_eq!(meter.window(), None);

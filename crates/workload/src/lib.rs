@@ -1,9 +1,9 @@
-//! The load generator: what to send, where, when and until when, and what came of it.
+//! The load generator: which requests to send, where, when, for how long, and what was measured.
 //!
-//! A [`Workload`] says what is wanted; [`plan::resolve`] checks it against a target, all limits
-//! in one place; [`runner::run`] starts the workers, each of which is a small state machine that
-//! issues and reaps ([`worker::Worker`]); a [`Sample`] is what was measured. Nothing here knows
-//! whether the target is a disk or a simulation, prints, or keeps results.
+//! A [`Workload`] describes the load. [`plan::resolve`] checks it against a target, with all limits
+//! in one place. [`runner::run`] starts the workers ([`worker::Worker`]), small state machines that
+//! submit and reap requests. A [`Sample`] is the result. Nothing here knows whether the target is a
+//! disk or a simulation, prints, or stores results.
 
 pub mod error;
 pub mod written;

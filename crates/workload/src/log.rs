@@ -1,14 +1,14 @@
-//! A record of each request, in memory that exists before the first one.
+//! The log of single requests; its memory is allocated before the first one.
 
 use ioengine::Op;
 
 use crate::sample::{LoggedRequest, Sample};
 
-/// One worker's record.
+/// The log of one worker.
 #[derive(Debug)]
 pub struct Log {
     worker: u32,
-    /// When the request in each slot was submitted first [ns of the clock].
+    /// When the request in each slot was first submitted (ns of the clock).
     submitted_ns: Vec<u64>,
     requests: Vec<LoggedRequest>,
     most: usize,
@@ -16,24 +16,24 @@ pub struct Log {
 }
 
 impl Log {
-    /// Room for `most` requests of a worker, touched so that no page is missing later.
+    /// Room for `most` requests of a worker; all pages are touched to avoid page faults later.
     pub fn new(worker: u32, slots: u32, most: usize) -> Log {
         let (submit_ns, complete_ns, offset, length) = (0, 0, 0, 0);
         let (op, failed) = (Op::Read, false);
-        let nothing = LoggedRequest { worker, op, failed, offset, length, submit_ns, complete_ns };
-        // Not zeros, which might be given as memory that nobody has touched.
-        let mut requests = vec![LoggedRequest { worker: u32::MAX, ..nothing }; most];
+        let empty = LoggedRequest { worker, op, failed, offset, length, submit_ns, complete_ns };
+        // A nonzero value: vec! of zeros may return untouched memory.
+        let mut requests = vec![LoggedRequest { worker: u32::MAX, ..empty }; most];
         requests.clear();
         Log { worker, submitted_ns: vec![0; slots as usize], requests, most, lost: 0 }
     }
 
-    /// A slot's request goes down.
+    /// Notes that a slot's request is submitted.
     #[inline]
     pub fn submit(&mut self, slot: u32, now_ns: u64) {
         self.submitted_ns[slot as usize] = now_ns;
     }
 
-    /// A slot's request has come to its end.
+    /// Logs that a slot's request has ended.
     #[inline]
     pub fn complete(
         &mut self,
@@ -57,13 +57,13 @@ impl Log {
         });
     }
 
-    /// Forgets everything, for the end of the warm-up; keeps the memory.
+    /// Discards all records at the end of the warm-up; keeps the memory.
     pub fn restart(&mut self) {
         self.requests.clear();
         self.lost = 0;
     }
 
-    /// Hands over what was recorded.
+    /// Moves the records into the sample.
     pub fn give(self, sample: &mut Sample) {
         sample.log = self.requests;
         sample.log_lost = self.lost;

@@ -1,8 +1,8 @@
-//! Where the next request goes: sequential, alone or together with others; strided; random without
-//! repetition, or by a skewed distribution.
+//! The offset of the next request: sequential, alone or shared with other workers; strided; random
+//! without repetition; or random with a skewed distribution.
 //!
-//! Offsets are multiples of the smallest request size. A larger request that would not fit behind
-//! the last offsets of a region ends where the region does.
+//! Offsets are multiples of the smallest request size. A larger request that would cross the end of
+//! the region is moved back to end there.
 
 use crate::cursor::Cursor;
 use crate::plan::WorkerPlan;
@@ -10,10 +10,10 @@ use crate::random::{Permutation, mix};
 use crate::skew::Skew;
 use crate::spec::{Pattern, Placement, Workload};
 
-/// Tells the stream of skewed draws, and the places of popular blocks, from the others that are
-/// drawn from a seed.
-const DRAWS: u64 = 0x5CE3;
-const PLACES: u64 = 0x97AC;
+/// Constants that derive independent seeds: for skewed draws, and for the location of popular
+/// blocks.
+const DRAW_SEED: u64 = 0x5CE3;
+const LOCATION_SEED: u64 = 0x97AC;
 
 /// The offsets of one worker.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Offsets {
     region_bytes: u64,
     /// Size of the largest request.
     request_bytes: u64,
-    /// Size of the smallest.
+    /// Size of the smallest request.
     granule_bytes: u64,
     order: Order,
 }
@@ -52,8 +52,9 @@ impl Offsets {
             }
             Pattern::Random => {
                 let blocks = region_bytes / granule_bytes;
-                let (seed, places) = (mix(plan.seed, DRAWS), mix(workload.seed, PLACES));
-                Skew::new(&workload.distribution, blocks, seed, places).map_or_else(
+                let (seed, locations) =
+                    (mix(plan.seed, DRAW_SEED), mix(workload.seed, LOCATION_SEED));
+                Skew::new(&workload.distribution, blocks, seed, locations).map_or_else(
                     || Order::Random(Permutation::new(blocks, plan.seed)),
                     Order::Skewed,
                 )
@@ -62,7 +63,7 @@ impl Offsets {
         Offsets { region_offset, region_bytes, request_bytes, granule_bytes, order }
     }
 
-    /// Position of the next request in the target, which is `length` bytes long (bytes).
+    /// Offset in the target of the next request, which is `length` bytes long (bytes).
     #[inline]
     pub fn next_offset(&mut self, length: u32) -> u64 {
         let (request, region, length) = (self.request_bytes, self.region_bytes, u64::from(length));
@@ -71,13 +72,13 @@ impl Offsets {
             Order::Random(permutation) => (permutation.next_index() * self.granule_bytes).min(last),
             Order::Skewed(skew) => (skew.next_index() * self.granule_bytes).min(last),
             Order::Sequential { at } => {
-                let here = if *at > last { 0 } else { *at };
-                *at = here + length;
-                here
+                let offset = if *at > last { 0 } else { *at };
+                *at = offset + length;
+                offset
             }
             Order::Interlocked(cursor) => cursor.take(length, region),
             Order::Strided { at, phase, stride } => {
-                let here = *at;
+                let offset = *at;
                 *at += *stride;
                 if *at + request > region {
                     *phase += request;
@@ -86,7 +87,7 @@ impl Offsets {
                     }
                     *at = *phase;
                 }
-                here
+                offset
             }
         };
         self.region_offset + at
@@ -143,7 +144,7 @@ mod tests {
         }
 
         #[test]
-        fn a_stride_between_blocks_stays_in_the_region_and_touches_no_byte_twice_in_a_pass(
+        fn an_unaligned_stride_stays_in_the_region_and_never_overlaps_in_a_pass(
             blocks in 1_u64..100, request_bytes in 1_u32..5000, more in 0_u64..20_000,
         ) {
             let (request, region) = (u64::from(request_bytes), blocks * u64::from(request_bytes));
@@ -151,7 +152,7 @@ mod tests {
             let mut offsets = Offsets::new(&workload(pattern, request_bytes), &plan(region));
             let mut taken: Vec<u64> =
                 (0..=blocks).map(|_| offsets.next_offset(request_bytes)).collect();
-            // A pass ends where it began.
+            // A pass ends when the first offset comes again.
             let length = 1 + taken[1..].iter().position(|at| *at == taken[0]).unwrap();
             taken.truncate(length);
             taken.sort_unstable();
@@ -160,7 +161,7 @@ mod tests {
         }
 
         #[test]
-        fn requests_of_any_sizes_stay_in_the_region_and_are_aligned_to_the_smallest(
+        fn mixed_sizes_stay_in_the_region_and_are_aligned_to_the_smallest(
             granules in 1_u64..200, granule in 1_u32..5000, kind in 0..5,
             times in proptest::collection::vec(1_u32..20, 1..4), seed: u64,
         ) {
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn interlocked_workers_continue_each_other() {
+    fn interlocked_workers_share_one_stream() {
         let placement = Placement::Interlocked;
         let workload = Workload { placement, ..workload(Pattern::Sequential, 4096) };
         let plan = WorkerPlan { cursor: Some(Cursor::default()), ..plan(3 * 4096) };

@@ -1,5 +1,5 @@
-//! A workload resolved against a target: every limit is checked here, and each worker gets its
-//! region, seed and share.
+//! Resolves a workload against a target: checks every limit and assigns each worker its region,
+//! seed and share.
 
 use ioengine::{Target, TargetKind};
 
@@ -11,59 +11,60 @@ use crate::random;
 use crate::skew;
 use crate::spec::{Arrival, Content, Distribution, Pattern, Placement, Workload, Zone};
 
-/// Requests outstanding in one thread at the most: the largest ring that io_uring gives.
+/// Maximum depth of a thread: the largest io_uring queue.
 pub const DEPTH_MAX: u32 = 32_768;
-/// Threads at the most: beyond it the machine measures its scheduler.
+/// Maximum number of threads; with more, a test would measure the scheduler.
 pub const THREADS_MAX: u32 = 4_096;
-/// The largest request (bytes): completions carry 31 bits, rounded down to whole MiB.
+/// Maximum request size (bytes): a completion's result has 31 bits; rounded down to a power of two.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 30;
-/// Buffers of all threads together (bytes): half of a small server.
+/// Maximum size of the buffers of all threads (bytes): half the memory of a small server.
 pub const BUFFER_BYTES_MAX: u64 = 16 << 30;
-/// Sizes or zones that shares of whole percents can be given to.
+/// Maximum number of sizes or zones, as shares are whole percents.
 pub const SHARES_MAX: usize = 100;
-/// The largest exponent of Zipf's law: a thousandth of the accesses is left to all but the first.
+/// Maximum exponent of Zipf's law; there, all blocks but the first share a thousandth of the
+/// accesses.
 pub const THETA_MAX: f64 = 10.0;
-/// Tells the seed of a worker's arrivals from the others that are drawn from its own.
-const ARRIVALS: u64 = 0xA771;
+/// Constant that derives the seed of a worker's arrivals from the worker's seed.
+const ARRIVAL_SEED: u64 = 0xA771;
 
-/// What one worker does.
+/// The plan of one worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerPlan {
     /// Start of its region (bytes).
     pub region_offset: u64,
     /// Length of its region (bytes), a multiple of the smallest request size.
     pub region_bytes: u64,
-    /// Where in the region a sequential worker begins (bytes).
+    /// Where in its region a sequential worker starts (bytes).
     pub start_bytes: u64,
-    /// Its own seed.
+    /// Its seed.
     pub seed: u64,
-    /// The CPU it is pinned to; given by the runner, which numbers workers over all targets.
+    /// The CPU it is pinned to; set by the runner, which numbers workers across all targets.
     pub cpu: Option<usize>,
-    /// Stop after issuing so many bytes.
+    /// Stop after issuing this many bytes.
     pub limit_bytes: Option<u64>,
-    /// Its share of an open loop.
+    /// Its share of the rate of an open loop.
     pub rate: Option<Rate>,
-    /// The target that it works on; given by the runner.
+    /// Index of its target; set by the runner.
     pub target: usize,
-    /// Its number; given by the runner, which counts over all targets.
+    /// Its number across all targets; set by the runner.
     pub number: u32,
-    /// The stream that it shares with the others of its target; given by the runner.
+    /// The sequential stream shared with the other workers of its target; set by the runner.
     pub cursor: Option<Cursor>,
 }
 
-/// A workload that fits its target.
+/// A workload that was checked against its target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What was wanted.
+    /// The workload.
     pub workload: Workload,
-    /// One for each thread.
+    /// One plan per thread.
     pub workers: Vec<WorkerPlan>,
 }
 
 /// Checks a workload against a target and divides it among its threads.
 ///
 /// # Errors
-/// [`Error::Usage`] naming what does not fit and the remedy.
+/// [`Error::Usage`] with the problem and the remedy.
 pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error> {
     check_shape(workload)?;
     check_sizes(workload)?;
@@ -160,7 +161,7 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
     Ok(())
 }
 
-/// When requests are issued, and when none any more.
+/// Checks the end of the trial, the arrival rate, think time and interlocked placement.
 fn check_loop(workload: &Workload) -> Result<(), Error> {
     if workload.limit_bytes.is_none() && workload.limit_ns.is_none() {
         return Err(Error::usage("the workload has no end", "give `limit_ns` or `region_bytes`"));
@@ -284,15 +285,15 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
         }
         Placement::Interlocked => (workload.region_offset, whole(workload.region_bytes), 0),
     };
-    // Whole requests only, so that not a byte more is moved than was asked for.
+    // Whole requests only, so that no more bytes are moved than requested.
     let share = |bytes: u64| {
         let requests = bytes / request;
         (requests / threads + u64::from(index_64 < requests % threads)) * request
     };
     let seed = random::mix(workload.seed, index_64);
     let process = match workload.arrival {
-        // A stream of its own, so that when and where have nothing to do with each other.
-        Arrival::Poisson { .. } => Process::Poisson { seed: random::mix(seed, ARRIVALS) },
+        // A separate stream, so that arrival times and offsets are independent.
+        Arrival::Poisson { .. } => Process::Poisson { seed: random::mix(seed, ARRIVAL_SEED) },
         _ => Process::Constant { offset: f64::from(index) / f64::from(workload.threads) },
     };
     let share_of =
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_threads_start_apart_in_the_whole_region() {
+    fn shared_threads_start_at_different_offsets_of_the_whole_region() {
         let workload = Workload { threads: 2, placement: Placement::Shared, ..null_workload() };
         let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
         assert_eq!(plan.workers[1].start_bytes, 1 << 19);
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_a_remedy() {
+    fn invalid_workloads_are_refused_with_a_remedy() {
         assert!(refused(|w| w.region_bytes = 2 << 20).contains("fewer than the 2097152"));
         assert!(refused(|w| w.depth = 0).contains("`depth` 0"));
         assert!(refused(|w| w.limit_ns = None).contains("`limit_ns`"));
@@ -418,13 +419,13 @@ mod tests {
     }
 
     #[test]
-    fn threads_begin_where_they_are_told_within_their_parts() {
+    fn threads_start_at_start_bytes_within_their_parts() {
         let of = |start_bytes, placement| {
             let workload = Workload { threads: 2, placement, start_bytes, ..null_workload() };
             let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
             [0, 1].map(|worker: usize| plan.workers[worker].start_bytes >> 16)
         };
-        // Requests of 64 KiB; parts of eight of them, or sixteen together.
+        // Requests of 64 KiB: eight per thread's part, sixteen in the region.
         assert_eq!(of(3 << 16, Placement::Own), [3, 3]);
         assert_eq!(of((9 << 16) + 100, Placement::Own), [1, 1]);
         assert_eq!(of(3 << 16, Placement::Shared), [3, 11]);

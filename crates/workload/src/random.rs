@@ -1,9 +1,9 @@
-//! Random numbers from seeds: mixing, streams, and permutations computed on the fly.
+//! Seeded random numbers: mixing, streams, and permutations computed on the fly.
 //!
-//! A permutation passes a counter over the next power of two through a chain of bijections
+//! A permutation runs a counter over the next power of two through a chain of bijections
 //! (multiplication by odd numbers, xor with a right shift, addition) and skips values beyond the
-//! region. Every block comes exactly once in each pass, in an order of its own for each pass,
-//! with no memory for each block.
+//! region. Every block comes exactly once per pass, each pass has its own order, and no memory per
+//! block is needed.
 
 /// Mixes two numbers into one whose bits all depend on both (the finaliser of SplitMix64,
 /// Steele, Lea and Flood 2014).
@@ -14,8 +14,8 @@ pub fn mix(seed: u64, number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A stream of random numbers from a seed: SplitMix64, fast and good enough to choose between
-/// reading and writing and to fill buffers.
+/// A stream of random numbers from a seed (SplitMix64): fast, and good enough to choose between
+/// reads and writes and to fill buffers.
 #[derive(Clone, Debug)]
 pub struct Stream {
     seed: u64,
@@ -23,7 +23,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream of its own for each seed.
+    /// The stream of a seed.
     pub fn new(seed: u64) -> Stream {
         Stream { seed, number: 0 }
     }
@@ -41,21 +41,21 @@ impl Stream {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A whole number below `count`, all equally likely to one part in 2^64 / `count`.
+    /// An integer below `count`; the probabilities are equal to within one part in 2^64 / `count`.
     #[inline]
     pub fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(count)) >> 64) as u64
     }
 
-    /// True in so many of 100 cases.
+    /// True with a probability of `share` percent.
     #[inline]
     pub fn percent(&mut self, share: u8) -> bool {
-        // The high half times 100, shifted back, is uniform on 0..100 to one part in 2^32.
+        // The high 32 bits times 100, shifted back, are uniform on 0..100 to one part in 2^32.
         (((self.next_u64() >> 32) * 100) >> 32) < u64::from(share)
     }
 }
 
-/// Every number below `count` exactly once in each pass, in random order.
+/// Yields every number below `count` exactly once per pass, in random order.
 #[derive(Clone, Debug)]
 pub struct Permutation {
     count: u64,
@@ -100,10 +100,11 @@ impl Permutation {
         }
     }
 
-    /// Where the first pass puts a number below `count`: each has a place of its own there.
+    /// Maps `0..count` one-to-one onto itself, by the bijection of the first pass.
     #[inline]
     pub fn place_of(&self, index: u64) -> u64 {
-        // Followed until it comes back into the range, a bijection is one on the range too.
+        // Cycle walking: a bijection, repeated until the value is in range, is a bijection on the
+        // range.
         let mut at = self.scramble(index);
         while at >= self.count {
             at = self.scramble(at);
@@ -142,7 +143,7 @@ mod tests {
         }
 
         #[test]
-        fn every_number_has_a_place_of_its_own(count in 1_u64..5000, seed: u64) {
+        fn place_of_is_a_bijection(count in 1_u64..5000, seed: u64) {
             let permutation = Permutation::new(count, seed);
             let mut places: Vec<u64> = (0..count).map(|n| permutation.place_of(n)).collect();
             places.sort_unstable();
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_differ_and_seeds_differ_and_the_same_seed_repeats() {
+    fn passes_and_seeds_differ_and_equal_seeds_repeat() {
         let take = |permutation: &mut Permutation| -> Vec<u64> {
             (0..1000).map(|_| permutation.next_index()).collect()
         };
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_order_jumps_as_far_as_chance_does() {
+    fn the_mean_jump_is_that_of_a_random_order() {
         // The mean distance of two independent uniform numbers below n is n/3.
         let count = 1 << 16;
         let mut permutation = Permutation::new(count, 3);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_the_region_are_visited_evenly_at_every_moment() {
+    fn the_start_of_a_pass_visits_both_halves_evenly() {
         let count = 10_000;
         let mut permutation = Permutation::new(count, 11);
         let low = (0..1000).filter(|_| permutation.next_index() < count / 2).count();
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_has_the_share_asked_for() {
+    fn percent_is_true_with_the_requested_probability() {
         let mut stream = Stream::new(5);
         let reads = (0..100_000).filter(|_| stream.percent(70)).count();
         assert!((69_000..71_000).contains(&reads), "{reads}");

@@ -1,10 +1,10 @@
-//! Runs a plan: a thread for each worker, one moment of start, one window of measurement.
+//! Runs a plan: one thread per worker, a common start, and one window of measurement.
 //!
-//! Every worker builds its engine and touches its buffers before a common start. CPU time and
-//! device counters are read by the calling thread between that gate and the first request (or
-//! at the end of the warm-up), and again after the last worker has finished and before any engine
-//! is taken down, so that neither setting up nor tearing down is charged to the requests. A
-//! worker that cannot be started, fails or panics ends the run with an error; nobody waits for it.
+//! Every worker builds its engine and touches its buffers before the common start. The calling
+//! thread reads CPU time and device counters after that and before the first request (or at the end
+//! of the warm-up), and again after the last worker has finished and before any engine is dropped.
+//! So neither set-up nor teardown is counted. A worker that cannot start, fails or panics ends the
+//! run with an error; the other threads do not wait for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,17 +25,17 @@ use crate::sample::Sample;
 use crate::spec::{Placement, Steady, Workload};
 use crate::worker::{State, Worker};
 
-/// How often the calling thread looks at the workers (ns).
+/// How often the calling thread checks the workers (ns).
 const TICK_NS: u64 = 100_000_000;
-/// Rates are compared over intervals of this length to see whether they are steady (ns).
+/// Interval over which the rates for the steady-state check are taken (ns).
 const STEADY_INTERVAL_NS: u64 = 1_000_000_000;
-/// Stack of a worker: its buffers and histograms lie elsewhere.
+/// Stack size of a worker, whose buffers and histograms are on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
-/// How far a trial has come.
+/// The progress of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// Since the common start (ns).
+    /// Time since the common start (ns).
     pub elapsed_ns: u64,
     /// Bytes completed, warm-up included.
     pub bytes: u64,
@@ -43,15 +43,15 @@ pub struct Progress {
     pub requests: u64,
 }
 
-/// How the outside talks to a running trial.
+/// How the caller controls a running trial.
 pub struct Control<'a> {
-    /// Set it to end the trial early; what was measured is kept.
+    /// Set it to end the trial early; the measurements so far are kept.
     pub stop: &'a AtomicBool,
     /// Called about ten times a second by the thread that called [`run`].
     pub on_progress: &'a mut dyn FnMut(Progress),
 }
 
-/// What one worker tells while it runs; alone in its cache lines.
+/// The progress of one worker; aligned to avoid false sharing of cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct WorkerProgress {
@@ -59,18 +59,18 @@ struct WorkerProgress {
     requests: AtomicU64,
 }
 
-/// The stages through which all threads of a trial go together.
+/// The stages that all threads of a trial pass together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Engines are being built.
     Setup,
     /// Requests are being issued.
     Go,
-    /// The meters have been read: engines may go.
+    /// The meters have been read: engines may be dropped.
     Read,
 }
 
-/// What the threads of one trial share.
+/// State shared by the threads of one trial.
 struct Shared<'a> {
     stop: &'a AtomicBool,
     end: AtomicBool,
@@ -79,11 +79,11 @@ struct Shared<'a> {
     measure_from_ns: AtomicU64,
     ready: Mutex<(usize, Stage)>,
     changed: Condvar,
-    told: Vec<WorkerProgress>,
+    progress: Vec<WorkerProgress>,
     failure: Mutex<Option<Error>>,
 }
 
-/// A lock whose holder cannot have left it half-way: nothing inside our critical sections panics.
+/// Locks a mutex. Poisoning is ignored: nothing inside our critical sections panics.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -99,8 +99,8 @@ impl Shared<'_> {
         self.end.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
 
-    /// One more worker is ready, or will never be.
-    fn tell_ready(&self) {
+    /// Counts a worker as ready, also one that failed to set up.
+    fn add_ready(&self) {
         lock(&self.ready).0 += 1;
         self.changed.notify_all();
     }
@@ -125,47 +125,47 @@ impl Shared<'_> {
     }
 }
 
-/// Counts a worker as ready and finished however it leaves, a panic included.
-struct Leaving<'a> {
+/// Counts a worker as ready and finished on every way out, including a panic.
+struct ExitGuard<'a> {
     shared: &'a Shared<'a>,
     caller: Thread,
-    told_ready: bool,
-    told_finished: bool,
+    counted_ready: bool,
+    counted_finished: bool,
 }
 
-impl Leaving<'_> {
+impl ExitGuard<'_> {
     fn ready(&mut self) {
-        if !std::mem::replace(&mut self.told_ready, true) {
-            self.shared.tell_ready();
+        if !std::mem::replace(&mut self.counted_ready, true) {
+            self.shared.add_ready();
         }
     }
 
     fn finished(&mut self) {
         self.ready();
-        if !std::mem::replace(&mut self.told_finished, true) {
+        if !std::mem::replace(&mut self.counted_finished, true) {
             self.shared.finished.fetch_add(1, Ordering::Release);
             self.caller.unpark();
         }
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for ExitGuard<'_> {
     fn drop(&mut self) {
         self.finished();
     }
 }
 
-/// Readings of meters that lie outside the workers.
+/// A reading of the CPU meter and the device counters.
 struct Reading {
     cpu: CpuSample,
     device: Option<DeviceCounters>,
 }
 
-/// Runs a plan on each of the targets (every target gets all of the plan's workers, and an equal
-/// share of an open loop's rate) and merges what the workers measured.
+/// Runs a plan on each of the targets and merges the workers' samples. Every target gets all
+/// workers of the plan, and an equal share of an open loop's rate.
 ///
 /// # Errors
-/// When an engine cannot be made or cannot go on. Requests that fail are counted in the sample.
+/// If an engine cannot be created or cannot continue. Failed requests are counted in the sample.
 pub fn run<T, C, M>(
     targets: &[&T],
     plan: &Plan,
@@ -187,11 +187,11 @@ where
         measure_from_ns: AtomicU64::new(u64::MAX),
         ready: Mutex::new((0, Stage::Setup)),
         changed: Condvar::new(),
-        told: plans.iter().map(|_| WorkerProgress::default()).collect(),
+        progress: plans.iter().map(|_| WorkerProgress::default()).collect(),
         failure: Mutex::new(None),
     };
     let read = || Reading { cpu: meter.sample(clock.now_ns()), device: counters_of(targets) };
-    let (parts, ends) = thread::scope(|scope| {
+    let (parts, readings) = thread::scope(|scope| {
         let mut handles = Vec::new();
         for (index, (target, worker)) in plans.iter().enumerate() {
             let job = Job { target: targets[*target], workload: &plan.workload, worker, clock };
@@ -203,9 +203,9 @@ where
                 }
             }
         }
-        let ends = conduct(&shared, plan, handles.len(), &clock, &read, control);
+        let readings = supervise(&shared, plan, handles.len(), &clock, &read, control);
         let parts: Vec<Option<Sample>> = handles.into_iter().map(|h| joined(h, &shared)).collect();
-        (parts, ends)
+        (parts, readings)
     });
     if let Some(error) = lock(&shared.failure).take() {
         return Err(error);
@@ -213,16 +213,16 @@ where
     let mut parts = parts.into_iter().flatten();
     let mut sample = parts.next().unwrap_or_else(|| Sample::new(plan.workload.interval_ns));
     parts.for_each(|part| sample.merge(&part));
-    sample.cpu = ends.after.cpu.since(&ends.before.cpu);
-    let device = ends.after.device.zip(ends.before.device);
+    sample.cpu = readings.after.cpu.since(&readings.before.cpu);
+    let device = readings.after.device.zip(readings.before.device);
     sample.device = device.map(|(after, before)| after.since(&before));
     sample.interrupted = shared.stop.load(Ordering::Relaxed);
-    sample.became_steady = ends.became_steady;
+    sample.became_steady = readings.became_steady;
     Ok(sample)
 }
 
-/// The workers of all targets: which target, and the plan with its own number, CPU and share of
-/// the rate, and the stream that it shares with the others of its target.
+/// The workers of all targets: the index of the target, and the plan with number, CPU, share of the
+/// rate, and the stream shared within the target.
 pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
     let cpus = &plan.workload.cpus;
     let mut all = Vec::new();
@@ -239,7 +239,7 @@ pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPla
     all
 }
 
-/// The share of one of several targets in a worker's rate, out of step with the others.
+/// One target's share of a worker's rate, staggered against the other targets.
 fn rate_of(rate: Rate, target: usize, targets: usize) -> Rate {
     let count = targets as f64;
     let process = match rate.process {
@@ -251,7 +251,7 @@ fn rate_of(rate: Rate, target: usize, targets: usize) -> Rate {
     Rate { requests_per_s: rate.requests_per_s / count, process }
 }
 
-/// The counters of the devices beneath, each device once.
+/// The sum of the counters of the underlying devices, each counted once.
 pub(crate) fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
     let mut seen = Vec::new();
     let mut sum: Option<DeviceCounters> = None;
@@ -267,7 +267,7 @@ pub(crate) fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
     sum
 }
 
-/// What one thread is to do.
+/// The work of one thread.
 struct Job<'a, T, C> {
     target: &'a T,
     workload: &'a Workload,
@@ -283,11 +283,12 @@ fn spawn<'scope, 'env, T: Target + Sync, C: Clock + Copy + Send + Sync + 'env>(
 ) -> Result<ScopedJoinHandle<'scope, Option<Sample>>, Error> {
     let caller = thread::current();
     let body = move || {
-        let mut leaving = Leaving { shared, caller, told_ready: false, told_finished: false };
-        let part = work(&job, shared, &shared.told[index], &mut leaving);
-        leaving.finished();
+        let mut exit_guard =
+            ExitGuard { shared, caller, counted_ready: false, counted_finished: false };
+        let part = work(&job, shared, &shared.progress[index], &mut exit_guard);
+        exit_guard.finished();
         shared.wait_for(Stage::Read);
-        // The engine goes only now, after the meters have been read.
+        // The engine is dropped only now, after the meters have been read.
         part.map(|(mut sample, engine)| {
             sample.setup = engine.setup();
             sample
@@ -308,22 +309,23 @@ fn joined(handle: ScopedJoinHandle<'_, Option<Sample>>, shared: &Shared<'_>) -> 
     })
 }
 
-/// The readings at both ends of the measured phase.
-struct Ends {
+/// The readings at the start and end of the measured phase.
+struct Readings {
     before: Reading,
     after: Reading,
     became_steady: Option<bool>,
 }
 
-/// The calling thread's part: start, watch, read the meters at both ends.
-fn conduct<C: Clock>(
+/// The main loop of the calling thread: starts the workers, reports progress, and reads the meters
+/// at both ends.
+fn supervise<C: Clock>(
     shared: &Shared<'_>,
     plan: &Plan,
     count: usize,
     clock: &C,
     read: &dyn Fn() -> Reading,
     control: &mut Control<'_>,
-) -> Ends {
+) -> Readings {
     shared.wait_until_ready(count);
     let mut before = read();
     let start_ns = clock.now_ns();
@@ -336,7 +338,7 @@ fn conduct<C: Clock>(
     let mut warming_up = measure_from_ns > start_ns;
     while shared.finished.load(Ordering::Acquire) < count {
         let now = clock.now_ns();
-        let progress = progress_of(&shared.told, now - start_ns);
+        let progress = progress_of(&shared.progress, now - start_ns);
         (control.on_progress)(progress);
         if watch.is_over(now, progress.bytes) {
             measure_from_ns = now;
@@ -352,17 +354,17 @@ fn conduct<C: Clock>(
     }
     let after = read();
     shared.enter(Stage::Read);
-    Ends { before, after, became_steady: watch.found }
+    Readings { before, after, became_steady: watch.found }
 }
 
-fn progress_of(told: &[WorkerProgress], elapsed_ns: u64) -> Progress {
+fn progress_of(progress: &[WorkerProgress], elapsed_ns: u64) -> Progress {
     let sum = |of: fn(&WorkerProgress) -> &AtomicU64| {
-        told.iter().map(|t| of(t).load(Ordering::Relaxed)).sum()
+        progress.iter().map(|t| of(t).load(Ordering::Relaxed)).sum()
     };
     Progress { elapsed_ns, bytes: sum(|t| &t.bytes), requests: sum(|t| &t.requests) }
 }
 
-/// Collects rates, one each second, and says when they are steady or when waiting is over.
+/// Collects a rate per second and decides when the rates are steady or the wait is over.
 pub(crate) struct SteadyWatch {
     rule: Option<Steady>,
     from_ns: u64,
@@ -382,7 +384,7 @@ impl SteadyWatch {
         self.rule.is_some() && self.found.is_none()
     }
 
-    /// Whether the wait has come to its end just now.
+    /// Adds a rate if one is due; returns whether the wait has just ended.
     pub(crate) fn is_over(&mut self, now_ns: u64, bytes: u64) -> bool {
         let Some(rule) = self.rule.filter(|_| self.found.is_none()) else { return false };
         if now_ns < self.last_ns + STEADY_INTERVAL_NS {
@@ -401,15 +403,15 @@ impl SteadyWatch {
     }
 }
 
-/// One worker's thread, up to the moment when its engine may be dropped.
+/// The main function of a worker thread, up to the point where its engine may be dropped.
 fn work<T: Target, C: Clock + Copy>(
     job: &Job<'_, T, C>,
     shared: &Shared<'_>,
-    told: &WorkerProgress,
-    leaving: &mut Leaving<'_>,
+    progress: &WorkerProgress,
+    exit_guard: &mut ExitGuard<'_>,
 ) -> Option<(Sample, T::Engine)> {
     let built = build(job);
-    leaving.ready();
+    exit_guard.ready();
     shared.wait_for(Stage::Go);
     let mut worker = match built {
         Ok(worker) => worker,
@@ -440,14 +442,14 @@ fn work<T: Target, C: Clock + Copy>(
                 return None;
             }
         }
-        told.bytes.store(worker.sample().bytes(), Ordering::Relaxed);
-        told.requests.store(worker.sample().requests(), Ordering::Relaxed);
+        progress.bytes.store(worker.sample().bytes(), Ordering::Relaxed);
+        progress.requests.store(worker.sample().requests(), Ordering::Relaxed);
     }
     if worker.sample().errors > 0 {
         shared.end.store(true, Ordering::Relaxed);
     }
     let (mut sample, engine) = worker.finish();
-    // An order to stop is not kept waiting for gigabytes to be flushed.
+    // After a stop request, do not wait for gigabytes to be flushed.
     let flush = job.workload.flush_at_end && job.workload.writes() && !shared.stopping();
     if flush {
         sample.accepted_ns = Some(sample.end_ns);
@@ -459,16 +461,17 @@ fn work<T: Target, C: Clock + Copy>(
     Some((sample, engine))
 }
 
-/// A flush in the midst of writing.
+/// A periodic flush.
 fn flush<T: Target, C: Clock + Copy>(
     job: &Job<'_, T, C>,
     worker: &mut Worker<T::Engine, C>,
 ) -> Result<(), EngineError> {
     let data_only = job.workload.flush_every.is_some_and(|every| every.data_only);
     let begun_ns = job.clock.now_ns();
-    match data_only {
-        true => job.target.sync_data()?,
-        false => job.target.sync()?,
+    if data_only {
+        job.target.sync_data()?;
+    } else {
+        job.target.sync()?;
     }
     worker.flushed(begun_ns);
     Ok(())
@@ -480,7 +483,8 @@ fn build<T: Target, C: Clock + Copy>(job: &Job<'_, T, C>) -> Result<Worker<T::En
         cpucost::affinity::pin_current_thread(&[cpu])
             .map_err(|error| Error::Affinity(error.to_string()))?;
     }
-    // Without a small slack the kernel may wake an open loop 50 us late; refusal is harmless.
+    // The default timer slack wakes an open loop up to 50 µs late. Failure to reduce it is
+    // harmless.
     let _ = cpucost::affinity::set_timer_slack_ns(1);
     let engine = job.target.engine(&workload.engine_spec())?;
     Ok(Worker::new(engine, job.clock, workload, plan))
@@ -562,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_by_chance_move_the_bytes_that_were_asked_for_over_all_threads() {
+    fn mixed_sizes_move_exactly_the_requested_bytes() {
         let share = |request_bytes, percent| SizeShare { request_bytes, percent };
         let sample = on_null(|w| {
             w.request_sizes = vec![share(4096, 60), share(65536, 40)];
@@ -580,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_counts_each_direction_for_itself() {
+    fn reads_and_writes_are_counted_separately() {
         let sample = on_null(|w| {
             w.read_percent = 70;
             w.limit_bytes = Some(4096 * 10_000);
@@ -598,12 +602,12 @@ mod tests {
             w.limit_ns = Some(500_000_000);
             w.depth = 4;
         });
-        // What was due while a busy machine let the worker wait is made up for afterwards.
+        // Requests that were due while the worker was not scheduled are issued late, not dropped.
         assert!((400..=510).contains(&sample.requests()), "{}", sample.requests());
     }
 
     #[test]
-    fn threads_and_targets_together_are_a_poisson_process_of_the_rate_asked_for() {
+    fn merged_threads_and_targets_are_a_poisson_process() {
         for (threads, targets) in [(1, 1), (2, 1), (4, 1), (3, 2), (1, 5)] {
             let workload = Workload {
                 arrival: Arrival::Poisson { requests_per_s: 1000.0 },
@@ -619,7 +623,7 @@ mod tests {
             let due = arrival::merged(&rates, 20_000_000_000);
             let distance = arrival::distance_from_exponential(&due, 1000.0);
             assert!(distance < 2.3, "{distance} with {threads} threads on {targets} targets");
-            // The number in each of 2000 windows varies as much as it is large.
+            // In a Poisson process the variance of the counts per window equals their mean.
             let mut counts = vec![0.0; 2000];
             due.iter().for_each(|at| counts[(at / 10_000_000) as usize] += 1.0);
             let mean = counts.iter().sum::<f64>() / 2000.0;
@@ -630,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_to_stop_ends_a_run_without_end() {
+    fn the_stop_flag_ends_an_unlimited_run() {
         let workload = Workload {
             engine_kind: EngineKind::Null,
             region_bytes: 1 << 20,

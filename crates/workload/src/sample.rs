@@ -1,4 +1,4 @@
-//! What a trial yields: counts, bytes, latency histograms, a series and the CPU it took.
+//! The result of a trial: counts, bytes, latency histograms, a time series and the CPU time used.
 
 use analysis::histogram::Histogram;
 use cpucost::CpuUsage;
@@ -8,18 +8,18 @@ use ioengine::target::DeviceCounters;
 
 use crate::content::Mismatch;
 
-/// Intervals in a series at the most; beyond it pairs are joined and the interval doubles, so
-/// that a run of any length takes the same memory.
+/// Maximum number of intervals in a series. When it is exceeded, pairs are merged and the interval
+/// doubles, so that memory does not grow with the length of a run.
 pub const INTERVALS_MAX: usize = 1024;
 
-/// What was read, or what was written.
+/// The counts and latencies of reads, or of writes.
 #[derive(Clone, Debug, Default)]
 pub struct OperationSample {
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
-    /// Time from submission (or from when it was due) to reaping (ns).
+    /// Time from submission (in an open loop: from the due time) to reaping (ns).
     pub latency: Histogram,
 }
 
@@ -37,18 +37,18 @@ pub struct Interval {
 pub struct Series {
     /// Length of each interval (ns).
     pub interval_ns: u64,
-    /// From the start of the measured phase on.
+    /// The intervals from the start of the measured phase.
     pub intervals: Vec<Interval>,
 }
 
 impl Series {
-    /// An empty series with room for all it will hold.
+    /// An empty series with memory for the maximum number of intervals.
     pub fn new(interval_ns: u64) -> Series {
         let intervals = Vec::with_capacity(INTERVALS_MAX);
         Series { interval_ns: interval_ns.max(1), intervals }
     }
 
-    /// Counts into the interval that holds `since_start_ns`.
+    /// Adds counts to the interval that contains `since_start_ns`.
     pub fn add(&mut self, since_start_ns: u64, bytes: u64, requests: u64) {
         while since_start_ns / self.interval_ns >= INTERVALS_MAX as u64 {
             self.join_pairs();
@@ -62,14 +62,14 @@ impl Series {
     }
 
     fn join_pairs(&mut self) {
-        let joined = self.intervals.len().div_ceil(2);
-        for index in 0..joined {
+        let merged_count = self.intervals.len().div_ceil(2);
+        for index in 0..merged_count {
             let one = self.intervals[2 * index];
             let two = self.intervals.get(2 * index + 1).copied().unwrap_or_default();
             self.intervals[index] =
                 Interval { bytes: one.bytes + two.bytes, requests: one.requests + two.requests };
         }
-        self.intervals.truncate(joined);
+        self.intervals.truncate(merged_count);
         self.interval_ns *= 2;
     }
 
@@ -91,27 +91,28 @@ impl Series {
     }
 }
 
-/// What a closed loop gets while its queue is full.
+/// The rate of a closed loop while its queue is full.
 ///
-/// Over a whole trial the rate is too low: at first the queue fills, and a device that works on
-/// requests side by side completes nothing for as long as one takes; at the end the outstanding
-/// requests complete with fewer and fewer beside them. Neither is part of this window. It begins
-/// when as many requests have completed as are outstanding, ends before the first slot is left
-/// empty, and holds whole turns of the queue, so that devices that complete requests in groups are
-/// not cut within a group.
+/// The rate over a whole trial is too low. At the start the queue fills, and a device that serves
+/// requests in parallel completes nothing for the latency of one. At the end the queue drains, and
+/// the last requests run at decreasing depth. This window excludes both. It begins after at least
+/// one turn of the queue (a turn is as many completions as slots), ends before the first slot stays
+/// empty, and consists of whole turns, so that it does not split the groups in which some devices
+/// complete requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FullQueue {
-    /// Begin [ns of the clock].
+    /// Start (ns of the clock).
     pub start_ns: u64,
-    /// End [ns of the clock].
+    /// End (ns of the clock).
     pub end_ns: u64,
-    /// Bytes per second in it.
+    /// Rate in the window (bytes per second).
     pub bytes_per_s: f64,
-    /// Requests per second in it.
+    /// Requests per second in the window.
     pub requests_per_s: f64,
 }
 
-/// Windows of several workers are one where this share of each is common to them.
+/// The windows of several workers are combined only if their overlap is at least this fraction of
+/// the longest.
 const COMMON_SHARE: f64 = 0.98;
 
 impl FullQueue {
@@ -125,17 +126,17 @@ impl FullQueue {
         self.requests_per_s * self.length_ns() as f64 / 1e9
     }
 
-    /// The window in which two workers both have their queues full: their rates add. `None` where
-    /// one of them ran for a good part of its time without the other.
-    fn with(self, other: FullQueue) -> Option<FullQueue> {
-        let both = FullQueue {
+    /// Combines the windows of two workers: the overlap, with the sum of their rates. None if the
+    /// overlap is too short.
+    fn combined_with(self, other: FullQueue) -> Option<FullQueue> {
+        let overlap = FullQueue {
             start_ns: self.start_ns.max(other.start_ns),
             end_ns: self.end_ns.min(other.end_ns),
             bytes_per_s: self.bytes_per_s + other.bytes_per_s,
             requests_per_s: self.requests_per_s + other.requests_per_s,
         };
         let longer_ns = self.length_ns().max(other.length_ns());
-        (both.length_ns() as f64 >= COMMON_SHARE * longer_ns as f64).then_some(both)
+        (overlap.length_ns() as f64 >= COMMON_SHARE * longer_ns as f64).then_some(overlap)
     }
 }
 
@@ -146,11 +147,11 @@ pub struct Failure {
     pub op: Op,
     /// Position (bytes).
     pub offset: u64,
-    /// The system's error number; 0 for an end of file where there should be data.
+    /// The error number (errno); 0 for an unexpected end of file.
     pub errno: i32,
 }
 
-/// One request as it went.
+/// A request in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedRequest {
     /// Number of the worker, counted over all targets.
@@ -161,74 +162,73 @@ pub struct LoggedRequest {
     pub failed: bool,
     /// Position (bytes).
     pub offset: u64,
-    /// Length that was asked for (bytes).
+    /// Requested length (bytes).
     pub length: u32,
-    /// Before the call that submitted it first [ns of the clock].
+    /// Time just before the call that first submitted it (ns of the clock).
     pub submit_ns: u64,
-    /// After the call that brought it back whole [ns of the clock].
+    /// Time just after the call that returned its completion (ns of the clock).
     pub complete_ns: u64,
 }
 
-/// One worker's part, or all of them merged.
+/// The measurements of one worker, or of all workers merged.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Reads and writes, in the order of [`Op`].
     pub operations: [OperationSample; 2],
-    /// Start of the measured phase [ns of the clock].
+    /// Start of the measured phase (ns of the clock).
     pub start_ns: u64,
-    /// When the last write was accepted, where a flush followed [ns of the clock].
+    /// When the last write completed, if a flush followed (ns of the clock).
     pub accepted_ns: Option<u64>,
-    /// End, flush included [ns of the clock].
+    /// End, including the flush (ns of the clock).
     pub end_ns: u64,
-    /// The part of it in which the queue was full: of closed loops without pauses and flushes that
-    /// have several requests outstanding and are long enough.
+    /// The part in which the queue was full. Only for closed loops without pauses and flushes, at a
+    /// depth above 1, that ran long enough.
     pub full_queue: Option<FullQueue>,
-    /// How long each flush in the midst of writing took (ns).
+    /// Duration of each periodic flush (ns).
     pub flushes: Histogram,
     /// Requests that failed.
     pub errors: u64,
-    /// The first of them.
+    /// The first failed request.
     pub first_error: Option<Failure>,
-    /// Transfers that fell short and were continued.
+    /// Short transfers that were continued.
     pub short_transfers: u64,
-    /// Requests issued again after EAGAIN or EINTR.
+    /// Requests submitted again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Requests that came back in calls which had submitted some of them and left nothing
-    /// outstanding: whatever the depth, the device never had more than what it did within the call.
+    /// Requests that completed in a call which submitted requests and left none outstanding. For
+    /// these the device never saw more requests than one call submitted, whatever the depth.
     pub at_once: u64,
-    /// Requests of an open loop that were due before its end and never issued.
+    /// Requests of an open loop that were due before its end but never issued.
     pub never_issued: u64,
-    /// Calls that submitted something, and calls that reaped something.
+    /// Calls that submitted at least one request.
     pub submit_calls: u64,
-    /// See `submit_calls`.
+    /// Calls that reaped at least one completion.
     pub reap_calls: u64,
-    /// Blocks checked by content.
+    /// Blocks whose content was verified.
     pub verified_blocks: u64,
-    /// Blocks that failed the check.
+    /// Blocks that failed verification.
     pub damaged_blocks: u64,
-    /// The first of them.
+    /// The first damaged block.
     pub first_damage: Option<Mismatch>,
-    /// Requests of the measured phase where they are recorded, those of each worker in the order
-    /// of their completion.
+    /// The log of the measured phase, if enabled; per worker in order of completion.
     pub log: Vec<LoggedRequest>,
-    /// Requests that found no more room there.
+    /// Requests that were not logged because the log was full.
     pub log_lost: u64,
     /// Bytes and requests over time.
     pub series: Series,
-    /// CPU of the measured phase; zero in a single worker's part.
+    /// CPU time of the measured phase; zero in the sample of a single worker.
     pub cpu: CpuUsage,
-    /// What the device counted in the measured phase.
+    /// The device's counters over the measured phase.
     pub device: Option<DeviceCounters>,
-    /// What the engines got of what they asked for; bytes over all workers.
+    /// Features and memory of the engines; bytes summed over all workers.
     pub setup: Setup,
-    /// Whether the run was cut short from outside.
+    /// Whether the run was stopped early from outside.
     pub interrupted: bool,
-    /// Whether the rate became steady, where that was waited for.
+    /// Whether the rate became steady; None if that was not requested.
     pub became_steady: Option<bool>,
 }
 
 impl Sample {
-    /// Nothing measured yet.
+    /// An empty sample.
     pub fn new(interval_ns: u64) -> Sample {
         Sample {
             operations: Default::default(),
@@ -259,7 +259,7 @@ impl Sample {
         }
     }
 
-    /// Forgets all that was counted, for the end of the warm-up; keeps the memory.
+    /// Resets all counts at the end of the warm-up; keeps the memory.
     pub fn restart(&mut self, start_ns: u64) {
         for operation in &mut self.operations {
             operation.bytes = 0;
@@ -276,34 +276,34 @@ impl Sample {
         self.reap_calls = 0;
     }
 
-    /// Bytes moved both ways.
+    /// Bytes read and written.
     pub fn bytes(&self) -> u64 {
         self.operations.iter().map(|operation| operation.bytes).sum()
     }
 
-    /// Requests completed both ways.
+    /// Completed reads and writes.
     pub fn requests(&self) -> u64 {
         self.operations.iter().map(|operation| operation.requests).sum()
     }
 
-    /// Length of the measured phase, flush included (ns).
+    /// Duration of the measured phase, including the flush (ns).
     pub fn elapsed_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Time to the last accepted write, where a flush followed (ns).
+    /// Time from the start to the last completed write, if a flush followed (ns).
     pub fn accepted_after_ns(&self) -> Option<u64> {
         self.accepted_ns.map(|at| at.saturating_sub(self.start_ns))
     }
 
-    /// Bytes per second while the queue was full; over the measured phase where that is not known,
-    /// or where a flush at the end belongs to it.
+    /// Bytes per second while the queue was full; over the whole measured phase if there is no such
+    /// window, or if a flush at the end is included.
     pub fn bytes_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         full.map_or_else(|| per_second(self.bytes(), self.elapsed_ns()), |full| full.bytes_per_s)
     }
 
-    /// Requests per second, over the same time.
+    /// Requests per second over the same time.
     pub fn requests_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         let whole = || per_second(self.requests(), self.elapsed_ns());
@@ -317,7 +317,7 @@ impl Sample {
         all
     }
 
-    /// Adds another worker's part: counts add, the measured phase spans both.
+    /// Merges another worker's sample: counts add up, and the measured phase spans both.
     pub fn merge(&mut self, other: &Sample) {
         for (mine, theirs) in self.operations.iter_mut().zip(&other.operations) {
             mine.bytes += theirs.bytes;
@@ -328,7 +328,7 @@ impl Sample {
         self.end_ns = self.end_ns.max(other.end_ns);
         self.accepted_ns = self.accepted_ns.max(other.accepted_ns);
         let windows = self.full_queue.zip(other.full_queue);
-        self.full_queue = windows.and_then(|(mine, theirs)| mine.with(theirs));
+        self.full_queue = windows.and_then(|(mine, theirs)| mine.combined_with(theirs));
         self.flushes.merge(&other.flushes);
         self.errors += other.errors;
         self.first_error = self.first_error.or(other.first_error);
@@ -361,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_series_hold_everything_in_the_interval_in_which_it_happened(
+        fn merging_series_keeps_every_event_in_its_interval(
             parts in proptest::collection::vec(
                 proptest::collection::vec((0_u64..200_000, 0_u64..1000, 0_u64..10), 0..50), 1..5,
             ),

@@ -1,66 +1,67 @@
-//! Draws that are not even: which block comes next, and how long the next request is.
+//! Skewed random draws: which block comes next, and the size of the next request.
 //!
-//! Every draw takes a bounded time on average, whatever the size of the region, and no memory for
-//! each block. Zipf's law is drawn by rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3),
-//! 1996): the continuous law is inverted and rounded, and where rounding gave a block too much, the
-//! draw is made again, which is seldom. Pareto here is the self-similar law of Gray, Sundaresan,
-//! Englert, Baclawski and Weinberger (Quickly Generating Billion-Record Synthetic Databases, SIGMOD
-//! 1994), as in fio. Both give the rank of a block; its place comes from a bijection, so that
-//! popular blocks lie scattered and each rank has exactly one.
+//! The mean time of a draw is bounded for any region size, and no memory per block is needed.
+//! Zipf's law is drawn by rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996): the
+//! continuous distribution is inverted and rounded, and the rare draws that would over-represent a
+//! block are rejected. Pareto here is the self-similar law of Gray, Sundaresan, Englert, Baclawski
+//! and Weinberger (Quickly Generating Billion-Record Synthetic Databases, SIGMOD 1994), as in fio.
+//! Both give the popularity rank of a block; a bijection maps ranks to blocks, so that popular
+//! blocks are scattered and each rank has exactly one block.
 
 use crate::random::{Permutation, Stream};
 use crate::spec::{Distribution, SizeShare, Zone};
 
-/// Draws blocks, with repetition.
+/// Draws blocks with repetition.
 #[derive(Clone, Debug)]
 pub struct Skew {
     stream: Stream,
-    law: Law,
+    kind: Kind,
 }
 
 #[derive(Clone, Debug)]
-enum Law {
+enum Kind {
     Zipf(Zipf, Permutation),
     Pareto(Pareto, Permutation),
     Zoned(Shares, Vec<Span>),
 }
 
-/// Consecutive blocks.
+/// A range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first.
+    /// First block.
     pub from: u64,
-    /// How many.
+    /// Number of blocks.
     pub count: u64,
 }
 
 impl Skew {
-    /// Draws from `0..blocks` (at least 1) by `seed`; popular blocks lie where `places` puts them,
-    /// the same for all who share it. None for an even distribution, which is no matter of chance.
+    /// Draws from `0..blocks` (at least 1) by `seed`. The seed `places` decides where popular
+    /// blocks are; workers that share it share the popular blocks. None for an even distribution,
+    /// which is a permutation instead.
     pub fn new(distribution: &Distribution, blocks: u64, seed: u64, places: u64) -> Option<Skew> {
-        let law = match distribution {
+        let kind = match distribution {
             Distribution::Even => return None,
             Distribution::Zipf { theta } => {
-                Law::Zipf(Zipf::new(blocks, *theta), Permutation::new(blocks, places))
+                Kind::Zipf(Zipf::new(blocks, *theta), Permutation::new(blocks, places))
             }
             Distribution::Pareto { h } => {
-                Law::Pareto(Pareto::new(blocks, *h), Permutation::new(blocks, places))
+                Kind::Pareto(Pareto::new(blocks, *h), Permutation::new(blocks, places))
             }
             Distribution::Zoned(zones) => {
                 let shares = zones.iter().map(|zone| zone.access_percent);
-                Law::Zoned(Shares::new(shares), spans(zones, blocks))
+                Kind::Zoned(Shares::new(shares), spans(zones, blocks))
             }
         };
-        Some(Skew { stream: Stream::new(seed), law })
+        Some(Skew { stream: Stream::new(seed), kind })
     }
 
-    /// The next block. Kept out of the loop that every other pattern goes through.
+    /// The next block. Not inlined, to keep the loop for all other patterns small.
     #[inline(never)]
     pub fn next_index(&mut self) -> u64 {
-        match &self.law {
-            Law::Zipf(zipf, places) => places.place_of(zipf.draw(&mut self.stream)),
-            Law::Pareto(pareto, places) => places.place_of(pareto.draw(&mut self.stream)),
-            Law::Zoned(shares, spans) => {
+        match &self.kind {
+            Kind::Zipf(zipf, places) => places.place_of(zipf.draw(&mut self.stream)),
+            Kind::Pareto(pareto, places) => places.place_of(pareto.draw(&mut self.stream)),
+            Kind::Zoned(shares, spans) => {
                 let span = spans[shares.draw(&mut self.stream)];
                 span.from + self.stream.below(span.count)
             }
@@ -68,7 +69,7 @@ impl Skew {
     }
 }
 
-/// The blocks of each zone of a region: all of them, once.
+/// The blocks of each zone; together they cover the region exactly once.
 pub fn spans(zones: &[Zone], blocks: u64) -> Vec<Span> {
     let end = |percent: u64| (u128::from(blocks) * u128::from(percent) / 100) as u64;
     let mut percent = 0;
@@ -80,7 +81,7 @@ pub fn spans(zones: &[Zone], blocks: u64) -> Vec<Span> {
     zones.iter().map(span).collect()
 }
 
-/// Ranks from 0, the most popular, by Zipf's law.
+/// Draws ranks by Zipf's law; 0 is the most popular.
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     count: f64,
@@ -91,25 +92,25 @@ struct Zipf {
 
 impl Zipf {
     fn new(count: u64, theta: f64) -> Zipf {
-        let law = Zipf { count: count as f64, theta, low: 0.0, high: 0.0 };
-        Zipf { low: law.area(1.5) - 1.0, high: law.area(law.count + 0.5), ..law }
+        let kind = Zipf { count: count as f64, theta, low: 0.0, high: 0.0 };
+        Zipf { low: kind.area(1.5) - 1.0, high: kind.area(kind.count + 0.5), ..kind }
     }
 
-    /// How popular a rank counted from 1 is, beside the first.
+    /// Popularity of a rank, counted from 1, relative to the first.
     fn height(&self, rank: f64) -> f64 {
         rank.powf(-self.theta)
     }
 
-    /// The integral of the height from 1 to x. Written so that nothing is lost where the exponent
-    /// is near 1 and the usual form divides 0 by 0.
+    /// The integral of the height from 1 to x, in a form that stays accurate for exponents near 1,
+    /// where the usual form divides 0 by 0.
     fn area(&self, x: f64) -> f64 {
         let power = (1.0 - self.theta) * x.ln();
         x.ln() * if power == 0.0 { 1.0 } else { power.exp_m1() / power }
     }
 
-    /// The x up to which the integral is `area`.
+    /// The inverse of `area`: the x at which the integral reaches `area`.
     fn inverse(&self, area: f64) -> f64 {
-        // Rounding may take it past -1, where the logarithm ends.
+        // Rounding errors may pass -1, below which the logarithm is undefined.
         let scaled = (area * (1.0 - self.theta)).max(-1.0);
         (area * if scaled == 0.0 { 1.0 } else { scaled.ln_1p() / scaled }).exp()
     }
@@ -119,7 +120,8 @@ impl Zipf {
         loop {
             let area = self.high + stream.unit() * (self.low - self.high);
             let rank = self.inverse(area).round().clamp(1.0, self.count);
-            // Each rank keeps as much of the area left of its right end as its height is.
+            // Accept only the rightmost part of the rank's interval, whose area equals the rank's
+            // height.
             if area >= self.area(rank + 0.5) - self.height(rank) {
                 return rank as u64 - 1;
             }
@@ -127,7 +129,7 @@ impl Zipf {
     }
 }
 
-/// Ranks from 0, the most popular, by the self-similar law.
+/// Draws ranks by the self-similar law; 0 is the most popular.
 #[derive(Clone, Copy, Debug)]
 struct Pareto {
     count: u64,
@@ -146,15 +148,15 @@ impl Pareto {
     }
 }
 
-/// Draws one of several by shares in percent.
+/// Draws an index with probabilities in percent.
 #[derive(Clone, Debug)]
 struct Shares {
-    /// Which one each percent belongs to.
+    /// The index that each of the 100 percent belongs to.
     owner: Vec<u8>,
 }
 
 impl Shares {
-    /// Shares that are 100 together, of at most 256.
+    /// Shares with a sum of 100; at most 256 of them.
     fn new(percents: impl Iterator<Item = u8>) -> Shares {
         let owned = percents.enumerate();
         let owner: Vec<u8> =
@@ -177,14 +179,14 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Sizes by `seed`; None where there are none to choose from.
+    /// Draws sizes by `seed`; None if the list is empty.
     pub fn new(sizes: &[SizeShare], seed: u64) -> Option<Sizes> {
         let shares = Shares::new(sizes.iter().map(|size| size.percent));
         let bytes: Vec<u32> = sizes.iter().map(|size| size.request_bytes).collect();
         (!bytes.is_empty()).then(|| Sizes { stream: Stream::new(seed), shares, bytes })
     }
 
-    /// The size of the next request (bytes). Kept out of the loop of requests of one size.
+    /// The size of the next request (bytes). Not inlined, to keep the loop for fixed sizes small.
     #[inline(never)]
     pub fn draw(&mut self) -> u32 {
         self.bytes[self.shares.draw(&mut self.stream)]
@@ -198,10 +200,10 @@ mod tests {
 
     const DRAWS: usize = 20_000;
 
-    /// The greatest distance of the drawn numbers' distribution from `below`, the share that
-    /// should lie below a number, times the root of their number (Kolmogorov and Smirnov): with
-    /// whole numbers chance exceeds 3.0 in less than one of ten million samples.
-    fn distance(mut draw: impl FnMut() -> u64, count: u64, below: impl Fn(u64) -> f64) -> f64 {
+    /// Kolmogorov-Smirnov statistic: the largest difference between the distribution of the drawn
+    /// numbers and `below` (the expected share below a number), times the square root of their
+    /// count. For integers, chance exceeds 3.0 in fewer than one in ten million samples.
+    fn ks_statistic(mut draw: impl FnMut() -> u64, count: u64, below: impl Fn(u64) -> f64) -> f64 {
         let mut drawn: Vec<u64> = (0..DRAWS).map(|_| draw()).collect();
         drawn.sort_unstable();
         assert!(drawn[DRAWS - 1] < count, "{} of {count}", drawn[DRAWS - 1]);
@@ -219,7 +221,7 @@ mod tests {
         fn ranks_follow_zipfs_law_at_any_exponent(
             count in 1_u64..3000, theta in 0.01_f64..4.0, near_one: bool, seed: u64,
         ) {
-            // As near to 1 as makes the usual formula fall apart.
+            // So near to 1 that the usual formula loses all precision.
             let theta = if near_one { 1.0 + (theta - 2.0) * 1e-14 } else { theta };
             let mut sums = vec![0.0];
             for rank in 1..=count {
@@ -227,17 +229,17 @@ mod tests {
             }
             let (zipf, mut stream) = (Zipf::new(count, theta), Stream::new(seed));
             let below = |n: u64| sums[n as usize] / sums[count as usize];
-            let found = distance(|| zipf.draw(&mut stream), count, below);
+            let found = ks_statistic(|| zipf.draw(&mut stream), count, below);
             prop_assert!(found < 3.0, "{found}");
         }
 
         #[test]
-        fn a_share_h_of_the_blocks_gets_the_share_one_less_h_again_and_again(
+        fn pareto_draws_follow_the_self_similar_law(
             count in 1_u64..1_000_000_000, h in 0.01_f64..0.99, seed: u64,
         ) {
             let (pareto, mut stream) = (Pareto::new(count, h), Stream::new(seed));
             let below = |n: u64| (n as f64 / count as f64).powf((1.0 - h).ln() / h.ln());
-            let found = distance(|| pareto.draw(&mut stream), count, below);
+            let found = ks_statistic(|| pareto.draw(&mut stream), count, below);
             prop_assert!(found < 3.0, "{found}");
         }
 
@@ -265,7 +267,7 @@ mod tests {
             }
             prop_assert_eq!(next, blocks);
             let mut skew = Skew::new(&Distribution::Zoned(zones.clone()), blocks, seed, 0).unwrap();
-            // Within a zone the share grows evenly.
+            // Within a zone the cumulative share grows linearly.
             let below = |n: u64| {
                 let part = |(span, zone): (&Span, &Zone)| {
                     let within = n.saturating_sub(span.from).min(span.count) as f64;
@@ -273,12 +275,12 @@ mod tests {
                 };
                 spans.iter().zip(&zones).map(part).sum()
             };
-            let found = distance(|| skew.next_index(), blocks, below);
+            let found = ks_statistic(|| skew.next_index(), blocks, below);
             prop_assert!(found < 3.0, "{found}");
         }
 
         #[test]
-        fn sizes_come_in_their_shares(first in 1_u8..100, seed: u64) {
+        fn sizes_are_drawn_by_their_shares(first in 1_u8..100, seed: u64) {
             let share = |request_bytes, percent| SizeShare { request_bytes, percent };
             let sizes = [share(4096, first), share(65536, 100 - first)];
             let mut sizes = Sizes::new(&sizes, seed).unwrap();
@@ -290,11 +292,11 @@ mod tests {
     }
 
     #[test]
-    fn popular_blocks_lie_scattered_in_the_same_places_for_all_who_share_them() {
+    fn popular_blocks_are_scattered_and_shared_by_workers() {
         let blocks = 1 << 16;
-        let law = Distribution::Zipf { theta: 1.2 };
+        let kind = Distribution::Zipf { theta: 1.2 };
         let counts = |seed, places| {
-            let mut skew = Skew::new(&law, blocks, seed, places).unwrap();
+            let mut skew = Skew::new(&kind, blocks, seed, places).unwrap();
             let mut counts = vec![0_u32; blocks as usize];
             (0..200_000).for_each(|_| counts[skew.next_index() as usize] += 1);
             counts
@@ -313,8 +315,8 @@ mod tests {
     #[test]
     fn seeds_repeat_and_differ() {
         let take = |seed| -> Vec<u64> {
-            let law = Distribution::Pareto { h: 0.2 };
-            let mut skew = Skew::new(&law, 1 << 40, seed, 1).unwrap();
+            let kind = Distribution::Pareto { h: 0.2 };
+            let mut skew = Skew::new(&kind, 1 << 40, seed, 1).unwrap();
             (0..100).map(|_| skew.next_index()).collect()
         };
         assert_eq!(take(1), take(1));
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_of_more_blocks_than_memory_is_drawn_from_at_any_exponent() {
+    fn zipf_draws_work_for_huge_regions_at_any_exponent() {
         let count = 1 << 52;
         for theta in [0.1, 0.99, 1.0, 1.5, 10.0] {
             let (zipf, mut stream) = (Zipf::new(count, theta), Stream::new(3));

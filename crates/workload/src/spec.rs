@@ -1,4 +1,4 @@
-//! A workload as it is wanted: plain data, no side effects.
+//! The description of a workload: plain data, no side effects.
 //!
 //! Names follow fio where fio has one (docs/vocabulary.md). Sizes are bytes, times nanoseconds.
 
@@ -12,9 +12,10 @@ use crate::written::Written;
 /// In which order the blocks of the region are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// One after the other, starting again at the end.
+    /// In order of offset; starts over at the end.
     Sequential,
-    /// Every so many bytes; shifted by one request at each pass, until all have been visited.
+    /// At a fixed distance. Each pass over the region is shifted by one request, until all blocks
+    /// have been visited.
     Strided {
         /// From the start of one request to the start of the next (bytes).
         stride_bytes: u64,
@@ -23,34 +24,34 @@ pub enum Pattern {
     Random,
 }
 
-/// How often a random pattern visits which block.
+/// How a random pattern distributes accesses over the blocks.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Distribution {
-    /// Every block once in each pass.
+    /// Every block exactly once per pass.
     #[default]
     Even,
-    /// The k-th most popular block k to the power of `theta` times less often than the most
-    /// popular one; popular blocks lie scattered over the region.
+    /// Zipf's law: the k-th most popular block is accessed k^`theta` times less often than the most
+    /// popular one. Popular blocks are scattered over the region.
     Zipf {
         /// The exponent, above 0.
         theta: f64,
     },
-    /// A share `h` of the blocks gets the share `1 - h` of the accesses, and so again within that
-    /// share (80/20 is `h` = 0.2); popular blocks lie scattered over the region.
+    /// A fraction `h` of the blocks gets the fraction `1 - h` of the accesses, recursively within
+    /// that fraction (80/20 is `h` = 0.2). Popular blocks are scattered over the region.
     Pareto {
         /// Between 0 and 1.
         h: f64,
     },
-    /// Parts of the region, in the order of their offsets, each visited evenly.
+    /// Parts of the region, in order of offset, with uniform access within each.
     Zoned(Vec<Zone>),
 }
 
 /// A part of the region with its share of the accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// Share of the accesses (percent); those of all zones are 100.
+    /// Share of the accesses (percent); the sum over all zones is 100.
     pub access_percent: u8,
-    /// Share of the region (percent); those of all zones are 100.
+    /// Share of the region (percent); the sum over all zones is 100.
     pub region_percent: u8,
 }
 
@@ -59,53 +60,53 @@ pub struct Zone {
 pub struct SizeShare {
     /// Size of the request (bytes).
     pub request_bytes: u32,
-    /// Share of the requests (percent); those of all sizes are 100.
+    /// Share of the requests (percent); the sum over all sizes is 100.
     pub percent: u8,
 }
 
-/// A pause between the completion of a request and the next one in its slot: each of the `depth`
-/// slots is a user who looks at the answer before asking again.
+/// Think time: a pause between the completion of a request and the next one in the same slot, so
+/// that each of the `depth` slots behaves like an interactive user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Think {
     /// Length of the pause (ns).
     pub pause_ns: u64,
-    /// A pause comes after so many requests of a slot.
+    /// Number of requests of a slot between two pauses.
     pub requests: u32,
 }
 
-/// Where the threads work.
+/// How threads share the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Placement {
     /// Each thread has its own part of the region.
     #[default]
     Own,
-    /// All threads work on the whole region, sequential ones from different starts.
+    /// All threads use the whole region; sequential ones start at different offsets.
     Shared,
-    /// All threads take the next request of one sequential stream over the region.
+    /// All threads take requests from one sequential stream over the region.
     Interlocked,
 }
 
 /// When requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum Arrival {
-    /// Closed loop: a new request when one completes, `depth` outstanding.
+    /// Closed loop: each completion is followed by a new request, so `depth` stay outstanding.
     #[default]
     Closed,
-    /// Open loop: requests are due at a constant rate, whatever the device does; latency counts
-    /// from the moment a request was due, so that a stall is not hidden.
+    /// Open loop: requests are due at a constant rate, whatever the device does. Latency is
+    /// measured from the time a request was due, so that a stall is not hidden.
     Constant {
-        /// Over all threads.
+        /// Rate over all threads.
         requests_per_s: f64,
     },
-    /// Open loop in which requests are due at random moments, independent of each other.
+    /// Open loop as a Poisson process: requests are due at random, independent times.
     Poisson {
-        /// On average, over all threads.
+        /// Mean rate over all threads.
         requests_per_s: f64,
     },
 }
 
 impl Arrival {
-    /// The rate of an open loop, over all threads.
+    /// The rate of an open loop over all threads.
     pub fn requests_per_s(self) -> Option<f64> {
         match self {
             Arrival::Closed => None,
@@ -128,19 +129,19 @@ impl Arrival {
 /// When a rate counts as steady (SNIA Performance Test Specification, steady state).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
-    /// Number of one-second rates looked at.
+    /// Number of consecutive one-second rates that are compared.
     pub window: usize,
-    /// The longest wait for it (ns); what follows is measured all the same and said to be
-    /// unsteady.
+    /// Maximum wait for a steady rate (ns). After that the measurement starts anyway and is marked
+    /// as unsteady.
     pub wait_ns: u64,
-    /// Largest difference within the window, as a share of its mean.
+    /// Largest difference within the window, as a fraction of its mean.
     pub excursion: f64,
-    /// Largest change of the fitted line over the window, as a share of the mean.
+    /// Largest change of the fitted line over the window, as a fraction of the mean.
     pub slope: f64,
 }
 
 impl Default for Steady {
-    /// Five rounds, 20% excursion, 10% slope: the numbers of the specification.
+    /// The numbers of the specification: five rounds, 20% excursion, 10% slope.
     fn default() -> Self {
         Steady { window: 5, wait_ns: 600_000_000_000, excursion: 0.2, slope: 0.1 }
     }
@@ -154,23 +155,22 @@ pub enum Content {
     Random,
     /// Zeros.
     Zero,
-    /// Checksummed blocks that say what they are; reads check them.
+    /// Self-describing blocks with a checksum, which reads verify.
     Verified,
 }
 
-/// Flushes in the midst of writing: after so many writes a thread waits for them, flushes, and goes
-/// on, as a database does that commits.
+/// Periodic flushes: after a number of writes a thread waits for them, flushes, and continues, as a
+/// database does when it commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushEvery {
-    /// Writes of one thread from one flush to the next, at least 1.
+    /// Writes of one thread between two flushes, at least 1.
     pub writes: u32,
-    /// fdatasync(2) instead of fsync(2): of what describes the data only what is needed to find
-    /// them again.
+    /// Use fdatasync(2) instead of fsync(2): only the metadata needed to find the data is flushed.
     pub data_only: bool,
 }
 
 impl FlushEvery {
-    /// fio's name of the flag that asks for it.
+    /// fio's name of the option.
     pub fn name(self) -> &'static str {
         if self.data_only { "fdatasync" } else { "fsync" }
     }
@@ -181,17 +181,17 @@ impl FlushEvery {
 pub struct Workload {
     /// How requests are issued.
     pub engine_kind: EngineKind,
-    /// In which order blocks are visited.
+    /// The order in which blocks are visited.
     pub pattern: Pattern,
-    /// How often a random pattern visits which block.
+    /// How a random pattern distributes accesses over the blocks.
     pub distribution: Distribution,
     /// Share of reads (percent): 100 reads only, 0 writes only.
     pub read_percent: u8,
-    /// Size of each request; of the largest where `request_sizes` has several (bytes).
+    /// Size of each request, or of the largest one if `request_sizes` is not empty (bytes).
     pub request_bytes: u32,
-    /// Sizes drawn for each request; empty: all have `request_bytes`.
+    /// Sizes drawn per request; empty: all requests have `request_bytes`.
     pub request_sizes: Vec<SizeShare>,
-    /// Requests outstanding in each thread.
+    /// Queue depth of each thread.
     pub depth: u32,
     /// Number of threads.
     pub threads: u32,
@@ -199,51 +199,51 @@ pub struct Workload {
     pub region_offset: u64,
     /// Length of the region (bytes).
     pub region_bytes: u64,
-    /// Where in its part of the region a thread's sequential requests begin (bytes; rounded down to
-    /// whole requests). At the end of the part they go on at its start. Interlocked threads and
-    /// strides begin at the start.
+    /// Where in its part of the region a thread's sequential requests start (bytes; rounded down to
+    /// whole requests). They wrap around at the end of the part. Interlocked threads and strides
+    /// start at the beginning.
     pub start_bytes: u64,
-    /// Where threads work within the region.
+    /// How threads share the region.
     pub placement: Placement,
     /// When requests are issued.
     pub arrival: Arrival,
-    /// Pauses of a closed loop.
+    /// Think time of a closed loop.
     pub think: Option<Think>,
-    /// Stop after so many bytes over all threads.
+    /// Stop after this many bytes over all threads.
     pub limit_bytes: Option<u64>,
-    /// Stop after so long, counted from the end of the warm-up (ns).
+    /// Stop after this time, counted from the end of the warm-up (ns).
     pub limit_ns: Option<u64>,
-    /// Prolong the warm-up until the rate is steady.
+    /// Extend the warm-up until the rate is steady.
     pub steady: Option<Steady>,
-    /// Not counted at the start (ns).
+    /// Warm-up at the start that is not measured (ns).
     pub warm_up_ns: u64,
     /// What is written.
     pub content: Content,
-    /// Verified writes note there what they have written. Verified reads judge only what is noted
-    /// there, and read nothing else; without it they judge all that they read.
+    /// Verified writes record here what they have written. Verified reads check only blocks
+    /// recorded here, and read no others; without it they check everything they read.
     pub written: Option<Arc<Written>>,
-    /// Flush (fsync) when the last write has been accepted; the flush is part of the time.
+    /// Flush (fsync) after the last write; its duration counts.
     pub flush_at_end: bool,
-    /// Flush in the midst of writing too.
+    /// Also flush periodically.
     pub flush_every: Option<FlushEvery>,
-    /// What is asked of the I/O engine beyond issuing requests.
+    /// Further options of the I/O engine.
     pub options: EngineOptions,
-    /// Writes may grow the file beyond its present end.
+    /// Whether writes may grow the file beyond its current end.
     pub may_extend: bool,
-    /// Every random choice comes from it.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Thread i is pinned to the i-th of these CPUs (round robin); empty: not pinned.
     pub cpus: Vec<usize>,
-    /// Pages behind the buffers.
+    /// Memory pages that back the buffers.
     pub pages: BufferPages,
-    /// Length of the intervals of the series (ns); doubled as often as needed to keep it short.
+    /// Interval of the time series (ns); doubled as often as needed to limit its length.
     pub interval_ns: u64,
-    /// Each request is recorded, so many of each worker at the most.
+    /// Record each request, up to this many per worker.
     pub log: Option<usize>,
 }
 
 impl Default for Workload {
-    /// Sequential reads of 64 KiB, one outstanding, over nothing: set the region and a limit.
+    /// Sequential reads of 64 KiB at depth 1 on an empty region: set the region and a limit.
     fn default() -> Self {
         Workload {
             engine_kind: EngineKind::Sync,
@@ -292,7 +292,7 @@ impl Workload {
         }
     }
 
-    /// What the engine of each thread is to provide.
+    /// The parameters of the engine of each thread.
     pub fn engine_spec(&self) -> EngineSpec {
         EngineSpec {
             engine_kind: self.engine_kind,
@@ -303,7 +303,7 @@ impl Workload {
         }
     }
 
-    /// Size of the smallest request, to a multiple of which offsets are aligned (bytes).
+    /// Size of the smallest request; offsets are multiples of it (bytes).
     pub fn granule_bytes(&self) -> u32 {
         let sizes = self.request_sizes.iter().map(|size| size.request_bytes);
         sizes.min().unwrap_or(self.request_bytes)
@@ -314,8 +314,8 @@ impl Workload {
         self.read_percent < 100
     }
 
-    /// Whether each completion is followed by a new request at once, so that as many are
-    /// outstanding all the time: a closed loop without pauses and flushes.
+    /// Whether `depth` requests are outstanding all the time: a closed loop without pauses and
+    /// flushes.
     pub fn keeps_queue_full(&self) -> bool {
         self.arrival == Arrival::Closed && self.think.is_none() && self.flush_every.is_none()
     }

@@ -1,8 +1,8 @@
-//! Runs a plan in a world whose time passes only when it is told to: a simulated one.
+//! Runs a plan in simulated time.
 //!
-//! All workers are stepped by one thread. When each of them waits, time passes until one of them
-//! has completions or something is due; so a run is exact, needs no threads, and is the same to
-//! the bit each time. What is measured, and how, is the same as in [`crate::runner`].
+//! One thread steps all workers. When all of them wait, time advances until one has completions or
+//! something is due. So a run is exact, needs no threads, and gives identical results every time.
+//! It measures the same quantities in the same way as [`crate::runner`].
 
 use std::sync::atomic::Ordering;
 
@@ -16,27 +16,27 @@ use crate::runner::{Control, Progress, SteadyWatch, counters_of, worker_plans};
 use crate::sample::Sample;
 use crate::worker::{State, Worker};
 
-/// Progress is told once in so many passes of time.
+/// Progress is reported every this many advances of time.
 const PASSES: u64 = 16_384;
-/// The longest stretch of virtual time after which workers are looked at all the same (ns).
+/// Maximum virtual time between two looks at the workers (ns).
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// One worker and how it stands.
+/// A worker and whether it has finished.
 struct Stepped<T: Target, C> {
     worker: Worker<T::Engine, C>,
     done: bool,
 }
 
-/// Readings of the meters.
+/// A reading of the CPU meter and the device counters.
 struct Reading {
     cpu: CpuSample,
     device: Option<DeviceCounters>,
 }
 
-/// Runs a plan on each of the targets; see [`crate::runner::run`].
+/// Runs a plan on each of the targets, like [`crate::runner::run`].
 ///
 /// # Errors
-/// When an engine cannot be made or cannot go on.
+/// If an engine cannot be created or cannot continue.
 pub fn run<T, C, M>(
     targets: &[&T],
     plan: &Plan,
@@ -66,7 +66,7 @@ where
     }
     let mut warming_up = measure_from_ns > start_ns;
     let due_ns = if warming_up { measure_from_ns } else { u64::MAX };
-    drive(&mut all, (first_engine, due_ns), clock, control, |all| {
+    drive(&mut all, first_engine, due_ns, clock, control, |all| {
         if !warming_up {
             return u64::MAX;
         }
@@ -86,12 +86,12 @@ where
     finish(targets, plan, clock, all, (&before, &read), &watch, control)
 }
 
-/// Runs several plans in one world at the same time, each on targets of its own or of others. They
-/// begin at once; each ends by itself, without a flush, and nothing is metered. The samples come
-/// back in the order of the plans.
+/// Runs several plans at the same time in one simulation, on separate or shared targets. All start
+/// together; each ends by itself, without a flush. Nothing is metered. The samples are returned in
+/// the order of the plans.
 ///
 /// # Errors
-/// As for [`run`]; usage, for a plan that is to warm up.
+/// As for [`run`]; usage, for a plan with a warm-up.
 pub fn run_together<T, C>(
     streams: &[(Vec<&T>, &Plan)],
     clock: &C,
@@ -105,7 +105,7 @@ where
     let (mut all, mut owners) = (Vec::new(), Vec::new());
     for (stream, (targets, plan)) in streams.iter().enumerate() {
         if plan.workload.warm_up_ns > 0 || plan.workload.steady.is_some() {
-            return Err(warms_up().into());
+            return Err(no_warm_up_error().into());
         }
         for (target, worker) in worker_plans(plan, targets.len()) {
             let mut stepped = build::<T, C>(targets[target], plan, &worker, clock)?;
@@ -114,7 +114,7 @@ where
             owners.push(stream);
         }
     }
-    drive(&mut all, (first_engine, u64::MAX), clock, control, |_| u64::MAX)?;
+    drive(&mut all, first_engine, u64::MAX, clock, control, |_| u64::MAX)?;
     let mut samples: Vec<Option<Sample>> = streams.iter().map(|_| None).collect();
     for (stepped, stream) in all.into_iter().zip(owners) {
         let (part, _) = stepped.worker.finish();
@@ -131,17 +131,18 @@ where
     Ok(samples.into_iter().zip(streams).map(of).collect())
 }
 
-/// Streams are measured while all of them run.
-fn warms_up() -> ioengine::Error {
+/// The error for a stream with a warm-up: all streams are measured from the common start.
+fn no_warm_up_error() -> ioengine::Error {
     let what = "streams that run at the same time begin at once";
     ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop the warm-up")
 }
 
-/// Steps all workers until each has come to its end. `due_ns` is when they are to be looked at
-/// next; `look` does so after each pass of time and says when again.
+/// Steps all workers until they finish. `due_ns` is the next time at which `look` must run; `look`
+/// is called after each advance of time and returns the next such time.
 fn drive<T: Target, C: VirtualTime>(
     all: &mut [Stepped<T, C>],
-    (first_engine, mut due_ns): (u32, u64),
+    first_engine: u32,
+    mut due_ns: u64,
     clock: &C,
     control: &mut Control<'_>,
     mut look: impl FnMut(&mut [Stepped<T, C>]) -> u64,
@@ -176,18 +177,17 @@ fn drive<T: Target, C: VirtualTime>(
     }
 }
 
-/// Steps a worker until it waits; tells whether it has come to its end just now.
+/// Steps a worker until it waits; returns whether it has just finished.
 fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> Result<bool, Error> {
     while !stepped.done {
-        let state =
-            stepped.worker.step(stop).map_err(|error| match stepped.worker.waits_in_vain() {
-                true => never_ends(),
-                false => error,
-            })?;
+        let state = stepped
+            .worker
+            .step(stop)
+            .map_err(|error| if stepped.worker.is_hung() { request_too_slow() } else { error })?;
         match state {
             State::Running => {}
             State::Waiting => return Ok(false),
-            State::FlushDue => return Err(flushes_at_the_end().into()),
+            State::FlushDue => return Err(flush_unsupported().into()),
             State::Done => {
                 stepped.done = true;
                 return Ok(true);
@@ -197,8 +197,8 @@ fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> R
     Ok(false)
 }
 
-/// In a simulated world nobody has hung: a request takes that long.
-fn never_ends() -> ioengine::Error {
+/// The error for a request that exceeds the hang limit: the model's parameters must be wrong.
+fn request_too_slow() -> ioengine::Error {
     let what = "a request takes more than 60 s of virtual time in the simulated system";
     ioengine::Error::new(ioengine::ErrorKind::Io, what).with_remedy(
         "look for a value that was changed by too much (halfpower simulate --show NAME prints them \
@@ -206,8 +206,9 @@ fn never_ends() -> ioengine::Error {
     )
 }
 
-/// A flush passes time, and the other workers would not be stepped meanwhile.
-fn flushes_at_the_end() -> ioengine::Error {
+/// The error for periodic flushes: a flush advances time, during which the other workers would not
+/// be stepped.
+fn flush_unsupported() -> ioengine::Error {
     let what = "a simulated system flushes at the end of a trial only";
     ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop `fsync`")
 }
@@ -232,7 +233,7 @@ fn progress<T: Target, C: VirtualTime>(all: &[Stepped<T, C>], elapsed_ns: u64) -
     }
 }
 
-/// The flush, the last readings, and all samples as one.
+/// Flushes if requested, takes the last readings and merges all samples.
 fn finish<T: Target, C: VirtualTime>(
     targets: &[&T],
     plan: &Plan,

@@ -1,31 +1,32 @@
-//! Slots that pause before their next request, as a user does who looks at the answer first.
+//! Think time: slots that pause before their next request, like an interactive user.
 //!
-//! With n slots, a response time R and a pause Z the throughput is n / (R + Z): the law of response
-//! times of interactive systems. Pauses are all equally long, so slots come back in the order in
-//! which they went, and a queue of fixed size holds them.
+//! With n slots, response time R and pause Z the throughput is n / (R + Z), the interactive
+//! response time law. All pauses have the same length, so slots return in the order in which they
+//! paused, and a FIFO queue suffices.
 
 use std::collections::VecDeque;
 
 use crate::spec::Think;
 
-/// The slots that think.
+/// The pausing slots.
 #[derive(Clone, Debug)]
 pub struct Thinking {
     think: Think,
     /// Requests of each slot since its last pause.
     since: Vec<u32>,
-    /// Until when [ns of the clock], and which.
-    resting: VecDeque<(u64, u32)>,
+    /// End of the pause (ns of the clock) and slot, in order.
+    pausing: VecDeque<(u64, u32)>,
 }
 
 impl Thinking {
-    /// For so many slots.
+    /// For an engine with `slots` slots.
     pub fn new(think: Think, slots: u32) -> Thinking {
-        let resting = VecDeque::with_capacity(slots as usize);
-        Thinking { think, since: vec![0; slots as usize], resting }
+        let pausing = VecDeque::with_capacity(slots as usize);
+        Thinking { think, since: vec![0; slots as usize], pausing }
     }
 
-    /// Whether a slot whose request has just completed pauses now; then it is held here.
+    /// Called when a request of a slot completes: returns whether the slot pauses now, and keeps it
+    /// if so.
     #[inline]
     pub fn holds(&mut self, slot: u32, now_ns: u64) -> bool {
         let since = &mut self.since[slot as usize];
@@ -34,24 +35,24 @@ impl Thinking {
             return false;
         }
         *since = 0;
-        self.resting.push_back((now_ns.saturating_add(self.think.pause_ns), slot));
+        self.pausing.push_back((now_ns.saturating_add(self.think.pause_ns), slot));
         true
     }
 
-    /// Gives the slots back whose pause is over.
+    /// Moves slots whose pause is over to `free`.
     #[inline]
     pub fn wake(&mut self, now_ns: u64, free: &mut Vec<u32>) {
-        while let Some(&(until_ns, slot)) = self.resting.front()
+        while let Some(&(until_ns, slot)) = self.pausing.front()
             && until_ns <= now_ns
         {
-            self.resting.pop_front();
+            self.pausing.pop_front();
             free.push(slot);
         }
     }
 
-    /// When the next pause ends [ns of the clock].
+    /// When the next pause ends (ns of the clock).
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
-        self.resting.front().map(|(until_ns, _)| *until_ns)
+        self.pausing.front().map(|(until_ns, _)| *until_ns)
     }
 }

@@ -1,19 +1,18 @@
-//! The state machine of one thread: issue, submit and wait, reap, until it is time to stop.
+//! The state machine of one thread: prepare requests, submit and wait, reap, until the trial ends.
 //!
-//! A worker is generic over [`Engine`] and [`Clock`], so it never learns which world it runs in.
-//! One [`Worker::step`] makes one call into the engine. Nothing in it allocates, locks or prints
-//! once the buffers exist. The clock is read twice in each step: right before the batch goes
-//! down (the submit stamp that its requests share) and right after completions came up.
+//! A worker is generic over [`Engine`] and [`Clock`], so it does not know whether it runs on a
+//! device or in a simulation. Each [`Worker::step`] makes one call into the engine. It does not
+//! allocate, lock or print once the buffers exist. It reads the clock twice: just before the batch
+//! is submitted (the submission time of all its requests) and just after completions were returned.
 //!
-//! A slot that has become free is filled at once, but in small calls (`Chunk`): a device starts
-//! on what it has while the next request is prepared, and the block layer cannot merge neighbours
-//! of one large batch into requests larger than those that are to be measured. Only where
-//! completions come back within the submitting call, so that nothing is outstanding anyway, do
-//! calls grow up to the depth.
+//! A free slot is refilled at once, but in small calls (`BatchSize`). Thus the device starts on one
+//! request while the next is prepared, and the block layer cannot merge neighbouring requests of a
+//! large batch into requests larger than the size to be measured. Only if requests complete within
+//! the submitting call, so that nothing stays outstanding, do the calls grow up to the depth.
 //!
-//! What an I/O engine only reports is decided here, once for all of them: a short transfer is
-//! continued behind what has moved, EAGAIN and EINTR are issued again (a bounded number of
-//! times), and any other failure is counted and ends the run.
+//! Incomplete results are handled here, for all engines: a short transfer is continued, EAGAIN and
+//! EINTR are submitted again (a limited number of times), and any other failure is counted and ends
+//! the run.
 
 use ioengine::{Clock, Completion, Engine, Error as EngineError, ErrorKind, Op, Request};
 
@@ -30,31 +29,31 @@ use crate::spec::{Content, Pattern, Workload};
 use crate::think::Thinking;
 use crate::written::{Expectations, Expected, Marker};
 
-/// The longest wait in one step, so that an order to stop is seen (ns).
+/// Maximum wait in one step, so that a stop request is noticed (ns).
 const TICK_NS: u64 = 50_000_000;
-/// A device that completes nothing for so long, while nothing else would end the trial, hangs (ns).
+/// A request that takes longer counts as hung, unless a time limit will end the trial (ns).
 const HANG_NS: u64 = 60_000_000_000;
-/// The longest that an open loop goes on with what was due before its end (ns).
+/// Maximum time after its end in which an open loop issues overdue requests (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
-/// Requests owed are counted up to this number: beyond it the rate was out of reach.
+/// Requests never issued are counted up to this number; beyond it the rate was far out of reach.
 const OWED_MAX: u64 = 10_000_000;
-/// How often one request is issued again after EAGAIN or EINTR.
+/// How often a request is submitted again after EAGAIN or EINTR.
 const RETRIES_MAX: u32 = 10_000;
 
-/// Tells the stream of request sizes from the others that are drawn from a seed.
-const SIZES: u64 = 0x512E;
+/// Constant that derives the seed of request sizes from the worker's seed.
+const SIZE_SEED: u64 = 0x512E;
 
-/// Whether a worker goes on.
+/// The state of a worker after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There is more to do.
     Running,
-    /// There is nothing to do before a completion comes or something is due.
+    /// Nothing to do until a request completes or becomes due.
     Waiting,
-    /// As many writes as go between two flushes are complete: whoever steps it flushes the target
-    /// and says so ([`Worker::flushed`]).
+    /// A periodic flush is due and all earlier writes are complete: the caller must flush the
+    /// target and then call [`Worker::flushed`].
     FlushDue,
-    /// Nothing is in flight and nothing more will be issued.
+    /// Nothing is in flight, and nothing more will be issued.
     Done,
 }
 
@@ -65,7 +64,7 @@ enum Phase {
     Drain,
 }
 
-/// What is known of the request in a slot.
+/// The request in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     stamp_ns: u64,
@@ -74,74 +73,76 @@ struct Outstanding {
     moved: u32,
     retries: u32,
     op: Op,
-    /// Whether the engine has it.
-    busy: bool,
+    /// Whether it is in flight.
+    in_flight: bool,
 }
 
-/// Completions of the same stamp and direction, counted together.
+/// Completions with the same submission time and direction, counted together.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct CompletionRun {
     op: Op,
     stamp_ns: u64,
     count: u64,
     bytes: u64,
 }
 
-/// How many requests go down in one call.
+/// How many requests are submitted per call.
 #[derive(Clone, Copy, Debug)]
-struct Chunk {
-    /// Where completions come later: one at a time for sequential requests, so that none are
-    /// merged; a few for random ones, which saves system calls.
+struct BatchSize {
+    /// The size while completions arrive in later calls: 1 for sequential requests, so that none
+    /// are merged; a few for random ones, which saves system calls.
     base: usize,
     /// The depth.
     most: usize,
     now: usize,
-    /// Calls since the size was last in doubt.
+    /// Calls since the size was last reconsidered.
     calls: u32,
 }
 
-/// Random requests in one call where completions come later: measured best of 1, 2, 4, 8 and 32
-/// in rate, CPU and p99 alike on a disk of 100,000 requests per second.
-const RANDOM_CHUNK: usize = 4;
-/// A full-depth chunk is put in doubt again after so many calls.
-const DOUBT_CALLS: u32 = 256;
+/// Batch size for random requests whose completions arrive later. Of 1, 2, 4, 8 and 32 this was
+/// best in rate, CPU and p99 on a disk with 100,000 requests per second.
+const RANDOM_BATCH: usize = 4;
+/// A large batch is reconsidered after this many calls.
+const RECONSIDER_CALLS: u32 = 256;
 
-impl Chunk {
-    fn new(pattern: Pattern, depth: usize) -> Chunk {
-        let base = if pattern == Pattern::Random { RANDOM_CHUNK } else { 1 }.min(depth);
-        Chunk { base, most: depth, now: base, calls: 0 }
+impl BatchSize {
+    fn new(pattern: Pattern, depth: usize) -> BatchSize {
+        let base = if pattern == Pattern::Random { RANDOM_BATCH } else { 1 }.min(depth);
+        BatchSize { base, most: depth, now: base, calls: 0 }
     }
 
-    /// Learns from a call that did not wait: whether all that it submitted came back in it.
+    /// Adapts after a call that did not wait: did everything it submitted complete within it?
     #[inline]
     fn learn(&mut self, at_once: bool) {
         self.now = if at_once { (self.now * 2).min(self.most) } else { self.base };
         self.calls = 0;
     }
 
-    /// Learns nothing from a call that waited, but doubts after many of them.
+    /// A call that waited shows nothing, but after many of them the size is reset to half the depth
+    /// to test again.
     #[inline]
-    fn doubt(&mut self) {
+    fn reconsider(&mut self) {
         self.calls += 1;
-        if self.calls >= DOUBT_CALLS && self.now > self.base {
+        if self.calls >= RECONSIDER_CALLS && self.now > self.base {
             self.now = (self.most / 2).max(self.base);
             self.calls = 0;
         }
     }
 }
 
-/// The state machine of one thread: issue, submit and wait, reap, until it is time to stop.
+/// The state machine of one thread: prepare requests, submit and wait, reap, until the trial ends.
 #[derive(Debug)]
 pub struct Worker<E, C> {
     engine: E,
     clock: C,
     offsets: Offsets,
-    chunk: Chunk,
+    batch_size: BatchSize,
     arrivals: Option<Arrivals>,
     thinking: Option<Thinking>,
     sizes: Option<Sizes>,
     log: Option<Log>,
-    /// Requests of one size, no pauses, no log: the loop is compiled for that by itself.
+    /// Whether there is one request size, no pauses, no log and no expectations. The loop is
+    /// compiled separately for this common case.
     plain: bool,
     choice: Stream,
     read_percent: u8,
@@ -152,19 +153,19 @@ pub struct Worker<E, C> {
     limit_bytes: u64,
     issued_bytes: u64,
     issued: u64,
-    /// Writes from one flush to the next, and how many of them are still to be issued.
+    /// Writes between two flushes, and how many of them are still to be issued.
     flush_every: u64,
     writes_to_flush: u64,
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
-    /// Where verified writes are noted.
+    /// Records verified writes.
     marker: Option<Marker>,
-    /// What is expected of verified reads; None: sealed blocks everywhere.
+    /// The blocks that verified reads expect; None: verified blocks everywhere.
     expectations: Option<Expectations>,
     end_ns: u64,
     phase: Phase,
-    /// Told to stop, or failed: nothing more is issued, whatever was due.
+    /// Stopped early or failed: nothing more is issued, even if it was due.
     cut_short: bool,
     now_ns: u64,
     last_reap_ns: u64,
@@ -178,7 +179,7 @@ pub struct Worker<E, C> {
 }
 
 impl<E: Engine, C: Clock> Worker<E, C> {
-    /// A worker on an engine of its own; fills the buffers with what will be written.
+    /// A worker with its own engine; fills the buffers for writes.
     pub fn new(mut engine: E, clock: C, workload: &Workload, plan: &WorkerPlan) -> Self {
         let slots = engine.slots();
         for slot in 0..slots {
@@ -192,17 +193,17 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             }
         }
         let (stamp_ns, offset, length, moved, retries) = (0, 0, 0, 0, 0);
-        let (op, busy) = (Op::Read, false);
+        let (op, in_flight) = (Op::Read, false);
         let written = |writes| workload.written.as_ref().filter(|_| workload.writes() == writes);
         let marker = written(true).map(|written| written.marker(plan.target, workload.seed));
         let expectations = written(false).map(|written| written.expectations(plan.target));
-        let idle = Outstanding { stamp_ns, offset, length, moved, retries, op, busy };
+        let idle = Outstanding { stamp_ns, offset, length, moved, retries, op, in_flight };
         Worker {
             offsets: Offsets::new(workload, plan),
-            chunk: Chunk::new(workload.pattern, slots as usize),
+            batch_size: BatchSize::new(workload.pattern, slots as usize),
             arrivals: None,
             thinking: workload.think.map(|think| Thinking::new(think, slots)),
-            sizes: Sizes::new(&workload.request_sizes, mix(plan.seed, SIZES)),
+            sizes: Sizes::new(&workload.request_sizes, mix(plan.seed, SIZE_SEED)),
             log: workload.log.map(|most| Log::new(plan.number, slots, most)),
             plain: workload.request_sizes.is_empty()
                 && workload.think.is_none()
@@ -241,7 +242,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Begins at `start_ns`; what completes before `measure_from_ns` is warm-up.
+    /// Starts at `start_ns`; completions before `measure_from_ns` are warm-up.
     pub fn start(
         &mut self,
         start_ns: u64,
@@ -265,13 +266,13 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.end_ns = measure_from_ns.saturating_add(self.limit_ns);
     }
 
-    /// One call into the engine. `stop` ends the issuing of new requests.
+    /// Makes one call into the engine. With `stop`, no new requests are issued.
     ///
     /// # Errors
-    /// When the I/O engine cannot go on, or the device does not answer while being drained.
+    /// If the I/O engine cannot continue, a request hangs, or one completes twice.
     #[inline]
     pub fn step(&mut self, stop: bool) -> Result<State, EngineError> {
-        self.turn(stop);
+        self.update_phase(stop);
         if let Some(thinking) = &mut self.thinking {
             thinking.wake(self.now_ns, &mut self.free);
         }
@@ -281,7 +282,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             return Ok(State::FlushDue);
         }
         let resent = self.batch.len();
-        if self.phase != Phase::Drain || self.owes() {
+        if self.phase != Phase::Drain || self.has_backlog() {
             if self.plain { self.issue::<true>() } else { self.issue_any() }
         }
         if self.batch.is_empty() && self.engine.in_flight() == 0 {
@@ -299,7 +300,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.sample.submit_calls += u64::from(!self.batch.is_empty());
         let until = self.wake_up_ns(stamp_ns);
         self.done.clear();
-        // With free slots left there is more to submit before there is anything to wait for.
+        // While slots are free, submit more before waiting.
         let wait = !self.has_more_to_issue();
         self.engine.submit_and_wait(&self.batch, u32::from(wait), Some(until), &mut self.done)?;
         self.now_ns = self.clock.now_ns();
@@ -307,35 +308,35 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             self.sample.at_once += self.done.len() as u64;
         }
         if wait {
-            self.chunk.doubt();
+            self.batch_size.reconsider();
         } else {
-            self.chunk.learn(self.done.len() >= self.batch.len());
+            self.batch_size.learn(self.done.len() >= self.batch.len());
         }
         if self.plain {
             self.reap::<true>()?;
         } else {
             self.reap_any()?;
         }
-        if self.now_ns.saturating_sub(self.last_reap_ns) > HANG_NS && self.waits_in_vain() {
+        if self.now_ns.saturating_sub(self.last_reap_ns) > HANG_NS && self.is_hung() {
             return Err(hangs(self.engine.in_flight()));
         }
         Ok(if wait && self.done.is_empty() { State::Waiting } else { State::Running })
     }
 
-    /// Whether all writes that go between two flushes were issued.
+    /// Whether all writes up to the next flush were issued.
     #[inline]
     fn flush_is_due(&self) -> bool {
         self.writes_to_flush == 0
     }
 
-    /// Whether they are all complete too, so that a flush holds for each of them.
+    /// Whether they are also complete, so that the flush covers all of them.
     #[inline]
     fn may_flush(&self) -> bool {
         let idle = self.batch.is_empty() && self.engine.in_flight() == 0;
         self.flush_is_due() && !self.cut_short && idle
     }
 
-    /// The target was flushed, from `begun_ns` until now: the time is part of the trial.
+    /// Records a flush of the target from `begun_ns` until now; its duration is part of the trial.
     #[cold]
     pub fn flushed(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();
@@ -344,24 +345,23 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.writes_to_flush = self.flush_every;
     }
 
-    /// Whether a request is overdue and neither the end of the time nor an order to stop is left
-    /// to end the waiting.
+    /// Whether a request exceeds the hang limit and no time limit will end the trial.
     #[cold]
-    pub(crate) fn waits_in_vain(&self) -> bool {
+    pub(crate) fn is_hung(&self) -> bool {
         let time_will_end_it = self.phase != Phase::Drain && self.limit_ns != u64::MAX;
         let overdue = |request: &Outstanding| {
-            request.busy && self.now_ns.saturating_sub(request.stamp_ns) > HANG_NS
+            request.in_flight && self.now_ns.saturating_sub(request.stamp_ns) > HANG_NS
         };
         !time_will_end_it && self.outstanding.iter().any(overdue)
     }
 
-    /// Moves on to the phase that the time and the order to stop call for.
+    /// Enters the next phase if the time, the byte limit, a failure or `stop` require it.
     #[inline]
-    fn turn(&mut self, stop: bool) {
+    fn update_phase(&mut self, stop: bool) {
         if self.phase == Phase::WarmUp && (self.now_ns >= self.measure_from_ns || stop) {
             self.phase = Phase::Measure;
-            // What is in flight will complete, and count, in the measured phase.
-            let in_flight = self.outstanding.iter().filter(|request| request.busy);
+            // Requests in flight will complete, and count, in the measured phase.
+            let in_flight = self.outstanding.iter().filter(|request| request.in_flight);
             self.issued_bytes = in_flight.map(|request| u64::from(request.length)).sum();
             self.sample.restart(self.now_ns);
             self.full_queue.restart();
@@ -377,20 +377,20 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Whether an open loop still owes requests that were due before its end: those that a stall
-    /// kept waiting are issued after it, so that the last stall of a trial is charged like any
-    /// other. A backlog that takes longer than a quarter of the trial is given up and counted.
+    /// Whether an open loop still has to issue requests that were due before its end. Requests
+    /// delayed by a stall are issued after it, so that a stall at the end of a trial counts like
+    /// any other. If the backlog takes longer than a quarter of the trial, the rest is only
+    /// counted.
     #[inline]
-    fn owes(&self) -> bool {
+    fn has_backlog(&self) -> bool {
         let Some(arrivals) = self.arrivals.as_ref().filter(|_| !self.cut_short) else {
             return false;
         };
-        let patience_ns = (self.limit_ns / 4).min(BACKLOG_NS);
-        arrivals.next_due_ns() < self.end_ns
-            && self.now_ns < self.end_ns.saturating_add(patience_ns)
+        let backlog_ns = (self.limit_ns / 4).min(BACKLOG_NS);
+        arrivals.next_due_ns() < self.end_ns && self.now_ns < self.end_ns.saturating_add(backlog_ns)
     }
 
-    /// Whether the next step of a closed loop would issue requests without any completion.
+    /// Whether a closed loop can issue more requests without waiting for a completion.
     #[inline]
     fn has_more_to_issue(&self) -> bool {
         let wanted = self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp;
@@ -398,8 +398,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         closed && wanted && !self.free.is_empty() && !self.flush_is_due()
     }
 
-    /// [`Worker::issue`] and [`Worker::reap`] of requests of several sizes, with pauses, or logged:
-    /// out of the way of the loop that has none of that.
+    /// [`Worker::issue`] with several sizes, pauses or a log; kept out of the plain loop.
     #[inline(never)]
     fn issue_any(&mut self) {
         self.issue::<false>();
@@ -410,11 +409,11 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.reap::<false>()
     }
 
-    /// Puts new requests into the batch: in an open loop all that are due and have a slot, in a
-    /// closed one a chunk.
+    /// Adds new requests to the batch: in an open loop all that are due and have a slot, in a
+    /// closed loop up to the batch size.
     #[inline]
     fn issue<const PLAIN: bool>(&mut self) {
-        let room = if self.arrivals.is_some() { usize::MAX } else { self.chunk.now };
+        let room = if self.arrivals.is_some() { usize::MAX } else { self.batch_size.now };
         while self.batch.len() < room
             && !self.flush_is_due()
             && (self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp)
@@ -440,7 +439,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             };
             let length = if PLAIN { self.request_bytes } else { self.draw_length() };
             let offset = self.offsets.next_offset(length);
-            if !PLAIN && self.passes_over(offset, length) {
+            if !PLAIN && self.skips_unwritten(offset, length) {
                 self.free.push(slot);
                 continue;
             }
@@ -448,25 +447,26 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                 self.prepare::<PLAIN>(slot, offset, length);
                 self.writes_to_flush -= 1;
             }
-            let (stamp_ns, moved, retries, busy) = (due_ns, 0, 0, true);
+            let (stamp_ns, moved, retries, in_flight) = (due_ns, 0, 0, true);
             self.outstanding[slot as usize] =
-                Outstanding { stamp_ns, offset, length, moved, retries, op, busy };
+                Outstanding { stamp_ns, offset, length, moved, retries, op, in_flight };
             self.batch.push(Request { offset, length, within: 0, slot, file: 0, op });
             self.issued_bytes += u64::from(length);
             self.issued += 1;
         }
     }
 
-    /// Whether nothing was written where a request would read back; then it counts as issued.
-    fn passes_over(&mut self, offset: u64, length: u32) -> bool {
+    /// Whether a verified read would find no written block; it then counts as issued and is
+    /// skipped.
+    fn skips_unwritten(&mut self, offset: u64, length: u32) -> bool {
         let expectations = self.expectations.as_ref();
         let passes = expectations.is_some_and(|these| !these.any(offset, length.into()));
         self.issued_bytes += if passes { u64::from(length) } else { 0 };
         passes
     }
 
-    /// The length of the next request, no longer than what is left of a limit where sizes vary, so
-    /// that not a byte more is moved than was asked for.
+    /// The length of the next request. With varying sizes it is cut at the byte limit, so that no
+    /// more bytes are moved than requested.
     fn draw_length(&mut self) -> u32 {
         let Some(sizes) = &mut self.sizes else { return self.request_bytes };
         let warming_up = self.phase == Phase::WarmUp;
@@ -474,7 +474,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         sizes.draw().min(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    /// Gives a slot the bytes that are to be written at `offset`.
+    /// Fills a slot with the content for a write at `offset`.
     #[inline]
     fn prepare<const PLAIN: bool>(&mut self, slot: u32, offset: u64, length: u32) {
         let number = self.issued;
@@ -488,7 +488,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Nothing is in flight and nothing is due: the end, or a sleep until something is due.
+    /// Called when nothing is in flight or ready: returns `Done`, or sleeps until a request is due.
     #[cold]
     fn idle(&mut self) -> State {
         let Some(due_ns) = self.due_ns().filter(|_| self.phase != Phase::Drain) else {
@@ -499,7 +499,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         State::Waiting
     }
 
-    /// When the next request is due without any completion: in an open loop, or after a pause.
+    /// When the next request is due independent of completions: in an open loop, or after a pause.
     #[inline]
     fn due_ns(&self) -> Option<u64> {
         match (&self.arrivals, &self.thinking) {
@@ -509,11 +509,11 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// When to come back at the latest.
+    /// The latest time at which the next step must run.
     #[inline]
     pub(crate) fn wake_up_ns(&self, now_ns: u64) -> u64 {
         let tick = now_ns + TICK_NS;
-        // What is due in an open loop needs a free slot; what has paused brings its own.
+        // In an open loop a due request needs a free slot; a slot whose pause ends is its own.
         let waits_for_slot = self.arrivals.is_some() && self.free.is_empty();
         let may_issue = self.phase != Phase::Drain && !self.flush_is_due() && !waits_for_slot;
         match self.due_ns() {
@@ -522,7 +522,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Accounts for the completions of one call.
+    /// Processes the completions of one call.
     #[inline]
     fn reap<const PLAIN: bool>(&mut self) -> Result<(), EngineError> {
         if self.done.is_empty() {
@@ -531,16 +531,16 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.sample.reap_calls += 1;
         self.last_reap_ns = self.now_ns;
         let (mut bytes, mut requests) = (0, 0);
-        let mut run = Run { op: Op::Read, stamp_ns: 0, count: 0, bytes: 0 };
+        let mut run = CompletionRun { op: Op::Read, stamp_ns: 0, count: 0, bytes: 0 };
         for index in 0..self.done.len() {
             let completion = self.done[index];
             let outstanding = self.outstanding[completion.slot as usize];
-            if !outstanding.busy {
+            if !outstanding.in_flight {
                 return Err(completed_twice(outstanding.op, outstanding.offset));
             }
             let length = if PLAIN { self.request_bytes } else { outstanding.length };
             if completion.result as u32 != length - outstanding.moved {
-                self.settle(completion);
+                self.handle_incomplete(completion);
                 continue;
             }
             if self.content == Content::Verified {
@@ -552,11 +552,11 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                     (Op::Write, None) => {}
                 }
             }
-            self.outstanding[completion.slot as usize].busy = false;
+            self.outstanding[completion.slot as usize].in_flight = false;
             if PLAIN {
                 self.free.push(completion.slot);
             } else {
-                self.put_aside(completion.slot, false);
+                self.release_slot(completion.slot, false);
             }
             let (Outstanding { op, stamp_ns, .. }, length) = (outstanding, u64::from(length));
             if stamp_ns == run.stamp_ns && op == run.op {
@@ -566,7 +566,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                 self.count(run);
                 bytes += run.bytes;
                 requests += run.count;
-                run = Run { op, stamp_ns, count: 1, bytes: length };
+                run = CompletionRun { op, stamp_ns, count: 1, bytes: length };
             }
         }
         self.count(run);
@@ -578,8 +578,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         Ok(())
     }
 
-    /// A slot whose request has come to its end: it goes into the log, and may pause.
-    fn put_aside(&mut self, slot: u32, failed: bool) {
+    /// Logs a finished request, and frees its slot or lets it pause.
+    fn release_slot(&mut self, slot: u32, failed: bool) {
         if let Some(log) = &mut self.log {
             let Outstanding { op, offset, length, .. } = self.outstanding[slot as usize];
             log.complete(slot, self.now_ns, (op, offset, length), failed);
@@ -590,9 +590,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Counts completions that share a stamp and a direction.
+    /// Counts completions with the same submission time and direction.
     #[inline]
-    fn count(&mut self, run: Run) {
+    fn count(&mut self, run: CompletionRun) {
         if run.count > 0 {
             let operation = &mut self.sample.operations[run.op as usize];
             operation.requests += run.count;
@@ -601,9 +601,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// A completion that is not a whole request: continue it, issue it again, or count a failure.
+    /// Handles an incomplete result: continues a short transfer, retries, or counts a failure.
     #[cold]
-    fn settle(&mut self, completion: Completion) {
+    fn handle_incomplete(&mut self, completion: Completion) {
         let outstanding = &mut self.outstanding[completion.slot as usize];
         let transient = matches!(completion.result, r if r == -libc::EAGAIN || r == -libc::EINTR);
         if completion.result > 0 {
@@ -617,8 +617,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             let failure = Failure { op, offset, errno: -completion.result };
             self.sample.errors += 1;
             self.sample.first_error.get_or_insert(failure);
-            outstanding.busy = false;
-            self.put_aside(completion.slot, true);
+            outstanding.in_flight = false;
+            self.release_slot(completion.slot, true);
             return;
         }
         let Outstanding { offset, length, moved, op, .. } = *outstanding;
@@ -632,7 +632,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         });
     }
 
-    /// Checks the blocks that a read brought.
+    /// Verifies the blocks of a completed read.
     fn verify(&mut self, slot: u32, offset: u64) {
         let memory = self.engine.buffer(slot);
         let expectations = self.expectations.as_ref();
@@ -643,40 +643,40 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.sample.first_damage = self.sample.first_damage.or(checked.first);
     }
 
-    /// When the last completion was reaped [ns of the clock].
+    /// The clock after the last call into the engine or the last sleep (ns).
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// What has been counted so far.
+    /// The measurements so far.
     pub fn sample(&self) -> &Sample {
         &self.sample
     }
 
-    /// Requests of an open loop that were due before its end and never issued.
-    fn owed(&mut self) -> u64 {
+    /// Counts the requests of an open loop that were due before its end but never issued.
+    fn count_never_issued(&mut self) -> u64 {
         let bounded = self.end_ns != u64::MAX && self.issued_bytes < self.limit_bytes;
         let Some(arrivals) = self.arrivals.as_mut().filter(|_| bounded && !self.cut_short) else {
             return 0;
         };
-        let mut owed = 0;
-        while arrivals.next_due_ns() < self.end_ns && owed < OWED_MAX {
+        let mut count_never_issued = 0;
+        while arrivals.next_due_ns() < self.end_ns && count_never_issued < OWED_MAX {
             arrivals.take();
-            owed += 1;
+            count_never_issued += 1;
         }
-        owed
+        count_never_issued
     }
 
-    /// The end of this worker: its sample, and its engine, to be dropped when nobody measures.
+    /// Ends the worker and returns its sample and its engine; drop the engine when nobody measures.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         self.sample.full_queue = self.full_queue.window();
-        // The time in which nothing was due in an open loop belongs to the measurement, and so do
-        // the pauses of a closed one.
+        // Idle time of an open loop and pauses of a closed loop at the end belong to the
+        // measurement.
         if self.arrivals.is_some() || self.thinking.is_some() {
             self.sample.end_ns = self.sample.end_ns.max(self.stopped_ns);
         }
-        self.sample.never_issued = self.owed();
+        self.sample.never_issued = self.count_never_issued();
         if let Some(log) = self.log {
             log.give(&mut self.sample);
         }
@@ -724,7 +724,7 @@ mod tests {
         }
     }
 
-    /// Serves one request at a time, each in a time that the test says.
+    /// An engine with one server, whose service time the test determines.
     struct OneServer<S> {
         clock: VirtualClock,
         service_ns: S,
@@ -829,7 +829,7 @@ mod tests {
     }
 
     #[test]
-    fn after_every_n_writes_a_thread_waits_for_them_and_flushes() {
+    fn periodic_flushes_wait_for_all_earlier_writes() {
         let workload = Workload {
             read_percent: 0,
             limit_ns: None,
@@ -865,7 +865,7 @@ mod tests {
         let (sample, _) = worker.finish();
         assert_eq!((flushes, sample.flushes.count()), (4, 4));
         assert_eq!(sample.flushes.min(), Some(5_000_000));
-        // 67 writes of 100 us, one after the other, and four flushes; none counts as a write.
+        // 67 serial writes of 100 us and four flushes; the flushes do not count as writes.
         assert_eq!(sample.elapsed_ns(), 67 * 100_000 + 4 * 5_000_000);
         assert!(sample.latency().max() < Some(400_000));
     }
@@ -882,7 +882,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_charges_a_stall_to_every_request_that_was_due_in_it() {
+    fn a_stall_of_an_open_loop_counts_for_every_request_due_in_it() {
         let mut workload = workload(64, 1_000_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
         // One request, at half a second, takes 200 ms; all others 10 us.
@@ -894,7 +894,7 @@ mod tests {
         };
         let sample = serve(&workload, stall);
         let latency = sample.latency();
-        // 200 of 1000 requests were due during the stall, evenly from 200 ms to nothing.
+        // 200 of 1000 requests were due during the stall; their waits are uniform from 200 ms to 0.
         let waited = latency.buckets().filter(|b| b.low_ns > 1_000_000).map(|b| b.count);
         let waited: u64 = waited.sum();
         assert!((sample.elapsed_ns() as f64 / 1e9 - 1.0).abs() < 0.01, "the whole second counts");
@@ -904,9 +904,9 @@ mod tests {
     }
 
     #[test]
-    fn random_arrivals_wait_as_long_as_queueing_theory_says() {
-        // One server with constant service: the mean wait is load x service / (2 (1 - load))
-        // (Pollaczek and Khinchine), whether requests queue in the device or before a free slot.
+    fn poisson_arrivals_wait_as_the_pollaczek_khinchine_formula_says() {
+        // One server with constant service time: the mean wait is load x service / (2 (1 - load))
+        // (Pollaczek and Khinchine), whether requests queue in the device or for a free slot.
         let service_ns = 100_000;
         for load in [0.3, 0.5, 0.8] {
             for depth in [1, 64] {
@@ -935,10 +935,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_at_the_end_of_an_open_loop_is_charged_like_any_other() {
+    fn a_stall_at_the_end_of_an_open_loop_counts_like_any_other() {
         let mut workload = workload(1, 1_000_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
-        // The last tenth of the second: one request takes 150 ms, beyond the end of the trial.
+        // In the last tenth of the second a request takes 150 ms, past the end of the trial.
         let mut stalled = false;
         let sample = serve(&workload, move |at: u64| {
             let now = at >= 900_000_000 && !stalled;
@@ -953,10 +953,10 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_out_of_reach_is_given_up_and_counted() {
+    fn an_unreachable_backlog_is_only_counted() {
         let mut workload = workload(1, 1_000_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
-        // A tenth of what is asked for: 100 in the second, 25 in the quarter after it.
+        // A tenth of the requested rate: 100 in the second, 25 in the quarter after it.
         let sample = serve(&workload, |_| 10_000_000);
         assert!((120..=130).contains(&sample.requests()), "{}", sample.requests());
         assert_eq!(sample.requests() + sample.never_issued, 1000);
@@ -1098,9 +1098,9 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_pause_obey_the_law_of_response_times() {
-        // Requests take 100 us one after the other, pauses a millisecond: five users never meet,
-        // twenty are more than the server can serve.
+    fn pausing_slots_obey_the_interactive_response_time_law() {
+        // Requests take 100 us each, serially; pauses 1 ms. Five users never queue; twenty saturate
+        // the server.
         for (users, requests, per_s) in
             [(5, 1, 5e9 / 1.1e6), (20, 1, 10_000.0), (1, 3, 3e9 / 1.3e6)]
         {
@@ -1146,7 +1146,7 @@ mod tests {
         }
         let small = sample.log.iter().filter(|request| request.length == 1024).count();
         assert!((150..270).contains(&small), "{small} of {}", sample.requests());
-        // One sequential stream: where one request ends the next begins.
+        // One sequential stream: each request starts where the previous one ends.
         let mut all = sample.log.clone();
         all.sort_by_key(|request| request.offset);
         assert!(all.windows(2).all(|p| p[0].offset + u64::from(p[0].length) == p[1].offset));
@@ -1188,11 +1188,11 @@ mod tests {
     }
 
     #[test]
-    fn the_log_tells_when_a_request_of_an_open_loop_was_submitted_not_when_it_was_due() {
+    fn the_log_has_the_submission_time_not_the_due_time() {
         let mut workload = workload(1, 10_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
         workload.log = Some(10);
-        // Twice as long as the distance of the due times: each request waits for the one before.
+        // The service time is twice the arrival gap: each request waits for the previous one.
         let sample = serve(&workload, |_| 2_000_000);
         let began: Vec<u64> = sample.log.iter().map(|request| request.submit_ns).collect();
         assert_eq!(began[..4], [0, 2, 4, 6].map(|ms| ms * 1_000_000));

@@ -1,24 +1,24 @@
-//! Which blocks verified writes have written, so that a read-back judges all of them and nothing
-//! else.
+//! Records which blocks verified writes have written, so that reads verify all of these and no
+//! others.
 //!
-//! Each trial seals its blocks with a seed of its own. For every target and seed there is a map of
-//! bits, one for each block; memory is taken only where something was written.
+//! Each trial seals its blocks with its own seed. For every target and seed there is a bitmap with
+//! one bit per block; its memory is allocated only where something was written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bits in a page of a map, and in a word.
+/// Bits per page of a bitmap, and per word.
 const PAGE_BITS: u64 = 1 << 18;
 const WORD_BITS: u64 = u64::BITS as u64;
 const WORDS: usize = (PAGE_BITS / WORD_BITS) as usize;
 
 type Page = OnceLock<Box<[AtomicU64]>>;
 
-/// What all trials of a run have written.
+/// The blocks written by all trials of a run.
 #[derive(Debug)]
 pub struct Written {
     block_bytes: u64,
-    /// Where the first block begins (bytes).
+    /// Offset of the first block (bytes).
     begin: u64,
     blocks: u64,
     maps: Mutex<Vec<Map>>,
@@ -31,19 +31,19 @@ struct Map {
     pages: Arc<[Page]>,
 }
 
-/// What is expected of a block that was read.
+/// The expected state of a block that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Nothing: it was not written.
+    /// Unknown: it was not written.
     Nothing,
-    /// A whole block.
+    /// A valid verified block.
     Sealed,
-    /// A whole block that was sealed with this seed.
+    /// A valid verified block with this seed.
     SealedWith(u64),
 }
 
 impl Written {
-    /// Nothing written yet, of a region (bytes) of each target.
+    /// An empty record for a region (bytes) of each target.
     pub fn new(block_bytes: u64, region: std::ops::Range<u64>) -> Written {
         let blocks = (region.end - region.start).div_ceil(block_bytes);
         Written { block_bytes, begin: region.start, blocks, maps: Mutex::default() }
@@ -53,7 +53,7 @@ impl Written {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For a worker that writes: where it marks what it has written to a target with a seed.
+    /// The marker for a worker that writes to a target with a seed.
     pub(crate) fn marker(&self, target: usize, seed: u64) -> Marker {
         let mut maps = self.maps();
         let known = maps.iter().find(|map| (map.target, map.seed) == (target, seed)).cloned();
@@ -65,13 +65,13 @@ impl Written {
         Marker { block_bytes: self.block_bytes, begin: self.begin, map }
     }
 
-    /// For a worker that reads back: what is expected of a target.
+    /// The expected blocks of a target, for a worker that reads back.
     pub(crate) fn expectations(&self, target: usize) -> Expectations {
         let of_target = self.maps().iter().filter(|map| map.target == target).cloned().collect();
         Expectations { block_bytes: self.block_bytes, begin: self.begin, maps: of_target }
     }
 
-    /// Forgets all: the files were emptied.
+    /// Forgets all blocks, after the files were emptied.
     pub fn clear(&self) {
         self.maps().clear();
     }
@@ -84,7 +84,7 @@ impl Written {
     }
 }
 
-/// Two of them are the same only if they are one.
+/// Equal only if they are the same object.
 impl PartialEq for Written {
     fn eq(&self, other: &Written) -> bool {
         std::ptr::eq(self, other)
@@ -128,14 +128,14 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// A whole request was written.
+    /// Marks the blocks of a completed write.
     pub fn mark(&self, offset: u64, length: u64) {
         let first = (offset - self.begin) / self.block_bytes;
         (first..first + length / self.block_bytes).for_each(|block| self.map.set(block));
     }
 }
 
-/// What is expected of the blocks of a target.
+/// The expected blocks of a target.
 #[derive(Clone, Debug)]
 pub(crate) struct Expectations {
     block_bytes: u64,
@@ -145,7 +145,7 @@ pub(crate) struct Expectations {
 }
 
 impl Expectations {
-    /// Of the block at an offset.
+    /// The expected state of the block at an offset.
     pub fn of(&self, offset: u64) -> Expected {
         let block = (offset - self.begin) / self.block_bytes;
         let last = self.maps.iter().rev().find(|map| map.has(block));
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_block_is_expected_as_the_last_trial_wrote_it_and_no_other_block_is(
+        fn exactly_the_written_blocks_are_expected_with_the_seed_of_the_last_trial(
             writes in prop::collection::vec(
                 (0..2_usize, 0..3_u64, 0..300_000_u64, 1..40_u64), 0..20),
             looks in prop::collection::vec(0..300_100_u64, 1..50),

@@ -1,8 +1,11 @@
-//! The `delay` I/O engine: a device of known truth in process, without any system call.
+//! The `delay` I/O engine: a reference device inside the process, without any system call per
+//! request.
 //!
-//! Requests complete when the [`Schedule`] says. All workers of a target share the schedule, as
-//! they would share a device. Waiting ends on time to about a microsecond: it sleeps until shortly
-//! before the moment and spins over the rest, so that what is measured is the device and not the
+//! Requests complete at the times that the [`Schedule`] computes. All workers of a target share the
+//! schedule, as they would share a device. Waiting is accurate to about a microsecond: the engine
+//! sleeps until shortly before the deadline and then spins. So the measured latency is that of the
+//! device model, without the wake-up time of an idle CPU. Reads leave the buffer unchanged; writes
+//! are discarded.
 //! waking-up of an idle CPU. Reads bring nothing and writes go nowhere.
 
 use std::cmp::Reverse;
@@ -27,14 +30,14 @@ pub struct DelayDevice {
 }
 
 impl DelayDevice {
-    /// A device at rest.
+    /// An idle device.
     pub fn new(truth: Truth) -> DelayDevice {
         let schedule = Arc::new(Mutex::new(Schedule::new(truth.clone())));
         DelayDevice { schedule, truth: Arc::new(truth), assistant: None }
     }
 
-    /// The same device with an assistant: a pipe that gets one byte for each request, so that
-    /// another process can work in its name, as interrupts and kernel threads do for a real one.
+    /// Adds an assistant process, which works on behalf of the device as interrupts and kernel
+    /// threads do for a real one. It reads from this pipe and gets one byte per request.
     #[must_use]
     pub fn with_assistant(mut self, pipe: File) -> DelayDevice {
         self.assistant = Some(Arc::new(pipe));
@@ -47,20 +50,21 @@ impl DelayDevice {
     }
 }
 
-/// The `delay` I/O engine: a device of known truth in process, without any system call.
+/// The `delay` I/O engine: a reference device inside the process.
 #[derive(Debug)]
 pub struct Delay {
     devices: Vec<DelayDevice>,
     clock: Monotonic,
     buffers: SlotBuffers,
+    /// Requests in flight: completion time (ns), slot, length (bytes); the earliest on top.
     due: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Requests that the assistant has not been told of.
-    untold: usize,
+    /// Requests not yet reported to the assistant.
+    unreported: usize,
 }
 
-/// The assistant is told of so many requests at once: waking it costs some microseconds, which
-/// must not be a part of every request.
-const TELL: usize = 16;
+/// Requests per write to the pipe: waking the assistant costs some microseconds, which must not be
+/// added to every request.
+const NOTIFY_BATCH: usize = 16;
 
 impl Delay {
     /// An engine on the device.
@@ -68,7 +72,7 @@ impl Delay {
         Delay::over(vec![device.clone()], 0, spec)
     }
 
-    /// An engine on several devices, whose requests are cut into up to `1 << pieces_bits` pieces.
+    /// An engine on several devices, whose requests are split into up to `1 << pieces_bits` pieces.
     pub(crate) fn over(
         devices: Vec<DelayDevice>,
         pieces_bits: u32,
@@ -77,7 +81,7 @@ impl Delay {
         let (depth, bytes) = (spec.depth, spec.slot_bytes as usize);
         let buffers = SlotBuffers::shared(depth, pieces_bits, bytes, spec.pages, false)?;
         let due = BinaryHeap::with_capacity(buffers.slots() as usize);
-        Ok(Delay { devices, clock: Monotonic::new(), buffers, due, untold: 0 })
+        Ok(Delay { devices, clock: Monotonic::new(), buffers, due, unreported: 0 })
     }
 
     fn admit(&mut self, batch: &[Request]) -> Result<(), Error> {
@@ -94,22 +98,23 @@ impl Delay {
                 self.due.push(Reverse((at, slot, length)));
             }
         }
-        self.work(batch.len())
+        self.consume_cpu(batch.len())
     }
 
-    /// Tells the assistant of so many requests.
-    fn tell(&mut self, requests: usize) -> Result<(), Error> {
-        self.untold -= requests;
+    /// Writes one byte per request into the assistant's pipe.
+    fn notify_assistant(&mut self, requests: usize) -> Result<(), Error> {
+        self.unreported -= requests;
         let Some(mut pipe) = self.devices[0].assistant.as_deref() else { return Ok(()) };
-        pipe.write_all(&[0_u8; TELL][..requests])
+        pipe.write_all(&[0_u8; NOTIFY_BATCH][..requests])
             .map_err(|e| Error::io("telling the assistant of the device", e))
     }
 
-    /// What the device costs in CPU: here, and in the assistant. Members of a stripe are alike.
-    fn work(&mut self, requests: usize) -> Result<(), Error> {
-        self.untold += requests;
-        while self.untold >= TELL {
-            self.tell(TELL)?;
+    /// Uses the CPU time of the device model for a number of requests, here and in the assistant.
+    /// Members of a stripe all have the same parameters.
+    fn consume_cpu(&mut self, requests: usize) -> Result<(), Error> {
+        self.unreported += requests;
+        while self.unreported >= NOTIFY_BATCH {
+            self.notify_assistant(NOTIFY_BATCH)?;
         }
         let cpu_ns = self.devices[0].truth.cpu_ns;
         if cpu_ns > 0 {
@@ -121,12 +126,13 @@ impl Delay {
 
 impl Drop for Delay {
     fn drop(&mut self) {
-        // An assistant that has gone needs to know nothing.
-        let _ = self.tell(self.untold);
+        // Fails only if the assistant has exited, which does no harm here.
+        let _ = self.notify_assistant(self.unreported);
     }
 }
 
-/// Uses so much CPU time of the calling thread, however often it is interrupted (ns).
+/// Busy-waits until the calling thread has used `cpu_ns` of CPU time; time off the CPU does not
+/// count.
 pub fn burn_cpu(cpu_ns: u64) {
     let end = thread_cpu_ns() + cpu_ns;
     while thread_cpu_ns() < end {
@@ -172,8 +178,8 @@ impl Engine for Delay {
                 done.push(Completion { slot, result: length as i32 });
             }
             let next = self.due.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
-            let over = until_ns.is_some_and(|until| now >= until);
-            if done.len() >= wanted || next == u64::MAX || over {
+            let past_deadline = until_ns.is_some_and(|until| now >= until);
+            if done.len() >= wanted || next == u64::MAX || past_deadline {
                 return Ok(());
             }
             self.clock.sleep_sharply_until(next.min(until_ns.unwrap_or(u64::MAX)));
@@ -204,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn no_request_completes_before_its_time_and_all_do() {
+    fn all_requests_complete_and_none_early() {
         let truth = Truth { fixed_ns: 3_000_000, parallelism: 2, ..Truth::default() };
         let (mut engine, clock) = (engine(truth, 4), Monotonic::new());
         let start = clock.now_ns();
@@ -212,7 +218,7 @@ mod tests {
         let batch: Vec<Request> = (0..4).map(read).collect();
         engine.submit_and_wait(&batch, 2, None, &mut done).unwrap();
         assert!(clock.now_ns() - start >= 3_000_000);
-        // More than two where this thread was kept from looking in time.
+        // More than two are ready if this thread was preempted.
         assert!(done.len() >= 2 && done.len() + engine.in_flight() as usize == 4);
         let left = engine.in_flight();
         engine.submit_and_wait(&[], left, None, &mut done).unwrap();

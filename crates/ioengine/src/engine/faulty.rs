@@ -1,8 +1,10 @@
-//! A wrapper around any engine that makes chosen requests fail, fall short, come late or lie.
+//! A wrapper around any engine that injects faults into chosen requests: errors, short transfers,
+//! late completions and wrong results.
+//! late completions and wrong results.
 //!
-//! For tests of what stands above an engine, and for users who want to see what a fault does: the
-//! fault of each request is decided by the closure given, from the number of the request (counted
-//! from 0) and the request itself, so a test says exactly what happens where.
+//! Used to test the layers above an engine, and by users who want to see the effect of a fault. A
+//! closure chooses the fault of each request from its number (counted from 0) and the request
+//! itself, so a test is deterministic.
 
 use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, Setup};
@@ -13,32 +15,34 @@ use crate::request::{Completion, Op, Request};
 /// Decides the fault of a request.
 type FaultOf = Box<dyn FnMut(u64, &Request) -> Fault + Send + Sync>;
 
-/// A request whose fault shows only when it completes.
+/// A request whose fault takes effect when it completes.
 #[derive(Clone, Copy, Debug)]
-struct Marked {
+struct FaultedRequest {
     fault: Fault,
     op: Op,
-    /// What a lying device says was moved.
-    pretends: u32,
+    /// Bytes that the faulty device reports as transferred.
+    reported_bytes: u32,
 }
 
-/// Until when a completion is held back.
+/// When a delayed completion is released.
 #[derive(Clone, Copy, Debug)]
 enum Hold {
-    Passed(u32),
+    /// After this many other completions.
+    AfterOthers(u32),
+    /// At this time (ns).
     Until(u64),
-    ForEver,
+    Never,
 }
 
-/// A wrapper around any engine that makes chosen requests fail, fall short, come late or lie.
+/// A wrapper around any engine that injects faults into chosen requests.
 pub struct Faulty<E> {
     inner: E,
     fault_of: FaultOf,
     clock: Monotonic,
     number: u64,
-    marked: Vec<Option<Marked>>,
+    faulted: Vec<Option<FaultedRequest>>,
     held: Vec<(Completion, Hold)>,
-    answered: Vec<Completion>,
+    completed_here: Vec<Completion>,
 }
 
 impl<E: std::fmt::Debug> std::fmt::Debug for Faulty<E> {
@@ -53,19 +57,28 @@ impl<E: Engine> Faulty<E> {
         inner: E,
         fault_of: impl FnMut(u64, &Request) -> Fault + Send + Sync + 'static,
     ) -> Self {
-        let marked = vec![None; inner.slots() as usize];
-        let (held, answered) = (Vec::new(), Vec::new());
+        let faulted = vec![None; inner.slots() as usize];
+        let (held, completed_here) = (Vec::new(), Vec::new());
         let fault_of = Box::new(fault_of);
-        Faulty { inner, fault_of, clock: Monotonic::new(), number: 0, marked, held, answered }
+        Faulty {
+            inner,
+            fault_of,
+            clock: Monotonic::new(),
+            number: 0,
+            faulted,
+            held,
+            completed_here,
+        }
     }
 
-    /// Wraps an engine to follow a plan.
+    /// Wraps an engine to inject the faults of a plan.
     pub fn following(inner: E, plan: &FaultPlan) -> Self {
         let mut counter = FaultCounter::new(plan.clone());
         Faulty::new(inner, move |_, request| counter.next(request.op))
     }
 
-    /// The request as it goes on to the engine, or None where it is answered here.
+    /// Applies the fault of a request. Returns the request to pass to the inner engine, or None if
+    /// it is completed here.
     fn admit(&mut self, request: &Request) -> Option<Request> {
         let fault = (self.fault_of)(self.number, request);
         self.number += 1;
@@ -77,11 +90,11 @@ impl<E: Engine> Faulty<E> {
         let mut passed = *request;
         match fault {
             Fault::Errno(errno) => {
-                self.answered.push(Completion { slot, result: -errno });
+                self.completed_here.push(Completion { slot, result: -errno });
                 return None;
             }
             Fault::Lose if writes => {
-                self.answered.push(Completion { slot, result: length as i32 });
+                self.completed_here.push(Completion { slot, result: length as i32 });
                 return None;
             }
             Fault::Short(most) => passed.length = most.clamp(1, length),
@@ -92,47 +105,49 @@ impl<E: Engine> Faulty<E> {
             }
             _ => {}
         }
-        let pretends = if matches!(fault, Fault::Tear) { length } else { passed.length };
-        self.marked[slot as usize] = Some(Marked { fault, op: request.op, pretends });
+        let reported_bytes = if matches!(fault, Fault::Tear) { length } else { passed.length };
+        self.faulted[slot as usize] =
+            Some(FaultedRequest { fault, op: request.op, reported_bytes });
         Some(passed)
     }
 
-    /// Hands a completion up, or holds it back.
+    /// Delivers a completion with the fault applied, or delays it.
     fn deliver(&mut self, mut completion: Completion, done: &mut Vec<Completion>) {
-        let Some(marked) = self.marked[completion.slot as usize].take() else {
+        let Some(faulted) = self.faulted[completion.slot as usize].take() else {
             done.push(completion);
             return;
         };
-        match marked.fault {
-            Fault::Late(after) => self.held.push((completion, Hold::Passed(after))),
+        match faulted.fault {
+            Fault::Late(after) => self.held.push((completion, Hold::AfterOthers(after))),
             Fault::Hang(ns) => {
                 self.held.push((completion, Hold::Until(self.clock.now_ns().saturating_add(ns))));
             }
-            Fault::Never => self.held.push((completion, Hold::ForEver)),
+            Fault::Never => self.held.push((completion, Hold::Never)),
             Fault::Twice => done.extend([completion; 2]),
-            Fault::Flip if marked.op == Op::Read => {
-                // Not the bit that a write turns: two wrongs must not make a right.
+            Fault::Flip if faulted.op == Op::Read => {
+                // A different bit from the one flipped on writes, which would otherwise be
+                // restored.
                 let middle = completion.result.max(0) as usize / 4;
                 self.inner.buffer(completion.slot)[middle] ^= 1;
                 done.push(completion);
             }
             Fault::Tear if completion.result > 0 => {
-                completion.result = marked.pretends as i32;
+                completion.result = faulted.reported_bytes as i32;
                 done.push(completion);
             }
             _ => done.push(completion),
         }
     }
 
-    /// Lets go what has been held back long enough.
+    /// Releases delayed completions that are due.
     fn release(&mut self, done: &mut Vec<Completion>) {
         let (passed, now) = (done.len() as u32, self.clock.now_ns());
         let idle = self.inner.in_flight() == 0;
         for (completion, hold) in std::mem::take(&mut self.held) {
             match hold {
-                Hold::Passed(left) if left <= passed || idle => done.push(completion),
-                Hold::Passed(left) => {
-                    self.held.push((completion, Hold::Passed(left - passed)));
+                Hold::AfterOthers(left) if left <= passed || idle => done.push(completion),
+                Hold::AfterOthers(left) => {
+                    self.held.push((completion, Hold::AfterOthers(left - passed)));
                 }
                 Hold::Until(at) if at <= now => done.push(completion),
                 hold => self.held.push((completion, hold)),
@@ -140,7 +155,7 @@ impl<E: Engine> Faulty<E> {
         }
     }
 
-    /// When the next held completion is due, if any is (ns).
+    /// When the next delayed completion is due, if any (ns).
     fn next_release_ns(&self) -> Option<u64> {
         let due = self.held.iter().filter_map(|(_, hold)| match hold {
             Hold::Until(at) => Some(*at),
@@ -160,7 +175,7 @@ impl<E: Engine> Engine for Faulty<E> {
     }
 
     fn in_flight(&self) -> u32 {
-        self.inner.in_flight() + (self.held.len() + self.answered.len()) as u32
+        self.inner.in_flight() + (self.held.len() + self.completed_here.len()) as u32
     }
 
     fn setup(&self) -> Setup {
@@ -175,14 +190,15 @@ impl<E: Engine> Engine for Faulty<E> {
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         let passed: Vec<Request> = batch.iter().filter_map(|r| self.admit(r)).collect();
-        done.append(&mut self.answered);
+        done.append(&mut self.completed_here);
         let wanted = at_least.saturating_sub(done.len() as u32);
         let due = self.next_release_ns();
         let until = [until_ns, due].into_iter().flatten().min();
         let mut arrived = Vec::new();
         self.inner.submit_and_wait(&passed, wanted, until, &mut arrived)?;
         if wanted > 0 && self.inner.in_flight() == 0 && arrived.is_empty() {
-            // Everything left is held back here: wait for it as a device would make us wait.
+            // All remaining completions are delayed here: wait as the device would have made us
+            // wait.
             if let Some(until) = until {
                 self.clock.sleep_until(until);
             }

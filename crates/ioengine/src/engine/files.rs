@@ -1,4 +1,5 @@
-//! The files that one engine serves: one, several between which a request chooses, or the members
+//! The files of one engine: a single file, several files among which a request chooses, or the
+//! members
 //! of a stripe, whose requests are cut into pieces that share a slot's memory.
 
 use std::fs::File;
@@ -10,7 +11,8 @@ use crate::engine::EngineSpec;
 use crate::error::{Error, ErrorKind};
 use crate::request::Request;
 
-/// The files that one engine serves: one, several between which a request chooses, or the members
+/// The files of one engine: a single file, several files among which a request chooses, or the
+/// members
 /// of a stripe, whose requests are cut into pieces that share a slot's memory.
 #[derive(Clone, Debug)]
 pub struct Files {
@@ -26,14 +28,14 @@ impl From<Arc<File>> for Files {
 }
 
 impl From<Vec<Arc<File>>> for Files {
-    /// Several files; a request names one by its number ([`Request::file`]).
+    /// Several files; [`Request::file`] is the index.
     fn from(files: Vec<Arc<File>>) -> Files {
         Files::of(files, 0)
     }
 }
 
 impl Files {
-    /// Files whose requests are cut into up to `1 << pieces_bits` pieces.
+    /// Files whose requests are split into up to `1 << pieces_bits` pieces.
     pub(crate) fn of(files: Vec<Arc<File>>, pieces_bits: u32) -> Files {
         let descriptors = files.iter().map(|file| file.as_raw_fd()).collect();
         Files { files: files.into(), descriptors, pieces_bits }
@@ -42,7 +44,7 @@ impl Files {
     /// The descriptor of the file that a request is for.
     ///
     /// # Panics
-    /// If the request names a file that is not among them.
+    /// If the request's file index is out of range.
     #[inline]
     pub(crate) fn descriptor(&self, request: &Request) -> RawFd {
         self.descriptors[usize::from(request.file)]
@@ -53,10 +55,10 @@ impl Files {
         &self.descriptors
     }
 
-    /// The one file.
+    /// The single file.
     ///
     /// # Errors
-    /// Usage, where there are several: the I/O engine has room for one.
+    /// Usage, if there are several: the I/O engine supports only one.
     pub(crate) fn only(&self) -> Result<Arc<File>, Error> {
         match &*self.files {
             [file] => Ok(Arc::clone(file)),
@@ -65,15 +67,15 @@ impl Files {
         }
     }
 
-    /// Requests that can be in flight, pieces counted one by one.
+    /// The number of requests that can be in flight, counting pieces separately.
     pub(crate) fn slots(&self, spec: &EngineSpec) -> u32 {
         spec.depth << self.pieces_bits
     }
 
-    /// The buffers of an engine on these files.
+    /// Allocates the buffers of an engine on these files.
     pub(crate) fn buffers(&self, spec: &EngineSpec) -> Result<SlotBuffers, Error> {
-        // An engine that any thread may use is a library's, which makes one for each file; one
-        // that is measured gets fresh memory.
+        // Only libraries set `any_thread`, and they make an engine per file: reuse memory for
+        // those. A measured engine gets fresh memory.
         let (slot_bytes, pooled) = (spec.slot_bytes as usize, spec.options.any_thread);
         SlotBuffers::shared(spec.depth, self.pieces_bits, slot_bytes, spec.pages, pooled)
     }

@@ -1,8 +1,8 @@
 //! The `libaio` I/O engine: the kernel's aio (io_submit(2), io_getevents(2)).
 //!
-//! Asynchronous on files opened direct; on buffered files io_submit blocks until the data has
-//! moved, which is why depth on a buffered file is refused before an engine is made. The kernel
-//! may take fewer requests than offered, or none (EAGAIN): the rest waits in a queue here.
+//! libaio is asynchronous only with direct I/O. On buffered files io_submit blocks until the data
+//! is transferred, so a depth above 1 is refused there. The kernel may accept fewer requests than
+//! offered, or none (EAGAIN); the others wait in a queue here.
 
 use std::io;
 
@@ -16,13 +16,14 @@ use crate::sys::aio::{Context, Event, Iocb};
 /// The `libaio` I/O engine: the kernel's aio (io_submit(2), io_getevents(2)).
 #[derive(Debug)]
 pub struct Libaio {
-    // Fields drop in this order: the context waits for what is in flight, then the rest goes.
+    // Dropped first: destroying the context waits for the requests in flight, which use the other
+    // fields.
     context: Context,
     files: Files,
     iocbs: Box<[Iocb]>,
-    /// Taken from the caller, not yet by the kernel.
+    /// Submitted by the caller, not yet accepted by the kernel.
     waiting: Vec<*mut Iocb>,
-    /// Refused by io_submit, not yet reaped.
+    /// Rejected by io_submit, not yet reaped.
     refused: Vec<Completion>,
     events: Vec<Event>,
     buffers: SlotBuffers,
@@ -94,7 +95,7 @@ impl Libaio {
         self.waiting.push(iocb);
     }
 
-    /// Offers what waits to the kernel; what it does not take now waits on.
+    /// Submits the waiting requests; those that the kernel does not accept now keep waiting.
     fn submit(&mut self) {
         while !self.waiting.is_empty() {
             // SAFETY: each pointer names an iocb of ours whose slot is lent until its event has
@@ -110,7 +111,7 @@ impl Libaio {
         }
     }
 
-    /// io_submit refused the first request itself: that is the request's own answer.
+    /// Completes the first waiting request with the error for which io_submit rejected it.
     fn fail_first(&mut self, error: i32) {
         let first = self.waiting.remove(0);
         // SAFETY: the pointer names an iocb of ours that the kernel did not take.
@@ -118,7 +119,7 @@ impl Libaio {
         self.refused.push(Completion { slot: slot as u32, result: error });
     }
 
-    /// Takes what is ready, waiting for `at_least` of it or the deadline; an interrupted wait
+    /// Reaps what is ready, waiting for `at_least` completions or the deadline; an interrupted wait
     /// returns early.
     fn reap(
         &mut self,
@@ -177,7 +178,8 @@ impl Engine for Libaio {
         let wanted = done.len() + at_least.min(self.buffers.in_flight()) as usize;
         loop {
             self.submit();
-            // What the kernel has not taken cannot complete: wait only for what it has.
+            // Requests that the kernel has not accepted cannot complete: wait only for the accepted
+            // ones.
             let missing = wanted.saturating_sub(done.len() + self.refused.len());
             let taken = self.buffers.in_flight() as usize - self.waiting.len() - self.refused.len();
             self.reap(missing.min(taken) as u32, until_ns, done)?;

@@ -1,14 +1,15 @@
-//! The `mmap` I/O engine: one copy at a time between a slot and a shared mapping of the file.
+//! The `mmap` I/O engine: copies between a slot and a shared mapping of the file, one at a time.
 //!
-//! What a program does that maps its data: the system reads a page when it is first touched, and
-//! writes it when it likes or when it is flushed. A mapping is as long as the file was when it was
-//! made, so writes do not grow a file: one beyond the end fails as on a device that is full. A
-//! write to a page that is not in memory reads it first, even where all of it is overwritten.
+//! It behaves like a program that maps its data. The kernel reads a page on first access, and
+//! writes it back later or on a flush. The mapping keeps the length that the file had when it was
+//! mapped, so writes do not grow the file: a write beyond the end fails with ENOSPC, as on a full
+//! device. A write to a page that is not in memory first reads it, even if the whole page is
+//! overwritten.
 //!
-//! A page that cannot be had (the file was cut, the device failed, no space is left for a hole) is
-//! a failed or short request and not the end of the program; the kernel does not say which of them
-//! it was, so the file is looked at afterwards. What a file gains after it was mapped is not seen.
-//! A deadline cannot interrupt a copy; it is looked at between requests.
+//! If a page cannot be accessed (the file was truncated, the device failed, no space is left for a
+//! hole), the request fails or is short, and the program goes on. The kernel does not report the
+//! cause, so the engine inspects the file afterwards. Growth of the file after mapping is not seen.
+//! A deadline cannot interrupt a copy.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::mode::Hint;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
 
-/// The `mmap` I/O engine: one copy at a time between a slot and a shared mapping of the file.
+/// The `mmap` I/O engine: copies between a slot and a shared mapping of the file, one at a time.
 #[derive(Debug)]
 pub struct Mmap {
     file: Arc<File>,
@@ -34,7 +35,7 @@ pub struct Mmap {
 unsafe impl Sync for Mmap {}
 
 impl Mmap {
-    /// An engine on an open file, all of which is mapped; `hint` is given for the mapping.
+    /// Maps an open file as a whole; `hint` is applied to the mapping.
     pub fn new(file: Arc<File>, spec: &EngineSpec, hint: Hint) -> Result<Self, Error> {
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
         let writable = sys::is_writable(&file);
@@ -49,15 +50,15 @@ impl Mmap {
             Hint::Sequential => mapped.advise(libc::MADV_SEQUENTIAL),
             Hint::Random => mapped.advise(libc::MADV_RANDOM),
             Hint::WillNeed => mapped.advise(libc::MADV_WILLNEED),
-            // A mapping that was just made holds nothing yet, and of noreuse madvise(2) knows
-            // nothing: both were told to the file.
+            // A new mapping has no pages to drop, and madvise(2) has no equivalent of NOREUSE; the
+            // file itself was already advised of both.
             Hint::Normal | Hint::NoReuse | Hint::DontNeed => Ok(()),
         };
         advised.map_err(|e| Error::io("advising the mapping of the target", e))?;
         Ok(Mmap { file, mapped, writable, buffers })
     }
 
-    /// Bytes moved, or a negated error number.
+    /// Transfers one request. Returns the bytes moved, or a negated error number.
     fn transfer(&mut self, request: &Request) -> i32 {
         let Request { offset, op, within, .. } = *request;
         if op == Op::Write && !self.writable {
@@ -76,13 +77,14 @@ impl Mmap {
         };
         match copied {
             Ok(()) => length as i32,
-            Err(_) => self.explain(offset, length as u64, op),
+            Err(_) => self.result_after_fault(offset, length as u64, op),
         }
     }
 
-    /// What became of a copy that met a page which could not be had.
+    /// The result of a copy that hit an inaccessible page: found from the file's size and the free
+    /// space.
     #[cold]
-    fn explain(&self, offset: u64, length: u64, op: Op) -> i32 {
+    fn result_after_fault(&self, offset: u64, length: u64, op: Op) -> i32 {
         if self.mapped.repair(&self.file).is_err() {
             return -libc::EIO;
         }
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_beyond_the_end_finds_no_space_and_grows_nothing() {
+    fn a_write_beyond_the_end_fails_and_does_not_grow_the_file() {
         let file = file_of(12_288);
         let mut engine = engine_on(&file);
         assert_eq!(result(&mut engine, Op::Write, 8192, 8192), 4096, "up to the end");
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_while_it_is_mapped_ends_early_instead_of_the_program() {
+    fn truncating_a_mapped_file_shortens_requests_instead_of_crashing() {
         let file = file_of(65_536);
         let mut engine = engine_on(&file);
         assert_eq!(result(&mut engine, Op::Read, 32_768, 8192), 8192);

@@ -1,7 +1,7 @@
 //! The `null` I/O engine: no I/O, no system call; every request completes whole at once.
 //!
-//! It touches no target and creates no file, so what is measured on it is the instrument: its
-//! cost per request is the floor that every report prints.
+//! It touches no target and creates no file. What is measured on it is halfpower's own overhead per
+//! request, which every report prints.
 
 use crate::buffer::SlotBuffers;
 use crate::engine::{Engine, EngineSpec, Setup};
@@ -15,7 +15,7 @@ pub struct Null {
 }
 
 impl Null {
-    /// An engine with real buffers and nothing behind them.
+    /// An engine with real buffers and no target.
     pub fn new(spec: &EngineSpec) -> Result<Self, Error> {
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
         Ok(Null { buffers })
@@ -50,7 +50,7 @@ impl Engine for Null {
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         for request in batch {
-            // Lend and take back as a real I/O engine does: the floor includes it.
+            // Lend and take back like a real I/O engine, so that the overhead includes it.
             self.buffers.lend(request);
             self.buffers.take_back(request.slot);
             done.push(Completion { slot: request.slot, result: request.length as i32 });

@@ -1,6 +1,5 @@
-//! What an I/O engine can be asked for beyond issuing requests: a thread of the kernel that takes
-//! them, polling for their completion, requests that leave nothing in the page cache, and writes
-//! that are durable one by one.
+//! Options of I/O engines: submission by a kernel thread, polling for completions, uncached
+//! buffered I/O, and writes that are individually durable.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mode::Caching;
 use crate::sys;
 
-/// Which of the options are asked for; by default none.
+/// Which options are requested; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineOptions {
     /// See [`EngineOption::SqPoll`].
@@ -20,33 +19,33 @@ pub struct EngineOptions {
     pub uncached: bool,
     /// See [`EngineOption::Fua`].
     pub fua: bool,
-    /// Whether the engine may be handed from thread to thread. An io_uring that may not belongs to
-    /// the thread that made it, which saves the kernel some work for each request.
+    /// Whether the engine may move between threads. Without it, an io_uring belongs to the thread
+    /// that created it, which saves the kernel some work per request.
     pub any_thread: bool,
 }
 
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineOption {
-    /// io_uring: a thread of the kernel takes submissions (IORING_SETUP_SQPOLL).
+    /// io_uring: a kernel thread takes submissions (IORING_SETUP_SQPOLL).
     SqPoll,
-    /// io_uring: completions are polled for at the device (IORING_SETUP_IOPOLL).
+    /// io_uring: polls the device for completions (IORING_SETUP_IOPOLL).
     IoPoll,
     /// Buffered requests leave nothing in the page cache (RWF_DONTCACHE).
     Uncached,
-    /// Each write is durable before it completes (RWF_DSYNC); a device with a volatile cache that
-    /// knows Forced Unit Access gets it, any other a flush.
+    /// Each write is durable before it completes (RWF_DSYNC). The kernel uses Forced Unit Access on
+    /// a device with a volatile cache that supports it, and a cache flush on others.
     Fua,
 }
 
-/// What this host offers of an option.
+/// Whether an option is available on this host.
 #[derive(Clone, Debug)]
 pub struct OptionAvailability {
-    /// Which one.
+    /// The option.
     pub option: EngineOption,
-    /// Whether the kernel offers it; a target may still decline.
+    /// Whether the kernel offers it; a target may still refuse it.
     pub available: bool,
-    /// What is known of it here, or why it is missing and what would help.
+    /// Details, or why it is unavailable and what would help.
     pub detail: String,
 }
 
@@ -55,7 +54,7 @@ impl EngineOption {
     pub const ALL: [EngineOption; 4] =
         [EngineOption::SqPoll, EngineOption::IoPoll, EngineOption::Uncached, EngineOption::Fua];
 
-    /// The name in results; fio's where fio has one.
+    /// The name in results; fio's name where fio has the option.
     pub fn name(self) -> &'static str {
         match self {
             EngineOption::SqPoll => "sqthread_poll",
@@ -65,7 +64,7 @@ impl EngineOption {
         }
     }
 
-    /// The name as errors have it.
+    /// The name as shown in error messages.
     fn quoted(self) -> String {
         format!("`{}`", self.name())
     }
@@ -82,7 +81,7 @@ impl EngineOption {
         }
     }
 
-    /// Whether this host offers it, and how or why not.
+    /// Tests whether this host offers it.
     pub fn availability(self) -> OptionAvailability {
         let found = match self {
             EngineOption::SqPoll => {
@@ -101,7 +100,7 @@ impl EngineOption {
     }
 }
 
-/// Which block devices have queues that can be polled.
+/// Names the block devices that have poll queues.
 fn polled_devices(folder: &Path) -> String {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let polled = entries.filter(|entry| {
@@ -111,18 +110,19 @@ fn polled_devices(folder: &Path) -> String {
     let mut names: Vec<String> =
         polled.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    match names.is_empty() {
-        true => format!("no device here has poll queues; {POLL_REMEDY}"),
-        false => format!("devices with poll queues: {}", names.join(", ")),
+    if names.is_empty() {
+        format!("no device here has poll queues; {POLL_REMEDY}")
+    } else {
+        format!("devices with poll queues: {}", names.join(", "))
     }
 }
 
-/// What gives a device poll queues.
+/// How to give a device poll queues.
 pub(crate) const POLL_REMEDY: &str =
     "load its driver with some (nvme.poll_queues=2 or virtio_blk.poll_queues=2)";
 
-/// Whether the file system that holds this program reads without leaving pages in the cache: a read
-/// past the end of the program, which moves nothing.
+/// Tests uncached reads on the file system of our own executable, by a read past its end, which
+/// transfers nothing.
 fn uncached_here() -> Result<String, Error> {
     let itself = "/proc/self/exe";
     let file = std::fs::File::open(itself);
@@ -140,12 +140,12 @@ fn uncached_here() -> Result<String, Error> {
 }
 
 impl EngineOptions {
-    /// Those that are asked for.
+    /// The requested options.
     pub fn chosen(self) -> impl Iterator<Item = EngineOption> {
         EngineOption::ALL.into_iter().filter(move |option| self.has(*option))
     }
 
-    /// Whether an option is asked for.
+    /// Whether an option is requested.
     pub fn has(self, option: EngineOption) -> bool {
         match option {
             EngineOption::SqPoll => self.sq_poll,
@@ -155,26 +155,27 @@ impl EngineOptions {
         }
     }
 
-    /// The flags that every read carries (preadv2(2)).
+    /// The flags of every read (preadv2(2)).
     #[inline]
     pub fn read_flags(self) -> i32 {
         if self.uncached { libc::RWF_DONTCACHE } else { 0 }
     }
 
-    /// The flags that every write carries (pwritev2(2)).
+    /// The flags of every write (pwritev2(2)).
     #[inline]
     pub fn write_flags(self) -> i32 {
         self.read_flags() | if self.fua { libc::RWF_DSYNC } else { 0 }
     }
 
-    /// The flags of requests in words, for [`crate::engine::Setup::features`].
+    /// The request flags as text, for [`crate::engine::Setup::features`].
     pub(crate) fn request_features(self) -> String {
         let names = [(self.uncached, "RWF_DONTCACHE"), (self.fua, "RWF_DSYNC on writes")];
         let names: Vec<&str> = names.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
         names.join(", ")
     }
 
-    /// Refuses what an I/O engine cannot do, or what means nothing in a caching mode.
+    /// Refuses options that an I/O engine does not support, or that have no meaning in a caching
+    /// mode.
     ///
     /// # Errors
     /// Usage, with the remedy.
@@ -216,7 +217,7 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
 }
 
 impl EngineSpec {
-    /// Refuses what cannot be on a target that is opened in a caching mode.
+    /// Refuses parameters that do not work on a target opened in this caching mode.
     ///
     /// # Errors
     /// Usage, with the remedy.

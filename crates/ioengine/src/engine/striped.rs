@@ -1,8 +1,8 @@
-//! A wrapper that makes one target of several: requests are cut at chunk boundaries, and each is
-//! complete when its last piece is back.
+//! A wrapper that combines several files into one striped target: it splits requests at chunk
+//! boundaries, and a request completes when its last piece does.
 //!
-//! One engine serves all members, so that a batch still enters the kernel once. Each piece has a
-//! slot of its own in it; the pieces of a request share its memory, each at its place.
+//! One inner engine serves all members, so a batch still enters the kernel once. Each piece has its
+//! own slot in the inner engine; the pieces of a request share its buffer memory.
 
 use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, Setup};
@@ -10,31 +10,38 @@ use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Request};
 use crate::stripe::Layout;
 
-/// The most pieces in flight: what one ring of the kernel holds, twice.
+/// Maximum number of pieces in flight (half of the largest io_uring submission queue).
 const PIECES_MAX: u64 = 16_384;
 
-/// A wrapper that makes one target of several: requests are cut at chunk boundaries, and each is
-/// complete when its last piece is back.
+/// A wrapper that combines several files into one striped target: it splits requests at chunk
+/// boundaries, and a request completes when its last piece does.
 #[derive(Debug)]
 pub struct Striped<E> {
     inner: E,
     layout: Layout,
     pieces_bits: u32,
-    /// By slot: the request and how many of its pieces are not back.
-    requests: Vec<(Option<Request>, u32)>,
-    /// By slot of the engine within: what became of the piece.
+    /// The request in each slot.
+    requests: Vec<PendingRequest>,
+    /// The result of the piece in each slot of the inner engine.
     results: Vec<i32>,
-    /// Those of `requests` that are in flight.
+    /// How many of `requests` are in flight.
     in_flight: u32,
     pieces: Vec<Request>,
     arrived: Vec<Completion>,
     clock: Monotonic,
 }
 
-/// How many pieces a slot must have room for, as a power of two.
+/// A request in a slot and the number of its pieces that have not completed.
+#[derive(Clone, Copy, Debug, Default)]
+struct PendingRequest {
+    request: Option<Request>,
+    pieces_left: u32,
+}
+
+/// The maximum number of pieces per request, as a power of two.
 ///
 /// # Errors
-/// Usage, when depth, request size and chunk make more pieces than can be in flight.
+/// Usage, if depth, request size and chunk size make more pieces than can be in flight.
 pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u32, Error> {
     let pieces = layout.pieces_max(request_bytes).next_power_of_two();
     if pieces.saturating_mul(u64::from(depth)) > PIECES_MAX {
@@ -50,13 +57,14 @@ pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u3
 }
 
 impl<E: Engine> Striped<E> {
-    /// Wraps an engine on all members, whose every `1 << pieces_bits` slots share their memory.
+    /// Wraps an engine on all members, in which each group of `1 << pieces_bits` slots shares its
+    /// memory.
     pub fn new(inner: E, layout: Layout, pieces_bits: u32) -> Self {
         let slots = (inner.slots() >> pieces_bits) as usize;
         Striped {
             layout,
             pieces_bits,
-            requests: vec![(None, 0); slots],
+            requests: vec![PendingRequest::default(); slots],
             results: vec![0; inner.slots() as usize],
             in_flight: 0,
             pieces: Vec::with_capacity(inner.slots() as usize),
@@ -66,8 +74,8 @@ impl<E: Engine> Striped<E> {
         }
     }
 
-    /// Cuts a request.
-    fn cut(&mut self, request: &Request) {
+    /// Splits a request into pieces and queues them for submission.
+    fn split(&mut self, request: &Request) {
         let first = request.slot << self.pieces_bits;
         let mut within = request.within;
         let mut count = 0;
@@ -84,22 +92,22 @@ impl<E: Engine> Striped<E> {
             count += 1;
         }
         let entry = &mut self.requests[request.slot as usize];
-        assert!(entry.0.is_none(), "the slot is already in flight");
+        assert!(entry.request.is_none(), "the slot is already in flight");
         assert!(count > 0 && count <= 1 << self.pieces_bits, "the request does not fit its slot");
-        *entry = (Some(*request), count);
+        *entry = PendingRequest { request: Some(*request), pieces_left: count };
         self.in_flight += 1;
     }
 
-    /// Takes the pieces that are back; what is whole goes to `done`.
-    fn gather(&mut self, done: &mut Vec<Completion>) {
+    /// Processes completed pieces; requests whose pieces are all complete go to `done`.
+    fn process_arrived(&mut self, done: &mut Vec<Completion>) {
         for at in 0..self.arrived.len() {
             let Completion { slot, result } = self.arrived[at];
             self.results[slot as usize] = result;
             let slot = slot >> self.pieces_bits;
-            let (request, left) = &mut self.requests[slot as usize];
-            *left = left.saturating_sub(1);
-            if *left == 0
-                && let Some(request) = request.take()
+            let pending = &mut self.requests[slot as usize];
+            pending.pieces_left = pending.pieces_left.saturating_sub(1);
+            if pending.pieces_left == 0
+                && let Some(request) = pending.request.take()
             {
                 self.in_flight -= 1;
                 done.push(Completion { slot, result: self.outcome(&request) });
@@ -108,8 +116,8 @@ impl<E: Engine> Striped<E> {
         self.arrived.clear();
     }
 
-    /// What a program would see of the pieces together: the bytes from the beginning up to the
-    /// first piece that fell short, or its error where nothing lies before it.
+    /// The combined result of the pieces: the bytes up to the first piece that fell short, or its
+    /// error if no bytes precede it.
     fn outcome(&self, request: &Request) -> i32 {
         let first = (request.slot << self.pieces_bits) as usize;
         let mut moved = 0;
@@ -125,13 +133,13 @@ impl<E: Engine> Striped<E> {
         moved
     }
 
-    /// So many pieces must come back at least before `wanted` more requests can be complete.
+    /// A lower bound on the pieces that must complete before `wanted` more requests can complete.
     fn pieces_wanted(&self, wanted: u32) -> u32 {
         if wanted == 0 {
             return 0;
         }
-        let left = self.requests.iter().filter(|(request, _)| request.is_some());
-        wanted * left.map(|(_, left)| *left).min().unwrap_or(0)
+        let pending = self.requests.iter().filter(|pending| pending.request.is_some());
+        wanted * pending.map(|pending| pending.pieces_left).min().unwrap_or(0)
     }
 }
 
@@ -160,14 +168,14 @@ impl<E: Engine> Engine for Striped<E> {
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         for request in batch {
-            self.cut(request);
+            self.split(request);
         }
         let goal = done.len() + at_least.min(self.in_flight) as usize;
         loop {
             let wanted = self.pieces_wanted(goal.saturating_sub(done.len()) as u32);
             self.inner.submit_and_wait(&self.pieces, wanted, until_ns, &mut self.arrived)?;
             self.pieces.clear();
-            self.gather(done);
+            self.process_arrived(done);
             if done.len() >= goal || until_ns.is_some_and(|at| self.clock.now_ns() >= at) {
                 return Ok(());
             }
@@ -183,11 +191,11 @@ mod tests {
     use crate::request::Op;
     use crate::truth::Truth;
 
-    /// An engine that answers at once what it is told to, last piece first.
+    /// An engine that completes requests at once with scripted results, the last piece first.
     struct ScriptedEngine {
         slots: u32,
         answers: Vec<i32>,
-        asked: Vec<Request>,
+        submitted: Vec<Request>,
     }
 
     impl Engine for ScriptedEngine {
@@ -210,7 +218,7 @@ mod tests {
             _until_ns: Option<u64>,
             done: &mut Vec<Completion>,
         ) -> Result<(), Error> {
-            self.asked.extend(batch);
+            self.submitted.extend(batch);
             let answers = batch.iter().zip(&self.answers).rev();
             done.extend(answers.map(|(r, result)| Completion { slot: r.slot, result: *result }));
             Ok(())
@@ -226,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_tells_what_arrived_before_the_first_gap() {
+    fn a_request_reports_the_bytes_before_the_first_short_piece() {
         for (answers, wanted) in [
             ([2048, 4096, 2048], 8192),
             ([2048, 4096, 0], 6144),
@@ -235,8 +243,9 @@ mod tests {
             ([-libc::EIO, 4096, 2048], -libc::EIO),
             ([0, 4096, 2048], 0),
         ] {
-            let told = ScriptedEngine { slots: 8, answers: answers.to_vec(), asked: Vec::new() };
-            let mut engine = Striped::new(told, layout(), 2);
+            let scripted =
+                ScriptedEngine { slots: 8, answers: answers.to_vec(), submitted: Vec::new() };
+            let mut engine = Striped::new(scripted, layout(), 2);
             let mut done = Vec::new();
             let batch = [read(2048, 8192, 1)];
             engine.submit_and_wait(&batch, 1, None, &mut done).unwrap();
@@ -246,19 +255,20 @@ mod tests {
     }
 
     #[test]
-    fn pieces_go_to_their_members_and_lie_behind_each_other_in_memory() {
-        let told = ScriptedEngine { slots: 8, answers: vec![2048, 4096, 2048], asked: Vec::new() };
-        let mut engine = Striped::new(told, layout(), 2);
+    fn pieces_go_to_their_members_and_are_contiguous_in_memory() {
+        let scripted =
+            ScriptedEngine { slots: 8, answers: vec![2048, 4096, 2048], submitted: Vec::new() };
+        let mut engine = Striped::new(scripted, layout(), 2);
         engine.submit_and_wait(&[read(2048, 8192, 1)], 1, None, &mut Vec::new()).unwrap();
-        let asked: Vec<_> = engine.inner.asked.iter().map(|r| (r.file, r.offset)).collect();
-        assert_eq!(asked, [(0, 2048), (1, 0), (0, 4096)]);
-        let placed: Vec<_> = engine.inner.asked.iter().map(|r| (r.slot, r.within)).collect();
+        let submitted: Vec<_> = engine.inner.submitted.iter().map(|r| (r.file, r.offset)).collect();
+        assert_eq!(submitted, [(0, 2048), (1, 0), (0, 4096)]);
+        let placed: Vec<_> = engine.inner.submitted.iter().map(|r| (r.slot, r.within)).collect();
         assert_eq!(placed, [(4, 0), (5, 2048), (6, 6144)]);
     }
 
     #[test]
     fn members_work_at_the_same_time() {
-        // Of 16 chunks each of 4 members serves 4, one by one.
+        // Each of the 4 members serves 4 of the 16 chunks, one after another.
         let truth = Truth { fixed_ns: 2_000_000, ..Truth::default() };
         let devices = (0..4).map(|_| DelayDevice::new(truth.clone())).collect();
         let spec = EngineSpec {

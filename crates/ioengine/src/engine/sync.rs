@@ -1,8 +1,7 @@
 //! The `sync` I/O engine: one blocking pread(2) or pwrite(2) at a time; preadv2(2) or pwritev2(2)
 //! where requests carry flags.
 //!
-//! What a plain program does. A deadline cannot interrupt a request that blocks; it is looked at
-//! between requests.
+//! This is how simple programs do I/O. A deadline cannot interrupt a blocked request.
 
 use crate::buffer::SlotBuffers;
 use crate::engine::{Engine, EngineOptions, EngineSpec, Files, Setup};

@@ -1,8 +1,8 @@
 //! The `threads` I/O engine: a pool that keeps `depth` blocking requests in flight.
 //!
-//! One thread for each slot takes requests from a queue, moves the data with pread(2) or
-//! pwrite(2), and puts the answer into a list that the caller waits on. Works on every kernel and
-//! every file; costs two hand-overs between threads for each request.
+//! One thread per slot takes requests from a queue, transfers the data with pread(2) or pwrite(2),
+//! and appends the result to a list that the caller waits on. Works on every kernel and every file;
+//! costs two hand-overs between threads per request.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -50,13 +50,13 @@ struct Pool {
     ready: Condvar,
 }
 
-/// A lock whose holder cannot have panicked half-way: nothing inside our critical sections does.
+/// Locks a mutex. Poisoning is ignored: nothing inside our critical sections panics half-way.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Pool {
-    /// The life of one thread of the pool.
+    /// The main loop of a pool thread.
     fn serve(&self, files: &Files, options: EngineOptions) {
         while let Some(job) = self.next_job() {
             let Job { request, memory } = job;
@@ -86,7 +86,7 @@ impl Pool {
 }
 
 impl Threads {
-    /// An engine on open files; starts a thread for each slot.
+    /// An engine on open files; starts one thread per slot.
     pub fn new(files: impl Into<Files>, spec: &EngineSpec) -> Result<Self, Error> {
         let files = files.into();
         let buffers = files.buffers(spec)?;
@@ -169,12 +169,12 @@ impl Engine for Threads {
 }
 
 impl Drop for Threads {
-    /// Lets every thread finish its request before the buffers go.
+    /// Waits until every thread has finished its request, because the buffers are freed next.
     fn drop(&mut self) {
         lock(&self.pool.queue).closed = true;
         self.pool.work.notify_all();
         for handle in self.handles.drain(..) {
-            // A thread of the pool has nothing to report; a panic in it was printed already.
+            // The threads return nothing; a panic was already printed.
             let _ = handle.join();
         }
     }

@@ -1,17 +1,18 @@
 //! The `io_uring` I/O engine.
 //!
-//! Asks for the whole fast set (single issuer, deferred task work, no submission array) and goes
-//! down a ladder where the kernel refuses; registers the ring, the file and the one contiguous
-//! buffer where it may. Each call enters the kernel once: it submits the batch and waits in the
-//! same system call, then reaps all that is ready. A ring that any thread may use has none of what
-//! binds it to one: task work is then run when the kernel asks for it.
+//! Requests the fastest set of setup flags (single issuer, deferred task work, no submission array)
+//! and falls back step by step where the kernel refuses. Registers the ring, the files and the one
+//! contiguous buffer where allowed. Each call enters the kernel once: it submits the batch and
+//! waits in the same system call, then reaps all completions that are ready. A ring that any thread
+//! may use has none of the flags that tie it to one thread; its task work runs whenever the kernel
+//! asks for it.
 //!
-//! With a thread of the kernel that takes submissions (SQPOLL) a call enters the kernel only to
-//! wake that thread after it has gone to sleep, or to wait when nothing is ready. That thread spins
-//! on a CPU of its own, one for each engine, until it has had nothing to do for `SQ_IDLE_MS`.
+//! With a submission thread in the kernel (SQPOLL), a call enters the kernel only to wake that
+//! thread after it has gone to sleep, or to wait when nothing is ready. Each engine has such a
+//! thread, which spins on its own CPU until it has been idle for `SQ_IDLE_MS`.
 //!
-//! With polled completions (IOPOLL) waiting is spinning in the kernel on the device's queue, which
-//! a deadline cannot interrupt: it is looked at between the kernel's turns.
+//! With polled completions (IOPOLL), the kernel spins on the device's queue. A deadline cannot
+//! interrupt that; it is checked between entries into the kernel.
 
 use std::fmt;
 use std::fs::File;
@@ -32,22 +33,22 @@ use crate::request::{Completion, Op, Request};
 use crate::sys;
 use crate::sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Handle};
 
-/// The most that the kernel registers as one buffer (bytes).
+/// Maximum size of one registered buffer in the kernel (bytes).
 const REGISTERED_BYTES_MAX: usize = 1 << 30;
-/// How long a dropped engine waits for the device before it gives up its buffers for lost.
+/// How long a dropped engine waits for the device before it leaks its buffers.
 const DRAIN_NS: u64 = 30_000_000_000;
-/// How long the thread that takes submissions spins without any before it sleeps (ms): longer than
-/// a disk takes for a request, so that it does not fall asleep within a trial, and short enough
-/// that little of its CPU is burnt after one.
+/// How long the SQPOLL thread spins without submissions before it sleeps (ms). Longer than a
+/// request of a disk, so that it does not sleep within a trial; short, so that little CPU is wasted
+/// after one.
 const SQ_IDLE_MS: u32 = 50;
-/// The largest submission queue that the kernel gives.
+/// Maximum number of submission queue entries in the kernel.
 const ENTRIES_MAX: u32 = 32_768;
-/// The largest depth with a thread that takes submissions: its queue is twice as long, because the
-/// thread gives entries back only after a batch of them, whose first may be complete by then and
-/// their slots filled again.
+/// Maximum depth with SQPOLL. Its queue is twice as long as the depth: the thread frees entries
+/// only after a whole batch, while requests of that batch may already be complete and their slots
+/// submitted again.
 pub(crate) const SQ_POLL_DEPTH_MAX: u32 = ENTRIES_MAX / 2;
 
-/// What this ring got of the fast set.
+/// The features in use on a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UringFeatures {
     /// IORING_SETUP_SINGLE_ISSUER and DEFER_TASKRUN.
@@ -56,13 +57,13 @@ pub struct UringFeatures {
     pub coop_taskrun: bool,
     /// IORING_SETUP_NO_SQARRAY.
     pub no_sqarray: bool,
-    /// IORING_SETUP_SQPOLL, which was asked for.
+    /// IORING_SETUP_SQPOLL, if requested.
     pub sq_poll: bool,
-    /// IORING_SETUP_IOPOLL, which was asked for.
+    /// IORING_SETUP_IOPOLL, if requested.
     pub io_poll: bool,
     /// The ring's own descriptor is registered.
     pub registered_ring: bool,
-    /// The file is registered.
+    /// The files are registered.
     pub registered_file: bool,
     /// The buffers are registered.
     pub registered_buffers: bool,
@@ -98,11 +99,11 @@ pub struct Uring {
     clock: Monotonic,
 }
 
-/// The ladder of set-up flags, best first. What was asked for is on every rung; task work is not
-/// ours to run where a thread of the kernel submits, nor left for later where the thread that
-/// submitted may never come back.
-fn ladder(options: EngineOptions) -> Vec<UringFeatures> {
-    let rung = |defer_taskrun, coop_taskrun, no_sqarray| UringFeatures {
+/// The sets of setup flags to try, best first. Requested options are in every set. With SQPOLL the
+/// kernel thread runs the task work, and with `any_thread` the submitting thread may never come
+/// back to run it, so neither can defer task work.
+fn flag_sets(options: EngineOptions) -> Vec<UringFeatures> {
+    let flag_set = |defer_taskrun, coop_taskrun, no_sqarray| UringFeatures {
         defer_taskrun,
         coop_taskrun,
         no_sqarray,
@@ -111,13 +112,13 @@ fn ladder(options: EngineOptions) -> Vec<UringFeatures> {
         ..UringFeatures::default()
     };
     if options.sq_poll || options.any_thread {
-        return vec![rung(false, false, true), rung(false, false, false)];
+        return vec![flag_set(false, false, true), flag_set(false, false, false)];
     }
     vec![
-        rung(true, true, true),
-        rung(true, true, false),
-        rung(false, true, false),
-        rung(false, false, false),
+        flag_set(true, true, true),
+        flag_set(true, true, false),
+        flag_set(false, true, false),
+        flag_set(false, false, false),
     ]
 }
 
@@ -125,7 +126,7 @@ fn build(slots: u32, options: EngineOptions) -> Result<(IoUring, UringFeatures),
     let slots = slots.next_power_of_two();
     let entries = if options.sq_poll { 2 * slots } else { slots };
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
-    for features in ladder(options) {
+    for features in flag_sets(options) {
         let mut builder = IoUring::builder();
         builder.setup_clamp();
         if features.defer_taskrun {
@@ -143,18 +144,18 @@ fn build(slots: u32, options: EngineOptions) -> Result<(IoUring, UringFeatures),
         if features.io_poll {
             builder.setup_iopoll();
         }
-        match with_patience(|| builder.build(entries)) {
+        match retry_on_enomem(|| builder.build(entries)) {
             Ok(ring) => return Ok((ring, features)),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = error,
-            Err(error) => return Err(declined(options, error)),
+            Err(error) => return Err(setup_error_with(options, error)),
         }
     }
-    Err(declined(options, last))
+    Err(setup_error_with(options, last))
 }
 
-/// Waits for memory that a ring of this process held just before: the kernel gives it back to the
-/// limit on locked memory some milliseconds after the ring was closed.
-fn with_patience<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
+/// Retries on ENOMEM: the kernel returns the locked memory of a closed ring to the process's limit
+/// only some milliseconds after closing.
+fn retry_on_enomem<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for wait_ms in [1, 4, 16, 64, 128] {
         match build() {
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
@@ -166,9 +167,9 @@ fn with_patience<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
     build()
 }
 
-/// Why there is no ring, or none with what was asked for.
-fn declined(options: EngineOptions, source: io::Error) -> Error {
-    let asked = match (options.sq_poll, options.io_poll) {
+/// The error for a ring that could not be set up, or not with the requested options.
+fn setup_error_with(options: EngineOptions, source: io::Error) -> Error {
+    let requested = match (options.sq_poll, options.io_poll) {
         (false, false) => return setup_error(source),
         (true, false) => ("SQPOLL", "`sqthread_poll`"),
         (false, true) => ("IOPOLL", "`hipri`"),
@@ -176,12 +177,12 @@ fn declined(options: EngineOptions, source: io::Error) -> Error {
     };
     let plain = || build(2, EngineOptions::default()).is_ok();
     match source.raw_os_error() {
-        // It is not io_uring itself that is declined.
+        // io_uring works without the option, so the option is at fault.
         Some(libc::EPERM | libc::EINVAL | libc::EACCES) if plain() => {
-            let what = format!("setting up io_uring with {}", asked.0);
+            let what = format!("setting up io_uring with {}", requested.0);
             Error::io(what, source).of_kind(ErrorKind::Unsupported).with_remedy(format!(
                 "this kernel declines it to this user (before 5.11 SQPOLL needs root): drop {}",
-                asked.1
+                requested.1
             ))
         }
         _ => setup_error(source),
@@ -203,12 +204,12 @@ fn setup_error(source: io::Error) -> Error {
     }
 }
 
-/// What io_uring offers here.
+/// The io_uring features of this host.
 pub fn probe() -> Result<String, Error> {
     probe_with(EngineOptions::default())
 }
 
-/// What io_uring offers here with options of its own.
+/// The io_uring features of this host with these options.
 pub(crate) fn probe_with(options: EngineOptions) -> Result<String, Error> {
     let (ring, mut features) = build(2, options)?;
     let handle = Handle::new(ring.as_raw_fd());
@@ -217,8 +218,9 @@ pub(crate) fn probe_with(options: EngineOptions) -> Result<String, Error> {
     Ok(features.to_string())
 }
 
-/// Tries one polled read of the first `bytes` of a file that is open direct; the kernel's answer.
-/// A device without poll queues answers EOPNOTSUPP, where the kernel does not fall back.
+/// Tries one polled read of the first `bytes` of a file opened for direct I/O and returns its
+/// completion. On a device without poll queues the result is EOPNOTSUPP, unless the kernel falls
+/// back to interrupts.
 pub(crate) fn probe_polled_read(file: Arc<File>, bytes: u32) -> Result<Completion, Error> {
     let spec = EngineSpec {
         engine_kind: EngineKind::IoUring,
@@ -251,9 +253,10 @@ impl Uring {
             return Err(Error::new(ErrorKind::Unsupported, what)
                 .with_remedy("use `engine` libaio or threads"));
         }
-        let handle = match spec.options.any_thread {
-            true => Handle::of_any_thread(ring.as_raw_fd()),
-            false => Handle::new(ring.as_raw_fd()),
+        let handle = if spec.options.any_thread {
+            Handle::of_any_thread(ring.as_raw_fd())
+        } else {
+            Handle::new(ring.as_raw_fd())
         };
         features.registered_ring = handle.is_registered();
         let submitter = ring.submitter();
@@ -261,7 +264,7 @@ impl Uring {
         let (base, length) = buffers.region();
         if length <= REGISTERED_BYTES_MAX {
             let region = libc::iovec { iov_base: base.cast(), iov_len: length };
-            // SAFETY: the region belongs to this engine, and the ring goes before it does.
+            // SAFETY: the region belongs to this engine and is freed after the ring.
             features.registered_buffers = unsafe { submitter.register_buffers(&[region]) }.is_ok();
         }
         let (owner, clock) = (thread::current().id(), Monotonic::new());
@@ -269,7 +272,7 @@ impl Uring {
         Ok(Uring { ring, handle, owner, files, buffers, features, options, clock })
     }
 
-    /// Puts requests into the submission queue; its tail is published on return.
+    /// Pushes requests onto the submission queue; its tail is published on return.
     #[inline]
     fn queue(&mut self, batch: &[Request]) {
         let buffers = self.buffers.as_mut().expect("buffers are only taken while dropping");
@@ -288,7 +291,8 @@ impl Uring {
         }
     }
 
-    /// One entry into the kernel. `Ok(false)`: come again (interrupted or short of resources).
+    /// Enters the kernel once to submit and wait. `Ok(false)`: call again (interrupted, or the
+    /// kernel is short of resources).
     #[inline]
     fn enter(&mut self, wanted: u32, until_ns: Option<u64>) -> Result<bool, Error> {
         let to_submit = self.ring.submission().len() as u32;
@@ -306,10 +310,9 @@ impl Uring {
         }
     }
 
-    /// Waits for completions of what the kernel's thread has taken, wakes it where it sleeps over
-    /// entries that it has not, or both. Nothing is left to do after an interrupted wait: whoever
-    /// was to be woken has been.
-    fn enter_beside_the_thread(
+    /// Enters the kernel in SQPOLL mode: waits for completions, wakes the kernel thread if it
+    /// sleeps, or both. An interrupted wait needs no retry for the wake-up, which comes first.
+    fn enter_with_sqpoll(
         &mut self,
         wanted: u32,
         asleep: bool,
@@ -330,16 +333,16 @@ impl Uring {
         }
     }
 
-    /// Whether the kernel's thread sleeps over entries that it has not taken. Looked at after the
-    /// entries were published, so that it cannot fall asleep without having seen them.
+    /// Whether the SQPOLL thread sleeps although entries are waiting. Checked after the entries
+    /// were published, so that the thread cannot fall asleep without having seen them.
     #[inline]
-    fn thread_sleeps(&mut self) -> bool {
+    fn must_wake_sqpoll_thread(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.need_wakeup() && !queue.is_empty()
     }
 
-    /// [`Engine::submit_and_wait`] where a thread of the kernel takes what was queued.
-    fn wait_beside_the_thread(
+    /// The wait of [`Engine::submit_and_wait`] in SQPOLL mode.
+    fn wait_with_sqpoll(
         &mut self,
         goal: usize,
         until_ns: Option<u64>,
@@ -348,9 +351,9 @@ impl Uring {
         loop {
             self.reap(done);
             let wanted = goal.saturating_sub(done.len()) as u32;
-            let asleep = self.thread_sleeps();
+            let asleep = self.must_wake_sqpoll_thread();
             if asleep || wanted > 0 {
-                self.enter_beside_the_thread(wanted, asleep, until_ns)?;
+                self.enter_with_sqpoll(wanted, asleep, until_ns)?;
             }
             let late = until_ns.is_some_and(|at| self.clock.now_ns() >= at);
             if wanted == 0 || late {
@@ -403,9 +406,10 @@ fn entry(
             }
         };
     }
-    let entry = match features.registered_file {
-        true => build!(Fixed(u32::from(request.file))),
-        false => build!(Fd(files.descriptor(request))),
+    let entry = if features.registered_file {
+        build!(Fixed(u32::from(request.file)))
+    } else {
+        build!(Fd(files.descriptor(request)))
     };
     entry.user_data(u64::from(request.slot))
 }
@@ -421,8 +425,8 @@ impl Engine for Uring {
 
     fn setup(&self) -> Setup {
         let (buffer_bytes, huge_bytes) = self.buffers.as_ref().map_or((0, 0), SlotBuffers::pages);
-        let of_requests = self.options.request_features();
-        let features = [self.features.to_string(), of_requests];
+        let request_features = self.options.request_features();
+        let features = [self.features.to_string(), request_features];
         let features: Vec<String> = features.into_iter().filter(|part| !part.is_empty()).collect();
         Setup { features: features.join(", "), buffer_bytes, huge_bytes }
     }
@@ -443,14 +447,15 @@ impl Engine for Uring {
         self.queue(batch);
         let goal = done.len() + at_least.min(self.in_flight()) as usize;
         if self.options.sq_poll {
-            return self.wait_beside_the_thread(goal, until_ns, done);
+            return self.wait_with_sqpoll(goal, until_ns, done);
         }
         loop {
             let wanted = goal.saturating_sub(done.len()) as u32;
-            let settled = self.enter(wanted, until_ns)?;
+            let all_submitted = self.enter(wanted, until_ns)?;
             self.reap(done);
             let late = until_ns.is_some_and(|at| self.clock.now_ns() >= at);
-            if (settled && done.len() >= goal) || (late && self.ring.submission().is_empty()) {
+            if (all_submitted && done.len() >= goal) || (late && self.ring.submission().is_empty())
+            {
                 return Ok(());
             }
         }
@@ -458,8 +463,8 @@ impl Engine for Uring {
 }
 
 impl Drop for Uring {
-    /// Waits for everything in flight, so that nothing is written into freed memory; a device
-    /// that does not answer costs its buffers, which are leaked.
+    /// Waits for all requests in flight, so that the kernel writes nothing into freed memory. If
+    /// the device does not answer, the buffers are leaked.
     fn drop(&mut self) {
         let until = self.clock.now_ns() + DRAIN_NS;
         let mut done = Vec::new();
@@ -469,12 +474,12 @@ impl Drop for Uring {
                 break;
             }
         }
-        // The kernel takes a ring apart some time after it is closed, and until then the files that
-        // are registered with it stay open: their space is not free, their mount is busy.
+        // The kernel destroys a ring some time after it is closed. Until then registered files stay
+        // open: their space is not freed and their mount stays busy.
         if self.features.registered_file && self.in_flight() == 0 {
             let _ = self.ring.submitter().unregister_files();
         }
-        // Rings are registered with a thread: another thread's slot of that number is not ours.
+        // Ring registrations are per thread: on another thread this index belongs to another ring.
         if self.owner == thread::current().id() {
             self.handle.unregister(self.ring.as_raw_fd());
         }
@@ -493,9 +498,8 @@ mod tests {
 
     const BLOCK: u32 = 4096;
 
-    /// An engine with SQPOLL on a file of 64 blocks that is in the page cache, where this host has
-    /// it.
-    fn beside_a_thread(depth: u32) -> Option<Uring> {
+    /// An engine with SQPOLL on a cached file of 64 blocks; None if this host has no SQPOLL.
+    fn sqpoll_engine(depth: u32) -> Option<Uring> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![1; 64 * BLOCK as usize]).unwrap();
         let options = EngineOptions { sq_poll: true, ..EngineOptions::default() };
@@ -519,8 +523,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_gone_to_sleep_is_woken_by_a_call_that_only_polls() {
-        let Some(mut engine) = beside_a_thread(1) else { return };
+    fn a_sleeping_sqpoll_thread_is_woken_by_a_polling_call() {
+        let Some(mut engine) = sqpoll_engine(1) else { return };
         let clock = Monotonic::new();
         for _ in 0..3 {
             clock.sleep(Duration::from_millis(3 * u64::from(SQ_IDLE_MS)));
@@ -536,9 +540,9 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_come_back_are_filled_at_once_and_the_queue_has_room_for_them() {
+    fn the_sqpoll_queue_has_room_for_slots_that_are_reused_at_once() {
         for depth in [1, 3, 16, 64] {
-            let Some(mut engine) = beside_a_thread(depth) else { return };
+            let Some(mut engine) = sqpoll_engine(depth) else { return };
             assert!(engine.setup().features.contains("SQPOLL"));
             let mut batch: Vec<Request> = (0..depth).map(read).collect();
             let (mut done, mut count) = (Vec::new(), 0);
@@ -553,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_for_any_thread_is_handed_on_with_requests_in_flight() {
+    fn an_any_thread_engine_moves_between_threads_with_requests_in_flight() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![1; 64 * BLOCK as usize]).unwrap();
         let file = Arc::new(file);
@@ -587,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_polled_read_that_no_queue_can_be_polled_for_is_declined() {
+    fn a_polled_read_without_poll_queue_is_refused() {
         let options = EngineOptions { io_poll: true, ..EngineOptions::default() };
         if let Err(error) = probe_with(options) {
             eprintln!("skipped: IOPOLL: {error}");
@@ -595,7 +599,7 @@ mod tests {
         }
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[1; BLOCK as usize]).unwrap();
-        // Not opened direct: it never waits for a device.
+        // A buffered file has no queue to poll.
         let answer = probe_polled_read(Arc::new(file), BLOCK).unwrap();
         assert_eq!(answer.result, -libc::EOPNOTSUPP);
     }

@@ -1,6 +1,6 @@
-//! The block device beneath a file, where the system tells: that of its file system, or of the one
-//! beneath where file systems are stacked (overlay, a FUSE mirror). Of several devices it names
-//! none, because the counters of one would tell only a part.
+//! The block device that stores a file: that of its file system, or of the lower one where file
+//! systems are stacked (overlay, a FUSE mirror). If there are several devices, none is returned,
+//! because the counters of one would show only a part of the I/O.
 
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::FileTypeExt;
@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 use crate::device::Device;
 use crate::mount::{self, Mount};
 
-/// The block device beneath a path's file system, where the system tells.
+/// The block device of a path's file system, if known.
 pub fn device_of(path: &Path) -> Option<Device> {
     let number = std::fs::metadata(path).ok()?.st_dev();
     let number = (libc::major(number), libc::minor(number));
     let full = path.canonicalize().ok()?;
-    Device::of(number).or_else(|| device_beneath(&mount::holding(&full, number)?))
+    Device::of(number).or_else(|| device_beneath(&mount::of_data(&full, number)?))
 }
 
-/// The device beneath a mounted file system.
+/// The block device of a mounted file system.
 pub(super) fn device_beneath(mount: &Mount) -> Option<Device> {
     Device::of(mount.device).or_else(|| source_device(mount))
 }
 
 /// For file systems with anonymous device numbers (btrfs): the device they were mounted from,
-/// unless there are several, whose counters would tell only a part.
+/// unless there are several.
 fn source_device(mount: &Mount) -> Option<Device> {
     if mount.file_system == "btrfs" && btrfs_devices(&mount.source) > 1 {
         return None;
@@ -36,7 +36,7 @@ fn source_device(mount: &Mount) -> Option<Device> {
         .then(|| Device::of((libc::major(number), libc::minor(number))))?
 }
 
-/// How many devices the btrfs that was mounted from `source` has.
+/// The number of devices of the btrfs mounted from `source`.
 fn btrfs_devices(source: &str) -> usize {
     let name = Path::new(source).file_name().unwrap_or_default();
     let systems = std::fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();
@@ -45,7 +45,7 @@ fn btrfs_devices(source: &str) -> usize {
     mine.and_then(devices).map_or(1, Iterator::count)
 }
 
-/// tmpfs and ramfs: direct I/O is accepted there and means nothing.
+/// Whether it is tmpfs or ramfs, which accept O_DIRECT although it has no effect there.
 pub(super) fn is_in_memory(mount: Option<&Mount>) -> bool {
     mount.is_some_and(|m| matches!(m.file_system.as_str(), "tmpfs" | "ramfs"))
 }

@@ -1,4 +1,4 @@
-//! Several targets of this host as one, so many bytes on each in turn.
+//! A stripe of several targets of this host, with a fixed number of bytes on each in turn.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::host::HostTarget;
 use crate::stripe::Layout;
 use crate::target::{Alignment, Coverage, Hint, Scrub, Target};
 
-/// What a striped target is made of.
+/// The members of a striped target and how data is distributed over them.
 #[derive(Debug)]
 pub(super) struct Stripe {
     members: Vec<HostTarget>,
@@ -20,12 +20,12 @@ pub(super) struct Stripe {
 }
 
 impl HostTarget {
-    /// Several targets as one, so many bytes on each in turn: as large as the smallest of them
-    /// allows, aligned as the strictest asks.
+    /// Combines several targets into a stripe with chunks of `chunk_bytes`. Its size follows from
+    /// the smallest member, its alignment from the strictest.
     ///
     /// # Errors
-    /// Usage: none or too many of them, of different kinds or caching modes, or a chunk that is no
-    /// multiple of their alignment.
+    /// Usage: no or too many members, members of different kinds or caching modes, or a chunk that
+    /// is not a multiple of their alignment.
     pub fn striped(members: Vec<HostTarget>, chunk_bytes: u64) -> Result<HostTarget, Error> {
         let layout = Layout::new(members.len(), chunk_bytes)?;
         let (kind, caching) = (members[0].kind, members[0].caching);
@@ -58,21 +58,21 @@ impl HostTarget {
             caching,
             alignment,
             stripe: Some(Stripe { layout, members }),
-            ..HostTarget::imagined(kind, 0, None)
+            ..HostTarget::without_file(kind, 0, None)
         })
     }
 
-    /// The targets that it is made of; none if it is no stripe.
+    /// The members of a stripe; empty if it is none.
     pub fn members(&self) -> &[HostTarget] {
         self.stripe.as_ref().map_or(&[], |stripe| &stripe.members)
     }
 
-    /// How it lies on its members, if it is a stripe.
+    /// The layout, if it is a stripe.
     pub fn layout(&self) -> Option<Layout> {
         self.stripe.as_ref().map(|stripe| stripe.layout)
     }
 
-    /// The devices beneath it, or beneath its members where all are known, each once.
+    /// The underlying devices, each once; empty for a stripe with a member whose device is unknown.
     pub(super) fn devices(&self) -> Vec<&Device> {
         let Some(Stripe { members, .. }) = &self.stripe else {
             return self.device.iter().collect();
@@ -90,7 +90,7 @@ impl HostTarget {
 }
 
 impl Stripe {
-    /// One engine for all members.
+    /// Makes one engine for all members.
     pub(super) fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
         let bits = pieces_bits(&self.layout, spec.depth, spec.slot_bytes)?;
         let files: Option<Vec<Arc<File>>> =
@@ -145,8 +145,7 @@ impl Stripe {
         self.members.iter().map(|member| member.coverage(from, bytes)).sum()
     }
 
-    /// The part of each member that a range lies in, in whole chunks: where it begins and how long
-    /// it is (bytes).
+    /// The part of each member that a range covers, in whole chunks: offset and length (bytes).
     fn rows(&self, offset: u64, length: u64) -> (u64, u64) {
         let row = self.layout.chunk_bytes().saturating_mul(self.members.len() as u64);
         let from = offset / row * self.layout.chunk_bytes();
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_is_as_large_as_its_smallest_member_allows_and_all_of_it_is_looked_at() {
+    fn a_stripe_uses_whole_rows_of_its_smallest_member() {
         let open = |file: &tempfile::NamedTempFile| {
             HostTarget::open(file.path(), true, Caching::Buffered).unwrap()
         };
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_alike_is_not_striped() {
+    fn members_of_different_kinds_are_refused() {
         let file = written_file(8192);
         let open = || HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
         let error = HostTarget::striped(vec![open(), HostTarget::null(8192)], 4096).unwrap_err();

@@ -1,4 +1,4 @@
-//! A device of known truth at work: moments of arrival become moments of completion.
+//! The schedule of the reference device: turns arrival times into completion times.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -8,20 +8,20 @@ use crate::truth::{BufferTruth, PrefetchTruth, StripeTruth, Truth, moving_ns};
 /// Granularity of the cache (bytes).
 const BLOCK_BYTES: u64 = 4096;
 
-/// The device at work: requests come in the order of their arrival.
+/// The state of the reference device. Requests must be given in order of arrival.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     truth: Truth,
     members: Vec<Member>,
-    link: Line,
+    link: SerialResource,
 }
 
 impl Schedule {
-    /// A device at rest: caches and buffers empty, credit whole.
+    /// An idle device with empty caches and buffers and full credit.
     pub fn new(truth: Truth) -> Schedule {
         let members = truth.stripe.map_or(1, |stripe| stripe.members.max(1));
         let members = (0..members).map(|_| Member::new(&truth)).collect();
-        Schedule { members, link: Line::default(), truth }
+        Schedule { members, link: SerialResource::default(), truth }
     }
 
     /// The parameters.
@@ -29,12 +29,12 @@ impl Schedule {
         &self.truth
     }
 
-    /// When a request that arrives now will be complete (ns, of the caller's clock).
+    /// Completion time of a request that arrives at `now_ns` (ns, of the caller's clock).
     pub fn admit(&mut self, now_ns: u64, op: Op, offset: u64, length: u32) -> u64 {
         let mut last = now_ns;
         for piece in Pieces::of(self.truth.stripe, offset, length) {
             let member = &mut self.members[piece.member];
-            let done = member.admit(&self.truth, now_ns, op, (piece.offset, piece.length));
+            let done = member.admit(&self.truth, now_ns, op, piece.range);
             last = last.max(done);
         }
         match self.truth.link_bytes_per_s {
@@ -47,16 +47,28 @@ impl Schedule {
     }
 }
 
-/// What of a request goes to one member.
+/// The part of a request that goes to one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     member: usize,
-    /// On that member (bytes).
+    /// The range on that member.
+    range: Range,
+}
+
+/// A range of bytes on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
     offset: u64,
     length: u32,
 }
 
-/// The pieces of a request, in the order of their offsets; one at least.
+impl Range {
+    fn end(self) -> u64 {
+        self.offset.saturating_add(u64::from(self.length))
+    }
+}
+
+/// Iterator over the pieces of a request, in order of offset; at least one.
 #[derive(Clone, Copy, Debug)]
 struct Pieces {
     members: u64,
@@ -84,8 +96,7 @@ impl Iterator for Pieces {
         let length = u64::from(left).min(self.chunk_bytes - within) as u32;
         let piece = Piece {
             member: (chunk % self.members) as usize,
-            offset: chunk / self.members * self.chunk_bytes + within,
-            length,
+            range: Range { offset: chunk / self.members * self.chunk_bytes + within, length },
         };
         self.left = Some(left - length).filter(|left| *left > 0);
         self.offset = self.offset.saturating_add(u64::from(length));
@@ -93,16 +104,16 @@ impl Iterator for Pieces {
     }
 }
 
-/// One device of a stripe, or all there is.
+/// One member of a stripe, or the whole device.
 #[derive(Clone, Debug)]
 struct Member {
-    /// When each server is free again (ns).
+    /// When each server becomes free (ns).
     servers: Vec<u64>,
-    bus: Line,
+    bus: SerialResource,
     cache: Lru,
-    ahead: Ahead,
-    buffered: Level,
-    tokens: Level,
+    prefetcher: Prefetcher,
+    buffered: FillLevel,
+    tokens: FillLevel,
 }
 
 impl Member {
@@ -110,49 +121,50 @@ impl Member {
         let tokens = truth.credit.map_or(0.0, |credit| credit.bytes as f64);
         Member {
             servers: vec![0; truth.parallelism.max(1) as usize],
-            bus: Line::default(),
+            bus: SerialResource::default(),
             cache: Lru::new(truth.cache.map_or(0, |cache| cache.bytes / BLOCK_BYTES)),
-            ahead: Ahead::default(),
-            buffered: Level::default(),
-            tokens: Level { amount: tokens, at_ns: 0 },
+            prefetcher: Prefetcher::default(),
+            buffered: FillLevel::default(),
+            tokens: FillLevel { amount: tokens, at_ns: 0 },
         }
     }
 
-    /// When a request for `(offset, length)` that arrives now will be complete (ns).
-    fn admit(&mut self, truth: &Truth, now_ns: u64, op: Op, range: (u64, u32)) -> u64 {
+    /// Completion time of a request that arrives at `now_ns` (ns).
+    fn admit(&mut self, truth: &Truth, now_ns: u64, op: Op, range: Range) -> u64 {
         let earliest = (0..self.servers.len()).min_by_key(|i| self.servers[*i]).unwrap_or(0);
         let begin = now_ns.max(self.servers[earliest]);
         let served = match self.hit_ns(truth, begin, op, range) {
             Some(hit_ns) => begin.saturating_add(hit_ns),
             None => {
-                let served = self.serve(truth, (now_ns, begin), op, range);
-                self.ahead.missed(op, range, served);
+                let served = self.serve(truth, now_ns, begin, op, range);
+                self.prefetcher.missed(op, range, served);
                 served
             }
         };
-        self.ahead.passed(op, range);
-        let done = self.spend(truth, begin, served, range.1);
+        self.prefetcher.passed(op, range);
+        let done = self.spend(truth, begin, served, range.length);
         self.servers[earliest] = done;
         done
     }
 
-    /// What a read costs that finds its data there; None where it does not (ns).
-    fn hit_ns(&mut self, truth: &Truth, begin: u64, op: Op, range: (u64, u32)) -> Option<u64> {
-        let cached = self.cache.touch(range.0, range.1);
+    /// Time of a read that hits cache or prefetch (ns); None for a miss.
+    fn hit_ns(&mut self, truth: &Truth, begin: u64, op: Op, range: Range) -> Option<u64> {
+        let cached = self.cache.touch(range.offset, range.length);
         if op == Op::Write {
             return None;
         }
         let prefetch = truth.prefetch.filter(|what| {
-            let rate = truth.rate_at(self.ahead.from);
-            self.ahead.has(what, rate, begin, range)
+            let rate = truth.rate_at(self.prefetcher.from);
+            self.prefetcher.has(what, rate, begin, range)
         });
         let cache = truth.cache.filter(|_| cached).map(|cache| cache.hit_ns);
         cache.or(prefetch.map(|prefetch| prefetch.hit_ns))
     }
 
-    /// Server, buffer and bus, from the moment at which a server begins.
-    fn serve(&mut self, truth: &Truth, at: (u64, u64), op: Op, range: (u64, u32)) -> u64 {
-        let ((now_ns, begin), (offset, length)) = (at, range);
+    /// When server, write buffer and bus are done with a request that a server starts at `begin`
+    /// (ns).
+    fn serve(&mut self, truth: &Truth, now_ns: u64, begin: u64, op: Op, range: Range) -> u64 {
+        let Range { offset, length } = range;
         let held_ns = truth.fixed_ns.saturating_add(truth.alignment_ns(op, offset, length));
         let mut ready = begin.saturating_add(held_ns);
         if let Some(buffer) = truth.buffer.filter(|_| op == Op::Write) {
@@ -161,7 +173,7 @@ impl Member {
         self.bus.carry(now_ns, ready, truth.transfer_at_ns(offset, length))
     }
 
-    /// When the write buffer has room; the room is taken.
+    /// When the write buffer has room for `length` bytes, which are then added.
     fn buffer(&mut self, ready: u64, buffer: BufferTruth, length: u32) -> u64 {
         let BufferTruth { bytes, drain_bytes_per_s } = buffer;
         let level = &mut self.buffered;
@@ -175,7 +187,7 @@ impl Member {
         room_at
     }
 
-    /// When the bucket has the tokens for a request; they are spent.
+    /// When the token bucket has the tokens for a request, which are then spent.
     fn spend(&mut self, truth: &Truth, begin: u64, served: u64, length: u32) -> u64 {
         let Some(credit) = truth.credit else { return served };
         let rate = credit.sustained_bytes_per_s;
@@ -186,25 +198,26 @@ impl Member {
     }
 }
 
-/// What carries one transfer at a time: each as soon as it is ready and there is room between
-/// those that are known already.
+/// A bus or link that carries one transfer at a time. Each transfer is put into the first gap
+/// between those already scheduled that is late enough and long enough.
 #[derive(Clone, Debug, Default)]
-struct Line {
-    /// When it is taken, in order, apart from each other (ns).
-    taken: VecDeque<(u64, u64)>,
+struct SerialResource {
+    /// Busy intervals (start, end), in order and not adjacent (ns).
+    busy: VecDeque<(u64, u64)>,
 }
 
-impl Line {
-    /// When a transfer of `ns` is over that is ready at `ready`, not before now; the time is taken.
+impl SerialResource {
+    /// Schedules a transfer of `ns` that is ready at `ready`; returns its end. Intervals that end
+    /// by `now_ns` are forgotten.
     fn carry(&mut self, now_ns: u64, ready: u64, ns: u64) -> u64 {
         if ns == 0 {
             return ready;
         }
-        while self.taken.front().is_some_and(|(_, until)| *until <= now_ns) {
-            self.taken.pop_front();
+        while self.busy.front().is_some_and(|(_, until)| *until <= now_ns) {
+            self.busy.pop_front();
         }
         let (mut begin, mut place) = (ready, 0_usize);
-        for (from, until) in &self.taken {
+        for (from, until) in &self.busy {
             if begin.saturating_add(ns) <= *from {
                 break;
             }
@@ -212,69 +225,70 @@ impl Line {
             place += 1;
         }
         let end = begin.saturating_add(ns);
-        match place.checked_sub(1).and_then(|before| self.taken.get_mut(before)) {
+        match place.checked_sub(1).and_then(|before| self.busy.get_mut(before)) {
             Some(before) if before.1 == begin => before.1 = end,
             _ => {
-                self.taken.insert(place, (begin, end));
+                self.busy.insert(place, (begin, end));
                 place += 1;
             }
         }
-        if let Some(after) = self.taken.get(place).copied().filter(|after| after.0 == end) {
-            self.taken[place - 1].1 = after.1;
-            self.taken.remove(place);
+        if let Some(after) = self.busy.get(place).copied().filter(|after| after.0 == end) {
+            self.busy[place - 1].1 = after.1;
+            self.busy.remove(place);
         }
         end
     }
 }
 
-/// What the device reads on its own behind a sequential reader.
+/// The device's read-ahead for a sequential reader.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
-    /// Where the last read ended, if there was one (bytes).
+struct Prefetcher {
+    /// End of the last read, if there was one (bytes).
     read_end: Option<u64>,
-    /// Since when it reads on, if it does (ns) ...
+    /// When the read-ahead started, if it is active (ns).
     since_ns: Option<u64>,
-    /// ... and from where (bytes).
+    /// Where the read-ahead started (bytes).
     from: u64,
 }
 
-impl Ahead {
-    /// Whether a range has been read by now.
-    fn has(&self, what: &PrefetchTruth, rate: Option<f64>, now: u64, range: (u64, u32)) -> bool {
-        let end = range.0.saturating_add(u64::from(range.1));
-        let (Some(since_ns), Some(far)) = (self.since_ns, end.checked_sub(self.from)) else {
+impl Prefetcher {
+    /// Whether a range has been prefetched by `now`.
+    fn has(&self, what: &PrefetchTruth, rate: Option<f64>, now: u64, range: Range) -> bool {
+        let distance = range.end().checked_sub(self.from);
+        let (Some(since_ns), Some(distance)) = (self.since_ns, distance) else {
             return false;
         };
         let passed_ns = now.checked_sub(since_ns);
-        range.0 >= self.from
-            && far <= what.bytes
-            && passed_ns.is_some_and(|passed_ns| passed_ns >= moving_ns(far, rate))
+        range.offset >= self.from
+            && distance <= what.bytes
+            && passed_ns.is_some_and(|passed_ns| passed_ns >= moving_ns(distance, rate))
     }
 
-    /// The medium was needed for a request, until `done`.
-    fn missed(&mut self, op: Op, range: (u64, u32), done: u64) {
-        let continues = op == Op::Read && self.read_end == Some(range.0);
+    /// Notes that a request missed and used the medium until `done`.
+    fn missed(&mut self, op: Op, range: Range, done: u64) {
+        let continues = op == Op::Read && self.read_end == Some(range.offset);
         self.since_ns = continues.then_some(done);
-        self.from = range.0.saturating_add(u64::from(range.1));
+        self.from = range.end();
     }
 
-    /// A request, hit or miss, has come.
-    fn passed(&mut self, op: Op, range: (u64, u32)) {
+    /// Notes a request, hit or miss.
+    fn passed(&mut self, op: Op, range: Range) {
         if op == Op::Read {
-            self.read_end = Some(range.0.saturating_add(u64::from(range.1)));
+            self.read_end = Some(range.end());
         }
     }
 }
 
-/// An amount that changes at a constant rate and was last looked at some time ago.
+/// An amount that changes at a constant rate, with the time of its last update.
 #[derive(Clone, Copy, Debug, Default)]
-struct Level {
+struct FillLevel {
     amount: f64,
     at_ns: u64,
 }
 
-impl Level {
-    /// Moves on to a moment, never back, staying between 0 and `most`.
+impl FillLevel {
+    /// Advances to a time, never back. The amount stays at most `most`; draining does not take it
+    /// below 0.
     fn advance(&mut self, to_ns: u64, per_s: f64, most: f64) {
         let passed = to_ns.saturating_sub(self.at_ns) as f64 / 1e9;
         self.amount = (self.amount + passed * per_s).clamp(self.amount.min(0.0), most);
@@ -282,7 +296,7 @@ impl Level {
     }
 }
 
-/// The blocks in the cache, by how long ago they were touched.
+/// The cached blocks, in order of last use.
 #[derive(Clone, Debug, Default)]
 struct Lru {
     most: u64,
@@ -296,7 +310,7 @@ impl Lru {
         Lru { most, ..Lru::default() }
     }
 
-    /// Brings a range in; whether all of it was there already.
+    /// Adds a range to the cache; returns whether all of it was cached already.
     fn touch(&mut self, offset: u64, length: u32) -> bool {
         if self.most == 0 {
             return false;
@@ -330,8 +344,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Keeps `depth` requests outstanding for `count` requests; when the last is complete (ns),
-    /// and the moment at which each was.
+    /// Keeps `depth` requests outstanding for `count` requests; the sorted completion times (ns).
     fn closed_loop(truth: &Truth, op: Op, length: u32, depth: u32, count: u64) -> Vec<u64> {
         let mut schedule = Schedule::new(truth.clone());
         let mut outstanding = std::collections::BinaryHeap::new();
@@ -386,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bus_is_the_limit_beyond_the_half_power_depth_twice_over() {
+    fn twice_the_half_power_depth_saturates_the_bus() {
         let truth = Truth {
             fixed_ns: 900_000,
             bytes_per_s: Some(655.36e6),
@@ -425,7 +438,7 @@ mod tests {
         let truth = Truth { bytes_per_s: Some(200e6), buffer, ..Truth::default() };
         let length = 65536_u32;
         let done = closed_loop(&truth, Op::Write, length, 4, 4000);
-        // Full after B / (in - out) seconds, having taken B in / (in - out) bytes.
+        // The buffer is full after B / (in - out) seconds, after accepting B in / (in - out) bytes.
         let full_s = (64 * MIB) as f64 / 150e6;
         let before = done.iter().filter(|at| (**at as f64) < full_s * 1e9).count() as f64;
         assert!((before * f64::from(length) / (full_s * 200e6) - 1.0).abs() < 0.01, "{before}");
@@ -438,7 +451,7 @@ mod tests {
                 - 1.0)
                 .abs()
                 < 0.001,
-            "reads pass the buffer by"
+            "reads bypass the buffer"
         );
     }
 
@@ -465,8 +478,7 @@ mod tests {
         assert_eq!(schedule.admit(100_000_000_000, Op::Read, 0, 1000), 100_001_000_000);
     }
 
-    /// One request after the other, each `think_ns` after the one before was complete; how long
-    /// each took (ns).
+    /// Reads sequentially with a pause of `think_ns` after each completion; the latencies (ns).
     fn reader(truth: &Truth, length: u32, think_ns: u64, count: u64) -> Vec<u64> {
         let (mut schedule, mut now) = (Schedule::new(truth.clone()), 0);
         let took = |number: u64| {
@@ -485,7 +497,7 @@ mod tests {
             Truth { fixed_ns: 5_000_000, bytes_per_s: Some(100e6), prefetch, ..Truth::default() };
         let mut schedule = Schedule::new(truth);
         let mut hits = |begin: u64, number: u64| {
-            // Never two at once.
+            // Far enough apart that no two overlap.
             let now = begin + number * 20_000_000;
             schedule.admit(now, Op::Read, number * 65536, 65536) - now == 10
         };
@@ -495,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_ahead_is_lost_to_a_write_and_to_a_reader_elsewhere() {
+    fn a_write_or_a_read_elsewhere_ends_the_prefetch() {
         let prefetch = Some(PrefetchTruth { bytes: MIB, hit_ns: 10 });
         let truth = Truth { bytes_per_s: Some(1e9), prefetch, ..Truth::default() };
         for (op, offset) in [(Op::Write, 0), (Op::Read, 1 << 30)] {
@@ -511,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_pass_the_link_and_nothing_else() {
+    fn a_cache_hit_costs_only_the_hit_and_the_link() {
         let cache = Some(CacheTruth { bytes: MIB, hit_ns: 1000 });
         let truth = Truth {
             fixed_ns: 5_000_000,
@@ -527,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_ready_first_passes_the_link_first() {
+    fn the_link_serves_requests_in_order_of_readiness() {
         let stripe = Some(StripeTruth { members: 2, chunk_bytes: 4096 });
         let truth = Truth {
             fixed_ns: 1_000_000,
@@ -536,25 +548,25 @@ mod tests {
             ..Truth::default()
         };
         let mut schedule = Schedule::new(truth);
-        // The first member is busy for three requests, the second is not.
+        // The first member has three requests queued, the second none.
         let first = [0, 2, 4].map(|chunk| schedule.admit(0, Op::Read, chunk * 4096, 4096));
         assert_eq!(first, [1_001_000, 2_001_000, 3_001_000]);
         assert_eq!(schedule.admit(0, Op::Read, 4096, 4096), 1_002_000);
     }
 
     #[test]
-    fn a_line_carries_one_at_a_time_and_wastes_no_room() {
-        let mut line = Line::default();
-        assert_eq!(line.carry(0, 100, 10), 110);
-        assert_eq!(line.carry(0, 0, 95), 95, "fits before");
-        assert_eq!(line.carry(0, 90, 6), 116, "does not fit between");
-        assert_eq!(line.carry(0, 90, 5), 100, "does");
-        assert_eq!(line.taken, [(0, 116)]);
-        assert_eq!(line.carry(116, 0, 4), 4, "what is over is forgotten");
+    fn a_serial_resource_fills_gaps() {
+        let mut bus = SerialResource::default();
+        assert_eq!(bus.carry(0, 100, 10), 110);
+        assert_eq!(bus.carry(0, 0, 95), 95, "fits before");
+        assert_eq!(bus.carry(0, 90, 6), 116, "does not fit between");
+        assert_eq!(bus.carry(0, 90, 5), 100, "does");
+        assert_eq!(bus.busy, [(0, 116)]);
+        assert_eq!(bus.carry(116, 0, 4), 4, "past intervals are forgotten");
     }
 
-    /// Devices with several servers, a bus and perhaps a stripe and a link; every chunk takes
-    /// whole nanoseconds on the bus.
+    /// Random devices with several servers, a bus and possibly a stripe and a link; the bus time of
+    /// every chunk is a whole number of nanoseconds.
     fn striped() -> impl Strategy<Value = Truth> {
         let stripe = (1_u32..6, 1_u64..5)
             .prop_map(|(members, chunk)| StripeTruth { members, chunk_bytes: chunk * 4096 });
@@ -602,7 +614,7 @@ mod tests {
                 let expected = truth.saturated_bytes_per_s(length);
                 prop_assume!(truth.alone_ns(length) > 0 && expected.is_finite());
                 let done = closed_loop(&truth, Op::Read, length, 300, 6000);
-                // Between two moments far from both ends.
+                // Measured away from both ends.
                 let seconds = (done[5000] - done[1000]) as f64 / 1e9;
                 let measured = 4000.0 * f64::from(length) / seconds;
                 prop_assert!((measured / expected - 1.0).abs() < 0.03, "{measured} {expected}");
@@ -619,13 +631,13 @@ mod tests {
             let stripe = StripeTruth { members, chunk_bytes };
             let mut at = offset;
             for piece in Pieces::of(Some(stripe), offset, length) {
-                for byte in 0..u64::from(piece.length) {
+                for byte in 0..u64::from(piece.range.length) {
                     let (chunk, within) = ((at + byte) / chunk_bytes, (at + byte) % chunk_bytes);
                     prop_assert_eq!(piece.member as u64, chunk % u64::from(members));
                     let own = chunk / u64::from(members) * chunk_bytes + within;
-                    prop_assert_eq!(piece.offset + byte, own);
+                    prop_assert_eq!(piece.range.offset + byte, own);
                 }
-                at += u64::from(piece.length);
+                at += u64::from(piece.range.length);
             }
             prop_assert_eq!(at, offset + u64::from(length));
         }

@@ -1,5 +1,5 @@
-//! Block devices that are as slow as a test wants: a file whose requests take a known time under
-//! a loop device, and a limit of the kernel on how many requests a process may send to it.
+//! Slow block devices for tests: a loop device over a FUSE file with known request times, and a
+//! cgroup limit on the reads of a process.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,29 +20,29 @@ fn system(words: &[&str]) -> Result<String, String> {
     Err(format!("{}: {}", words[0], String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// A loop device whose every request takes the time that a device of known truth says.
-pub struct Served {
+/// A loop device whose request times are those of a reference device.
+pub struct SlowDevice {
     device: String,
     mounted: Option<Mounted>,
     _folder: TempDir,
 }
 
-impl Served {
-    pub fn new(truth: Truth, size_bytes: u64) -> Result<Served, String> {
+impl SlowDevice {
+    pub fn new(truth: Truth, size_bytes: u64) -> Result<SlowDevice, String> {
         let folder = tempfile::tempdir().unwrap();
         let (timing, faults) = (Box::new(KnownTruth::new(truth)), FaultPlan::default());
         let spec = Spec { name: "device".to_owned(), size_bytes, block_bytes: 512, timing, faults };
         let mounted = mount(folder.path(), spec).map_err(|e| format!("cannot mount FUSE: {e}"))?;
         let file = mounted.path().display().to_string();
         let device = system(&["losetup", "--find", "--show", "--direct-io=on", &file])?;
-        Ok(Served { device, mounted: Some(mounted), _folder: folder })
+        Ok(SlowDevice { device, mounted: Some(mounted), _folder: folder })
     }
 
     pub fn path(&self) -> &Path {
         Path::new(&self.device)
     }
 
-    /// How many requests its driver takes at once.
+    /// Maximum number of requests in its driver.
     pub fn tags(&self) -> Result<u32, String> {
         let path = format!("{}/nr_requests", self.queue());
         let text = fs::read_to_string(&path).map_err(|error| format!("reading {path}: {error}"))?;
@@ -54,14 +54,14 @@ impl Served {
         format!("/sys/block/{name}/queue")
     }
 
-    /// Sets one of the settings of its queue, which go with the device.
+    /// Changes a setting of its queue; it vanishes with the device.
     pub fn set(&self, setting: &str, value: &str) -> Result<(), String> {
         let path = format!("{}/{setting}", self.queue());
         fs::write(&path, value).map_err(|error| format!("writing {value} to {path}: {error}"))
     }
 }
 
-impl Drop for Served {
+impl Drop for SlowDevice {
     fn drop(&mut self) {
         let _ = self.set("scheduler", "none");
         if let Err(why) = system(&["losetup", "--detach", &self.device]) {
@@ -76,8 +76,8 @@ impl Drop for Served {
 /// The block controller of cgroup v1.
 const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
 
-/// A limit on the reads of this process from one device, for as long as the value lives. (A limit
-/// on requests instead of bytes would let them in by several at once.)
+/// Limits the rate of this process's reads from a device until dropped. (A limit in IOPS would
+/// release several at once.)
 pub struct Throttle {
     folder: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! A small load with a log: so many requests at a depth, each with its stamps.
+//! A small load that logs each request with its times.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use iotrace::AppRequest;
 /// The name of the thread that makes the requests.
 pub const THREAD: &str = "worker-0";
 
-/// When the thread of a hindered load loses its CPU and gets it back, after each submission (ns).
-pub const HINDERED_NS: Range<u64> = 10_000_000..100_000_000;
+/// When the CPU of a thread is taken away and given back, relative to each submission (ns).
+pub const HOG_NS: Range<u64> = 10_000_000..100_000_000;
 
-/// What is asked.
+/// The requests to send.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub engine_kind: EngineKind,
@@ -29,59 +29,61 @@ pub struct Load {
     pub request_bytes: u32,
     pub requests: usize,
     pub write: bool,
-    /// The CPU of its thread, which it does not have during [`HINDERED_NS`] of each request.
-    pub hindered_on: Option<usize>,
-    /// A thread of the kernel takes the submissions and posts the completions (SQPOLL).
-    pub taker: Option<Taker>,
+    /// The CPU of the load's thread, which is taken away during [`HOG_NS`] of each request.
+    pub hog_cpu: Option<usize>,
+    /// Use SQPOLL: a kernel thread takes the submissions and posts the completions.
+    pub sq_poll_thread: Option<SqPollThread>,
 }
 
-/// Where the kernel's thread of a load lives.
+/// Placement of the SQPOLL thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Taker {
-    /// The only CPU that it may use; the load's own thread uses others.
+pub struct SqPollThread {
+    /// Its only CPU; the load's own thread uses the others.
     pub cpu: usize,
-    /// When somebody else has that CPU.
-    pub without: Without,
+    /// When that CPU is taken away.
+    pub hog_time: HogTime,
 }
 
-/// When a thread does without its CPU.
+/// When a thread's CPU is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Without {
+pub enum HogTime {
     Never,
-    /// From before each submission to [`HINDERED_NS`]'s end.
-    FromTheStart,
-    /// During [`HINDERED_NS`].
-    InTheMidst,
+    /// From before each submission until the end of [`HOG_NS`].
+    FromSubmission,
+    /// During [`HOG_NS`].
+    AfterSubmission,
 }
 
-/// Before a submission that is to find the CPU taken, the CPU is left alone for so long, since the
-/// kernel lets no thread have nearly all of one (ns) ...
-const REST_NS: u64 = 40_000_000;
-/// ... and so much is given to take it (ns).
+/// Pause before a submission on a busy CPU, because the kernel throttles real-time threads (ns).
+const PAUSE_NS: u64 = 40_000_000;
+/// How long before the submission the CPU is taken (ns).
 const LEAD_NS: u64 = 5_000_000;
 
 impl Load {
-    /// Random reads through io_uring, one at a time.
+    /// Random reads with io_uring at depth 1.
     pub fn random(request_bytes: u32, requests: usize) -> Load {
         let engine_kind = EngineKind::IoUring;
-        let (write, hindered_on, taker) = (false, None, None);
-        Load { engine_kind, depth: 1, request_bytes, requests, write, hindered_on, taker }
+        let (write, hog_cpu, sq_poll_thread) = (false, None, None);
+        Load { engine_kind, depth: 1, request_bytes, requests, write, hog_cpu, sq_poll_thread }
     }
 
-    /// Does it, on a thread of its own; the stamps are those of the kernel's clock.
+    /// Runs the load on its own thread; times in the log are those of the kernel's clock.
     pub fn run(&self, target: &HostTarget) -> Result<Vec<AppRequest>, String> {
         thread::scope(|scope| {
             let builder = thread::Builder::new().name(THREAD.to_owned());
             let worker = builder.spawn_scoped(scope, || {
                 let clock = Monotonic::new();
-                let hindered_on = self.hindered_on.inspect(|cpu| {
+                let hog_cpu = self.hog_cpu.inspect(|cpu| {
                     affinity::pin_current_thread(&[*cpu]).unwrap();
                 });
-                let taken = self.taker.filter(|taker| taker.without != Without::Never);
-                let hindrance = hindered_on.or(taken.map(|taker| taker.cpu)).map(Hindrance::new);
+                let taken = self
+                    .sq_poll_thread
+                    .filter(|sq_poll_thread| sq_poll_thread.hog_time != HogTime::Never);
+                let hog =
+                    hog_cpu.or(taken.map(|sq_poll_thread| sq_poll_thread.cpu)).map(CpuHog::new);
                 let before = clock.clocks();
-                let log = self.log(target, &clock, hindrance.as_ref())?;
-                Ok(in_kernel_time(log, &before, &clock.clocks()))
+                let log = self.log(target, &clock, hog.as_ref())?;
+                Ok(to_kernel_clock(log, &before, &clock.clocks()))
             });
             worker.unwrap().join().unwrap()
         })
@@ -91,41 +93,44 @@ impl Load {
         &self,
         target: &HostTarget,
         clock: &Monotonic,
-        hindrance: Option<&Hindrance>,
+        hog: Option<&CpuHog>,
     ) -> Result<Vec<AppRequest>, String> {
         let slot_bytes = self.request_bytes;
         let (depth, pages) = (self.depth, BufferPages::Small);
-        let options =
-            ioengine::EngineOptions { sq_poll: self.taker.is_some(), ..Default::default() };
+        let options = ioengine::EngineOptions {
+            sq_poll: self.sq_poll_thread.is_some(),
+            ..Default::default()
+        };
         let spec = EngineSpec { engine_kind: self.engine_kind, depth, slot_bytes, pages, options };
-        if self.taker.is_some() {
-            // That of an earlier engine may still be on its way out.
-            eventually(|| threads_of_the_kernel().is_empty().then_some(()))
+        if self.sq_poll_thread.is_some() {
+            // The thread of an earlier engine may not have ended yet.
+            eventually(|| sq_poll_threads().is_empty().then_some(()))
                 .ok_or("a thread of the kernel of an earlier engine does not end")?;
         }
         let mut engine = target.engine(&spec).unwrap();
-        self.taker.iter().try_for_each(Taker::settle)?;
+        self.sq_poll_thread.iter().try_for_each(SqPollThread::place)?;
         let places = target.size_bytes() / u64::from(slot_bytes);
         let mut free: Vec<u32> = (0..depth).collect();
-        let mut under_way: Vec<Option<AppRequest>> = vec![None; depth as usize];
+        let mut in_flight: Vec<Option<AppRequest>> = vec![None; depth as usize];
         let (mut log, mut done, mut sent) = (Vec::new(), Vec::new(), 0_u64);
         while log.len() < self.requests {
             let left = self.requests - sent as usize;
             let mut batch = Vec::new();
-            let from_the_start =
-                self.taker.is_some_and(|taker| taker.without == Without::FromTheStart);
-            if let Some(hindrance) = hindrance.filter(|_| from_the_start) {
-                let from_ns = clock.now_ns() + REST_NS;
-                hindrance.begins(from_ns..from_ns + LEAD_NS + HINDERED_NS.end);
+            let from_the_start = self
+                .sq_poll_thread
+                .is_some_and(|sq_poll_thread| sq_poll_thread.hog_time == HogTime::FromSubmission);
+            if let Some(hog) = hog.filter(|_| from_the_start) {
+                let from_ns = clock.now_ns() + PAUSE_NS;
+                hog.occupy(from_ns..from_ns + LEAD_NS + HOG_NS.end);
                 clock.sleep_until(from_ns + LEAD_NS);
             }
             let submit_ns = clock.now_ns();
             for slot in free.drain(..).take(left) {
-                // All places in turn, far from each other: any odd stride would do.
+                // Visit all offsets, far apart from each other; any odd stride would do.
                 let offset = sent.wrapping_mul(0x9E37_79B1) % places * u64::from(slot_bytes);
                 let op = if self.write { Op::Write } else { Op::Read };
                 batch.push(Request { offset, length: slot_bytes, within: 0, slot, file: 0, op });
-                under_way[slot as usize] = Some(AppRequest {
+                in_flight[slot as usize] = Some(AppRequest {
                     submit_ns,
                     reaped_ns: 0,
                     offset,
@@ -135,14 +140,14 @@ impl Load {
                 });
                 sent += 1;
             }
-            if let Some(hindrance) = hindrance.filter(|_| !from_the_start) {
-                hindrance.begins(submit_ns + HINDERED_NS.start..submit_ns + HINDERED_NS.end);
+            if let Some(hog) = hog.filter(|_| !from_the_start) {
+                hog.occupy(submit_ns + HOG_NS.start..submit_ns + HOG_NS.end);
             }
             engine.submit_and_wait(&batch, 1, None, &mut done).unwrap();
             let reaped_ns = clock.now_ns();
             for completion in done.drain(..) {
                 assert_eq!(completion.outcome().unwrap(), slot_bytes);
-                let request = under_way[completion.slot as usize].take().unwrap();
+                let request = in_flight[completion.slot as usize].take().unwrap();
                 log.push(AppRequest { reaped_ns, ..request });
                 free.push(completion.slot);
             }
@@ -151,7 +156,7 @@ impl Load {
     }
 }
 
-/// What a question finds within two seconds.
+/// Polls until there is a result, for up to two seconds.
 fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let clock = Monotonic::new();
     (0..2000).find_map(|_| {
@@ -162,21 +167,21 @@ fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     })
 }
 
-/// The threads of the kernel that take submissions for this process.
-fn threads_of_the_kernel() -> Vec<PathBuf> {
-    let is_it = |folder: &PathBuf| {
+/// The SQPOLL threads of this process.
+fn sq_poll_threads() -> Vec<PathBuf> {
+    let is_sq_poll = |folder: &PathBuf| {
         let name = std::fs::read_to_string(folder.join("comm"));
         name.is_ok_and(|name| name.starts_with("iou-sqp"))
     };
     let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    threads.map(|entry| entry.path()).filter(is_it).collect()
+    threads.map(|entry| entry.path()).filter(is_sq_poll).collect()
 }
 
-impl Taker {
-    /// Gives the kernel's thread its CPU, and the calling one the others.
-    fn settle(&self) -> Result<(), String> {
-        // It takes its name when it first runs.
-        let found = eventually(|| threads_of_the_kernel().pop());
+impl SqPollThread {
+    /// Pins the SQPOLL thread to its CPU, and the calling thread to the others.
+    fn place(&self) -> Result<(), String> {
+        // The thread gets its name when it first runs.
+        let found = eventually(|| sq_poll_threads().pop());
         let folder = found.ok_or("no thread of the kernel takes submissions")?;
         let (cpu, thread) = (self.cpu.to_string(), folder.file_name().unwrap().to_owned());
         let moved =
@@ -193,14 +198,14 @@ impl Taker {
     }
 }
 
-/// A thread of the highest rank on a CPU, which takes it away for a while in each request.
-struct Hindrance {
+/// A real-time thread that occupies a CPU for a while in each request.
+struct CpuHog {
     requests: Option<Sender<Range<u64>>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Hindrance {
-    fn new(cpu: usize) -> Hindrance {
+impl CpuHog {
+    fn new(cpu: usize) -> CpuHog {
         let (requests, asked) = mpsc::channel::<Range<u64>>();
         let thread = thread::spawn(move || {
             affinity::pin_current_thread(&[cpu]).unwrap();
@@ -216,22 +221,22 @@ impl Hindrance {
                 }
             }
         });
-        Hindrance { requests: Some(requests), thread: Some(thread) }
+        CpuHog { requests: Some(requests), thread: Some(thread) }
     }
 
-    fn begins(&self, when: Range<u64>) {
+    fn occupy(&self, when: Range<u64>) {
         self.requests.as_ref().unwrap().send(when).unwrap();
     }
 }
 
-impl Drop for Hindrance {
+impl Drop for CpuHog {
     fn drop(&mut self) {
         self.requests = None;
         self.thread.take().map(thread::JoinHandle::join);
     }
 }
 
-fn in_kernel_time(log: Vec<AppRequest>, before: &Clocks, after: &Clocks) -> Vec<AppRequest> {
+fn to_kernel_clock(log: Vec<AppRequest>, before: &Clocks, after: &Clocks) -> Vec<AppRequest> {
     let stamp = |ns| before.system_ns(after, ns);
     let moved = |request: AppRequest| AppRequest {
         submit_ns: stamp(request.submit_ns),

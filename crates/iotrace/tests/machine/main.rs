@@ -1,8 +1,8 @@
-//! Real requests traced on this machine: all of them are found, and a delay that is put into one
-//! layer shows in the phase of that layer and in no other.
+//! Traces real requests on this machine: all of them are found, and a delay injected into one layer
+//! shows up in the phase of that layer and in no other.
 //!
-//! Needs root, tracefs, FUSE, loop devices and a block controller; each test says what it lacks
-//! and ends.
+//! Needs root, tracefs, FUSE, loop devices and the cgroup v1 blkio controller; a test that lacks
+//! one of them reports it and is skipped.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
@@ -21,13 +21,13 @@ use ioengine::truth::Truth;
 use ioengine::{Caching, EngineKind, EngineOption, HostTarget};
 use iotrace::{Extent, Phase, Phases, TraceSpec, Tracer};
 
-use devices::{Served, Throttle};
-use load::{Load, Taker, Without};
+use devices::{SlowDevice, Throttle};
+use load::{HogTime, Load, SqPollThread};
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
 
-/// Takes the value out of `Ok`, or ends the test as skipped with the reason in `Err`.
+/// Unwraps `Ok`, or skips the test with the reason in `Err`.
 macro_rules! or_skip {
     ($wanted:expr) => {
         match $wanted {
@@ -50,21 +50,21 @@ fn skip(closure_in_test: &str, reason: &str) {
     }
 }
 
-/// One test at a time: they would be in each other's times.
-fn alone() -> MutexGuard<'static, ()> {
+/// Runs one test at a time, because they would disturb each other's timing.
+fn serialise() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the time of a load went.
-struct Seen {
+/// The measurements of a load.
+struct Measured {
     phases: Phases,
-    /// Median of what the load itself saw (ns).
+    /// Median latency as measured by the load (ns).
     latency_ns: f64,
 }
 
-/// Where the time of a load on a target goes.
-fn phases_of(path: &Path, load: &Load) -> Result<Seen, String> {
+/// Runs and traces a load on a target.
+fn phases_of(path: &Path, load: &Load) -> Result<Measured, String> {
     let writable = load.write;
     let target = HostTarget::open(path, writable, Caching::Direct).map_err(|e| e.to_string())?;
     let place = target.extents().map_err(|e| e.to_string())?;
@@ -74,7 +74,7 @@ fn phases_of(path: &Path, load: &Load) -> Result<Seen, String> {
     let requests = load.run(&target)?;
     let trace = tracer.stop().map_err(|declined| declined.to_string())?;
     assert_eq!(requests.len(), load.requests);
-    let phases = iotrace::phases::split(&trace, &requests, &on_disk(&place));
+    let phases = iotrace::phases::split(&trace, &requests, &trace_extents(&place));
     eprintln!("{load:?}: {} events, {} bytes", trace.events.len(), trace.bytes);
     eprintln!(
         "  {} of {} matched, {:?}, remainder {:.3}%, split {} merged {} punted {} requeued {}, \
@@ -103,16 +103,16 @@ fn phases_of(path: &Path, load: &Load) -> Result<Seen, String> {
     }
     let mut latencies: Vec<u64> = requests.iter().map(|r| r.reaped_ns - r.submit_ns).collect();
     latencies.sort_unstable();
-    Ok(Seen { phases, latency_ns: latencies[latencies.len() / 2] as f64 })
+    Ok(Measured { phases, latency_ns: latencies[latencies.len() / 2] as f64 })
 }
 
-/// The same extents in the words of the trace.
-fn on_disk(place: &DiskExtents) -> Vec<Extent> {
+/// Converts extents to the type of iotrace.
+fn trace_extents(place: &DiskExtents) -> Vec<Extent> {
     let extents = place.extents.iter();
     extents.map(|e| Extent { offset: e.offset, bytes: e.bytes, sector: e.sector }).collect()
 }
 
-/// A file that is written from end to end, on a real file system.
+/// A fully written file on a real file system.
 fn written_file(bytes: u64) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let block = vec![0xA5; MIB as usize];
@@ -122,7 +122,7 @@ fn written_file(bytes: u64) -> tempfile::NamedTempFile {
 }
 
 #[track_caller]
-fn is_whole(phases: &Phases) {
+fn assert_complete(phases: &Phases) {
     assert!(phases.matched_share() >= 0.99, "{phases:?}");
     assert!(phases.remainder_share() < 0.05, "{phases:?}");
     assert_eq!(phases.lost, 0, "{phases:?}");
@@ -133,14 +133,14 @@ fn is_whole(phases: &Phases) {
 
 #[test]
 fn every_request_to_a_file_is_found_whatever_the_engine_and_the_direction() {
-    let _alone = alone();
+    let _serial = serialise();
     let file = written_file(32 * MIB);
     for engine_kind in [EngineKind::IoUring, EngineKind::Libaio, EngineKind::Sync] {
         for write in [false, true] {
             let depth = if engine_kind == EngineKind::Sync { 1 } else { 16 };
             let load = Load { engine_kind, depth, write, ..Load::random(4096, 2000) };
             let phases = or_skip!(phases_of(file.path(), &load)).phases;
-            is_whole(&phases);
+            assert_complete(&phases);
             assert!(phases.time(Phase::Device).is_some_and(|time| time.p50_ns > 0));
         }
     }
@@ -148,17 +148,17 @@ fn every_request_to_a_file_is_found_whatever_the_engine_and_the_direction() {
 
 #[test]
 fn a_large_request_becomes_several_and_is_found_whole() {
-    let _alone = alone();
+    let _serial = serialise();
     let file = written_file(64 * MIB);
     let load = Load { depth: 4, ..Load::random(8 * MIB as u32, 40) };
     let phases = or_skip!(phases_of(file.path(), &load)).phases;
-    is_whole(&phases);
+    assert_complete(&phases);
     assert!(phases.split > 0, "8 MiB went to the device in one piece: {phases:?}");
 }
 
 #[test]
 fn events_that_are_lost_are_counted_and_what_they_told_is_missing() {
-    let _alone = alone();
+    let _serial = serialise();
     let file = written_file(32 * MIB);
     let target = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
     let place = or_skip!(target.extents());
@@ -171,14 +171,14 @@ fn events_that_are_lost_are_counted_and_what_they_told_is_missing() {
     let requests = load.run(&target).unwrap();
     let trace = tracer.stop().unwrap();
     assert!(trace.lost.total() > 0, "{:?} of {} events", trace.lost, trace.events.len());
-    let phases = iotrace::phases::split(&trace, &requests, &on_disk(&place));
+    let phases = iotrace::phases::split(&trace, &requests, &trace_extents(&place));
     assert!(phases.matched_share() < 1.0 && phases.remainder_share() > 0.0, "{phases:?}");
     assert_eq!(phases.lost, trace.lost.total());
 }
 
 #[test]
 fn a_trace_goes_with_its_tracer() {
-    let _alone = alone();
+    let _serial = serialise();
     let ours = || {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let of_kind = |line: &&str| line.split(' ').nth(2) == Some("tracefs");
@@ -202,20 +202,25 @@ fn a_trace_goes_with_its_tracer() {
 
 // ---- a delay in one layer
 
-/// A loop device whose requests take so long.
-fn served(fixed_ns: u64) -> Result<Served, String> {
-    Served::new(Truth { fixed_ns, parallelism: 1024, ..Truth::default() }, 64 * MIB)
+/// A loop device whose requests take `fixed_ns`.
+fn slow_device(fixed_ns: u64) -> Result<SlowDevice, String> {
+    SlowDevice::new(Truth { fixed_ns, parallelism: 1024, ..Truth::default() }, 64 * MIB)
 }
 
-/// The median of a phase that may not occur (ns).
+/// The median of a phase (ns); 0 if it did not occur.
 fn median(phases: &Phases, phase: Phase) -> f64 {
     phases.time(phase).map_or(0.0, |time| time.p50_ns as f64)
 }
 
-/// A delay shows in one phase, and in others only by so little of it.
-fn only_grows(phase: Phase, before: &Seen, after: &Seen, delay_ns: f64) -> Result<(), String> {
-    is_whole(&before.phases);
-    is_whole(&after.phases);
+/// Checks that `phase` grew by the delay and no other phase by more than 5% of it.
+fn only_grows(
+    phase: Phase,
+    before: &Measured,
+    after: &Measured,
+    delay_ns: f64,
+) -> Result<(), String> {
+    assert_complete(&before.phases);
+    assert_complete(&after.phases);
     for other in Phase::ALL {
         let grown = median(&after.phases, other) - median(&before.phases, other);
         let expected = if other == phase { delay_ns } else { 0.0 };
@@ -226,7 +231,7 @@ fn only_grows(phase: Phase, before: &Seen, after: &Seen, delay_ns: f64) -> Resul
     Ok(())
 }
 
-/// Tries again where something else on this machine was in the way.
+/// Retries an attempt that other load on this machine may have disturbed.
 #[track_caller]
 fn within_tries(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut failures = Vec::new();
@@ -241,8 +246,8 @@ fn within_tries(mut attempt: impl FnMut() -> Result<(), String>) {
 
 #[test]
 fn a_slow_device_shows_in_the_phase_device_only() {
-    let _alone = alone();
-    let (quick, slow) = (or_skip!(served(MS)), or_skip!(served(21 * MS)));
+    let _serial = serialise();
+    let (quick, slow) = (or_skip!(slow_device(MS)), or_skip!(slow_device(21 * MS)));
     or_skip!(phases_of(quick.path(), &Load::random(4096, 1)));
     for engine_kind in [EngineKind::IoUring, EngineKind::Libaio, EngineKind::Sync] {
         within_tries(|| {
@@ -255,8 +260,8 @@ fn a_slow_device_shows_in_the_phase_device_only() {
 
 #[test]
 fn a_limit_of_the_kernel_shows_in_the_phase_queue_only() {
-    let _alone = alone();
-    let device = or_skip!(served(MS));
+    let _serial = serialise();
+    let device = or_skip!(slow_device(MS));
     let load = Load::random(1 << 16, 16);
     or_skip!(phases_of(device.path(), &load));
     drop(or_skip!(Throttle::new(device.path(), 1 << 19)));
@@ -265,8 +270,8 @@ fn a_limit_of_the_kernel_shows_in_the_phase_queue_only() {
         let limit = Throttle::new(device.path(), 1 << 19)?;
         let after = phases_of(device.path(), &load)?;
         drop(limit);
-        // An eighth of a second for each, less what it takes anyway; the kernel's clock ticks
-        // coarsely, so that the load's own stamps say how long exactly.
+        // An eighth of a second per request, less the usual latency. The kernel's timer is coarse,
+        // so the exact delay is taken from the load's own times.
         let delay_ns = after.latency_ns - before.latency_ns;
         assert!(delay_ns > 50.0 * MS as f64, "there was no limit: {delay_ns}");
         only_grows(Phase::Queue, &before, &after, delay_ns)
@@ -275,8 +280,8 @@ fn a_limit_of_the_kernel_shows_in_the_phase_queue_only() {
 
 #[test]
 fn more_requests_than_the_driver_takes_wait_in_the_phase_scheduler_only() {
-    let _alone = alone();
-    let device = or_skip!(served(100 * MS));
+    let _serial = serialise();
+    let device = or_skip!(slow_device(100 * MS));
     let tags = or_skip!(device.tags());
     or_skip!(device.set("scheduler", "mq-deadline"));
     or_skip!(device.set("nr_requests", &(2 * tags).to_string()));
@@ -285,7 +290,8 @@ fn more_requests_than_the_driver_takes_wait_in_the_phase_scheduler_only() {
     within_tries(|| {
         let before = phases_of(device.path(), &load(tags / 2))?;
         let after = phases_of(device.path(), &load(2 * tags))?;
-        // They come in rounds; how many the scheduler lets the driver have in one is its affair.
+        // The requests are served in rounds whose size depends on the scheduler, so the delay is
+        // measured.
         let delay_ns = after.latency_ns - before.latency_ns;
         assert!(delay_ns > 50.0 * MS as f64, "none waited: {delay_ns}");
         only_grows(Phase::Scheduler, &before, &after, delay_ns)
@@ -294,81 +300,82 @@ fn more_requests_than_the_driver_takes_wait_in_the_phase_scheduler_only() {
 
 #[test]
 fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
-    let _alone = alone();
+    let _serial = serialise();
     let cpus = affinity::allowed_cpus();
     if cpus.len() < 2 {
         return skip(std::any::type_name_of_val(&|| ()), "needs two CPUs");
     }
-    // The device answers on another CPU than that of the load.
+    // The device completes requests on another CPU than that of the load.
     affinity::pin_current_thread(&cpus[..1]).unwrap();
-    let device = or_skip!(served(30 * MS));
+    let device = or_skip!(slow_device(30 * MS));
     or_skip!(device.set("rq_affinity", "0"));
     let load = Load::random(4096, 15);
     or_skip!(phases_of(device.path(), &load));
     within_tries(|| {
         let before = phases_of(device.path(), &load)?;
         let after =
-            phases_of(device.path(), &Load { hindered_on: cpus.last().copied(), ..load.clone() })?;
-        let delay_ns = load::HINDERED_NS.end as f64 - before.latency_ns;
+            phases_of(device.path(), &Load { hog_cpu: cpus.last().copied(), ..load.clone() })?;
+        let delay_ns = load::HOG_NS.end as f64 - before.latency_ns;
         only_grows(Phase::WakeUp, &before, &after, delay_ns)
     });
 }
 
-/// Loads whose submissions and completions a thread of the kernel handles on a CPU of its own: with
-/// that CPU, and without it for a while in each request.
-fn with_and_without(requests: usize, without: Without) -> Result<[Load; 2], String> {
+/// Loads with an SQPOLL thread on its own CPU: with that CPU free, and with it taken away during
+/// each request.
+fn sq_poll_loads(requests: usize, hog_time: HogTime) -> Result<[Load; 2], String> {
     let cpus = affinity::allowed_cpus();
     let found = EngineOption::SqPoll.availability();
     if !found.available {
         return Err(format!("SQPOLL: {}", found.detail));
     }
     let [.., _, cpu] = cpus.as_slice() else { return Err("needs two CPUs".to_owned()) };
-    // The device answers on another CPU than that of the thread.
+    // The device completes requests on another CPU than that of the SQPOLL thread.
     affinity::pin_current_thread(&cpus[..cpus.len() - 1]).unwrap();
-    let load = |without| Load {
-        taker: Some(Taker { cpu: *cpu, without }),
+    let load = |hog_time| Load {
+        sq_poll_thread: Some(SqPollThread { cpu: *cpu, hog_time }),
         ..Load::random(4096, requests)
     };
-    Ok([load(Without::Never), load(without)])
+    Ok([load(HogTime::Never), load(hog_time)])
 }
 
 #[test]
 fn a_submission_that_the_kernel_takes_up_late_shows_in_the_phase_submit_only() {
-    let _alone = alone();
-    let [prompt, late] = or_skip!(with_and_without(15, Without::FromTheStart));
-    let device = or_skip!(served(MS));
+    let _serial = serialise();
+    let [prompt, late] = or_skip!(sq_poll_loads(15, HogTime::FromSubmission));
+    let device = or_skip!(slow_device(MS));
     or_skip!(device.set("rq_affinity", "0"));
     or_skip!(phases_of(device.path(), &prompt));
     within_tries(|| {
         let (before, after) =
             (phases_of(device.path(), &prompt)?, phases_of(device.path(), &late)?);
-        let delay_ns = load::HINDERED_NS.end as f64;
+        let delay_ns = load::HOG_NS.end as f64;
         only_grows(Phase::Submit, &before, &after, delay_ns)
     });
 }
 
 #[test]
 fn a_completion_that_the_kernel_posts_late_shows_in_the_phase_completion_only() {
-    let _alone = alone();
-    let [prompt, late] = or_skip!(with_and_without(15, Without::InTheMidst));
-    let device = or_skip!(served(30 * MS));
+    let _serial = serialise();
+    let [prompt, late] = or_skip!(sq_poll_loads(15, HogTime::AfterSubmission));
+    let device = or_skip!(slow_device(30 * MS));
     or_skip!(device.set("rq_affinity", "0"));
     or_skip!(phases_of(device.path(), &prompt));
     within_tries(|| {
         let (before, after) =
             (phases_of(device.path(), &prompt)?, phases_of(device.path(), &late)?);
-        let delay_ns = load::HINDERED_NS.end as f64 - before.latency_ns;
+        let delay_ns = load::HOG_NS.end as f64 - before.latency_ns;
         only_grows(Phase::Completion, &before, &after, delay_ns)
     });
 }
 
 // ---- what it costs
 
-/// Figures, not a test: `cargo test -p halfpower-iotrace --test machine -- --ignored --nocapture`.
+/// A measurement, not a test: `cargo test -p halfpower-iotrace --test machine -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "a measurement of a minute"]
 fn what_tracing_costs() {
-    let _alone = alone();
+    let _serial = serialise();
     let file = written_file(256 * MIB);
     let target = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
     let place = or_skip!(target.extents());
@@ -390,7 +397,7 @@ fn what_tracing_costs() {
             let Some(tracer) = tracer else { continue };
             let before = ProcessTime::now();
             let trace = tracer.stop().unwrap();
-            let phases = iotrace::phases::split(&trace, &log, &on_disk(&place));
+            let phases = iotrace::phases::split(&trace, &log, &trace_extents(&place));
             losses.push(phases.lost as f64);
             let each_ns =
                 (ProcessTime::now().total_ns - before.total_ns) / trace.events.len() as u64;

@@ -1,10 +1,10 @@
-//! Threads that run kernels together: each with its own arena, from a common start.
+//! Runs kernels on several threads, each with its own arena, from a common start.
 //!
-//! All cases are visited in turn, and that is repeated, so that a disturbance of the machine falls
-//! on all of them and not on one. How many passes make a sample is found at the first visit; a
-//! later visit begins with one untimed pass that fills the caches again, unless one pass is all
-//! that there is time for: then the set is far larger than they are. A sample lasts from the first
-//! thread's start to the last one's end.
+//! All cases are measured in turn, and the round is repeated, so that a disturbance of the machine
+//! affects all cases and not one. The first visit determines how many passes make a sample. A later
+//! visit starts with one untimed pass that fills the caches again, except if a sample is a single
+//! pass: the set is then far larger than the caches. A sample lasts from the first thread's start
+//! to the last thread's end.
 
 use std::hint::black_box;
 use std::io;
@@ -15,85 +15,86 @@ use crate::arena::{Arena, PAGE_BYTES, Pages};
 use crate::kernel::{Kernel, LEAST_SET_BYTES};
 use crate::loops::{Arrays, Isa, passes};
 
-/// From the last thread's arrival to the common start (ns): so long a sleeper takes to wake.
+/// Delay of the common start after the last thread has arrived (ns): the time a sleeping thread
+/// needs to wake up.
 const START_AFTER_NS: u64 = 60_000;
-/// Passes of a batch whose length cannot be told are multiplied by at most this.
+/// Maximum growth of the number of passes from one calibration step to the next.
 const GROWTH_MAX: u64 = 64;
 
 /// A kernel over a working set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// What is done.
+    /// The kernel.
     pub kernel: Kernel,
-    /// All arrays of a thread together (bytes); at least [`LEAST_SET_BYTES`].
+    /// Total size of all arrays of a thread (bytes); at least [`LEAST_SET_BYTES`].
     pub set_bytes: usize,
 }
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// The cases, in the order in which they are visited.
+    /// The cases, in the order of measurement.
     pub cases: &'a [Case],
-    /// Threads that do the same at once, each over a set of its own.
+    /// Number of threads that run the same case at the same time, each on its own set.
     pub threads: usize,
-    /// The instructions.
+    /// The instruction set.
     pub isa: Isa,
-    /// The pages.
+    /// The memory pages.
     pub pages: Pages,
-    /// How far past the start of a page arrays begin (bytes): a multiple of 8, less than a page.
+    /// Offset of arrays from the start of a page (bytes): a multiple of 8, less than a page.
     pub offset_bytes: usize,
-    /// Samples of each case.
+    /// Number of samples of each case.
     pub repeats: usize,
-    /// Length of a sample at least (ns), a pass at the shortest.
+    /// Minimum length of a sample (ns); at least one pass.
     pub sample_ns: u64,
 }
 
-/// What comes from outside.
+/// Functions provided by the caller.
 pub struct World<'a> {
-    /// The time (ns), on any thread.
+    /// Reads the clock (ns); called on any thread.
     pub now_ns: &'a (dyn Fn() -> u64 + Sync),
-    /// Called by each thread with its number before it touches its memory: may pin it.
+    /// Called by each thread with its number before it touches its memory; may pin the thread.
     pub pin: &'a (dyn Fn(usize) + Sync),
-    /// Whether to stop at the next sample.
+    /// Whether to stop before the next sample.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// The case.
     pub case: Case,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Rate of each sample over all threads, bytes counted once (bytes per second).
+    /// Rate of each sample over all threads in the convention "once" (bytes per second).
     pub once_bytes_per_s: Vec<f64>,
-    /// What to multiply a rate with for the traffic.
+    /// Factor that converts a rate to the convention "traffic".
     pub traffic_per_once: f64,
-    /// Share of the memory of the first thread that lies on huge pages, where it can be told.
+    /// Fraction of the first thread's memory that is on huge pages, if known.
     pub huge_share: Option<f64>,
 }
 
-/// Measures all cases; when told to stop, with the samples that there are by then.
+/// Measures all cases; if stopped early, returns the samples so far.
 ///
 /// # Errors
-/// The plan has no case, no thread, a set that is too small or a wrong offset (`InvalidInput`), or
-/// the memory cannot be had.
+/// If the plan has no case, no thread, a set that is too small or an invalid offset
+/// (`InvalidInput`), or memory cannot be allocated.
 pub fn measure(plan: &Plan, world: &World) -> io::Result<Vec<Reading>> {
     check(plan)?;
-    let crew = Crew::new(plan, world);
+    let shared = Shared::new(plan, world);
     std::thread::scope(|scope| {
-        let crew = &crew;
-        let spawned: Vec<_> = (0..plan.threads)
+        let shared = &shared;
+        let handles: Vec<_> = (0..plan.threads)
             .map(|number| {
-                std::thread::Builder::new().spawn_scoped(scope, move || crew.work(number))
+                std::thread::Builder::new().spawn_scoped(scope, move || shared.run_thread(number))
             })
             .collect();
-        let failed = spawned.into_iter().find_map(Result::err);
-        // Set once, here: a crew that is not complete would wait for the missing for ever.
-        let _ = crew.complete.set(failed.is_none());
-        failed.into_iter().for_each(|error| crew.give_up(error));
+        let failed = handles.into_iter().find_map(Result::err);
+        // Set once, here. If a thread is missing, the others must not wait for it at the barrier.
+        let _ = shared.all_started.set(failed.is_none());
+        failed.into_iter().for_each(|error| shared.give_up(error));
     });
-    crew.readings()
+    shared.readings()
 }
 
 fn check(plan: &Plan) -> io::Result<()> {
@@ -114,45 +115,45 @@ fn check(plan: &Plan) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, wrong))
 }
 
-/// What the threads share.
-struct Crew<'a> {
+/// State shared by the threads.
+struct Shared<'a> {
     plan: &'a Plan<'a>,
     world: &'a World<'a>,
-    /// Whether all threads could be started; they wait until that is known.
-    complete: OnceLock<bool>,
+    /// Whether all threads could be started; they wait until this is known.
+    all_started: OnceLock<bool>,
     barrier: Barrier,
     failed: AtomicBool,
     error: Mutex<Option<io::Error>>,
-    /// The first thread decides for all: when a sample begins, of how many passes, and the end.
+    /// Set by the first thread for all: the start of the sample, the number of passes, and the end.
     start_ns: AtomicU64,
     passes: Vec<AtomicU64>,
-    over: AtomicBool,
-    /// Of the first thread.
+    finished: AtomicBool,
+    /// Measured on the first thread.
     huge_share: Mutex<Option<f64>>,
-    /// For each case and repeat, first start and last end.
+    /// The span of each case and repeat.
     spans: Vec<Vec<Span>>,
 }
 
-/// From the first start to the last end of a sample (ns).
+/// The first start and the last end of a sample (ns).
 struct Span {
     start_ns: AtomicU64,
     end_ns: AtomicU64,
 }
 
-impl<'a> Crew<'a> {
-    fn new(plan: &'a Plan<'a>, world: &'a World<'a>) -> Crew<'a> {
+impl<'a> Shared<'a> {
+    fn new(plan: &'a Plan<'a>, world: &'a World<'a>) -> Shared<'a> {
         let span = || Span { start_ns: AtomicU64::new(u64::MAX), end_ns: AtomicU64::new(0) };
         let of_case = |_| (0..plan.repeats).map(|_| span()).collect();
-        Crew {
+        Shared {
             plan,
             world,
-            complete: OnceLock::new(),
+            all_started: OnceLock::new(),
             barrier: Barrier::new(plan.threads),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
             start_ns: AtomicU64::new(0),
             passes: plan.cases.iter().map(|_| AtomicU64::new(0)).collect(),
-            over: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
             huge_share: Mutex::new(None),
             spans: plan.cases.iter().map(of_case).collect(),
         }
@@ -163,9 +164,9 @@ impl<'a> Crew<'a> {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// One thread.
-    fn work(&self, number: usize) {
-        if !self.complete.wait() {
+    /// The main function of a thread.
+    fn run_thread(&self, number: usize) {
+        if !self.all_started.wait() {
             return;
         }
         (self.world.pin)(number);
@@ -179,42 +180,42 @@ impl<'a> Crew<'a> {
         };
         self.barrier.wait();
         let Some(arena) = arena.filter(|_| !self.failed.load(Ordering::Relaxed)) else { return };
-        let leads = number == 0;
-        if leads {
+        let is_first = number == 0;
+        if is_first {
             let share = arena.huge_bytes().map(|huge| huge as f64 / largest as f64);
             *self.huge_share.lock().unwrap_or_else(PoisonError::into_inner) =
                 share.map(|share| share.min(1.0));
         }
         for repeat in 0..self.plan.repeats {
             for index in 0..self.plan.cases.len() {
-                self.visit(&arena, index, repeat, leads);
-                if self.over.load(Ordering::Relaxed) {
+                self.take_sample(&arena, index, repeat, is_first);
+                if self.finished.load(Ordering::Relaxed) {
                     return;
                 }
             }
         }
     }
 
-    /// One sample of one case.
-    fn visit(&self, arena: &Arena, index: usize, repeat: usize, leads: bool) {
+    /// Takes one sample of one case.
+    fn take_sample(&self, arena: &Arena, index: usize, repeat: usize, is_first: bool) {
         let case = self.plan.cases[index];
         let arrays = arena.arrays(case.kernel, case.set_bytes, self.plan.offset_bytes);
         if repeat == 0 {
             let own = self.calibrate(case, arrays);
-            if leads {
+            if is_first {
                 self.passes[index].store(own, Ordering::Relaxed);
             }
         } else if self.passes[index].load(Ordering::Relaxed) > 1 {
             self.run(case, arrays, 1);
         }
         self.barrier.wait();
-        if leads {
-            self.over.store((self.world.stop)(), Ordering::Relaxed);
+        if is_first {
+            self.finished.store((self.world.stop)(), Ordering::Relaxed);
             let start_ns = (self.world.now_ns)() + START_AFTER_NS;
             self.start_ns.store(start_ns, Ordering::Relaxed);
         }
         self.barrier.wait();
-        if self.over.load(Ordering::Relaxed) {
+        if self.finished.load(Ordering::Relaxed) {
             return;
         }
         let count = self.passes[index].load(Ordering::Relaxed);
@@ -230,7 +231,7 @@ impl<'a> Crew<'a> {
         span.end_ns.fetch_max(end_ns, Ordering::Relaxed);
     }
 
-    /// How many passes a sample takes.
+    /// Determines how many passes make a sample.
     fn calibrate(&self, case: Case, arrays: Arrays) -> u64 {
         let mut count = 1;
         self.run(case, arrays, 1);
@@ -239,7 +240,7 @@ impl<'a> Crew<'a> {
             self.run(case, arrays, count);
             let took_ns = (self.world.now_ns)().saturating_sub(start_ns).max(1);
             let wanted = (count as f64 * self.plan.sample_ns as f64 / took_ns as f64).ceil() as u64;
-            // A quarter of a sample is enough to foretell it from.
+            // A quarter of a sample is long enough to extrapolate from.
             if took_ns.saturating_mul(4) >= self.plan.sample_ns {
                 return wanted.max(1);
             }
@@ -248,8 +249,8 @@ impl<'a> Crew<'a> {
     }
 
     fn run(&self, case: Case, arrays: Arrays, count: u64) {
-        // SAFETY: the arrays are this thread's own, apart and at lines where they must be; `check`
-        // and `Arena::arrays` saw to it. The instruction set comes from `Isa::available`.
+        // SAFETY: the arrays are this thread's own, disjoint, and line-aligned where required;
+        // `check` and `Arena::arrays` ensure that. The instruction set comes from `Isa::available`.
         black_box(unsafe { passes(case.kernel, self.plan.isa, arrays, count) });
     }
 
@@ -284,7 +285,7 @@ impl<'a> Crew<'a> {
 mod tests {
     use super::*;
 
-    /// A clock of the tests: every reading is a microsecond later, whoever reads.
+    /// A test clock: each reading, by any thread, is a microsecond later.
     fn ticking() -> impl Fn() -> u64 + Sync {
         let ticks = AtomicU64::new(0);
         move || ticks.fetch_add(1, Ordering::Relaxed) * 1000
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_its_bytes_over_the_time_between_two_readings_of_the_clock() {
+    fn a_rate_is_the_bytes_over_the_time_between_two_clock_readings() {
         let cases = all(1 << 16);
         for reading in run(&plan(&cases)).unwrap() {
             let once = reading.case.kernel.once_bytes(1 << 16) as f64;
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thread_has_a_set_of_its_own_and_all_of_them_count() {
+    fn each_thread_has_its_own_set_and_all_of_them_count() {
         let cases = all(1 << 16);
         let numbers = Mutex::new(Vec::new());
         let now = ticking();
@@ -328,14 +329,14 @@ mod tests {
         for reading in readings {
             let once = reading.case.kernel.once_bytes(1 << 16) as f64;
             assert_eq!((reading.once_bytes_per_s.len(), reading.threads), (2, 3));
-            // Three starts and three ends are six readings of the clock, five steps of it.
+            // Three starts and three ends are six clock readings, so at least five steps.
             let most = 3.0 * once * 1e6 / 5.0;
             assert!(reading.once_bytes_per_s.iter().all(|rate| *rate <= most), "{reading:?}");
         }
     }
 
     #[test]
-    fn an_order_to_stop_keeps_the_samples_so_far() {
+    fn stopping_keeps_the_samples_so_far() {
         let cases = all(1 << 16);
         let (now, asked) = (ticking(), AtomicU64::new(0));
         let stop = || asked.fetch_add(1, Ordering::Relaxed) == 4;
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_not_waited_for() {
+    fn invalid_plans_are_refused_without_hanging() {
         let load = [Case { kernel: Kernel::Load, set_bytes: 1 << 16 }];
         let small = [Case { kernel: Kernel::Load, set_bytes: 4095 }];
         let absurd = [Case { kernel: Kernel::Load, set_bytes: 1 << 55 }];
