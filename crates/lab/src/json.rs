@@ -190,8 +190,9 @@ pub struct TrialDocument {
     pub errors: u64,
     /// Transfers that fell short and were continued.
     pub short_transfers: u64,
-    /// Requests issued again after EAGAIN or EINTR.
-    pub retries: u64,
+    /// Requests issued again after EAGAIN or EINTR; absent in a stored trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u64>,
     /// Length, flush included.
     pub elapsed_ns: u64,
     /// Latencies of both directions.
@@ -224,8 +225,9 @@ pub struct TrialDocument {
     /// Bytes in the page cache before and after the scrub, where there was one and the system
     /// tells.
     pub resident_bytes: Option<ResidentDocument>,
-    /// What the I/O engine got of what it asked the system for.
-    pub setup: SetupDocument,
+    /// What the I/O engine got of what it asked the system for; absent in a stored trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup: Option<SetupDocument>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesDocument>,
     /// Whether to trust it.
@@ -376,6 +378,8 @@ impl From<Interval> for IntervalDocument {
 
 impl From<&Trial> for TrialDocument {
     fn from(trial: &Trial) -> Self {
+        let live = trial.live.as_deref();
+        let flushes = live.map(|live| &live.flushes).filter(|flushes| flushes.count() > 0);
         TrialDocument {
             started_unix_ns: trial.started_unix_ns,
             soaked: trial.soaked,
@@ -383,7 +387,7 @@ impl From<&Trial> for TrialDocument {
             requests: trial.requests(),
             errors: trial.errors,
             short_transfers: trial.short_transfers,
-            retries: trial.retries,
+            retries: live.map(|live| live.retries),
             elapsed_ns: trial.elapsed_ns,
             latency_ns: (&trial.latency()).into(),
             cpu_ns: CpuDocument {
@@ -400,8 +404,8 @@ impl From<&Trial> for TrialDocument {
                 throughput_bytes_per_s: full.bytes_per_s,
                 requests_per_s: full.requests_per_s,
             }),
-            flush_latency_ns: (trial.flushes.count() > 0).then(|| (&trial.flushes).into()),
-            flushes: Some(trial.flushes.count()).filter(|count| *count > 0),
+            flush_latency_ns: flushes.map(LatencyDocument::from),
+            flushes: flushes.map(Histogram::count),
             submit_calls: trial.submit_calls,
             reap_calls: trial.reap_calls,
             instructions: trial.cpu.instructions,
@@ -418,11 +422,11 @@ impl From<&Trial> for TrialDocument {
                 let (before, after) = (scrub.resident_before_bytes?, scrub.resident_after_bytes?);
                 Some(ResidentDocument { before, after })
             }),
-            setup: SetupDocument {
-                features: trial.setup.features.clone(),
-                buffer_bytes: trial.setup.buffer_bytes,
-                huge_bytes: trial.setup.huge_bytes,
-            },
+            setup: live.map(|live| SetupDocument {
+                features: live.setup.features.clone(),
+                buffer_bytes: live.setup.buffer_bytes,
+                huge_bytes: live.setup.huge_bytes,
+            }),
             series: trial
                 .series
                 .iter()

@@ -109,34 +109,14 @@ pub struct Trial {
     pub directions: [Direction; 2],
     /// Failed requests.
     pub errors: u64,
-    /// The first of them in words; not kept in the database.
-    pub failure: Option<String>,
-    /// The first damaged block in words; not kept in the database.
-    pub damage: Option<String>,
-    /// What the engines got of what they asked for; not kept in the database.
-    pub setup: Setup,
     /// Transfers that fell short and were continued.
     pub short_transfers: u64,
-    /// Requests issued again after EAGAIN or EINTR; not kept in the database.
-    pub retries: u64,
-    /// Requests that came back within the calls that submitted them; not kept in the database.
-    pub at_once: u64,
-    /// Requests of an open loop that were due and never issued; not kept in the database.
-    pub never_issued: u64,
-    /// Start of the measured phase [ns of the clock]; not kept in the database.
-    pub start_ns: u64,
-    /// Each request, where they are logged; not kept in the database.
-    pub log: Vec<LoggedRequest>,
-    /// Requests that found no more room there; not kept in the database.
-    pub log_lost: u64,
     /// Length, flush included (ns).
     pub elapsed_ns: u64,
     /// Time to the last accepted write, where a flush followed (ns).
     pub accepted_ns: Option<u64>,
     /// The part of it in which the queue was full, from the start of the measured phase on.
     pub full_queue: Option<FullQueue>,
-    /// How long each flush in the midst of writing took (ns); not kept in the database.
-    pub flushes: Histogram,
     /// Calls that submitted.
     pub submit_calls: u64,
     /// Calls that reaped.
@@ -147,19 +127,61 @@ pub struct Trial {
     pub soaker_ns: Option<u64>,
     /// What the device counted.
     pub device: Option<DeviceCounters>,
-    /// Where a simulated system spent its time; not kept in the database.
-    pub account: Option<Account>,
-    /// What a simulated system could give at the most, the tightest first; not kept.
-    pub bounds: Vec<Bound>,
     /// Page cache before and after the scrub (bytes).
     pub scrub: Option<Scrub>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesPoint>,
     /// Whether to trust it.
     pub verdict: Verdict,
+    /// What is known right after the trial and not stored; None for a trial from the database.
+    pub live: Option<Box<LiveTrial>>,
+}
+
+/// What is known of a trial right after it was made, and not stored.
+#[derive(Clone, Debug, Default)]
+pub struct LiveTrial {
+    /// The first of them in words.
+    pub failure: Option<String>,
+    /// The first damaged block in words.
+    pub damage: Option<String>,
+    /// What the engines got of what they asked for.
+    pub setup: Setup,
+    /// Requests issued again after EAGAIN or EINTR.
+    pub retries: u64,
+    /// Requests that came back within the calls that submitted them.
+    pub at_once: u64,
+    /// Requests of an open loop that were due and never issued.
+    pub never_issued: u64,
+    /// Start of the measured phase [ns of the clock].
+    pub start_ns: u64,
+    /// Each request, where they are logged.
+    pub log: Vec<LoggedRequest>,
+    /// Requests that found no more room there.
+    pub log_lost: u64,
+    /// How long each flush in the midst of writing took (ns).
+    pub flushes: Histogram,
+    /// Where a simulated system spent its time.
+    pub account: Option<Account>,
+    /// What a simulated system could give at the most, the tightest first.
+    pub bounds: Vec<Bound>,
 }
 
 impl Trial {
+    /// The first failed request in words.
+    pub fn failure(&self) -> Option<&str> {
+        self.live.as_ref()?.failure.as_deref()
+    }
+
+    /// Each request, where they are logged.
+    pub fn log(&self) -> &[LoggedRequest] {
+        self.live.as_ref().map_or(&[], |live| &live.log)
+    }
+
+    /// What is not stored of it, empty where there is nothing yet.
+    pub fn live_mut(&mut self) -> &mut LiveTrial {
+        self.live.get_or_insert_default()
+    }
+
     /// The intervals in which requests were still issued, `limit_ns` after the start at the latest:
     /// then those that are outstanding complete, at a falling rate. The last interval is not a
     /// whole one.

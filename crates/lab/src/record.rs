@@ -5,13 +5,12 @@
 use analysis::histogram::{Exact, Histogram};
 use cpucost::CpuUsage;
 use ioengine::Op;
-use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
 use results::{LatencyRow, Operation, PointEnd, SeriesRow, TrialRow};
 use workload::sample::Failure;
 use workload::{FullQueue, Sample};
 
-use crate::point::{Direction, SeriesPoint, State, Trial, Verdict};
+use crate::point::{Direction, LiveTrial, SeriesPoint, State, Trial, Verdict};
 
 /// A trial from what was measured.
 pub fn trial(sample: Sample) -> Trial {
@@ -22,16 +21,25 @@ pub fn trial(sample: Sample) -> Trial {
         bytes: interval.bytes,
         requests: interval.requests,
     });
-    Trial {
-        series: series.collect(),
-        errors: sample.errors,
+    let live = LiveTrial {
         failure: sample.first_error.map(failure_text),
         damage: damage_text(&sample),
         setup: sample.setup.clone(),
-        short_transfers: sample.short_transfers,
         retries: sample.retries,
         at_once: sample.at_once,
         never_issued: sample.never_issued,
+        start_ns: sample.start_ns,
+        log_lost: sample.log_lost,
+        account: None,
+        bounds: Vec::new(),
+        // Both are long, and moved rather than copied below.
+        log: Vec::new(),
+        flushes: Histogram::default(),
+    };
+    Trial {
+        series: series.collect(),
+        errors: sample.errors,
+        short_transfers: sample.short_transfers,
         elapsed_ns: sample.elapsed_ns(),
         accepted_ns: sample.accepted_after_ns(),
         full_queue: sample.full_queue.map(|full| FullQueue {
@@ -39,7 +47,6 @@ pub fn trial(sample: Sample) -> Trial {
             end_ns: full.end_ns.saturating_sub(sample.start_ns),
             ..full
         }),
-        flushes: sample.flushes,
         submit_calls: sample.submit_calls,
         reap_calls: sample.reap_calls,
         cpu: sample.cpu,
@@ -49,9 +56,7 @@ pub fn trial(sample: Sample) -> Trial {
             requests: operation.requests,
             latency: operation.latency,
         }),
-        start_ns: sample.start_ns,
-        log: sample.log,
-        log_lost: sample.log_lost,
+        live: Some(Box::new(LiveTrial { log: sample.log, flushes: sample.flushes, ..live })),
         ..Trial::default()
     }
 }
@@ -224,17 +229,10 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
             direction(Operation::Write, row.write_bytes, row.write_requests),
         ],
         errors: row.errors,
-        failure: None,
-        damage: None,
-        setup: Setup::default(),
         short_transfers: row.short_transfers,
-        retries: 0,
-        at_once: 0,
-        never_issued: 0,
         elapsed_ns: row.elapsed_ns,
         accepted_ns: row.accepted_ns,
         full_queue: full_queue_of(row),
-        flushes: Histogram::default(),
         submit_calls: row.submit_calls,
         reap_calls: row.reap_calls,
         cpu: CpuUsage {
@@ -249,11 +247,6 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         },
         soaker_ns: row.cpu_soaker_ns,
         device,
-        account: None,
-        bounds: Vec::new(),
-        start_ns: 0,
-        log: Vec::new(),
-        log_lost: 0,
         scrub: row.resident_before_bytes.map(|_| Scrub {
             resident_before_bytes: row.resident_before_bytes,
             resident_after_bytes: row.resident_after_bytes,
@@ -269,6 +262,7 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
             })
             .collect(),
         verdict: verdict_of(row.verdict, &row.verdict_reasons_json),
+        live: None,
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use ioengine::Op;
 
 use crate::failure::{Failure, Outcome, check_not_under_dev};
-use crate::point::Trial;
+use crate::point::{LiveTrial, Trial};
 
 /// The first line; a file without it is not ours to replace. `point` counts the combinations of a
 /// sweep, `thread` the threads over all targets.
@@ -64,15 +64,15 @@ impl RequestLog {
     /// # Errors
     /// When they cannot be written.
     pub fn add(&mut self, point: usize, trial: &Trial) -> Outcome<()> {
-        self.lost += trial.log_lost;
-        self.lines(point, trial).map_err(|error| cannot(&self.path, &error))
+        let Some(live) = &trial.live else { return Ok(()) };
+        self.lost += live.log_lost;
+        self.lines(point, trial.ordinal, live).map_err(|error| cannot(&self.path, &error))
     }
 
-    fn lines(&mut self, point: usize, trial: &Trial) -> std::io::Result<()> {
-        let ordinal = trial.ordinal;
+    fn lines(&mut self, point: usize, ordinal: u32, live: &LiveTrial) -> std::io::Result<()> {
         // What was submitted in the warm-up and completed after it began before the start.
-        let since = |ns: u64| ns.wrapping_sub(trial.start_ns) as i64;
-        for request in &trial.log {
+        let since = |ns: u64| ns.wrapping_sub(live.start_ns) as i64;
+        for request in &live.log {
             let op = if request.op == Op::Read { "read" } else { "write" };
             let (thread, offset, bytes) = (request.worker, request.offset, request.length);
             let (submit, complete) = (since(request.submit_ns), since(request.complete_ns));
@@ -152,8 +152,8 @@ mod tests {
             complete_ns,
         };
         let log_of = vec![request, LoggedRequest { failed: true, op: Op::Read, ..request }];
-        let trial =
-            Trial { ordinal: 1, start_ns: 1_000, log: log_of, log_lost: 3, ..Trial::default() };
+        let live = LiveTrial { start_ns: 1_000, log: log_of, log_lost: 3, ..LiveTrial::default() };
+        let trial = Trial { ordinal: 1, live: Some(Box::new(live)), ..Trial::default() };
         log.add(7, &trial).unwrap();
         assert_eq!(log.lost(), 3);
         let text = fs::read_to_string(&path).unwrap();

@@ -121,7 +121,8 @@ impl SimulateDocument {
 
 /// Where the time of all trials of a point went.
 pub fn of(point: &Point) -> Balance {
-    let mut accounts = point.trials.iter().filter_map(|trial| trial.account.clone());
+    let live = || point.trials.iter().filter_map(|trial| trial.live.as_deref());
+    let mut accounts = live().filter_map(|trial| trial.account.clone());
     let sum = accounts.next().map(|first| accounts.fold(first, |sum, one| add(sum, &one)));
     let binding = sum.as_ref().map(Account::binding);
     let Binding { resource, utilisation } =
@@ -137,7 +138,7 @@ pub fn of(point: &Point) -> Balance {
         })
     });
     let resources = resources.collect();
-    let bounds = point.trials.first().map(|trial| trial.bounds.iter().map(BoundDocument::from));
+    let bounds = live().next().map(|trial| trial.bounds.iter().map(BoundDocument::from));
     let bounds = bounds.into_iter().flatten().collect();
     Balance { binding: BindingDocument { resource, utilisation }, resources, bounds }
 }
@@ -220,6 +221,7 @@ mod tests {
     fn the_trials_of_a_point_are_taken_together() {
         let mut point = point(&[4096, 4096]);
         for (trial, busy_ns) in point.trials.iter_mut().zip([1000, 900]) {
+            let trial = trial.live_mut();
             trial.account = Some(account(busy_ns));
             trial.bounds = vec![Bound { name: "media".to_owned(), bytes_per_s: 1e6 }];
         }

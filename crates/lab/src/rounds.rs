@@ -144,12 +144,11 @@ pub fn seed_of(seed: u64, round: u32) -> u64 {
 
 /// A request that failed ends the run: what it measured is not what was asked for.
 pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
-    match &trial.failure {
-        Some(failure) => Err(Failure::failed(format!("{label}: {failure}"))),
-        None => match &trial.damage {
-            Some(damage) => Err(Failure::new(Exit::VerificationFailed, damage.clone())),
-            None => Ok(()),
-        },
+    let Some(live) = &trial.live else { return Ok(()) };
+    match (&live.failure, &live.damage) {
+        (Some(failure), _) => Err(Failure::failed(format!("{label}: {failure}"))),
+        (None, Some(damage)) => Err(Failure::new(Exit::VerificationFailed, damage.clone())),
+        (None, None) => Ok(()),
     }
 }
 
@@ -174,7 +173,7 @@ impl Book<'_> {
         kept?;
         if self.recorder.has_log() {
             // Written by now, and too much to hold for all trials at once.
-            trial.log = Vec::new();
+            trial.live_mut().log = Vec::new();
         }
         point.trials.push(trial);
         Ok(())

@@ -161,7 +161,7 @@ impl Scratch {
             return Err(Failure::interrupted());
         }
         if trial.errors > 0 {
-            let why = trial.failure.unwrap_or_else(|| "writing failed".to_owned());
+            let why = trial.failure().unwrap_or("writing failed");
             return Err(Failure::failed(format!("laying out {}: {why}", self.path.display())));
         }
         Ok(trial)

@@ -279,8 +279,10 @@ pub fn simulated_trial(
         ..Circumstances::default()
     };
     let bounds = simulated::bounds_of(system, workload, place.caching, sample.bytes());
-    let mut trial = Trial { account: Some(account), bounds, ..record::trial(sample) };
-    simulated::check_bounds(system, &trial.bounds, trial.whole_bytes_per_s())?;
+    let mut trial = record::trial(sample);
+    simulated::check_bounds(system, &bounds, trial.whole_bytes_per_s())?;
+    let live = trial.live_mut();
+    (live.account, live.bounds) = (Some(account), bounds);
     trial.verdict = verdict::judge(&setting.key(), &trial, &around);
     Ok(trial)
 }

@@ -441,7 +441,8 @@ fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
 /// Requests that come back in the very call that submits them were never outstanding together,
 /// whatever Little's law makes of stamps that a whole batch shares.
 fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
-    let share = trial.at_once as f64 / trial.requests().max(1) as f64;
+    let Some(live) = &trial.live else { return };
+    let share = live.at_once as f64 / trial.requests().max(1) as f64;
     let closed = key.requests_per_s().is_none();
     if closed && key.depth() > 1 && share > AT_ONCE_SHARE_MAX && !around.allow_holes {
         let text = format!(
@@ -460,7 +461,10 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let full = key.requests_per_s().is_none() && !key.has_pauses();
     let Some(mean) = trial.latency().mean().filter(|_| full) else { return };
     // A flush, at the end or before it, is time without requests.
-    let flushed = trial.flushes.mean().unwrap_or(0.0) * trial.flushes.count() as f64;
+    let flushed = trial
+        .live
+        .as_ref()
+        .map_or(0.0, |live| live.flushes.mean().unwrap_or(0.0) * live.flushes.count() as f64);
     let flushed = (flushed / f64::from(key.threads().max(1))) as u64;
     let elapsed = trial.accepted_ns.unwrap_or(trial.elapsed_ns).saturating_sub(flushed).max(1);
     let rate = trial.requests() as f64 * 1e9 / elapsed as f64;
@@ -498,10 +502,11 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
         );
         verdict.add(State::Suspect, text);
     }
-    if trial.never_issued > 0 {
+    let never_issued = trial.live.as_ref().map_or(0, |live| live.never_issued);
+    if never_issued > 0 {
         let text = format!(
             "{} requests were due and never issued: the backlog at the end was too long",
-            units::count(trial.never_issued as f64)
+            units::count(never_issued as f64)
         );
         verdict.add(State::Suspect, text);
     }
@@ -554,7 +559,8 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
 /// A request on ordinary pages runs into the device's segment limit: say so where huge ones were
 /// asked for and refused.
 fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
-    let (got, wanted) = (trial.setup.huge_bytes, trial.setup.buffer_bytes);
+    let Some(live) = &trial.live else { return };
+    let (got, wanted) = (live.setup.huge_bytes, live.setup.buffer_bytes);
     let asked = key.is_direct() && !key.has_small_pages() && key.request_bytes() > SEGMENT_BYTES;
     if asked && wanted > 0 && got < wanted / 2 {
         let (got, wanted) = (units::size(got), units::size(wanted));
@@ -680,7 +686,7 @@ mod tests {
                 |trial, _| {
                     trial.elapsed_ns = 1_000_000_000;
                     if flushes_ns > 0 {
-                        trial.flushes.record_n(flushes_ns / 100, 100);
+                        trial.live_mut().flushes.record_n(flushes_ns / 100, 100);
                     }
                 },
             )
@@ -1000,7 +1006,7 @@ mod tests {
             point.key.workload.depth = depth;
             point.key.workload.arrival =
                 rate.map_or(Arrival::Closed, |requests_per_s| Arrival::Constant { requests_per_s });
-            point.trials[0].at_once = 600;
+            point.trials[0].live_mut().at_once = 600;
             let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
             verdict.reasons.iter().any(|reason| reason.contains("the depth of 8 was not reached"))
         };
@@ -1013,7 +1019,7 @@ mod tests {
     fn requests_that_were_due_and_never_issued_are_told() {
         let mut point = point(&[4096 * 1000]);
         point.key.workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
-        point.trials[0].never_issued = 3;
+        point.trials[0].live_mut().never_issued = 3;
         let told = |point: &crate::point::Point| {
             let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
             let never = "3 requests were due and never issued";

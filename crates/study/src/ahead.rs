@@ -85,7 +85,7 @@ fn latencies(
     };
     let trial = runner.trial(job, bench, workload)?;
     let ns = |one: &workload::LoggedRequest| one.complete_ns.saturating_sub(one.submit_ns) as f64;
-    Ok(trial.log.iter().map(ns).collect())
+    Ok(trial.log().iter().map(ns).collect())
 }
 
 /// How far the device reads ahead, how fast, at which stride it gives up, and what a hit of several

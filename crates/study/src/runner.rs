@@ -414,8 +414,8 @@ impl StudyRunner<'_> {
         if self.lab.interrupt.is_set() {
             return Err(Failure::interrupted());
         }
-        if let Some(failure) = &trial.failure {
-            return Err(Failure::failed(failure.clone()));
+        if let Some(failure) = trial.failure() {
+            return Err(Failure::failed(failure));
         }
         if trial.verdict.state == State::Invalid {
             let reasons = trial.verdict.reasons.join("; ");

@@ -90,7 +90,11 @@ impl Watch {
         };
         let phases = self.places.iter().enumerate().filter_map(of_target).collect();
         let lost = traces.iter().map(|trace| trace.lost.total()).sum();
-        let seen = TraceSummary { phases, lost, not_logged: trial.log_lost };
+        let seen = TraceSummary {
+            phases,
+            lost,
+            not_logged: trial.live.as_ref().map_or(0, |live| live.log_lost),
+        };
         Ok((trial, seen))
     }
 
@@ -109,7 +113,7 @@ impl Watch {
         target: usize,
         kernel_ns: &dyn Fn(u64) -> u64,
     ) -> Vec<AppRequest> {
-        let own = trial.log.iter().filter(|one| one.worker as usize / self.threads == target);
+        let own = trial.log().iter().filter(|one| one.worker as usize / self.threads == target);
         let request = |one: &workload::LoggedRequest| AppRequest {
             submit_ns: kernel_ns(one.submit_ns),
             reaped_ns: kernel_ns(one.complete_ns),
@@ -192,7 +196,8 @@ impl<'a> Pair<'a> {
         rounds::fail_on_errors(&trial, &point.key.describe())?;
         if trial.requests() > 0 {
             // The log has been read by now, and is too much to hold for all trials at once.
-            let trial = Trial { ordinal: round, log: Vec::new(), ..trial };
+            let mut trial = Trial { ordinal: round, ..trial };
+            trial.live_mut().log = Vec::new();
             runner.recorder.add_trial(self.numbers[usize::from(traced)], &trial)?;
             point.trials.push(trial);
         }

@@ -398,7 +398,7 @@ impl<'a> Survey<'a> {
                 setting.workload.limit_bytes = Some(limit.min(bytes));
             }
             let mut trial = self.lab.trial(&setting, &mut |_| progress.update(&label))?;
-            if let Some(failure) = &trial.failure {
+            if let Some(failure) = trial.failure() {
                 return Err(Failure::failed(format!("{label}: {failure}")));
             }
             if self.lab.interrupt.is_set() {

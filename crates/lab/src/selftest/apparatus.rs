@@ -99,7 +99,7 @@ impl Apparatus<'_> {
         if self.lab.interrupt.is_set() {
             return Err(Failure::interrupted());
         }
-        if let Some(failure) = &trial.failure {
+        if let Some(failure) = trial.failure() {
             return Err(Failure::failed(format!("the device failed: {failure}")));
         }
         // The wrong thing was measured: no figure of it may pass.

@@ -193,7 +193,7 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     let (points, measured) = rounds::measure(runner.lab, &rounds, settings, runner.recorder);
     for (owner, mut point) in owners.into_iter().zip(points) {
         note_stripe_load(runner, owner, &point);
-        point.trials.iter_mut().for_each(|trial| trial.log = Vec::new());
+        point.trials.iter_mut().for_each(|trial| trial.live_mut().log = Vec::new());
         runner.add(owner, &[], point);
     }
     measured
@@ -203,7 +203,7 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
 fn note_stripe_load(runner: &mut StudyRunner<'_>, owner: &Ready, point: &Point) {
     let chunk_bytes = units::parse_size(owner.given("chunk")).unwrap_or(0);
     let Ok(layout) = Layout::new(owner.disks() as usize, chunk_bytes) else { return };
-    let loads = point.trials.iter().filter_map(|trial| StripeLoad::of(&trial.log, &layout));
+    let loads = point.trials.iter().filter_map(|trial| StripeLoad::of(trial.log(), &layout));
     let loads: Vec<StripeLoad> = loads.collect();
     if loads.is_empty() {
         return;

@@ -352,7 +352,8 @@ fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
 /// The median over the trials of the median flush of each (ns).
 fn median_flush_ns(cell: &MeasuredPoint) -> Option<f64> {
     let trials = cell.point.trials.iter();
-    let mut medians: Vec<u64> = trials.filter_map(|trial| trial.flushes.quantile(0.5)).collect();
+    let mut medians: Vec<u64> =
+        trials.filter_map(|trial| trial.live.as_ref()?.flushes.quantile(0.5)).collect();
     medians.sort_unstable();
     medians.get(medians.len() / 2).map(|ns| *ns as f64)
 }
