@@ -1,4 +1,4 @@
-//! What limits a run is called by its name, and what has room is not.
+//! The bottleneck of a run is reported by name; a part with spare capacity is not.
 
 use std::sync::atomic::AtomicBool;
 
@@ -6,7 +6,7 @@ use ioengine::{Caching, EngineKind};
 use simulator::{Account, Binding, SimWorld, System};
 use workload::{Control, Pattern, Workload, plan, stepper};
 
-use crate::bench::{DISKS, Parts, changed, load, made, named, run, threads};
+use crate::support::{DISKS, Parts, base_with, changed, load, named, run, threads};
 
 const MIB: u64 = 1 << 20;
 
@@ -14,7 +14,7 @@ fn account(system: &System, load: &Workload) -> Account {
     run(system, load, Caching::Direct).account
 }
 
-/// What limits a load, which must be this, and how busy it is.
+/// Asserts the bottleneck of a load; returns its utilisation.
 fn limit(system: &System, load: &Workload, wanted: &str) -> f64 {
     let Binding { resource, utilisation } = account(system, load).binding();
     assert_eq!(resource, wanted, "{} {load:?}", system.name);
@@ -27,7 +27,7 @@ fn random(load: Workload, region_bytes: u64) -> Workload {
 }
 
 fn flash(changes: &[(&str, &str)]) -> System {
-    changed(made(Parts { flash: true, ..Parts::default() }), changes)
+    changed(base_with(Parts { flash: true, ..Parts::default() }), changes)
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn of_several_links_the_one_speaks_that_was_busiest_in_the_interval() {
     let system = named("cloud-gp-volume", &[("hosts", "2"), ("disks", "2"), ("buses", "2")]);
     let world = SimWorld::new(&system, 1);
     let files = world.files(Caching::Direct);
-    // Small requests keep a link busy for longer with fewer bytes.
+    // Small requests keep a link busy for longer although they move fewer bytes.
     for (file, request, bytes) in [(0, 1 << 20, 4 * MIB), (1, 512, 2 * MIB), (0, 4096, MIB)] {
         let mark = world.mark();
         let load = Workload { engine_kind: EngineKind::IoUring, ..load(100, request, 1, bytes) };
