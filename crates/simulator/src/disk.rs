@@ -312,8 +312,7 @@ impl Disk {
 
     /// Until when read-ahead continues although requests wait (ns). It runs to the end of what
     /// commands need. If only cached writes wait and the buffer has room for more, it runs on to
-    /// the
-    /// prefetch limit.
+    /// the prefetch limit.
     pub fn streams_until(&self, now_ns: u64) -> Option<u64> {
         let stream = &self.streams[self.active.filter(|_| !self.busy)?];
         if self.is_idle() {

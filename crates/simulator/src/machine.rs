@@ -404,8 +404,7 @@ impl Machine {
     }
 
     /// Runs CPU work of a thread from now on; returns its end (ns). `whole_ns` is booked as the
-    /// cost
-    /// of the whole request, in part as uncharged; it is 0 on the second call for a request.
+    /// cost of the whole request, in part as uncharged; it is 0 on the second call for a request.
     fn work_for(&mut self, engine: u32, cost: Cost, ns: u64, whole_ns: u64) -> u64 {
         let issuer = &mut self.issuers[engine as usize];
         let host = &mut self.hosts[self.files[issuer.file as usize].host as usize];
@@ -510,8 +509,7 @@ impl Machine {
     }
 
     /// CPU time to assemble a volume, on the host or on the controller's processor. Returns when
-    /// the
-    /// pieces may be sent (ns).
+    /// the pieces may be sent (ns).
     fn volume_work(&mut self, io: u32, pieces: u64, parity: u64) -> u64 {
         let now_ns = self.now_ns();
         let setup = &self.system.setup;
@@ -628,10 +626,8 @@ impl Machine {
     }
 
     /// Rebuilds the next stretch: reads it from the remaining devices and writes it to the spare.
-    /// One
-    /// stretch is in progress while a program has requests in flight. The rebuild wraps around at
-    /// the
-    /// end of the device, so it never completes.
+    /// One stretch is in progress while a program has requests in flight. The rebuild wraps around
+    /// at the end of the device, so it never completes.
     fn rebuild(&mut self, file: u32) {
         let entry = &mut self.files[file as usize];
         entry.is_rebuilding = self.count.inside > 0;

@@ -328,10 +328,8 @@ pub struct FlashModel {
     /// Sustained rate once the credit is spent (0: no limit).
     pub sustained: Rate,
     /// Completion coalescing, as by virtual disks and interrupt coalescing. Completions are
-    /// reported
-    /// together once no command is outstanding on the device, or once the first has waited this
-    /// long
-    /// (0: no coalescing).
+    /// reported together once no command is outstanding on the device, or once the first has waited
+    /// this long (0: no coalescing).
     pub coalesce: Time,
 }
 

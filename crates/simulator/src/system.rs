@@ -144,8 +144,7 @@ choice!(
         /// The one with fewer requests outstanding.
         Shortest,
         /// 3ware TwinStor: as `Shortest` for random requests. Sequential requests alternate between
-        /// the
-        /// copies every 256 KiB if that much is outstanding, and otherwise stay on the current
+        /// the copies every 256 KiB if that much is outstanding, and otherwise stay on the current
         /// copy.
         Twinstor,
     }
@@ -335,7 +334,7 @@ impl System {
             Ok(())
         } else {
             Err(format!(
-                "disks={disks} of {device_bytes} bytes hold more than can be check_count; make disks, \
+                "disks={disks} of {device_bytes} bytes hold more than can be counted; make disks, \
                  drive.zones or drive.capacity smaller"
             ))
         }
@@ -428,7 +427,7 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     let capacity = capacity.filter(|_| disk.zones.len() <= ZONES_MAX);
     let Some(bytes) = capacity.filter(|_| disk.zones.iter().all(fits)) else {
         return Err(
-            "drive.zones, drive.heads and the time of a revolution are more than can be check_count; \
+            "drive.zones, drive.heads and the time of a revolution are more than can be counted; \
              make one smaller"
                 .into(),
         );

@@ -231,8 +231,7 @@ impl Engine for SimEngine {
     }
 
     /// Submits the batch and returns what has completed. It ignores `at_least` and never advances
-    /// the
-    /// time; the loop that steps all workers does.
+    /// the time; the loop that steps all workers does.
     #[inline]
     fn submit_and_wait(
         &mut self,

@@ -488,7 +488,7 @@ impl Machine {
             if now == length {
                 cache.dirty.pop_front();
             } else {
-                cache.dirty[0] = (from + now, length - now)
+                cache.dirty[0] = (from + now, length - now);
             }
             self.transfer(file, Op::Write, from, now, Origin::WriteBehind);
         }

@@ -64,8 +64,7 @@ impl Bus {
     pub fn phases_until(&self, now_ns: u64) -> [u64; PHASES] {
         let mut to_come_ns = self.until_ns.saturating_sub(now_ns);
         // Subtracts the rest of the current tenure, starting with the phases that come last. The
-        // order
-        // of phases is only approximately known.
+        // order of phases is only approximately known.
         let mut phases_ns = self.phases_ns;
         for phase in [STATUS, DATA, MESSAGE_IN, COMMAND, MESSAGE_OUT, SELECT, RESELECT, ARBITRATE] {
             let cut_ns = to_come_ns.min(phases_ns[phase]);
