@@ -126,8 +126,7 @@ mod tests {
     }
 
     /// A test machine. For each cache: the number of sizes that fit, the number of sizes on the
-    /// ramp
-    /// to the next cache, and the ratio of the rates.
+    /// ramp to the next cache, and the ratio of the rates.
     type Caches = Vec<(usize, usize, f64)>;
 
     /// Its curve and the true plateaus.

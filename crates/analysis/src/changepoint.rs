@@ -64,8 +64,7 @@ pub struct Step {
     /// Median until the next step or the end, with its 95% interval.
     pub after: Interval,
     /// Upper bound of the probability that noise around a straight line shows such a step anywhere
-    /// in
-    /// the series.
+    /// in the series.
     pub p_value: f64,
 }
 
@@ -149,8 +148,7 @@ pub struct Throttle {
     /// Amount per second after.
     pub after_per_s: f64,
     /// Amount moved beyond the later rate, (before - after) x time: the credit of a token bucket
-    /// that
-    /// refills at the later rate.
+    /// that refills at the later rate.
     pub credit: f64,
 }
 

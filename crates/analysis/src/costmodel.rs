@@ -38,8 +38,7 @@ pub struct CostModel {
     /// Fixed cost per request (ns), with the 95% interval.
     pub fixed_ns: Interval,
     /// Cost per KiB (ns), with the 95% interval. It may be near zero, or slightly negative within
-    /// its
-    /// interval, if the CPU never touches the data (direct I/O).
+    /// its interval, if the CPU never touches the data (direct I/O).
     pub marginal_ns_per_kib: Interval,
     /// Share of the weighted variance that the model explains, 0 to 1.
     pub r2: f64,

@@ -87,14 +87,12 @@ pub struct SizePoint {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HalfPowerFit {
     /// f: fixed time per request (ns), with the 95% interval. It may be negative within its
-    /// interval
-    /// if noise hides the fixed time.
+    /// interval if noise hides the fixed time.
     pub fixed_ns: Interval,
     /// s: time per byte (ns), with the 95% interval.
     pub ns_per_byte: Interval,
     /// f / s: the size (bytes) that reaches half of the asymptote (n-one-half), with the 95%
-    /// interval
-    /// by the delta method. It has the sign of `fixed_ns`; nothing is clamped.
+    /// interval by the delta method. It has the sign of `fixed_ns`; nothing is clamped.
     pub half_power_bytes: Interval,
     /// 1 / s: the asymptotic rate of large requests (r-infinity), in bytes per second.
     pub asymptote_bytes_per_s: f64,
@@ -109,8 +107,7 @@ impl HalfPowerFit {
     /// S / (f + s S) = PAP / 2 at S = f / (2 / PAP - s).
     ///
     /// `None` if the asymptote does not exceed PAP / 2, if the fixed time is zero or less so that
-    /// every
-    /// size exceeds it, or if `pap_bytes_per_s` is not finite and positive.
+    /// every size exceeds it, or if `pap_bytes_per_s` is not finite and positive.
     pub fn fit_against(&self, pap_bytes_per_s: f64) -> Option<f64> {
         if !pap_bytes_per_s.is_finite() || pap_bytes_per_s <= 0.0 {
             return None;

@@ -170,8 +170,7 @@ impl Histogram {
     }
 
     /// Number of values of [`LIMIT_NS`] or more. [`Self::buckets`] leaves these out; all else
-    /// includes
-    /// them.
+    /// includes them.
     pub fn overflow(&self) -> u64 {
         self.overflow
     }
@@ -197,13 +196,12 @@ impl Histogram {
     }
 
     /// The quantile `q` in nanoseconds: the smallest value that at least the share `q` of all
-    /// values
-    /// do not exceed.
+    /// values do not exceed.
     ///
     /// The minimum (`q` = 0) and the maximum (`q` = 1) are exact. Otherwise the result is the
-    /// midpoint
-    /// of a bucket, within 0.4%, clamped to minimum and maximum, and monotonic in `q`. A quantile
-    /// beyond the range is reported as the maximum. `None` if empty or if `q` is not between 0 and
+    /// midpoint of a bucket, within 0.4%, clamped to minimum and maximum, and monotonic in `q`. A
+    /// quantile beyond the range is reported as the maximum. `None` if empty or if `q` is not
+    /// between 0 and
     /// 1.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         if self.count == 0 || !(0.0..=1.0).contains(&q) {
@@ -237,8 +235,7 @@ impl Histogram {
     }
 
     /// The exact figures; `None` if empty. Store them with [`Self::buckets`] to restore the
-    /// histogram
-    /// with [`Self::from_buckets`].
+    /// histogram with [`Self::from_buckets`].
     pub fn exact(&self) -> Option<Exact> {
         (self.count > 0).then_some(Exact {
             overflow: self.overflow,
@@ -282,8 +279,7 @@ impl Histogram {
     }
 
     /// Whether minimum and maximum lie in the outermost buckets (or beyond the range) and the sum
-    /// is
-    /// possible for the counts.
+    /// is possible for the counts.
     fn holds(&self, exact: Exact) -> bool {
         let first = self.buckets().next();
         let last = self.buckets().last();

@@ -22,8 +22,7 @@ pub struct Interval {
 
 impl Interval {
     /// An interval of zero width: for a value known exactly, or measured only once so that its
-    /// spread
-    /// is unknown.
+    /// spread is unknown.
     pub fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
     }

@@ -21,8 +21,7 @@ pub struct Rung {
     /// Advertised rate in bytes per second, if known.
     pub pap_bytes_per_s: Option<f64>,
     /// Rate of the component alone in bytes per second, if measured. It must come from another
-    /// workload
-    /// than the one to explain; otherwise it would always be close.
+    /// workload than the one to explain; otherwise it would always be close.
     pub rap_bytes_per_s: Option<f64>,
 }
 

@@ -2,9 +2,8 @@
 //! measurement gives the same answer.
 //!
 //! With a fixed threshold, such as 95% of the highest rate, chance decides whenever a rate lies
-//! near
-//! it. The threshold is therefore placed in the middle of the widest gap between neighbouring rates
-//! within a window of shares.
+//! near it. The threshold is therefore placed in the middle of the widest gap between neighbouring
+//! rates within a window of shares.
 
 /// The threshold, as a share of the highest rate; rates at or above it count as equal to it.
 ///
