@@ -69,8 +69,7 @@ pub enum Error {
     },
 
     /// A file that does not belong to SQLite has the name of one of the database's log files. It
-    /// was
-    /// not changed.
+    /// was not changed.
     #[error(
         "{} would be removed by opening a database {}: move it away, or choose another path for \
          the database",

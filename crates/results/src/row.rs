@@ -422,8 +422,7 @@ row! {
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
         /// Closed loops: start of the period with a full queue, when as many requests had completed
-        /// as the
-        /// queue holds. Counted from the start of the trial.
+        /// as the queue holds. Counted from the start of the trial.
         full_queue_start_ns: Option<u64>,
         /// End of that period, before the queue drains.
         full_queue_end_ns: Option<u64>,

@@ -116,8 +116,7 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
 }
 
 /// Whether a file is empty or starts with a magic number or zeros; SQLite writes the header of a
-/// log
-/// last. A file that has disappeared meanwhile is fine.
+/// log last. A file that has disappeared meanwhile is fine.
 fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));

@@ -222,8 +222,7 @@ impl Store {
     }
 
     /// Closes the store. The `-wal` and `-shm` files disappear, unless another program has the
-    /// database
-    /// open; the next writer then removes them.
+    /// database open; the next writer then removes them.
     ///
     /// # Errors
     /// When the checkpoint fails (full disk). Nothing is lost; the next opening repeats it.
@@ -310,8 +309,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
 
 /// Whether the file system has blocks smaller than a memory page. A page of SQLite's shared memory
 /// (the `-shm` file) may then be only partly allocated. If the disk is full, touching the rest
-/// kills
-/// the process (SIGBUS). The rollback journal needs no such file.
+/// kills the process (SIGBUS). The rollback journal needs no such file.
 fn has_small_blocks(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.blksize() < PAGE_BYTES)
 }
