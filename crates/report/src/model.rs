@@ -36,8 +36,7 @@ pub struct Verdict {
     /// One sentence per doubt; empty for a clean result.
     pub reasons: Vec<String>,
     /// Number of points in doubt, if the verdict does not concern all points. Shown as a link to
-    /// the
-    /// section [`POINTS_SECTION`].
+    /// the section [`POINTS_SECTION`].
     pub in_doubt: Option<String>,
 }
 

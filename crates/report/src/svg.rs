@@ -41,8 +41,7 @@ pub(crate) fn translate(x: f64, y: f64) -> String {
 }
 
 /// A line through points; `None` interrupts it. With `steps`, each value holds until the next
-/// point.
-/// Empty if there is nothing to draw.
+/// point. Empty if there is nothing to draw.
 pub(crate) fn line(places: &[Option<(f64, f64)>], steps: bool) -> String {
     let mut path = String::new();
     let mut drawing = false;

@@ -26,8 +26,7 @@ pub(crate) fn table(table: &Table) -> Markup {
 }
 
 /// The collapsible data table of a chart. Its rows are the points in drawing order; the marks of
-/// the
-/// drawing refer to them by index.
+/// the drawing refer to them by index.
 pub(crate) fn chart_data(chart: &Chart) -> Markup {
     let (columns, rows) = chart_rows(chart);
     html! {

@@ -164,8 +164,7 @@ pub struct DistributionView {
     /// Name of the point.
     pub name: String,
     /// Latency in nanoseconds and the share of requests at or below it, both ascending. Long lists
-    /// are
-    /// thinned out for drawing.
+    /// are thinned out for drawing.
     pub cumulative: Vec<(f64, f64)>,
 }
 

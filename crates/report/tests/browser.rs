@@ -339,7 +339,11 @@ fn every_column_of_the_points_sorts_both_ways() {
         falling.reverse();
         for cells in [rising, falling] {
             let number = |text: &str| text.parse::<f64>().unwrap();
-            let sorted = if column["number"] == true { cells.is_sorted_by_key(|text| number(text)) } else { cells.is_sorted() };
+            let sorted = if column["number"] == true {
+                cells.is_sorted_by_key(|text| number(text))
+            } else {
+                cells.is_sorted()
+            };
             assert!(sorted, "{}: {cells:?}", column["label"]);
         }
     }
