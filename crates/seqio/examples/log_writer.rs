@@ -1,6 +1,5 @@
 //! A log as in a database. Records with length and checksum are appended and made durable in
-//! groups.
-//! After a crash, all complete records are read back, and the log continues after them.
+//! groups. After a crash, all complete records are read back, and the log continues after them.
 //!
 //! The file is never larger than what was written to it, so its end is the end of the log.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]

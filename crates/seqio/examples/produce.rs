@@ -1,6 +1,5 @@
 //! Benchmark for `cargo xtask bench seqio`: writes a durable file in a given way and prints the
-//! plan.
-//! The producer computes every byte, or only stamps blocks that are already filled.
+//! plan. The producer computes every byte, or only stamps blocks that are already filled.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::hint::black_box;

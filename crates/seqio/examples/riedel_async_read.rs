@@ -1,10 +1,8 @@
 //! The fourth sample program of Riedel, van Ingen and Gray (1997), Figure 21: direct reads of a
-//! file
-//! with eight requests of 64 KiB in flight, until one returns nothing; then the same with seqio.
-//! The
-//! standard library has no completion routines, so eight threads take the offset of the next
-//! request
-//! from a counter. The paper's program gets its blocks out of order; seqio gives them in order.
+//! file with eight requests of 64 KiB in flight, until one returns nothing; then the same with
+//! seqio. The standard library has no completion routines, so eight threads take the offset of the
+//! next request from a counter. The paper's program gets its blocks out of order; seqio gives them
+//! in order.
 mod support;
 
 use std::fs::OpenOptions;

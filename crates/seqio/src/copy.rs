@@ -114,8 +114,7 @@ pub struct NoWatch;
 impl Watch for NoWatch {}
 
 /// Copies a file to a new or existing file, with its permissions, like [`std::fs::copy`] but
-/// faster.
-/// Returns the size (bytes).
+/// faster. Returns the size (bytes).
 ///
 /// # Errors
 /// Any error of opening, reading or writing. What was written before it stays.
@@ -145,8 +144,7 @@ fn by_watcher(error: io::Error) -> CopyError {
 
 impl Options {
     /// Copies a file from an offset on to the same offsets of another, and sets its size. Both must
-    /// be
-    /// seekable. Data of the destination before that offset stay.
+    /// be seekable. Data of the destination before that offset stay.
     ///
     /// # Errors
     /// Any error of reading or writing, with the file it concerns, or an error from the watcher.
@@ -268,8 +266,7 @@ impl Copying<'_> {
     }
 
     /// Truncates the destination at the start of the copy and reserves space. A sparse file only
-    /// gets
-    /// its size.
+    /// gets its size.
     fn make_room(&self, is_sparse: bool) -> io::Result<()> {
         if !self.target.is_regular {
             return Ok(());
@@ -280,11 +277,11 @@ impl Copying<'_> {
             return Ok(());
         }
         let reserved = !is_sparse && self.target.reserve(now, self.size - now, unseen)?;
-        match unseen && !reserved {
-            // A write within the file does not wait for the one before it.
-            true => self.target.file.set_len(self.size),
-            false => Ok(()),
+        if unseen && !reserved {
+            // Writes within the file size can be in flight together.
+            return self.target.file.set_len(self.size);
         }
+        Ok(())
     }
 
     /// Whether the source is longer by now than it was; looks at it again.

@@ -1,6 +1,5 @@
 //! Errors. As in `std::fs`, they are those of the system, with `kind()` and `raw_os_error()`, and
-//! do
-//! not contain the file name, which the caller knows. [`CopyError`] tells which file failed.
+//! do not contain the file name, which the caller knows. [`CopyError`] tells which file failed.
 
 use std::fmt;
 use std::io;

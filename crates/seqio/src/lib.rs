@@ -102,9 +102,9 @@
 //! - `tokio`: `tokio::AsyncReader` and `tokio::AsyncWriter`, for `AsyncRead`, `AsyncBufRead` and
 //!   `AsyncWrite`.
 //!
-//! [`Options::open_striped`] reads several files or devices as one stream. `halfpower tune` measures
-//! a storage once, and this crate uses the result ([`tune`]). `examples/` counts lines, hashes,
-//! copies, and writes a database log.
+//! [`Options::open_striped`] reads several files or devices as one stream. `halfpower tune`
+//! measures a storage once, and this crate uses the result ([`tune`]). `examples/` counts lines,
+//! hashes, copies, and writes a database log.
 //!
 //! # Modules
 //! `reader` and `writer` implement the streams. `options` chooses a plan from what `opened`,

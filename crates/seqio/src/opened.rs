@@ -153,8 +153,7 @@ impl Opened {
     }
 
     /// Reserves blocks for a range, with `visibly` increasing the file size. Returns false if the
-    /// file
-    /// system does not support it.
+    /// file system does not support it.
     ///
     /// # Errors
     /// When there is no space.

@@ -103,12 +103,10 @@ impl fmt::Display for Plan {
 
 impl Options {
     /// Smaller files go through the page cache (bytes), because the setup of direct requests would
-    /// cost
-    /// more than it saves.
+    /// cost more than it saves.
     pub const SMALL_BYTES: u64 = 1 << 20;
     /// Request size through the page cache (bytes): large enough that system calls cost little,
-    /// small
-    /// enough to stay in the cache of a core.
+    /// small enough to stay in the cache of a core.
     pub const BUFFERED_BYTES: u32 = 256 << 10;
 
     /// The defaults.
@@ -153,8 +151,7 @@ impl Options {
     }
 
     /// Sets the expected file size (bytes). Space is reserved at once, so a full file system is
-    /// detected
-    /// before anything is written. The actual size may differ.
+    /// detected before anything is written. The actual size may differ.
     #[must_use]
     pub fn size(mut self, bytes: u64) -> Options {
         self.size = Some(bytes);
@@ -162,10 +159,8 @@ impl Options {
     }
 
     /// Promises that nobody reads the file before [`Writer::finish`](crate::Writer::finish), for
-    /// example
-    /// because it has no name yet. Its size may then exceed what is written, which allows several
-    /// writes
-    /// in flight. Otherwise the file is never larger than what was written to it.
+    /// example because it has no name yet. Its size may then exceed what is written, which allows
+    /// several writes in flight. Otherwise the file is never larger than what was written to it.
     #[must_use]
     pub fn unseen(mut self, unseen: bool) -> Options {
         self.unseen = unseen;
@@ -180,8 +175,7 @@ impl Options {
     }
 
     /// Sets whether a reader drops the pages that it brought into the page cache, if nothing of the
-    /// file
-    /// was cached before. For programs that read many files once.
+    /// file was cached before. For programs that read many files once.
     #[must_use]
     pub fn leave_cache(mut self, leave: bool) -> Options {
         self.leave_cache = leave;

@@ -200,8 +200,7 @@ impl Reader {
     }
 
     /// Returns the file; for a stripe, the first member. If seekable, its position is that of the
-    /// next
-    /// unread byte.
+    /// next unread byte.
     ///
     /// # Errors
     /// Any error of setting its position.

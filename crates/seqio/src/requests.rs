@@ -1,7 +1,6 @@
 //! Requests in flight on a set of files. Short transfers are continued, interrupted ones repeated,
 //! and requests that a file system refuses with O_DIRECT are done through the page cache. The
-//! caller
-//! gets the number of bytes, or one error.
+//! caller gets the number of bytes, or one error.
 
 use std::fs::File;
 use std::io;

@@ -69,8 +69,7 @@ pub struct Storage {
     /// Its kind.
     pub kind: Kind,
     /// An identity that survives reboots, under which measurements are stored: model and serial
-    /// number,
-    /// or else the kernel name, or else the source of the mount.
+    /// number, or else the kernel name, or else the source of the mount.
     pub identity: String,
     /// The file system ("ext4"); empty for a bare device.
     pub file_system: String,

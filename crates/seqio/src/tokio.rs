@@ -120,8 +120,7 @@ impl AsyncRead for AsyncReader {
 }
 
 /// A [`Writer`] for async tasks. Shutdown finishes the file. Dropping it without shutdown writes
-/// the
-/// rest on the dropping thread, which blocks.
+/// the rest on the dropping thread, which blocks.
 #[derive(Debug)]
 pub struct AsyncWriter {
     place: Place<Option<Writer>, ()>,

@@ -82,8 +82,7 @@ impl Options {
     }
 
     /// Appends to a file, which is created if it does not exist. Each write goes to the current end
-    /// of
-    /// the file, so several programs may append to one file.
+    /// of the file, so several programs may append to one file.
     ///
     /// # Errors
     /// Those of [`Options::create`].
@@ -96,8 +95,7 @@ impl Options {
     }
 
     /// Writes to an open file from its current position. The position is updated on flush. A file
-    /// that
-    /// was opened for appending is written at its end. Other contents stay.
+    /// that was opened for appending is written at its end. Other contents stay.
     ///
     /// # Errors
     /// Any error of examining it.
@@ -317,8 +315,7 @@ impl Writer {
     }
 
     /// Switches to `deep` once there are enough data for requests. While the memory limit is
-    /// reached, it
-    /// stays buffered.
+    /// reached, it stays buffered.
     fn go_deep(&mut self) -> io::Result<()> {
         let Mode::Plain(plain) = &mut self.mode else { return Ok(()) };
         if !self.plan.uses_requests() {

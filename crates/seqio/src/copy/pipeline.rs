@@ -166,8 +166,7 @@ impl Pipeline {
     }
 
     /// Handles a completed read: shows the part to the watcher and queues its write. Returns false
-    /// if
-    /// the file ended within the part; reads beyond it are then discarded.
+    /// if the file ended within the part; reads beyond it are then discarded.
     fn part_was_read(
         &mut self,
         copying: &mut Copying,

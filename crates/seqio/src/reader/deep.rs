@@ -94,12 +94,13 @@ impl Deep {
         // No more slots than the file needs, plus one for the program.
         let blocks = size.div_ceil(plan.request_bytes.into()).max(1);
         let slots = u64::from(plan.depth_most).min(blocks) as u32 + 1;
-        let memory = match options.asks_for_memory() || layout.is_some() {
-            true => Grant::whole(plan.request_bytes, slots),
-            false => match Grant::up_to(plan.request_bytes, slots) {
+        let memory = if options.asks_for_memory() || layout.is_some() {
+            Grant::whole(plan.request_bytes, slots)
+        } else {
+            match Grant::up_to(plan.request_bytes, slots) {
                 Some(memory) => memory,
                 None => return Ok(None),
-            },
+            }
         };
         plan.request_bytes = memory.request_bytes;
         plan.depth_most = memory.slots - 1;
@@ -264,8 +265,7 @@ impl Deep {
     }
 
     /// Takes the block of a slot; returns false if the read got nothing because the file ended.
-    /// Bytes
-    /// read before an error become a block, and the next call returns the error.
+    /// Bytes read before an error become a block, and the next call returns the error.
     fn take(&mut self, slot: u32, offset: u64, skip: u32, length: u32) -> io::Result<bool> {
         self.in_flight -= 1;
         self.requests.submit()?;

@@ -43,8 +43,7 @@ pub(super) struct Plain {
 
 impl Plain {
     /// A reader from an offset on; `left` is the remaining size if known (bytes). With `leaves`,
-    /// pages
-    /// that it brings into the page cache are dropped again.
+    /// pages that it brings into the page cache are dropped again.
     pub fn new(
         opened: &Opened,
         plan: &Plan,

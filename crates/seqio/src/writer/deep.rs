@@ -2,8 +2,7 @@
 //!
 //! A block is written when it is filled to the next multiple of the request size, so all blocks but
 //! the first and the last are whole and aligned. Unaligned parts go through the page cache, in
-//! pages
-//! that no direct write touches at the same time.
+//! pages that no direct write touches at the same time.
 //!
 //! A write that extends a file is the only one in flight, so the file is never larger than what was
 //! written, in whatever order requests complete. It is a large one, with as many bytes as several
@@ -104,8 +103,7 @@ impl Deep {
     }
 
     /// A writer to several new files in turn. Their sizes may exceed what is written, because a
-    /// stripe
-    /// is read only after it is finished.
+    /// stripe is read only after it is finished.
     pub fn striped(
         options: &Options,
         members: &[Opened],
@@ -201,13 +199,11 @@ impl Deep {
         // A full block that extends the file waits for all writes in flight.
         let waits = self.filling.is_some_and(|filling| self.extends(filling.begin, filling.filled));
         let done = self.in_flight.iter().filter(|slot| self.requests.is_done(**slot)).count();
-        match waits {
-            true => Ok(done == self.in_flight.len()),
-            false => {
-                let next = self.in_flight.front().is_some_and(|slot| self.requests.is_done(*slot));
-                Ok(!self.free.is_empty() || next)
-            }
+        if waits {
+            return Ok(done == self.in_flight.len());
         }
+        let next = self.in_flight.front().is_some_and(|slot| self.requests.is_done(*slot));
+        Ok(!self.free.is_empty() || next)
     }
 
     pub fn is_flushed(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Memory is bounded, however many streams are open.
+//! The memory of a process stays bounded, however many streams are open.
 
 use std::io::{Read, Write};
 
@@ -35,8 +35,7 @@ fn hundreds_of_readers_and_writers_at_once_take_no_more_than_the_limit() {
         writers.push(writer);
     }
     // 256 MiB for requests, plus small buffers for the streams beyond the limit. Other tests of
-    // this
-    // process run concurrently.
+    // this process run concurrently.
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 700 << 20, "{} MiB for {STREAMS} readers", grown >> 20);
     for reader in &mut readers {
