@@ -129,8 +129,7 @@ fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
 
 /// The mode with which a new file is created. It is private if the file gets its attributes later.
 /// Otherwise it has the bits of the source, so that a copy never allows more than its source. If
-/// the
-/// copy has another group, or its directory gives it an ACL, the group gets the bits of others.
+/// the copy has another group, or its directory gives it an ACL, the group gets the bits of others.
 pub(crate) fn creation_mode(
     keep: Keep,
     source: &EntryInfo,
@@ -231,8 +230,7 @@ impl AttributeCopy<'_> {
     }
 
     /// Sets what is kept of a replaced file: owner, mode and attributes, but nothing that gives the
-    /// new
-    /// content more privileges.
+    /// new content more privileges.
     pub fn of_replaced(&self, force: bool) -> Result<(), Problem> {
         let (has_owner, has_group) = self.owner(self.info.uid, self.info.gid)?;
         let has_both = has_owner && has_group;

@@ -23,8 +23,7 @@ const PART_BYTES: usize = 512 << 10;
 /// Parts of the page cache that are hashed between two calls of the caller's watcher.
 const PARTS_AT_ONCE: u64 = 256;
 /// If at least this share is in the page cache, missing pages are read by page faults. That is
-/// still
-/// faster than reading everything.
+/// still faster than reading everything.
 const RESIDENT_SHARE: (u64, u64) = (7, 8);
 
 /// BLAKE3 of the rest of an input, and its length (bytes). `watch` is called repeatedly with the
@@ -143,8 +142,7 @@ impl Tree {
     }
 
     /// Joins subtrees of equal size. The last join of all is special (the root), so joining waits
-    /// until
-    /// more data follow.
+    /// until more data follow.
     fn join_complete(&mut self) {
         while self.subtrees.len() > self.parts.count_ones() as usize {
             let right = self.subtrees.pop();

@@ -1,12 +1,9 @@
 //! A checksum of a file's content that treats holes as zeros without reading them: runs of zeros
-//! are
-//! hashed by their length.
+//! are hashed by their length.
 //!
 //! The content is divided into blocks. Blocks with data are hashed. Blocks of zeros are counted,
-//! and
-//! their number is hashed before the next block with data. The checksum therefore does not depend
-//! on
-//! which zeros are holes, and terabytes of holes take no time.
+//! and their number is hashed before the next block with data. The checksum therefore does not
+//! depend on which zeros are holes, and terabytes of holes take no time.
 
 /// Block size (bytes).
 const BLOCK_BYTES: usize = 64 << 10;
@@ -112,8 +109,7 @@ impl ContentHasher {
 
 fn is_zeros(block: &[u8]) -> bool {
     // Large steps without branches let the compiler vectorise. A block with data usually ends the
-    // loop
-    // at the first step.
+    // loop at the first step.
     let mut steps = block.chunks(4096);
     steps.all(|step| step.iter().fold(0, |all, byte| all | byte) == 0)
 }

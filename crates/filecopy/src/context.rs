@@ -1,6 +1,5 @@
 //! State shared by all parts of a session: settings, private directories, hard links, attributes
-//! left
-//! out, and problems.
+//! left out, and problems.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

@@ -183,8 +183,7 @@ impl Directory {
     }
 
     /// Opens an entry for reading. Opening a named pipe does not block, and a terminal does not
-    /// become
-    /// the controlling terminal.
+    /// become the controlling terminal.
     pub fn open_file(&self, name: &OsStr, follows: bool) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = if follows { flags } else { flags | OFlags::NOFOLLOW };

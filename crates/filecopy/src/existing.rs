@@ -1,4 +1,4 @@
-//! Decides what to do if the destination of an entry exists.
+//! Decides what to do with an entry if its destination exists: replace, update, or keep it.
 
 use std::ffi::OsStr;
 

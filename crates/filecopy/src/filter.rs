@@ -1,11 +1,10 @@
 //! Include and exclude patterns, as in `rsync --include` and `--exclude`.
 //!
 //! A pattern is matched against the path of an entry below the source. If it contains a slash
-//! (other
-//! than at its end), it matches a whole path at any depth; if it begins with a slash, a path from
-//! the source on. Otherwise it matches the name of an entry at any depth. A slash at the end limits
-//! a pattern to directories. `*` and `?` do not match a slash, `**` does. The first matching rule
-//! decides; an entry without a matching rule is copied. An excluded directory is not entered.
+//! (other than at its end), it matches a whole path at any depth; if it begins with a slash, a path
+//! from the source on. Otherwise it matches the name of an entry at any depth. A slash at the end
+//! limits a pattern to directories. `*` and `?` do not match a slash, `**` does. The first matching
+//! rule decides; an entry without a matching rule is copied. An excluded directory is not entered.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A rate limit shared by all threads of a session.
+//! A limit on bytes per second, shared by all threads of a session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

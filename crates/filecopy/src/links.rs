@@ -60,8 +60,7 @@ pub(crate) struct Claim<'a> {
 
 impl HardLinks {
     /// Returns the existing copy of another name, or the right to copy this one. Waits while
-    /// another
-    /// thread is copying it.
+    /// another thread is copying it.
     pub fn claim(&self, source: &EntryInfo) -> Result<Claim<'_>, FirstCopy> {
         let source = source.identity();
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);

@@ -415,8 +415,7 @@ impl Job<'_> {
     }
 
     /// Sets the attributes and makes the copy durable. A problem with attributes does not prevent
-    /// the
-    /// copy from being named.
+    /// the copy from being named.
     fn finish(
         &self,
         new: &File,
@@ -505,11 +504,9 @@ impl Job<'_> {
         if !trusts_times && !self.has_same_content()? {
             return Ok(Comparison::Different);
         }
-        Ok(match are_same(settings.keep, &self.info, existing_info) {
-            true => Comparison::Same,
-            false if settings.existing == Existing::Leave => Comparison::Same,
-            false => Comparison::OtherAttributes,
-        })
+        let is_same = are_same(settings.keep, &self.info, existing_info)
+            || settings.existing == Existing::Leave;
+        Ok(if is_same { Comparison::Same } else { Comparison::OtherAttributes })
     }
 
     /// Compares both files byte by byte.

@@ -2,8 +2,7 @@
 //! recorded in the state folder at intervals.
 //!
 //! A file of an earlier session is used only if it is the recorded file, belongs to this user
-//! alone,
-//! and the source has not changed.
+//! alone, and the source has not changed.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -132,18 +131,16 @@ fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<
         file.keep();
         return Ok(None);
     }
-    match lock(&file) {
-        true => Ok(Some(file)),
-        false => {
-            file.keep();
-            let shown = target.display();
-            let what = format!(
-                "{shown}: another copy is being written there; wait for it, or name another \
-                 destination"
-            );
-            Err(Problem::new(ProblemKind::Refused, target, what))
-        }
+    if lock(&file) {
+        return Ok(Some(file));
     }
+    file.keep();
+    let shown = target.display();
+    let what = format!(
+        "{shown}: another copy is being written there; wait for it, or name another \
+         destination"
+    );
+    Err(Problem::new(ProblemKind::Refused, target, what))
 }
 
 /// Locks an unfinished file. The kernel completes the requests of a killed copy and holds the lock

@@ -52,8 +52,7 @@ impl Session {
     }
 
     /// Copies a source: a file, directory, link, special file or block device. Problems are
-    /// recorded
-    /// and do not end the session.
+    /// recorded and do not end the session.
     pub fn copy(&self, from: &Path, to: &Destination) {
         if let Err(problem) = self.try_copy(from, to) {
             self.context.report(problem);
@@ -139,16 +138,14 @@ impl Session {
     }
 
     /// Names staged trees, makes everything durable, and reports attributes that were left out.
-    /// Returns
-    /// all problems of the session.
+    /// Returns all problems of the session.
     pub fn finish(self) -> Vec<Problem> {
         let staged = std::mem::take(&mut *lock(&self.context.staged));
         if let Err(problem) = self.name_staged_trees(&staged) {
             self.context.report(problem);
         }
         // Staged trees may be inside directories that hold private directories of single entries,
-        // so
-        // those are removed last.
+        // so those are removed last.
         self.context.staging.close();
         drop(staged);
         if self.context.settings.sync && !self.context.settings.dry_run {

@@ -26,10 +26,8 @@ use crate::progress::{Event, Progress};
 /// | flags (`chattr +i`, `+a`) | no | no | no, but reported |
 ///
 /// "Limited" means minus the umask, or within the default ACL of the directory, so that a copy
-/// never
-/// allows more than its source. If the copy has another group, or its directory gives it an ACL,
-/// its
-/// group gets the bits of others.
+/// never allows more than its source. If the copy has another group, or its directory gives it an
+/// ACL, its group gets the bits of others.
 ///
 /// With `Mode`, a replaced file keeps its own owner, permission bits, ACL and attributes, but not
 /// set-user-ID, set-group-ID and capabilities. With the others it gets those of the source.

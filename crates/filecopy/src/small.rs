@@ -30,10 +30,8 @@ pub(crate) type Failed = (Side, u64, std::io::Error);
 
 impl Buffer {
     /// A buffer for a session. Reads do not add to the page cache. Writes do not either if
-    /// everything is
-    /// flushed at the end, which then has less to do. If nobody waits for the device, writing at
-    /// once
-    /// would only disturb reading.
+    /// everything is flushed at the end, which then has less to do. If nobody waits for the device,
+    /// writing at once would only disturb reading.
     pub fn new(settings: &Settings) -> Buffer {
         let flags = |stays| if stays { ReadWriteFlags::empty() } else { DONT_CACHE };
         Buffer {

@@ -110,11 +110,8 @@ fn make(
     } else {
         make_entry(place, name, replaces, make)?
     }
-    if link_target.is_some() {
-        Progress::add(&settings.progress.links, 1)
-    } else {
-        Progress::add(&settings.progress.special, 1)
-    }
+    let progress = &settings.progress;
+    Progress::add(if link_target.is_some() { &progress.links } else { &progress.special }, 1);
     settings.tell(&Event::Copied { from, to: to.clone() });
     place.destination.look_up(name).map_err(on_errno("looking at", &to))
 }

@@ -3,8 +3,7 @@
 //! both cases nobody else can open it, and it becomes the copy in one step or disappears.
 //!
 //! A copy that replaces something also waits in the private directory. The directory is created
-//! when
-//! first needed, recorded in the state folder before it is used, and removed at the end.
+//! when first needed, recorded in the state folder before it is used, and removed at the end.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -84,8 +83,7 @@ pub(crate) struct Staging {
 
 impl Staging {
     /// A private directory on the file system of a destination: in `anchor` if that is on the same
-    /// one,
-    /// otherwise in the destination directory.
+    /// one, otherwise in the destination directory.
     pub fn directory(&self, place: Place) -> Result<Arc<PrivateDirectory>, Problem> {
         let Place { settings, anchor, destination, mount, .. } = place;
         let mut directories = lock(&self.directories);
@@ -273,11 +271,10 @@ impl NewFile {
             self.place = Some((private, waiting));
         }
         if let Some((private, waiting)) = &self.place {
-            match replaces {
-                true => private.inside.rename(waiting, destination, name).map_err(&failed)?,
-                false => {
-                    private.inside.rename_new(waiting, destination, name).map_err(appeared)?;
-                }
+            if replaces {
+                private.inside.rename(waiting, destination, name).map_err(&failed)?;
+            } else {
+                private.inside.rename_new(waiting, destination, name).map_err(appeared)?;
             }
         }
         self.place = None;

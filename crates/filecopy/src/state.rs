@@ -1,10 +1,8 @@
 //! Records between sessions: which trees were copied where, the progress of large files, and what
-//! to
-//! remove after a kill. They are in a folder that only the copying user may write.
+//! to remove after a kill. They are in a folder that only the copying user may write.
 //!
 //! Records are used only as far as the file system confirms them. A folder that another user owns
-//! or
-//! may write is not used.
+//! or may write is not used.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -239,8 +237,7 @@ struct Noted {
 
 impl SessionNotes {
     /// Records a private directory durably, once its inode is known and before it is used. Each has
-    /// its
-    /// own token.
+    /// its own token.
     pub fn note(&mut self, token: &str, directory: &Path, inode: u64) -> io::Result<()> {
         use std::io::Write;
         let path = self.folder.join(format!("session-{token}.json"));

@@ -69,8 +69,7 @@ impl Input {
     /// Any error of reading, with name and offset.
     pub fn next_block(&mut self) -> Result<Option<seqio::Block<'_>>, Problem> {
         // Checked first, because the borrow checker does not allow an error that uses the reader
-        // while
-        // a block is lent.
+        // while a block is lent.
         if let Err(error) = io::BufRead::fill_buf(&mut self.reader) {
             return Err(self.failed(&error));
         }
@@ -132,8 +131,7 @@ impl Output {
     }
 
     /// Sends the rest of an input; returns its length (bytes). Pages in the page cache go into a
-    /// pipe
-    /// without being copied.
+    /// pipe without being copied.
     ///
     /// # Errors
     /// The side that failed, and why.

@@ -1,9 +1,8 @@
 //! Copies of directory trees: one thread walks the source, several copy files.
 //!
 //! A directory is created private. It gets the attributes of its source when its last entry is
-//! done,
-//! or when the copy ends. The walk keeps the directories on its path open and is not recursive, so
-//! trees may be deep and paths long.
+//! done, or when the copy ends. The walk keeps the directories on its path open and is not
+//! recursive, so trees may be deep and paths long.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -441,17 +440,17 @@ impl Walk<'_> {
         let relative = level.relative.join(name);
         let path = level.source.join(name);
         let follows = settings.links == Links::Follow;
-        let (kind, info) = match kind == FileType::RegularFile {
-            true => (kind, None),
-            false => {
-                let found = match follows {
-                    true => level.source.look_up_following(name),
-                    false => level.source.look_up(name),
-                };
-                let found = found.map_err(on_errno("looking at", &path))?;
-                let Some(info) = found else { return Err(vanished(&level.source, name)) };
-                (info.file_type(), Some(info))
-            }
+        let (kind, info) = if kind == FileType::RegularFile {
+            (kind, None)
+        } else {
+            let found = if follows {
+                level.source.look_up_following(name)
+            } else {
+                level.source.look_up(name)
+            };
+            let found = found.map_err(on_errno("looking at", &path))?;
+            let Some(info) = found else { return Err(vanished(&level.source, name)) };
+            (info.file_type(), Some(info))
         };
         if !settings.filter.accepts(&relative, kind == FileType::Directory) {
             return Ok(());

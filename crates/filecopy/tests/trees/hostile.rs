@@ -1,6 +1,5 @@
 //! Hostile users who may write at the destination: they never read what they may not, nothing
-//! outside
-//! the destination changes, and their files are not mistaken for copies.
+//! outside the destination changes, and their files are not mistaken for copies.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -124,8 +124,7 @@ fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 pub struct Difference {
     pub path: PathBuf,
     /// The differing part: "missing", "extra", "kind", "mode", "owner", "time", "content", "hard
-    /// link",
-    /// "attributes", "holes".
+    /// link", "attributes", "holes".
     pub part: &'static str,
     pub what: String,
 }

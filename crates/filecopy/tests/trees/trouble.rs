@@ -1,6 +1,5 @@
 //! Failures: everything possible is copied, each failure is reported, and the next session copies
-//! the
-//! rest.
+//! the rest.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
