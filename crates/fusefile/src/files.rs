@@ -1,4 +1,4 @@
-//! The FUSE file system: one folder with one file.
+//! The FUSE file system: one folder with one file, and the handling of its requests.
 
 use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -102,8 +102,7 @@ impl Files {
     }
 
     /// Delays a prepared request until its completion time. Copying the data happens before its
-    /// arrival
-    /// in the model, so it does not add to the latency.
+    /// arrival in the model, so it does not add to the latency.
     fn pace(
         &self,
         op: Op,

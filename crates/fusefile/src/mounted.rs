@@ -61,8 +61,7 @@ impl Mounted {
     }
 
     /// Unmounts lazily, and waits until the last request has been answered. A file that is still
-    /// open
-    /// after two seconds loses its device.
+    /// open after two seconds loses its device.
     ///
     /// # Errors
     /// When the system refuses.

@@ -207,8 +207,8 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// A model in which a request takes as many milliseconds as its offset, but all pending
-    /// requests
-    /// complete when one of 512 bytes arrives, so completion times can change after submission.
+    /// requests complete when one of 512 bytes arrives, so completion times can change after
+    /// submission.
     #[derive(Default)]
     struct FlushOnSmallRequest {
         waiting: Vec<(u64, u32)>,

@@ -2,8 +2,7 @@
 //! elsewhere.
 //!
 //! A reference device knows the completion time of a request on arrival. A simulated system does
-//! not,
-//! because a later request may be served first. With this trait, requests are submitted, time
+//! not, because a later request may be served first. With this trait, requests are submitted, time
 //! advances, and requests complete.
 
 use std::cmp::Reverse;
@@ -15,8 +14,7 @@ use ioengine::truth::{Schedule, Truth};
 /// A model of request latency. All times are of one clock (ns).
 pub trait Timing: Send {
     /// Submits a request that arrives now; `tag` identifies it at completion. Requests are
-    /// submitted in
-    /// order of arrival.
+    /// submitted in order of arrival.
     fn submit(&mut self, now_ns: u64, tag: u32, op: Op, offset: u64, length: u32);
 
     /// Advances the time to now, and appends the tags of completed requests in order of completion.
