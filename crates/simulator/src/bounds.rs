@@ -170,8 +170,8 @@ impl<'a> Load<'a> {
         let mut volume = Volume::new(&setup, 0, far, most);
         for position in 0..if whole { 1 } else { positions } {
             let mut pieces = Pieces::default();
-            let request = (self.shape.op, position * self.unit, self.unit);
-            volume.split(request, &|_| 0, &mut pieces);
+            let offset = position * self.unit;
+            volume.split(self.shape.op, offset, self.unit, &|_| 0, &mut pieces);
             self.positions.push(pieces);
         }
     }

@@ -313,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_typed_in_any_of_the_usual_ways() {
+    fn a_size_may_be_typed_in_all_usual_formats() {
         for text in ["64k", "64K", "64KiB", "64", "65536B", "128sectors"] {
             assert_eq!(coalesce_bytes(text), Ok(65536), "{text}");
         }
     }
 
     #[test]
-    fn sizes_and_shares_of_a_setup_may_be_whole_numbers_and_become_others() {
+    fn integers_in_a_setup_may_be_changed_to_sizes_and_shares() {
         let text = Description::file("nt4-ultrawide").unwrap();
         let text = text.replace("chunk = \"64k\"", "chunk = 65536");
         let text = text.replace("file_at = 0.3", "file_at = 0");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_of_the_setup_that_is_none_is_refused() {
+    fn an_invalid_size_in_the_setup_is_refused() {
         for size in ["64q", "0.3k", "-1", "1e30"] {
             let mut text = Description::named("nt4-ultrawide").unwrap();
             text.set("misalign", size).unwrap();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_another_kind_is_refused_with_those_that_are() {
+    fn a_wrong_unit_is_refused_with_the_valid_ones() {
         let said = coalesce_bytes("64us").unwrap_err();
         assert!(said.contains("'us'") && said.contains("KiB"), "{said}");
     }

@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_ahead_and_written_since_is_read_again() {
+    fn a_write_invalidates_data_that_were_read_ahead() {
         let mut disk = disk();
         let mut now_ns = serve(&mut disk, Op::Read, 0, 8192, 0) + 100_000_000;
         now_ns = serve(&mut disk, Op::Write, 16384, 8192, now_ns);
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn queued_reads_that_follow_each_other_are_read_in_one_go() {
+    fn queued_sequential_reads_need_no_repositioning() {
         for name in Description::names() {
             let system = Description::named(name).unwrap().system().unwrap();
             let DriveModel::Disk(model) = system.drive else { continue };
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_writes_that_fill_the_entries_of_the_buffer_wait_for_no_read() {
+    fn a_full_write_cache_is_written_before_reads() {
         let mut text = Description::named("w2k-atlas10k").unwrap();
         text.set("drive.write_entries", "1").unwrap();
         let DriveModel::Disk(model) = text.system().unwrap().drive else { panic!("no disk") };
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_is_written_back_leaves_what_was_read_ahead() {
+    fn writing_back_a_read_block_keeps_the_read_ahead() {
         let mut disk = disk();
         let mut now_ns = serve(&mut disk, Op::Read, 0, 8192, 0) + 100_000_000;
         now_ns = serve(&mut disk, Op::Write, 0, 8192, now_ns);
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn the_media_are_never_busy_for_more_than_the_time() {
+    fn media_busy_time_never_exceeds_elapsed_time() {
         let mut disk = disk();
         let (command, op) = (Some(0), Op::Read);
         disk.enqueue(MediaRequest {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_happen_in_the_order_of_time_and_then_of_being_brought() {
+    fn events_run_in_order_of_time_then_insertion() {
         let mut events = EventQueue::new();
         for (at, event) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b')] {
             events.schedule(at, event);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_happens_now_and_time_never_goes_back() {
+    fn a_late_event_runs_now_and_time_never_goes_back() {
         let mut events = EventQueue::new();
         events.advance_to(100);
         events.schedule(10, ());

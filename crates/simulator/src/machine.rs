@@ -483,7 +483,7 @@ impl Machine {
         let mut pieces = std::mem::take(&mut self.scratch);
         let devices = &self.devices;
         let load = |device: u32| devices[device as usize].outstanding;
-        self.files[file as usize].volume.split((op, offset, length), &load, &mut pieces);
+        self.files[file as usize].volume.split(op, offset, length, &load, &mut pieces);
         if pieces.first.is_empty() {
             std::mem::swap(&mut pieces.first, &mut pieces.then);
         }

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_no_sum_could_hold_is_refused_with_what_could() {
+    fn out_of_range_values_are_refused_with_the_allowed_range() {
         let value = |value: &str, unit: &str| {
             format!(r#"{{ value = {value}, unit = "{unit}", source = "x" }}"#)
         };

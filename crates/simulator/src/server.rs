@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn customers_are_served_one_after_the_other() {
+    fn requests_are_served_in_fifo_order() {
         let mut server = Server::default();
         assert_eq!(server.serve(10, 5), (10, 15));
         assert_eq!(server.serve(11, 5), (15, 20));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_covered_twice_counts_once() {
+    fn overlapping_busy_intervals_count_once() {
         let mut server = Server::default();
         server.mark_busy(10, 20);
         server.mark_busy(15, 25);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_counts_each_for_the_time_that_it_is_there() {
+    fn a_gauge_integrates_its_count_over_time() {
         let mut gauge = Gauge::default();
         gauge.set(10, 1);
         gauge.set(20, 3);

@@ -103,7 +103,9 @@ impl Volume {
     /// Splits a request. `load` returns the number of outstanding requests of a device.
     pub fn split(
         &mut self,
-        (op, offset, length): (Op, u64, u64),
+        op: Op,
+        offset: u64,
+        length: u64,
         load: &dyn Fn(u32) -> u32,
         out: &mut Pieces,
     ) {
@@ -309,7 +311,7 @@ mod tests {
 
     fn split(volume: &mut Volume, op: Op, offset: u64, length: u64) -> Pieces {
         let mut pieces = Pieces::default();
-        volume.split((op, offset, length), &|_| 0, &mut pieces);
+        volume.split(op, offset, length, &|_| 0, &mut pieces);
         pieces
     }
 
@@ -419,13 +421,13 @@ mod tests {
         let mut devices = BTreeSet::new();
         let mut pieces = Pieces::default();
         for offset in (0..4 << 20).step_by(65536) {
-            pair.split((Op::Read, offset, 65536), &|_| 4, &mut pieces);
+            pair.split(Op::Read, offset, 65536, &|_| 4, &mut pieces);
             devices.insert(pieces.first[0].device);
         }
         assert_eq!(devices.len(), 2);
         let mut alone = volume("raid1", 2, &[("mirror_reads", "twinstor"), ("failed", "1")]);
         for offset in (0..4 << 20).step_by(65536) {
-            alone.split((Op::Read, offset, 65536), &|_| 4, &mut pieces);
+            alone.split(Op::Read, offset, 65536, &|_| 4, &mut pieces);
             assert_eq!(pieces.first[0].device, 1);
         }
     }

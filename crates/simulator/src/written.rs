@@ -100,7 +100,7 @@ mod tests {
     use crate::Description;
 
     #[test]
-    fn whatever_text_and_keys_hold_is_read_again() {
+    fn unusual_keys_and_text_survive_a_round_trip() {
         let odd = "'a b' = \"\\u007f \\\" \\\\ \\n\"\nx = [{ y = nan }, 1]\n[\"\".\"k.l\"]\n";
         let before = Description::read(odd, "odd").unwrap();
         let after = Description::read(&before.text(), "written").unwrap();

@@ -271,14 +271,14 @@ impl Machine {
             self.begin_tenure(bus, next);
         }
         let Some(Tenure { command, kind }) = ended else { return };
-        let Command { device, at, length, op, .. } = self.commands[command];
+        let Command { device, at, length, .. } = self.commands[command];
         if matches!(self.devices[device as usize].mechanism, Mechanism::Flash(_)) {
             self.flash_tenure_ended(command, kind);
             return;
         }
         match kind {
             TenureKind::Command => {
-                self.devices[device as usize].jobs.push_back(Job::Process(command))
+                self.devices[device as usize].jobs.push_back(Job::Process(command));
             }
             TenureKind::ReadData => {
                 let now_ns = self.events.now_ns();
@@ -297,7 +297,7 @@ impl Machine {
             }
             TenureKind::WriteData => {
                 self.release_controller(device);
-                self.written(command, (device, at, length, op));
+                self.written(command);
             }
             TenureKind::Status => {
                 self.release_controller(device);
@@ -308,7 +308,8 @@ impl Machine {
     }
 
     /// The data of a write have reached the buffer.
-    fn written(&mut self, command: u32, (device, at, length, op): (u32, u64, u64, Op)) {
+    fn written(&mut self, command: u32) {
+        let Command { device, at, length, op, .. } = self.commands[command];
         let cached = self.completes_from_cache(command);
         let since_ns = self.events.now_ns().saturating_sub(self.bus_ns(command));
         let Some(disk) = self.devices[device as usize].disk() else { return };

@@ -108,7 +108,7 @@ fn bare(units: &str, unit_us: &str, [fixed_us, coalesce_us]: [&str; 2]) -> Syste
 }
 
 #[test]
-fn a_queue_before_one_server_waits_as_long_as_theory_says() {
+fn the_wait_at_one_server_matches_queueing_theory() {
     let system = bare_units("1", "100");
     for load_share in [0.3, 0.6, 0.8] {
         let requests = 400_000_u64;
@@ -138,7 +138,7 @@ fn a_closed_loop_gets_one_server_for_each_request_until_all_are_busy() {
 }
 
 #[test]
-fn requests_that_are_told_of_together_wait_for_the_last_of_them() {
+fn coalesced_completions_wait_for_the_last_of_them() {
     let system = bare("1", "100", ["400", "1000000"]);
     for depth in [1_u32, 4, 16] {
         let ran = run(&system, &load(100, 4096, depth, 16_000 * 4096), Caching::Direct);
@@ -148,7 +148,7 @@ fn requests_that_are_told_of_together_wait_for_the_last_of_them() {
 }
 
 #[test]
-fn a_command_that_is_done_is_told_of_in_time_whatever_the_next_one_takes() {
+fn a_completion_is_held_no_longer_than_the_coalescing_time() {
     let system = bare("1", "1000", ["0", "50"]);
     let ran = run(&system, &load(100, 4096, 2, 2 * 4096), Caching::Direct);
     // The first completion is reported 50 us after it, the last one at once.
@@ -181,7 +181,7 @@ fn cached_writes_take_what_bus_and_firmware_take_until_the_buffer_is_full() {
 }
 
 #[test]
-fn devices_move_what_the_program_asked_for_and_what_redundancy_adds() {
+fn devices_move_the_requested_bytes_plus_redundancy() {
     let bytes = 8 * MIB;
     let moved = |changes: &[(&str, &str)], read_percent: u8, request: u32| {
         let ran =
@@ -265,7 +265,7 @@ fn a_block_that_is_zeroed_first_is_written_twice_and_what_parity_needs_is_read_o
 }
 
 #[test]
-fn small_writes_read_every_page_once_that_they_do_not_cover_alone() {
+fn partial_page_writes_read_each_page_once() {
     let count = 2560;
     let page_reads = |changes: &[(&str, &str)], kib: u32| {
         let bytes = count * u64::from(kib) * 1024;

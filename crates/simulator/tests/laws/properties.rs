@@ -15,7 +15,7 @@ use crate::support::{
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn the_same_run_gives_the_same_bits_and_another_seed_only_turns_the_platters() {
+fn runs_are_reproducible_and_a_seed_only_changes_rotational_positions() {
     let stripe = [("volume", "stripe"), ("disks", "3")];
     for system in [named(DISKS, &stripe), changed(base_with(Parts::default()), &[])] {
         for caching in [Caching::Direct, Caching::Buffered] {
@@ -62,7 +62,7 @@ fn more_disks_and_more_buses_are_never_worse_for_a_stream() {
 }
 
 #[test]
-fn cached_writes_that_come_slower_than_the_media_miss_turns_unless_the_buffer_bridges_one() {
+fn slow_cached_writes_miss_revolutions_unless_the_buffer_holds_one() {
     let rate = |buffer: &str| {
         let stripe = [("volume", "stripe"), ("disks", "3"), ("drive.write_buffer", buffer)];
         let stream = load(0, 65536, 32, 48 * MIB);

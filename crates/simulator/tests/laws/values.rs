@@ -18,7 +18,7 @@ fn refusal(mut text: Description, changes: &str) -> Option<String> {
 }
 
 #[test]
-fn what_the_models_cannot_count_is_refused_by_its_key() {
+fn out_of_range_disk_values_are_refused_by_key() {
     let cases = [
         ("drive.rotation=1000000000000", "drive.rotation"),
         ("drive.rotation=0.001", "drive.rotation"),
@@ -66,7 +66,7 @@ fn what_the_models_cannot_count_is_refused_by_its_key() {
 }
 
 #[test]
-fn what_the_models_of_flash_and_networks_cannot_count_is_refused_by_its_key() {
+fn out_of_range_flash_and_network_values_are_refused_by_key() {
     let cases = [
         ("drive.units=0.4", "drive.units"),
         ("drive.units=1e9", "drive.units"),
