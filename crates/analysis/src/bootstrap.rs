@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_slows_both_by_turns_leaves_their_ratio_as_it_is() {
+    fn a_common_slowdown_does_not_change_the_ratio() {
         // The machine slows to half its speed after the fourth pair; `b` is measured twice as
         // often.
         let speed = |at: i64| if at < 40 { 1.0 } else { 0.5 };
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_estimated_has_no_interval() {
+    fn unusable_samples_have_no_interval() {
         assert_eq!(median_interval(&[], 0.95, 1), None);
         assert_eq!(median_interval(&[1.0, f64::NAN], 0.95, 1), None);
         assert_eq!(median_interval(&[1.0, 2.0], 1.0, 1), None);

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_in_what_is_no_curve() {
+    fn an_unusable_curve_has_no_plateaus() {
         assert_eq!(plateaus(&[]), []);
         assert_eq!(plateaus(&[(1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0)]), []);
         let flat = |rate: f64| -> Vec<_> { (0..9).map(|i| (size(i), rate)).collect() };

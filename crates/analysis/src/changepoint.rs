@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_or_flat_or_not_finite_has_no_steps() {
+    fn short_flat_or_non_finite_series_have_no_steps() {
         assert_eq!(steps(&[]), []);
         assert_eq!(steps(&[100.0, 100.0, 100.0, 1.0, 1.0, 1.0]), []);
         assert_eq!(steps(&[3.0; 100]), []);

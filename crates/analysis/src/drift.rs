@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn ties_lessen_the_variance() {
+    fn ties_reduce_the_variance() {
         // S = 9 of 5 values with one pair equal: variance (5·4·15 - 2·1·9) / 18 = 15.667,
         // z = 8 / 3.958 = 2.021, p = 0.0433.
         let p = mann_kendall(&[1.0, 2.0, 2.0, 3.0, 4.0]);

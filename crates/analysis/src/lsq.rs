@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_line_says_why() {
+    fn unusable_points_give_an_error() {
         let few = equal_weights(&[(1.0, 1.0), (2.0, 2.0)]);
         assert_eq!(line(&few), Err(FitError::TooFewPoints { points: 2 }));
         let same = equal_weights(&[(4.0, 1.0), (4.0, 2.0), (4.0, 3.0)]);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_full_window_or_no_rate_is_never_steady() {
+    fn a_short_series_or_one_without_a_rate_is_never_steady() {
         assert_eq!(settled(&[1.0; 4], 5, 0.2, 0.1), None);
         assert_eq!(settled(&[1.0; 4], 1, 0.2, 0.1), None);
         assert_eq!(settled(&[0.0; 5], 5, 0.2, 0.1), None);
