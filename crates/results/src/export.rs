@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_an_empty_field() {
+    fn missing_measurements_are_empty_fields() {
         let (mut store, run, point) = a_store_with_a_point();
         let trial = TrialRow { cycles: None, ..sample_trial(0) };
         store.add_trial(point, &trial, &[], &[]).unwrap();

@@ -889,7 +889,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_point_came_to_is_known_once_its_run_is_over() {
+    fn a_point_has_a_verdict_once_its_run_is_over() {
         let (mut store, run, judged) = a_store_with_a_point();
         let other = store.add_point(run, &a_point(1)).unwrap();
         let nothing = PointEnd { verdict: None, verdict_reasons_json: "[]".into() };
