@@ -226,7 +226,7 @@ fn csv_fields(text: &str) -> Vec<Vec<String>> {
 // ---- tests
 
 #[test]
-fn nothing_is_complained_of_while_the_page_is_used() {
+fn using_the_page_causes_no_errors() {
     let (window, frames) = (or_skip!(window()), or_skip!(frames()));
     for seen in [&window, &frames["390"], &frames["360"], &frames["paper"]] {
         assert_eq!(strings(&seen["complaints"]), [""; 0]);
