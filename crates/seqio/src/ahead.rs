@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_grows_while_that_brings_something_and_goes_back_by_one_step() {
+    fn the_depth_doubles_while_the_rate_grows_and_then_steps_back_once() {
         assert_eq!(settled(64, |depth| f64::from(depth.min(8))), (8, 4));
         assert_eq!(settled(64, |_| 1.0), (2, 2), "no gain: one window is lost");
         assert_eq!(settled(8, f64::from), (8, 3), "never beyond the bound");
     }
 
     #[test]
-    fn a_slow_program_tells_nothing_of_the_storage() {
+    fn a_slow_program_does_not_change_the_depth() {
         let mut depth = Depth::new(2, 8);
         (depth.blocks, depth.waited) = (100, 10);
         depth.window(1_000_000);

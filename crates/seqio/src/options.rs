@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_done() {
+    fn explicit_options_are_followed() {
         let file = opened(tempfile::tempfile().unwrap());
         let options = Options::new().depth(3).request_bytes(10_000);
         let options = options.engine_kind(EngineKind::Threads).cache(Cache::Buffered);

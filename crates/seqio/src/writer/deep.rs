@@ -219,9 +219,9 @@ impl Deep {
         if let Some(filling) = self.filling.take() {
             self.next = filling.begin + u64::from(filling.filled);
             if self.send(&filling)? {
-                self.in_flight.push_back(filling.slot)
+                self.in_flight.push_back(filling.slot);
             } else {
-                self.free.push(filling.slot)
+                self.free.push(filling.slot);
             }
         }
         self.reap()?;

@@ -96,9 +96,9 @@ impl Plain {
             return Ok(());
         }
         if self.has_offsets {
-            self.file.write_all_at(data, self.begin + self.flushed as u64)?
+            self.file.write_all_at(data, self.begin + self.flushed as u64)?;
         } else {
-            (&*self.file).write_all(data)?
+            (&*self.file).write_all(data)?;
         }
         self.flushed = self.filled;
         self.end = self.end.max(self.position());

@@ -57,7 +57,7 @@ fn a_file_that_is_truncated_while_it_is_read_ends_there() {
 }
 
 #[test]
-fn a_file_that_promises_more_than_it_gives_ends_where_it_does() {
+fn a_file_shorter_than_its_reported_size_ends_early() {
     // Files in sysfs report a size of one page.
     let Ok(text) = std::fs::read("/sys/kernel/mm/transparent_hugepage/enabled") else { return };
     let options = Options::new().cache(Cache::Buffered).depth(2);

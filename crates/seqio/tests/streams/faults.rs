@@ -38,7 +38,7 @@ fn a_failing_read_is_told_where_it_is_and_the_bytes_before_it_are_whole() {
 }
 
 #[test]
-fn what_a_request_brought_before_it_failed_is_not_lost() {
+fn bytes_read_before_an_error_are_not_lost() {
     let folder = folder();
     let path = folder.path().join("file");
     let wanted = content(1 << 20, 1);

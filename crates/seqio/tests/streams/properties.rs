@@ -37,7 +37,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reader_steps_about_as_a_file_does(
+    fn a_reader_seeks_like_a_file(
         made in made(),
         options in way(),
         steps in prop::collection::vec((0..4_u8, 0..600_000_u64, 1..200_000_usize), 1..12),
