@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_said() {
+    fn an_invalid_pattern_is_an_error() {
         assert!(FilterRule::new(true, "/").unwrap_err().contains("empty"));
         assert!(FilterRule::new(true, "[a").unwrap_err().contains("'[a'"));
         assert!(FilterRule::new(true, "a***").is_err());

@@ -605,9 +605,9 @@ fn sum_up_with(
         let Some(block) = reader.next_block().map_err(|error| (at, error))? else { break };
         let part = left.min(block.len() as u64);
         if block.is_hole() {
-            hasher.zeros(part)
+            hasher.zeros(part);
         } else {
-            hasher.data(&block[..part as usize])
+            hasher.data(&block[..part as usize]);
         }
         left -= part;
     }

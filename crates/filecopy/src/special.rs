@@ -106,9 +106,9 @@ fn make(
     };
     // A symbolic link without attributes to set can be created directly.
     if link_target.is_some() && settings.keep == Keep::Mode && !replaces {
-        make(place.destination, name)?
+        make(place.destination, name)?;
     } else {
-        make_entry(place, name, replaces, make)?
+        make_entry(place, name, replaces, make)?;
     }
     let progress = &settings.progress;
     Progress::add(if link_target.is_some() { &progress.links } else { &progress.special }, 1);
