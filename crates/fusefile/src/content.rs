@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_the_end_is_the_end() {
+    fn written_data_are_read_back_up_to_the_end_of_the_file() {
         let mut content = Content::new(100);
         assert_eq!(content.write(90, &[7; 10], Fault::None), 10);
         assert_eq!(content.read(80, 50, Fault::None), [vec![0; 10], vec![7; 10]].concat());
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_do_what_they_are_called() {
+    fn each_fault_has_its_documented_effect() {
         let mut content = Content::new(64);
         assert_eq!(content.write(0, &[1; 8], Fault::Lose), 8);
         assert_eq!(content.read(0, 8, Fault::None), [0; 8]);

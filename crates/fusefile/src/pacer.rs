@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_the_order_of_their_moments_and_never_early() {
+    fn replies_come_in_order_of_completion_and_never_early() {
         let (pacer, clock) = (upset(), Monotonic::new());
         let (tell, told) = channel();
         let start = clock.now_ns();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_arrival_may_bring_what_waits_to_its_end() {
+    fn a_later_arrival_may_complete_pending_requests() {
         let (pacer, clock) = (upset(), Monotonic::new());
         let (tell, told) = channel();
         let hour = 3_600_000;
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_hangs_is_given_so_much_later() {
+    fn a_hanging_reply_is_delayed() {
         let (tell, told) = channel();
         let clock = Monotonic::new();
         let pacer = Pacer::start(Box::new(KnownTruth::new(Truth::default()))).unwrap();

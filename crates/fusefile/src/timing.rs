@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_of_known_truth_gives_each_request_back_at_its_moment() {
+    fn a_reference_device_completes_each_request_at_its_time() {
         let truth = Truth { fixed_ns: 100, parallelism: 2, ..Truth::default() };
         let mut device = KnownTruth::new(truth);
         assert_eq!(device.next_ns(), None);
