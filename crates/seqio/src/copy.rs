@@ -284,13 +284,13 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Whether the source is longer by now than it was; looks at it again.
+    /// Checks the size of the source again; returns whether it has grown.
     fn has_grown(&mut self) -> io::Result<bool> {
         let before = std::mem::replace(&mut self.size, self.source.size()?);
         Ok(self.size > before)
     }
 
-    /// The destination becomes as long as what was read, and keeps no blocks beyond that.
+    /// Sets the size of the destination to what was read, and releases blocks beyond it.
     fn set_size(&self, size: u64) -> io::Result<()> {
         if self.target.is_regular { self.target.file.set_len(size) } else { Ok(()) }
     }
