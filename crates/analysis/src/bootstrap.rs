@@ -1,45 +1,42 @@
-//! Intervals of medians without an assumption about the distribution.
+//! Confidence intervals of medians, without assuming a distribution.
 //!
-//! Throughput of storage is rarely normal (bimodal devices, slow episodes), so the median stands
-//! for a point, and its interval comes from the data alone: from order statistics while samples
-//! are few, from the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap,
-//! 1993, chapter 13) when there are more. Both take the samples to be independent: trials in
-//! randomised order are, neighbouring windows of one trial are not, and intervals from such windows
-//! come out too narrow.
+//! Storage throughput is rarely normal (bimodal devices, slow episodes). A point is therefore
+//! reported as its median, with an interval computed from the data alone: order statistics for few
+//! samples, the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
+//! chapter 13) for more. Both assume independent samples. Trials in randomised order are
+//! independent. Neighbouring windows of one trial are not, and their intervals are too narrow.
 //!
-//! The samples are resampled with the generator xoshiro256++ from the caller's seed: equal samples
-//! and equal seed give the same interval on every machine.
+//! Resampling uses xoshiro256++ with the caller's seed. Equal samples and an equal seed give the
+//! same interval on every machine.
 
 use crate::interval::Interval;
 use crate::quantile::{median, median_in_place, quantile};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Resamples drawn: the bounds then repeat from seed to seed within a fraction of the interval,
-/// at well under a millisecond for the usual ten to thirty trials.
+/// Number of resamples. The bounds then vary between seeds by a fraction of the interval, and the
+/// usual ten to thirty trials take well under a millisecond.
 const RESAMPLES: usize = 2000;
 
-/// Up to this many samples the interval comes from order statistics: the bootstrap of so few
-/// is coarser than they are.
-const FEW: usize = 8;
+/// Up to this many samples, order statistics are used, because the bootstrap is too coarse.
+const ORDER_STATISTICS_MAX: usize = 8;
 
 /// The median of independent samples and its interval at `confidence` (0.95 for 95%).
 ///
-/// - Up to 8 samples: the narrowest pair of order statistics whose exact coverage (by the binomial
-///   distribution, for any continuous distribution) reaches `confidence`, else the smallest and the
-///   largest sample. These cover the median with probability 1 - 2^(1-n): 50%, 75%, 88% and 94%
-///   for 2, 3, 4 and 5 samples, 97% for 6. One sample gives [`Interval::exact`], as nothing is
-///   known of the spread.
-/// - From 9 samples: percentile bootstrap. At 95% its true coverage lies between 90% and 97%,
-///   depending on the number of samples, because the median of a resample is itself one of few.
+/// - Up to 8 samples: the narrowest pair of order statistics whose exact coverage (binomial, for
+///   any continuous distribution) reaches `confidence`; if none does, the smallest and the largest
+///   sample. These two cover the median with probability 1 - 2^(1-n): 50%, 75%, 88%, 94% and 97%
+///   for 2 to 6 samples. One sample gives [`Interval::exact`], because its spread is unknown.
+/// - From 9 samples: percentile bootstrap. At 95%, its true coverage is 90% to 97%, depending on
+///   the number of samples, because the medians of resamples take few distinct values.
 ///
-/// `None` when there are no samples, one is not finite, or `confidence` is not within 0 and 1.
+/// `None` if there are no samples, one is not finite, or `confidence` is not between 0 and 1.
 pub fn median_interval(samples: &[f64], confidence: f64, seed: u64) -> Option<Interval> {
     let value = median(samples)?;
     if !(confidence > 0.0 && confidence < 1.0) {
         return None;
     }
-    let (low, high) = if samples.len() <= FEW {
+    let (low, high) = if samples.len() <= ORDER_STATISTICS_MAX {
         order_statistics(samples, confidence)
     } else {
         resampled(samples, confidence, seed)?
@@ -47,12 +44,12 @@ pub fn median_interval(samples: &[f64], confidence: f64, seed: u64) -> Option<In
     Some(Interval { value, low: low.min(value), high: high.max(value) })
 }
 
-/// The median of the ratios `a[i] / b[i]` of measurements taken in pairs, and its interval, as
-/// [`median_interval`] gives it.
+/// The median of the ratios `a[i] / b[i]` of paired measurements, with an interval as in
+/// [`median_interval`].
 ///
-/// Pairing removes what both members of a pair share, such as a slow episode of the host.
-/// `None` when the lengths differ, a ratio is not finite (as when `b[i]` is zero), or
-/// [`median_interval`] has none.
+/// Pairing removes effects that both members share, such as a slow episode of the host. `None` if
+/// the lengths differ, a ratio is not finite (for example if `b[i]` is zero), or
+/// [`median_interval`] returns `None`.
 pub fn paired_ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -> Option<Interval> {
     if a.len() != b.len() {
         return None;
@@ -61,14 +58,15 @@ pub fn paired_ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -
     median_interval(&ratios, confidence, seed)
 }
 
-/// A value and when it was measured, on any clock.
+/// Time of a measurement, on any clock, and its value.
 pub type Timed = (i64, f64);
 
-/// The median of the ratios of `a` to `b`, which were measured by turns, and its interval, as
-/// [`median_interval`] gives it: each of the fewer with the nearest in time of the others.
+/// The median of the ratios of `a` to `b`, which were measured alternately, with an interval as in
+/// [`median_interval`]. Each value of the shorter list is paired with the nearest in time of the
+/// longer one.
 ///
-/// As [`paired_ratio_interval`] this removes what the members of a pair share. `None` when either
-/// is empty, or as there.
+/// Like [`paired_ratio_interval`], this removes effects that both members of a pair share. `None`
+/// if a list is empty, or under the conditions of [`paired_ratio_interval`].
 pub fn nearest_ratio_interval(
     a: &[Timed],
     b: &[Timed],
@@ -88,8 +86,8 @@ pub fn nearest_ratio_interval(
     paired_ratio_interval(&a_values, &b_values, confidence, seed)
 }
 
-/// The k-th smallest and k-th largest sample, with the greatest k whose coverage of the median
-/// suffices, or 1. An end lies beyond the median with the probability that at most k - 1 of n fair
+/// The k-th smallest and k-th largest sample, for the greatest k with sufficient coverage of the
+/// median, or 1. Each end misses the median with the probability that at most k - 1 of n fair
 /// coins show heads.
 fn order_statistics(samples: &[f64], confidence: f64) -> (f64, f64) {
     let mut sorted = samples.to_vec();
@@ -109,7 +107,7 @@ fn order_statistics(samples: &[f64], confidence: f64) -> (f64, f64) {
     (sorted[skipped], sorted[n - 1 - skipped])
 }
 
-/// The middle `confidence` of the medians of resamples.
+/// The central `confidence` share of the medians of resamples.
 fn resampled(samples: &[f64], confidence: f64, seed: u64) -> Option<(f64, f64)> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut resample = vec![0.0; samples.len()];
@@ -125,7 +123,7 @@ fn resampled(samples: &[f64], confidence: f64, seed: u64) -> Option<(f64, f64)> 
     Some((quantile(&medians, tail)?, quantile(&medians, 1.0 - tail)?))
 }
 
-/// A uniform index below `n`: the high half of a product, whose bias of n / 2^64 is no matter.
+/// A uniform index below `n`: the high half of a product. Its bias of n / 2^64 is negligible.
 fn below(random: &mut Xoshiro256PlusPlus, n: usize) -> usize {
     ((u128::from(random.next_u64()) * n as u128) >> 64) as usize
 }
@@ -135,12 +133,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A standard normal value as the sum of twelve uniform ones less six.
+    /// An approximately standard normal value: the sum of twelve uniform values minus six.
     fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
         (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }
 
-    /// The share of 400 normal samples of size `n` whose interval holds the true median.
+    /// Share of 400 normal samples of size `n` whose interval contains the true median.
     fn coverage(n: usize) -> f64 {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
         let covered = (0..400)
@@ -153,8 +151,9 @@ mod tests {
     }
 
     #[test]
-    fn what_slows_both_by_turns_leaves_their_ratio_as_it_is() {
-        // The machine halves its speed after the fourth pair; one is measured twice as often.
+    fn a_common_slowdown_does_not_change_the_ratio() {
+        // The machine slows to half its speed after the fourth pair; `b` is measured twice as
+        // often.
         let speed = |at: i64| if at < 40 { 1.0 } else { 0.5 };
         let a: Vec<Timed> = (0..8).map(|i| (10 * i, 3.0 * speed(10 * i))).collect();
         let b: Vec<Timed> = (0..16).map(|i| (5 * i + 1, 2.0 * speed(5 * i + 1))).collect();
@@ -196,7 +195,8 @@ mod tests {
 
     #[test]
     fn less_confidence_needs_only_the_inner_samples() {
-        // 2 (1 + 8) / 256 of 8 lie beyond the second smallest and largest: 93% coverage.
+        // k = 2 of 8: the two ends miss the median with probability 2 (1 + 8) / 256, so 93%
+        // coverage.
         let samples = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
         let i = median_interval(&samples, 0.92, 1).unwrap();
         assert_eq!((i.low, i.high), (2.0, 7.0));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_estimated_has_no_interval() {
+    fn unusable_samples_have_no_interval() {
         assert_eq!(median_interval(&[], 0.95, 1), None);
         assert_eq!(median_interval(&[1.0, f64::NAN], 0.95, 1), None);
         assert_eq!(median_interval(&[1.0, 2.0], 1.0, 1), None);

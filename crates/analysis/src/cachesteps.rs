@@ -1,51 +1,50 @@
-//! Where are the caches in a curve of rate against working-set size?
+//! Finds caches in a curve of rate against working-set size.
 //!
-//! While a set fits a cache the rate stays level; where it stops fitting the rate falls, over an
-//! octave or so of sizes, to that of the next cache. [`crate::changepoint`] asks for jumps in a
-//! long series of equal noise and takes a ramp for a slope, so it is not used: here plateaus may be
-//! five points long and what lies between them belongs to none.
+//! While the working set fits a cache, the rate is level. Beyond, it falls to the rate of the next
+//! cache within about an octave of sizes. [`crate::changepoint`] is not suitable here: it expects
+//! jumps in a long series and takes a ramp for a slope, whereas a plateau may have only five points
+//! and the points between two plateaus belong to neither.
 //!
-//! The logarithm of the rate is cut into plateaus by optimal partitioning (Jackson et al., An
-//! algorithm for optimal partitioning of data on an interval, 2005): the squares around the
-//! plateaus' medians, in units of the noise, plus a price for each plateau. A point costs no more
-//! than three standard deviations (the bounded loss of Fearnhead and Rigaill, Changepoint detection
-//! in the presence of outliers, 2019), so a ramp between plateaus or a disturbed point makes no
-//! plateau of its own. Plateaus whose rates differ by less than [`LEAST_STEP`] are one.
+//! The logarithm of the rate is segmented by optimal partitioning (Jackson et al., An algorithm for
+//! optimal partitioning of data on an interval, 2005). The cost is the sum of squared deviations
+//! from the plateau medians, in units of the noise, plus a penalty per plateau. A point costs at
+//! most three standard deviations squared (the bounded loss of Fearnhead and Rigaill, Changepoint
+//! detection in the presence of outliers, 2019), so a ramp or an outlier does not become a plateau.
+//! Plateaus whose rates differ by less than [`LEAST_STEP`] are merged.
 
 use crate::quantile::median;
 
-/// Least ratio of two rates that is called a step.
+/// Smallest ratio of two rates that counts as a step.
 pub const LEAST_STEP: f64 = 1.15;
-/// Fewest points of a plateau: a little over an octave at four sizes to the octave.
+/// Fewest points of a plateau: just over an octave at four sizes per octave.
 pub const SHORTEST: usize = 5;
-/// Noise of a rate is taken to be this share of it at the least: rates repeat no better.
+/// Lower limit of the noise, as a share of the rate.
 const NOISE_MIN: f64 = 0.02;
-/// ... and at the most, so that steps are not taken for noise.
+/// Upper limit of the noise, so that steps are not mistaken for noise.
 const NOISE_MAX: f64 = 0.1;
-/// From a median absolute difference of neighbours to their standard deviation (normal noise).
+/// Converts the median absolute difference of neighbours to the standard deviation of normal noise.
 const MEDIAN_TO_DEVIATION: f64 = 1.0 / (0.6745 * std::f64::consts::SQRT_2);
-/// Most that a point costs: three standard deviations, squared.
-const POINT_MOST: f64 = 9.0;
-/// Price of a plateau: as much as four points and a half that belong to none.
-const PLATEAU_PRICE: f64 = 4.5 * POINT_MOST;
+/// Highest cost of a point: three standard deviations, squared.
+const POINT_COST_MAX: f64 = 9.0;
+/// Penalty per plateau: the cost of 4.5 points that fit no plateau.
+const PLATEAU_PENALTY: f64 = 4.5 * POINT_COST_MAX;
 
-/// Working sets of about one rate.
+/// A range of working-set sizes with about the same rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plateau {
-    /// The smallest set on it (bytes).
+    /// Smallest working set (bytes).
     pub from_bytes: u64,
-    /// The largest set on it (bytes): the step to the next plateau lies between this and the next
-    /// one's smallest.
+    /// Largest working set (bytes). The step to the next plateau lies between this and the next
+    /// plateau's `from_bytes`.
     pub to_bytes: u64,
-    /// Median rate of its points, in the unit of the curve.
+    /// Median rate, in the unit of the curve.
     pub rate: f64,
 }
 
-/// The plateaus of a curve of (set size in bytes, rate), sizes ascending; the steps lie between
-/// them.
+/// The plateaus of a curve of (working-set size in bytes, rate), in ascending order of size.
 ///
-/// Empty for fewer than [`SHORTEST`] points, sizes that do not ascend, or a rate that is not
-/// positive and finite.
+/// Empty if there are fewer than [`SHORTEST`] points, if the sizes do not ascend, or if a rate is
+/// not positive and finite.
 pub fn plateaus(curve: &[(u64, f64)]) -> Vec<Plateau> {
     let ascending = curve.windows(2).all(|pair| pair[0].0 < pair[1].0);
     let rates = curve.iter().all(|(_, rate)| rate.is_finite() && *rate > 0.0);
@@ -55,28 +54,28 @@ pub fn plateaus(curve: &[(u64, f64)]) -> Vec<Plateau> {
     let logs: Vec<f64> = curve.iter().map(|(_, rate)| rate.ln()).collect();
     let noise = noise(&logs);
     let mut cuts = partition(&logs, noise);
-    while let Some(index) = needless(&logs, &cuts) {
+    while let Some(index) = cut_to_merge(&logs, &cuts) {
         cuts.remove(index);
     }
     cuts.windows(2).map(|cut| plateau(curve, &logs, noise, cut[0], cut[1])).collect()
 }
 
-/// Standard deviation of the noise of a point, by how neighbours differ: the few steps are no
-/// majority of the differences.
+/// Standard deviation of the noise, from differences of neighbours. The median ignores the steps,
+/// because they are a minority of the differences.
 fn noise(logs: &[f64]) -> f64 {
-    let apart: Vec<f64> = logs.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
-    (median(&apart).unwrap_or(0.0) * MEDIAN_TO_DEVIATION).clamp(NOISE_MIN, NOISE_MAX)
+    let differences: Vec<f64> = logs.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    (median(&differences).unwrap_or(0.0) * MEDIAN_TO_DEVIATION).clamp(NOISE_MIN, NOISE_MAX)
 }
 
-/// Starts of the plateaus that cost least, and the end of the last.
+/// Start indices of the plateaus with the least total cost, and the end of the last plateau.
 fn partition(logs: &[f64], noise: f64) -> Vec<usize> {
     let count = logs.len();
-    // The least cost of the points up to each, and where its last plateau starts.
+    // Least cost of the points up to each index, and the start of the last plateau.
     let mut best = vec![(f64::INFINITY, 0); count + 1];
     best[0] = (0.0, 0);
     for end in SHORTEST..=count {
         for start in 0..=end - SHORTEST {
-            let cost = best[start].0 + PLATEAU_PRICE + cost(&logs[start..end], noise);
+            let cost = best[start].0 + PLATEAU_PENALTY + cost(&logs[start..end], noise);
             if cost < best[end].0 {
                 best[end] = (cost, start);
             }
@@ -92,23 +91,24 @@ fn partition(logs: &[f64], noise: f64) -> Vec<usize> {
 
 fn cost(logs: &[f64], noise: f64) -> f64 {
     let level = median(logs).unwrap_or(0.0);
-    logs.iter().map(|log| ((log - level) / noise).powi(2).min(POINT_MOST)).sum()
+    logs.iter().map(|log| ((log - level) / noise).powi(2).min(POINT_COST_MAX)).sum()
 }
 
-/// The cut between the two neighbours that are most alike, if they are too much so.
-fn needless(logs: &[f64], cuts: &[usize]) -> Option<usize> {
+/// The cut between the two neighbouring plateaus that differ least, if they should be merged.
+fn cut_to_merge(logs: &[f64], cuts: &[usize]) -> Option<usize> {
     let level = |cut: &[usize]| median(&logs[cut[0]..cut[1]]).unwrap_or(0.0);
     let levels: Vec<f64> = cuts.windows(2).map(level).collect();
-    let apart: Vec<f64> = levels.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
-    let least = (0..apart.len()).min_by(|&a, &b| apart[a].total_cmp(&apart[b]))?;
-    (apart[least] < LEAST_STEP.ln()).then_some(least + 1)
+    let differences: Vec<f64> = levels.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    let least =
+        (0..differences.len()).min_by(|&a, &b| differences[a].total_cmp(&differences[b]))?;
+    (differences[least] < LEAST_STEP.ln()).then_some(least + 1)
 }
 
-/// The plateau of some points, from the first to the last that lies on it.
+/// The plateau of a segment, from the first to the last point that lies on it.
 fn plateau(curve: &[(u64, f64)], logs: &[f64], noise: f64, start: usize, end: usize) -> Plateau {
     let level = median(&logs[start..end]).unwrap_or(0.0);
-    // What was merged may lie as far off as a step is high.
-    let most = (POINT_MOST.sqrt() * noise).max(LEAST_STEP.ln() / 2.0);
+    // Points of merged plateaus may deviate by half of the smallest step.
+    let most = (POINT_COST_MAX.sqrt() * noise).max(LEAST_STEP.ln() / 2.0);
     let on_it = |index: &usize| (logs[*index] - level).abs() <= most;
     let first = (start..end).find(on_it).unwrap_or(start);
     let last = (start..end).rev().find(on_it).unwrap_or(end - 1);
@@ -120,16 +120,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Sizes at four to the octave.
+    /// Sizes at four per octave.
     fn size(index: usize) -> u64 {
         (4096.0 * 2_f64.powf(index as f64 / 4.0)) as u64
     }
 
-    /// A machine: for each cache how many sizes fit it, how many it takes to fall to the next, and
-    /// by how much.
+    /// A test machine. For each cache: the number of sizes that fit, the number of sizes on the
+    /// ramp to the next cache, and the ratio of the rates.
     type Caches = Vec<(usize, usize, f64)>;
 
-    /// Its curve, with where the plateaus begin and end.
+    /// Its curve and the true plateaus.
     fn curve(caches: &Caches, noise: &[f64]) -> (Vec<(u64, f64)>, Vec<Plateau>) {
         let (mut rates, mut truth, mut rate) = (Vec::new(), Vec::new(), 1e11);
         for (index, (long, ramp, ratio)) in caches.iter().enumerate() {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_in_what_is_no_curve() {
+    fn an_unusable_curve_has_no_plateaus() {
         assert_eq!(plateaus(&[]), []);
         assert_eq!(plateaus(&[(1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0)]), []);
         let flat = |rate: f64| -> Vec<_> { (0..9).map(|i| (size(i), rate)).collect() };

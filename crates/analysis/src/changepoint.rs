@@ -1,19 +1,18 @@
-//! Does a series jump from one level to another, and when?
+//! Finds jumps between levels in a series, such as throttling or the end of burst credit.
 //!
-//! A device that throttles, or has spent its burst credit, does not drift: its rate breaks. Each
-//! candidate is a regression with two levels and one common slope, compared with the slope alone
-//! by Student's t, so that a ramp is no step and a slow drift hides none. The best split of an
-//! interval is significant by the Bonferroni bound on the greatest t (Worsley, On the likelihood
-//! ratio test for a shift in location of normal populations, 1979). Discrete or wild noise can make
-//! t meaningless in a short interval; so a p-value is never taken to be lower than the one of a
-//! permutation test that finds the two sides completely apart, which needs no normality.
-//! Several steps are found by binary segmentation over seeded intervals (Kovács, Bühlmann, Li and
-//! Munk, Seeded binary segmentation, 2023), whose number grows as n log n. Single wild values are
-//! first pulled towards the median of their neighbours (Hampel identifier; Davies and Gather, The
-//! identification of multiple outliers, 1993).
+//! Each candidate split is a regression with two levels and one common slope, compared with the
+//! slope alone by Student's t. A ramp therefore is not a step, and a slow drift does not hide one.
+//! The best split of an interval is significant by the Bonferroni bound on the greatest t (Worsley,
+//! On the likelihood ratio test for a shift in location of normal populations, 1979). With discrete
+//! or heavy-tailed noise, t is unreliable in short intervals. The p-value is therefore never lower
+//! than that of a permutation test in which the two sides are completely separated, because that
+//! needs no normality. Several steps are found by binary segmentation over seeded intervals
+//! (Kovács, Bühlmann, Li and Munk, Seeded binary segmentation, 2023); their number grows as
+//! n log n. Single outliers are first pulled towards the median of their neighbours (Hampel
+//! identifier; Davies and Gather, The identification of multiple outliers, 1993).
 //!
-//! The noise is taken to be independent: a slow wave can look like steps, so that a caller should
-//! ask for a change worth mentioning too, as with [`crate::drift`].
+//! The noise is assumed to be independent. A slow wave can look like steps, so a caller should also
+//! require a minimum size of the change, as with [`crate::drift`].
 
 use crate::bootstrap::median_interval;
 use crate::interval::{CONFIDENCE, Interval};
@@ -21,71 +20,71 @@ use crate::quantile::{median, quantile};
 use statrs::function::beta::beta_reg;
 use statrs::function::factorial::ln_binomial;
 
-/// Longer series are first reduced to means of equal blocks.
-const MOST: usize = 1024;
-/// Shortest interval searched: in a shorter one no order of the values is significant.
+/// Longer series are reduced to means of equal blocks.
+const SERIES_MAX: usize = 1024;
+/// Shortest interval searched. In a shorter one, no order of the values is significant.
 const SHORTEST: usize = 15;
-/// Fewest values on either side of a split.
-const SIDE: usize = 3;
-/// Probability that a series without a step, or a segment of one, shows one.
+/// Fewest values on each side of a split.
+const SIDE_MIN: usize = 3;
+/// False-alarm probability for a series, or a segment, without a step.
 const P_MAX: f64 = 0.01;
-/// Values either side among which a wild one is sought.
+/// Neighbours on each side with which an outlier is compared.
 const NEIGHBOURS: usize = 2;
-/// Wild values are rarer than this: what is more frequent is how the series behaves.
-const WILD_MOST: f64 = 0.1;
-/// A wild value is so many times as far from its neighbours' median as all others stay within (four
-/// standard deviations of normal noise) ...
-const WILD_TIMES: f64 = 2.5;
-/// ... and by at least this share of it, so that a series of equal values may still stir.
-const WILD_SHARE_MIN: f64 = 0.05;
-/// Squares left by a perfect fit, as a share of all: the rounding of the running sums.
+/// Largest share of outliers. If there are more, they are normal behaviour of the series.
+const OUTLIER_SHARE_MAX: f64 = 0.1;
+/// An outlier is this many times as far from its neighbours' median as all others stay within
+/// (four standard deviations of normal noise) ...
+const OUTLIER_RATIO: f64 = 2.5;
+/// ... and deviates by at least this share, so that a series of equal values may vary a little.
+const OUTLIER_SHARE_MIN: f64 = 0.05;
+/// Residual squares that count as a perfect fit, as a share of all: rounding of the running sums.
 const ROUNDING: f64 = 1e-12;
-/// The jump must be this share of the difference between the levels; else the slope made it.
+/// The jump must be this share of the difference between the levels; otherwise it is the slope.
 const JUMP_SHARE_MIN: f64 = 0.5;
-/// Values next to a split that must show most of the jump.
-const NEAR: usize = 4;
-/// Least fall that is called throttling, as a share of the rate before.
+/// Number of values next to a split that must show most of the jump.
+const NEAR_VALUES: usize = 4;
+/// Smallest drop that counts as throttling, as a share of the earlier rate.
 const FALL_MIN: f64 = 0.1;
-/// A burst moves so many times more beyond the later rate than noise does ...
+/// A burst moves this many times more beyond the later rate than the noise does ...
 const EXCESS_TIMES: f64 = 3.0;
 /// ... and this share of all that was moved.
 const EXCESS_SHARE_MIN: f64 = 0.02;
-/// The peak is where this share of the highest sum is reached: after it the sum only stirs.
+/// The peak is where the running sum reaches this share of its maximum.
 const PEAK_SHARE: f64 = 0.98;
-/// Seed of the intervals of the levels: the same series always gives the same ones.
+/// Seed of the bootstrap for the levels; fixed, so that equal series give equal intervals.
 const SEED: u64 = 1;
 
-/// A jump between two levels of a series.
+/// A jump between two levels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// The first value of the later level.
+    /// Index of the first value of the later level.
     pub index: usize,
-    /// Median since the step before, or since the start, with its 95% interval.
+    /// Median since the previous step or the start, with its 95% interval.
     pub before: Interval,
-    /// Median up to the next step, or to the end, with its 95% interval.
+    /// Median until the next step or the end, with its 95% interval.
     pub after: Interval,
-    /// Probability that noise around a line shows such a step anywhere in the series (an upper
-    /// bound).
+    /// Upper bound of the probability that noise around a straight line shows such a step anywhere
+    /// in the series.
     pub p_value: f64,
 }
 
 /// The steps of a series of equally spaced values, in order, each with a p-value below 0.01.
 ///
-/// Noise of 5% hides no step of 20% in 40 values; a step needs some four values on either side of
-/// it, and about twenty in all. A series of more than 1024 values is reduced to means of blocks,
-/// and an index is then a multiple of their length. Empty when a value is not finite.
+/// A step of 20% is found in 40 values with 5% noise. A step needs about four values on each side
+/// and about twenty in all. A series of more than 1024 values is reduced to means of blocks; an
+/// index is then a multiple of the block length. Empty if a value is not finite.
 pub fn steps(series: &[f64]) -> Vec<Step> {
-    let block = series.len().div_ceil(MOST).max(1);
+    let block = series.len().div_ceil(SERIES_MAX).max(1);
     let means: Vec<f64> =
         series.chunks_exact(block).map(|b| b.iter().sum::<f64>() / block as f64).collect();
     if means.iter().any(|value| !value.is_finite()) {
         return Vec::new();
     }
-    let tamed = tamed(&means);
+    let without_outliers = without_outliers(&means);
     let mut found = Vec::new();
-    search(&Sums::new(&tamed), 0, tamed.len(), &mut found);
+    search(&Sums::new(&without_outliers), 0, without_outliers.len(), &mut found);
     found.sort_by_key(|split| split.index);
-    let jumps = abrupt(&tamed, &found);
+    let jumps = abrupt(&without_outliers, &found);
     (0..jumps.len())
         .filter_map(|number| {
             let (before, after) = sides(&means, &jumps, number);
@@ -99,10 +98,10 @@ pub fn steps(series: &[f64]) -> Vec<Step> {
         .collect()
 }
 
-/// A change of rate for good.
+/// A permanent change of rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Break {
-    /// When, since the start of the series (ns); within an interval by what it moved.
+    /// Time since the start of the series (ns). Within an interval, it is computed from the amount.
     pub at_ns: f64,
     /// Amount per second before it.
     pub before_per_s: f64,
@@ -110,12 +109,12 @@ pub struct Break {
     pub after_per_s: f64,
 }
 
-/// The greatest break of a series of intervals (length in nanoseconds, amount moved), as the share
-/// of the higher rate, if there is a significant one.
+/// The greatest significant break of a series of intervals (length in nanoseconds, amount moved),
+/// as a share of the higher rate.
 ///
-/// The rates are means of the intervals around it up to the next break; the moment follows from
-/// the amount moved in the intervals next to it, so that a break within an interval is found to a
-/// fraction of it. Leave out a last interval that was cut short.
+/// The rates are means over the intervals on each side up to the next break. The time follows from
+/// the amount moved in the intervals next to the break, so it is more precise than an interval.
+/// The caller should leave out a last interval that was cut short.
 pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
     let rates: Vec<f64> =
         series.iter().map(|&(length_ns, amount)| amount / length_ns.max(1) as f64 * 1e9).collect();
@@ -128,7 +127,7 @@ pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
         (0..found.len()).max_by(|&a, &b| change(&found[a]).total_cmp(&change(&found[b])))?;
     let from = if greatest == 0 { 0 } else { found[greatest - 1].index };
     let to = found.get(greatest + 1).map_or(series.len(), |next| next.index);
-    // The first of the later level may be off by one, and the interval of the break is mixed.
+    // The index may be off by one, and the interval with the break mixes both rates.
     let near = found[greatest].index.saturating_sub(2).max(from + 1);
     let far = (found[greatest].index + 2).min(to - 1);
     let (before_per_s, after_per_s) = (rate(&series[from..near]), rate(&series[far..to]));
@@ -139,22 +138,22 @@ pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
     Some(Break { at_ns, before_per_s, after_per_s })
 }
 
-/// A device that gave more until its credit was spent, or until it was throttled.
+/// A drop in rate after burst credit was spent, or through throttling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttle {
-    /// When the rate fell, since the start of the series (ns).
+    /// Time of the drop since the start of the series (ns).
     pub at_ns: u64,
-    /// Amount per second until then.
+    /// Amount per second before.
     pub before_per_s: f64,
-    /// Amount per second from then on.
+    /// Amount per second after.
     pub after_per_s: f64,
-    /// What was moved until then beyond the later rate, (before - after) x time: the credit of a
-    /// token bucket that fills at the later rate.
+    /// Amount moved beyond the later rate, (before - after) x time: the credit of a token bucket
+    /// that refills at the later rate.
     pub credit: f64,
 }
 
-/// The fall of a series of intervals (length in nanoseconds; bytes, requests or any other amount),
-/// where its [`greatest_break`] is one by at least a tenth.
+/// The drop in a series of intervals (length in nanoseconds; bytes, requests or another amount), if
+/// its [`greatest_break`] is a drop of at least a tenth.
 pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
     let Break { at_ns, before_per_s, after_per_s } = greatest_break(series)?;
     let falls = after_per_s < (1.0 - FALL_MIN) * before_per_s;
@@ -166,16 +165,16 @@ pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
     })
 }
 
-/// A burst at the beginning of a series that is too short for [`throttle`] to see: what was moved
-/// beyond the rate of the second half, summed from the start, rises to a peak within the first
-/// three quarters of the first half.
+/// A burst at the start of a series that is too short for [`throttle`]. The amount moved beyond the
+/// rate of the second half, summed from the start, must peak within the first three quarters of the
+/// first half.
 ///
 /// The peak must be three times the range of the same sum over the second half, which is noise,
-/// and 2% of all that was moved. A rate that falls all the time has no such peak.
+/// and 2% of the total amount. A rate that falls steadily has no such peak.
 pub fn early_burst(series: &[(u64, f64)]) -> Option<Throttle> {
     let (early, late) = series.split_at(series.len() / 2);
     let (late_ns, late_amount) = total(late);
-    if early.len() < SIDE + 1 || late_ns <= 0.0 || !total(series).1.is_finite() {
+    if early.len() < SIDE_MIN + 1 || late_ns <= 0.0 || !total(series).1.is_finite() {
         return None;
     }
     let floor_per_ns = late_amount / late_ns;
@@ -207,22 +206,22 @@ pub fn early_burst(series: &[(u64, f64)]) -> Option<Throttle> {
     })
 }
 
-/// Length (ns) and amount of some intervals.
+/// Total length (ns) and amount of intervals.
 fn total(series: &[(u64, f64)]) -> (f64, f64) {
     series.iter().fold((0.0, 0.0), |(length_ns, sum), &(length, amount)| {
         (length_ns + length as f64, sum + amount)
     })
 }
 
-/// Amount per second over some intervals.
+/// Amount per second over intervals.
 fn rate(series: &[(u64, f64)]) -> f64 {
     let (length_ns, amount) = total(series);
     amount / length_ns.max(1.0) * 1e9
 }
 
-/// The series with single wild values pulled towards the median of their neighbours. Deviations are
-/// shares of that median, as the noise of a rate grows with it.
-fn tamed(series: &[f64]) -> Vec<f64> {
+/// Pulls single outliers towards the median of their neighbours. Deviations are relative to that
+/// median, because the noise of a rate is proportional to it.
+fn without_outliers(series: &[f64]) -> Vec<f64> {
     let around = |index: usize| {
         let last = (index + NEIGHBOURS).min(series.len() - 1);
         median(&series[index.saturating_sub(NEIGHBOURS)..=last]).unwrap_or(series[index])
@@ -234,8 +233,8 @@ fn tamed(series: &[f64]) -> Vec<f64> {
         .map(|(x, m)| if x == m { 0.0 } else { ((x - m) / m).abs().min(1.0) })
         .collect();
     away.sort_by(f64::total_cmp);
-    let usual = quantile(&away, 1.0 - WILD_MOST).unwrap_or(0.0);
-    let most = (WILD_TIMES * usual).max(WILD_SHARE_MIN);
+    let usual = quantile(&away, 1.0 - OUTLIER_SHARE_MAX).unwrap_or(0.0);
+    let most = (OUTLIER_RATIO * usual).max(OUTLIER_SHARE_MIN);
     series
         .iter()
         .zip(&medians)
@@ -243,7 +242,7 @@ fn tamed(series: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Running sums, from which any interval is fitted in constant time.
+/// Running sums, with which any interval is fitted in constant time.
 struct Sums {
     y: Vec<f64>,
     iy: Vec<f64>,
@@ -272,20 +271,20 @@ impl Sums {
         Sums { y: running(&|_, y| y), iy: running(&|i, y| i * y), yy: running(&|_, y| y * y) }
     }
 
-    /// The split of an interval that two levels and a slope fit best, with the p-value of that
-    /// one split.
+    /// The split of an interval with the best fit of two levels and a slope, and its p-value as a
+    /// single split.
     fn best(&self, start: usize, end: usize) -> Option<Split> {
         let n = (end - start) as f64;
         let sum_y = self.y[end] - self.y[start];
         let centre = start as f64 + (n - 1.0) / 2.0;
         let sxy = self.iy[end] - self.iy[start] - centre * sum_y;
         let sxx = n * (n * n - 1.0) / 12.0;
-        // Squares that the slope alone leaves.
+        // Residual squares of the slope alone.
         let left = self.yy[end] - self.yy[start] - sum_y * sum_y / n - sxy * sxy / sxx;
         let mut best = (0.0, start);
-        for index in start + SIDE..=end - SIDE {
+        for index in start + SIDE_MIN..=end - SIDE_MIN {
             let (k, rest) = ((index - start) as f64, (end - index) as f64);
-            // The indicator of the later level, less what the slope explains of it.
+            // The indicator of the later level, minus the part that the slope explains.
             let overlap = k * rest / 2.0 / sxx;
             let own = k * rest / n - overlap * overlap * sxx;
             let shared = self.y[end] - self.y[index] - sum_y * rest / n - overlap * sxy;
@@ -307,8 +306,8 @@ impl Sums {
     }
 }
 
-/// The intervals of a segment, itself first: each layer is shorter by the square root of two, and
-/// they overlap by half.
+/// The intervals of a segment, starting with the segment itself. Each layer is shorter by the
+/// square root of two; intervals of a layer overlap by half.
 fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
     let whole = end - start;
     let mut all = vec![(start, end)];
@@ -326,14 +325,14 @@ fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
     all
 }
 
-/// Finds the clearest step of a segment, then those of either side.
+/// Finds the most significant step of a segment, then those on each side of it.
 fn search(sums: &Sums, start: usize, end: usize, found: &mut Vec<Split>) {
     if end - start < SHORTEST {
         return;
     }
     let all = intervals(start, end);
-    let splits = |&(from, to): &(usize, usize)| (to - from - 2 * SIDE + 1) as f64;
-    // The whole segment may err as often as all of its parts together.
+    let splits = |&(from, to): &(usize, usize)| (to - from - 2 * SIDE_MIN + 1) as f64;
+    // Half of the error probability goes to the whole segment, half to all of its parts together.
     let of_whole = 2.0 * splits(&all[0]);
     let of_parts = 2.0 * all[1..].iter().map(splits).sum::<f64>();
     let clearest = all
@@ -352,7 +351,7 @@ fn search(sums: &Sums, start: usize, end: usize, found: &mut Vec<Split>) {
     }
 }
 
-/// The values on either side of a split, up to its neighbours.
+/// The values on each side of a split, up to the neighbouring splits.
 fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], &'a [f64]) {
     let from = if number == 0 { 0 } else { splits[number - 1].index };
     let to = splits.get(number + 1).map_or(series.len(), |next| next.index);
@@ -360,22 +359,22 @@ fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], 
     (&series[from..at], &series[at..to])
 }
 
-/// The splits at which most of the difference of the levels comes at once: the values next to the
-/// split differ by it, and so do the ends of the lines through both sides. A curve that has been
-/// cut into levels fails the one or the other.
+/// Keeps the splits at which most of the change is abrupt: both the values next to the split and
+/// the ends of the lines through both sides must differ by it. A smooth curve that was cut into
+/// levels fails one of the two.
 fn abrupt(series: &[f64], splits: &[Split]) -> Vec<Split> {
     let is_abrupt = |number: &usize| {
         let (before, after) = sides(series, splits, *number);
         let (Some(low), Some(high)) = (median(before), median(after)) else { return false };
         let reversed: Vec<f64> = before.iter().rev().copied().collect();
-        let near = |values: &[f64]| mean(&values[..values.len().min(NEAR)]);
+        let near = |values: &[f64]| mean(&values[..values.len().min(NEAR_VALUES)]);
         let least = JUMP_SHARE_MIN * (high - low).abs();
         let at_once = near(after) - near(&reversed);
         let gap = start_of_line(after) - start_of_line(&reversed);
         [at_once, gap].iter().all(|jump| jump * (high - low).signum() >= least)
     };
     let kept: Vec<Split> = (0..splits.len()).filter(is_abrupt).map(|n| splits[n]).collect();
-    // What is dropped joins its neighbours' sides.
+    // A dropped split changes the sides of its neighbours, so they are checked again.
     if kept.len() == splits.len() { kept } else { abrupt(series, &kept) }
 }
 
@@ -383,7 +382,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Where the least-squares line through values begins, half a step before the first.
+/// Value at which the least-squares line starts, half a step before the first value.
 fn start_of_line(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let mean = mean(values);
@@ -399,18 +398,18 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-    /// A standard normal value as the sum of twelve uniform ones less six.
+    /// An approximately standard normal value: the sum of twelve uniform values minus six.
     fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
         (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }
 
-    /// Values around a level, with noise as a share of it.
+    /// Values around a level with relative noise.
     fn noisy(n: usize, noise: f64, seed: u64, level: impl Fn(usize) -> f64) -> Vec<f64> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..n).map(|i| level(i) * (1.0 + noise * normal(&mut random))).collect()
     }
 
-    /// Of 200 series each, how many show a step.
+    /// How many of 200 series show a step.
     fn alarms(n: usize, noise: f64, level: impl Fn(usize) -> f64) -> usize {
         (0..200).filter(|&seed| !steps(&noisy(n, noise, seed, &level)).is_empty()).count()
     }
@@ -508,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_or_flat_or_not_finite_has_no_steps() {
+    fn short_flat_or_non_finite_series_have_no_steps() {
         assert_eq!(steps(&[]), []);
         assert_eq!(steps(&[100.0, 100.0, 100.0, 1.0, 1.0, 1.0]), []);
         assert_eq!(steps(&[3.0; 100]), []);
@@ -519,7 +518,8 @@ mod tests {
         assert_eq!(throttle(&[(0, 1.0); 40]), None);
     }
 
-    /// What a bucket gives in intervals of 100 ms: `before` per second until `at_s`, then `after`.
+    /// Output of a token bucket in intervals of 100 ms: `before` per second until `at_s`, then
+    /// `after`.
     fn bucket(n: usize, before: f64, after: f64, at_s: f64) -> Vec<(u64, f64)> {
         let given = |t: f64| before * t.min(at_s) + after * (t - at_s).max(0.0);
         let edge = |i: usize| given(i as f64 * 0.1);

@@ -1,14 +1,13 @@
-//! CPU time as a cost of each request plus a cost of each byte.
+//! CPU time as a fixed cost per request plus a cost per byte.
 //!
-//! cost(S) = fixed + marginal S by weighted least squares: what a request costs whatever its size
-//! (system call, interrupt, file system), and what each KiB adds (copying, page handling). Whether
-//! the CPU times are the lower bound (what the system charges) or the upper (what a soaker loses)
-//! is the caller's choice; the fit is the same.
+//! cost(S) = fixed + marginal S, by weighted least squares. The fixed part covers the system call,
+//! interrupt and file system; the marginal part copying and page handling. The caller chooses the
+//! kind of CPU time: charged by the system (a lower bound) or lost by a soaker (an upper bound).
 
 use crate::interval::Interval;
 use crate::lsq::{self, FitError, Point};
 
-/// Bytes to the KiB, the unit of the marginal cost.
+/// Bytes per KiB, the unit of the marginal cost.
 const BYTES_PER_KIB: f64 = 1024.0;
 
 /// The CPU cost of requests of one size.
@@ -36,14 +35,14 @@ pub struct Residual {
 /// The fitted cost of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostModel {
-    /// CPU nanoseconds of a request whatever its size, with the 95% interval.
+    /// Fixed cost per request (ns), with the 95% interval.
     pub fixed_ns: Interval,
-    /// CPU nanoseconds that each KiB adds, with the 95% interval. May be near zero, or negative
-    /// within its interval, where the data is never touched by the CPU (direct I/O).
+    /// Cost per KiB (ns), with the 95% interval. It may be near zero, or slightly negative within
+    /// its interval, if the CPU never touches the data (direct I/O).
     pub marginal_ns_per_kib: Interval,
     /// Share of the weighted variance that the model explains, 0 to 1.
     pub r2: f64,
-    /// Each point beside the model, in the order given.
+    /// Measured and fitted cost of each point, in the order given.
     pub residuals: Vec<Residual>,
 }
 
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Costs of 4 KiB to 1 MiB requests, each off the model by the share given in turn.
+    /// Costs of requests of 4 KiB to 1 MiB, each off the model by the given share in turn.
     fn costs(fixed_ns: f64, ns_per_kib: f64, off: &[f64]) -> Vec<CostPoint> {
         (0..9)
             .map(|i| {

@@ -1,41 +1,41 @@
-//! Does a series rise or fall as it goes on?
+//! Detects a rising or falling trend in a series.
 //!
-//! The Mann-Kendall test says whether the order of the values is more than chance (Mann, 1945;
-//! Kendall, Rank Correlation Methods, 1975), the Theil-Sen slope by how much they change (Sen,
-//! 1968). Both look at pairs and not at a fitted curve, so that single wild values do not decide.
-//! The test takes the values to be independent: a slow wave in a short series also counts as drift,
-//! so that a caller should ask for a small p *and* a change worth mentioning.
+//! The Mann-Kendall test tells whether the order of the values is more than chance (Mann, 1945;
+//! Kendall, Rank Correlation Methods, 1975). The Theil-Sen slope tells how much they change (Sen,
+//! 1968). Both use pairs of values instead of a fitted curve, so single outliers have little
+//! influence. The test assumes independent values. A slow wave in a short series also counts as
+//! drift, so a caller should require a small p *and* a minimum change.
 
 use crate::quantile::{median, median_in_place};
 use statrs::function::erf::erfc;
 
-/// Fewest points: three can never be significant.
+/// Fewest points; three can never be significant.
 const FEWEST: usize = 4;
 
-/// Longer series are first reduced to means of equal blocks: the work and the memory grow with the
-/// square of the length (4 MB at this one).
-const MOST: usize = 1000;
+/// Longer series are reduced to means of equal blocks, because work and memory grow with the
+/// square of the length (4 MB at this length).
+const SERIES_MAX: usize = 1000;
 
 /// The trend of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// Change from the first to the last value by the Theil-Sen slope, as a share of the median of
-    /// the series: -0.1 has lost 10%.
+    /// Change from the first to the last value by the Theil-Sen slope, as a share of the median;
+    /// -0.1
+    /// is a loss of 10%.
     pub slope_relative: f64,
-    /// Two-sided p-value of the Mann-Kendall test: the probability that a series without trend
-    /// is ordered so strongly.
+    /// Two-sided p-value of the Mann-Kendall test: the probability that a series without a trend is
+    /// ordered at least this strongly.
     pub p_value: f64,
 }
 
 /// The trend of a series of equally spaced values.
 ///
-/// The p-value uses the normal approximation with tie and continuity corrections; it is within
-/// 0.03 of the exact one for as few as four values. A series of more than 1000 values is reduced
-/// to at most 1000 means of blocks of equal length, the last few values being left out when they
-/// fill no block. `None` with fewer than four values, a value that is not finite, or a median of
-/// zero.
+/// The p-value uses the normal approximation with tie and continuity corrections. It is within
+/// 0.03 of the exact value for as few as four values. A series of more than 1000 values is reduced
+/// to at most 1000 means of equal blocks; values that do not fill the last block are left out.
+/// `None` with fewer than four values, a value that is not finite, or a median of zero.
 pub fn drift(series: &[f64]) -> Option<Drift> {
-    let block = series.len().div_ceil(MOST).max(1);
+    let block = series.len().div_ceil(SERIES_MAX).max(1);
     let means: Vec<f64> =
         series.chunks_exact(block).map(|b| b.iter().sum::<f64>() / block as f64).collect();
     let centre = median(&means)?;
@@ -58,7 +58,7 @@ fn theil_sen(series: &[f64]) -> Option<f64> {
     median_in_place(&mut slopes)
 }
 
-/// The two-sided p-value of S, the pairs that rise less the pairs that fall.
+/// Two-sided p-value of S, the number of rising pairs minus the number of falling pairs.
 fn mann_kendall(series: &[f64]) -> f64 {
     let mut s = 0.0;
     for (i, first) in series.iter().enumerate() {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn ties_lessen_the_variance() {
+    fn ties_reduce_the_variance() {
         // S = 9 of 5 values with one pair equal: variance (5·4·15 - 2·1·9) / 18 = 15.667,
         // z = 8 / 3.958 = 2.021, p = 0.0433.
         let p = mann_kendall(&[1.0, 2.0, 2.0, 3.0, 4.0]);

@@ -1,30 +1,30 @@
-//! The half-power point: the smallest request that delivers more than half of the peak.
+//! The half-power point: the smallest request that delivers more than half of the peak rate.
 //!
-//! Given as measured ([`measured`]) and from the model of a pipeline with a start-up time
-//! ([`fit`]): a request of S bytes takes T = f + s S, so that the rate S / T tends to 1 / s and
-//! reaches half of that at S = f / s, the r-infinity and n-one-half of Hockney (Hockney and
-//! Jesshope, Parallel Computers 2, 1988). [`plateau`] finds the peak where nothing states it.
+//! [`measured`] takes it from measurements. [`fit`] takes it from a pipeline model with a start-up
+//! time: a request of S bytes takes T = f + s S, so the rate S / T tends to 1 / s and reaches half
+//! of that at S = f / s. These are r-infinity and n-one-half of Hockney (Hockney and Jesshope,
+//! Parallel Computers 2, 1988). [`plateau`] finds the peak if it is not given.
 //!
-//! Depth is answered by the same functions: the rate against the depth, and the time in which as
-//! many requests as are outstanding complete (depth over requests per second) against the depth.
+//! The same functions work for queue depth instead of size; the time is then the depth divided by
+//! requests per second.
 
 use crate::interval::Interval;
 use crate::lsq::{self, FitError, Point};
 use crate::quantile::median;
 
-/// How far below the highest rate others still lie on the same plateau.
+/// Rates within this share of the highest belong to its plateau.
 const PLATEAU_TOLERANCE: f64 = 0.10;
 
-/// Nanoseconds to the second.
+/// Nanoseconds per second.
 const NS_PER_S: f64 = 1e9;
 
-/// The highest plateau of measured rates, in their unit and in any order: the median of the rates
-/// within 10% of the highest one that another rate confirms by coming within 10% of it.
+/// The highest plateau of measured rates, in any order: the median of all rates within 10% of the
+/// highest rate that another rate confirms. A rate confirms it if it is within 10%.
 ///
-/// A single high rate, as from a cache, is passed over. On a curve S / (f + s S) measured at
-/// doubling sizes the plateau so found is at least 80% of the asymptote. `None` when no two rates
-/// are that close: the rate was still climbing, or there are too few points. Rates that are not
-/// finite and positive are left out.
+/// A single high rate, for example from a cache, is ignored. On a curve S / (f + s S) measured at
+/// doubling sizes, the result is at least 80% of the asymptote. `None` if no two rates are that
+/// close, because the rate was still rising or there are too few points. Rates that are not finite
+/// and positive are ignored.
 pub fn plateau(rates: &[f64]) -> Option<f64> {
     let mut falling: Vec<f64> =
         rates.iter().copied().filter(|r| r.is_finite() && *r > 0.0).collect();
@@ -36,12 +36,12 @@ pub fn plateau(rates: &[f64]) -> Option<f64> {
     median(&on_it)
 }
 
-/// The smallest measured size (or depth) whose rate exceeds half of `pap` and that the next larger
-/// one does not contradict by falling back to half or below.
+/// The smallest measured size (or depth) whose rate exceeds half of `pap`, unless the rate of the
+/// next larger one falls back to half or below.
 ///
-/// Points (size or depth, rate in the unit of `pap`) may come in any order; where a size occurs
-/// several times each of its rates must exceed the half. `None` when no size does, or when `pap`
-/// is not finite and positive.
+/// The points (size or depth, rate in the unit of `pap`) may be in any order. If a size occurs
+/// several times, each of its rates must exceed half. `None` if no size qualifies, or if `pap` is
+/// not finite and positive.
 pub fn measured(points: &[(u64, f64)], pap: f64) -> Option<u64> {
     if !pap.is_finite() || pap <= 0.0 {
         return None;
@@ -56,12 +56,12 @@ pub fn measured(points: &[(u64, f64)], pap: f64) -> Option<u64> {
     (0..sizes.len()).find(stands).map(|i| sizes[i].0)
 }
 
-/// The sizes between which the half-power point lies, where rates are known within intervals: the
-/// smallest size that may exceed half of `pap`, and the smallest from which on every size surely
-/// does, as far as the next larger one. They are equal where no interval lies across the half.
+/// The two sizes between which the half-power point lies, for rates with intervals: the smallest
+/// size that may exceed half of `pap`, and the smallest that surely does and whose next larger size
+/// does too. They are equal if no interval contains half of `pap`.
 ///
-/// Each size occurs once. `None` under the conditions of [`measured`], or when no size surely
-/// exceeds the half.
+/// Each size occurs once. `None` under the conditions of [`measured`], or if no size surely exceeds
+/// half.
 pub fn measured_between(points: &[(u64, Interval)], pap: f64) -> Option<(u64, u64)> {
     let ends = |of: fn(&Interval) -> f64| -> Vec<(u64, f64)> {
         points.iter().map(|(size, rate)| (*size, of(rate))).collect()
@@ -76,8 +76,8 @@ pub fn measured_between(points: &[(u64, Interval)], pap: f64) -> Option<(u64, u6
 pub struct SizePoint {
     /// Request size in bytes.
     pub request_bytes: u64,
-    /// Time that one request takes of the pipeline in nanoseconds: elapsed time over requests
-    /// completed, which at depth 1 is the latency.
+    /// Time per request (ns): elapsed time divided by completed requests. At depth 1 this is the
+    /// latency.
     pub time_ns: f64,
     /// Error of `time_ns` as a share of it (0.03 for 3%).
     pub relative_error: f64,
@@ -86,29 +86,28 @@ pub struct SizePoint {
 /// The fitted time of a request, T = f + s S, and what follows from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HalfPowerFit {
-    /// f: nanoseconds of a request whatever its size, with the 95% interval. Negative within its
-    /// interval where no fixed time shows in the noise.
+    /// f: fixed time per request (ns), with the 95% interval. It may be negative within its
+    /// interval if noise hides the fixed time.
     pub fixed_ns: Interval,
-    /// s: nanoseconds that each byte adds, with the 95% interval.
+    /// s: time per byte (ns), with the 95% interval.
     pub ns_per_byte: Interval,
-    /// f / s: the size that reaches half of the asymptote (n-one-half), in bytes, with the 95%
-    /// interval by the delta method. Has the sign of `fixed_ns`; nothing is clamped.
+    /// f / s: the size (bytes) that reaches half of the asymptote (n-one-half), with the 95%
+    /// interval by the delta method. It has the sign of `fixed_ns`; nothing is clamped.
     pub half_power_bytes: Interval,
-    /// 1 / s: the rate that ever larger requests tend to (r-infinity), in bytes per second.
+    /// 1 / s: the asymptotic rate of large requests (r-infinity), in bytes per second.
     pub asymptote_bytes_per_s: f64,
     /// Share of the weighted variance of the time that the model explains, 0 to 1.
     pub r2: f64,
-    /// Measured less fitted time in nanoseconds, in the order of the points.
+    /// Measured minus fitted time (ns), in the order of the points.
     pub residuals: Vec<f64>,
 }
 
 impl HalfPowerFit {
-    /// The size in bytes at which the fitted rate is half of a given PAP in bytes per second:
+    /// The size (bytes) at which the fitted rate is half of a given PAP (bytes per second):
     /// S / (f + s S) = PAP / 2 at S = f / (2 / PAP - s).
     ///
-    /// `None` when no positive size is: because even the asymptote does not exceed PAP / 2, because
-    /// a fixed time of zero or less lets every size exceed it, or because `pap_bytes_per_s` is not
-    /// finite and positive.
+    /// `None` if the asymptote does not exceed PAP / 2, if the fixed time is zero or less so that
+    /// every size exceeds it, or if `pap_bytes_per_s` is not finite and positive.
     pub fn fit_against(&self, pap_bytes_per_s: f64) -> Option<f64> {
         if !pap_bytes_per_s.is_finite() || pap_bytes_per_s <= 0.0 {
             return None;
@@ -119,12 +118,12 @@ impl HalfPowerFit {
     }
 }
 
-/// Fits T = f + s S by least squares, each point weighted by its error (at least
+/// Fits T = f + s S by least squares. Each point is weighted by its error (at least
 /// [`lsq::LEAST_RELATIVE_ERROR`]).
 ///
 /// # Errors
 /// [`FitError`] with fewer than three points, a single request size, a time that is not positive,
-/// or a time that does not rise with the size, which has no asymptotic rate.
+/// or a time that does not rise with the size, because there is then no asymptotic rate.
 pub fn fit(points: &[SizePoint]) -> Result<HalfPowerFit, FitError> {
     let weighted: Vec<Point> = points
         .iter()
@@ -151,7 +150,7 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-    /// Times of 4 KiB to 4 MiB requests, each off the model by up to `noise` of itself.
+    /// Times of requests of 4 KiB to 4 MiB, each off the model by up to the share `noise`.
     fn times(fixed_ns: f64, ns_per_byte: f64, noise: f64, seed: u64) -> Vec<SizePoint> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..11)
@@ -197,7 +196,8 @@ mod tests {
     fn a_higher_peak_asks_for_a_larger_request_until_it_is_out_of_reach() {
         let f = fit(&times(50_000.0, 1.0, 0.0, 1)).unwrap();
         let at = |pap| f.fit_against(pap);
-        // 50 us / (2 / 1.6 - 1) ns = 200 kB; the asymptote of 1 GB/s never exceeds half of 2 GB/s.
+        // 50 us / (2 / 1.6 - 1) ns = 200 kB; the asymptote of 1 GB/s does not exceed half of 2
+        // GB/s.
         assert!((at(1.6e9).unwrap() / 200_000.0 - 1.0).abs() < 1e-6);
         assert!(at(0.5e9) < at(1.6e9));
         assert_eq!((at(2.1e9), at(0.0), at(f64::NAN)), (None, None, None));

@@ -1,41 +1,41 @@
-//! Latency histogram: log-linear buckets, cheap enough to update on every request.
+//! Latency histogram with log-linear buckets, cheap enough to update on every request.
 //!
-//! Each power of two is cut into 128 equal buckets, found from the count of leading zeros without
-//! a search or a logarithm. Values below 256 ns have a bucket each; above, a bucket is at most
-//! 1/128 of its lower bound wide, so that its midpoint is within 0.4% of every value in it. The
-//! range ends at [`LIMIT_NS`] (almost five hours); larger values are counted apart, never dropped
-//! or folded into the last bucket. Count, sum, minimum and maximum are kept exactly.
+//! Each power of two is divided into 128 equal buckets. The bucket follows from the count of
+//! leading zeros, without a search or a logarithm. Values below 256 ns have a bucket each. Above, a
+//! bucket is at most 1/128 of its lower bound wide, so its midpoint is within 0.4% of every value
+//! in it. The range ends at [`LIMIT_NS`] (almost five hours); larger values are counted separately.
+//! Count, sum, minimum and maximum are exact.
 //!
 //! Counters are not shared between threads: give each thread its own histogram and [`merge`] them.
-//! The histogram does not know what its values mean, and does not correct for coordinated omission:
-//! that is for the caller, who knows when a request was due.
+//! The histogram does not correct for coordinated omission; only the caller knows when a request
+//! was due.
 //!
 //! [`merge`]: Histogram::merge
 
 use std::fmt;
 use thiserror::Error;
 
-/// Base-two logarithm of the number of buckets to a power of two.
+/// Base-two logarithm of the number of buckets per power of two.
 const SUB_BUCKET_BITS: u32 = 7;
 
-/// Buckets to a power of two.
+/// Buckets per power of two.
 const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
 
 /// Base-two logarithm of [`LIMIT_NS`].
 const LIMIT_BITS: u32 = 44;
 
-/// First value beyond the range of the buckets, in nanoseconds: 2^44, 4 h 53 min.
+/// End of the bucket range (ns), exclusive: 2^44, 4 h 53 min.
 pub const LIMIT_NS: u64 = 1 << LIMIT_BITS;
 
-/// Number of buckets. Each takes 8 bytes, 38 KiB in all, of which a run touches only those its
-/// latencies fall in.
+/// Number of buckets, 8 bytes each, 38 KiB in all. A run touches only those that its latencies
+/// fall into.
 pub const BUCKETS: usize = (LIMIT_BITS - SUB_BUCKET_BITS + 1) as usize * SUB_BUCKETS;
 
-/// Index of the bucket that holds `ns`; [`BUCKETS`] or more when `ns` is [`LIMIT_NS`] or more.
+/// Index of the bucket for `ns`; [`BUCKETS`] or more if `ns` is [`LIMIT_NS`] or more.
 ///
 /// With `e` the exponent of the leading bit (at least 7), the index is
-/// `128 (e - 7) + ns / 2^(e - 7)`: the quotient runs from 128 to 255 within a power of two, so that
-/// indices follow on without gaps.
+/// `128 (e - 7) + ns / 2^(e - 7)`. The quotient runs from 128 to 255 within a power of two, so the
+/// indices have no gaps.
 #[inline]
 pub fn bucket_index(ns: u64) -> usize {
     let exponent = 63 - (ns | SUB_BUCKETS as u64).leading_zeros();
@@ -43,8 +43,8 @@ pub fn bucket_index(ns: u64) -> usize {
     ((shift as usize) << SUB_BUCKET_BITS) + (ns >> shift) as usize
 }
 
-/// Bounds of bucket `index` in nanoseconds, the lower inclusive and the upper exclusive; `None`
-/// when there is no such bucket.
+/// Bounds of bucket `index` in nanoseconds, lower inclusive, upper exclusive; `None` if there is
+/// no such bucket.
 pub fn bucket_bounds(index: usize) -> Option<(u64, u64)> {
     if index >= BUCKETS {
         return None;
@@ -54,18 +54,18 @@ pub fn bucket_bounds(index: usize) -> Option<(u64, u64)> {
     Some((quotient << shift, (quotient + 1) << shift))
 }
 
-/// One bucket that holds something.
+/// A non-empty bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Smallest value that falls in the bucket, in nanoseconds.
+    /// Lower bound in nanoseconds, inclusive.
     pub low_ns: u64,
-    /// Smallest value above the bucket, in nanoseconds.
+    /// Upper bound in nanoseconds, exclusive.
     pub high_ns: u64,
-    /// How many values fell in it.
+    /// Number of values.
     pub count: u64,
 }
 
-/// What a histogram knows exactly, beside its buckets: together they rebuild it.
+/// The exact figures of a histogram. Together with the buckets they restore it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exact {
     /// Values of [`LIMIT_NS`] or more.
@@ -78,19 +78,19 @@ pub struct Exact {
     pub sum_ns: u128,
 }
 
-/// Why stored buckets do not make a histogram.
+/// Why stored buckets are not a valid histogram.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BucketError {
-    /// A lower bound at which no bucket of this layout begins.
+    /// A lower bound that is not the start of a bucket in this layout.
     #[error(
         "no histogram bucket begins at {low_ns} ns: the buckets were stored by another layout, \
          so export them with the version that wrote them"
     )]
     UnknownBucket {
-        /// The bound that was given.
+        /// The invalid bound.
         low_ns: u64,
     },
-    /// Minimum, maximum, sum or overflow cannot belong to the buckets.
+    /// Minimum, maximum, sum or overflow contradict the buckets.
     #[error(
         "the stored minimum, maximum, sum or overflow count contradicts the buckets: \
          the record is damaged, so measure again or restore it from a copy"
@@ -100,7 +100,7 @@ pub enum BucketError {
 
 /// Log-linear histogram of latencies in nanoseconds.
 ///
-/// Counters saturate at their largest value instead of wrapping.
+/// Counters saturate instead of wrapping.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
@@ -112,9 +112,9 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram. Allocates once; nothing else here does.
+    /// An empty histogram. This is the only method that allocates.
     pub fn new() -> Self {
-        // From a vector, because zeroed pages come from the system untouched that way.
+        // Made from a vector, because that gets zeroed pages from the system without touching them.
         let counts = vec![0; BUCKETS]
             .into_boxed_slice()
             .try_into()
@@ -128,7 +128,7 @@ impl Histogram {
         self.record_n(ns, 1);
     }
 
-    /// Counts the same value `n` times, as when one stamp serves a batch of requests.
+    /// Counts the same value `n` times, for a batch of requests with one timestamp.
     #[inline]
     pub fn record_n(&mut self, ns: u64, n: u64) {
         if n == 0 {
@@ -142,7 +142,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Adds everything that `other` counted: the result is as if both had been one.
+    /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
             *mine = mine.saturating_add(*theirs);
@@ -154,7 +154,7 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// Forgets everything, keeping the memory.
+    /// Removes all values and keeps the memory.
     pub fn clear(&mut self) {
         self.counts.fill(0);
         self.count = 0;
@@ -164,22 +164,23 @@ impl Histogram {
         self.sum_ns = 0;
     }
 
-    /// Values counted, those beyond the range included.
+    /// Number of values, including those beyond the range.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Values of [`LIMIT_NS`] or more. They count in everything else except [`Self::buckets`].
+    /// Number of values of [`LIMIT_NS`] or more. [`Self::buckets`] leaves these out; all else
+    /// includes them.
     pub fn overflow(&self) -> u64 {
         self.overflow
     }
 
-    /// The smallest value, exact; `None` when empty.
+    /// The smallest value, exact; `None` if empty.
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min_ns)
     }
 
-    /// The largest value, exact; `None` when empty.
+    /// The largest value, exact; `None` if empty.
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max_ns)
     }
@@ -189,23 +190,24 @@ impl Histogram {
         self.sum_ns
     }
 
-    /// The mean in nanoseconds, from the exact sum and not from bucket midpoints; `None` when
-    /// empty.
+    /// The mean in nanoseconds, from the exact sum; `None` if empty.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
     }
 
-    /// The smallest value that at least the share `q` of all values do not exceed, in nanoseconds.
+    /// The quantile `q` in nanoseconds: the smallest value that at least the share `q` of all
+    /// values do not exceed.
     ///
-    /// Exact for the minimum (`q` = 0) and the maximum (`q` = 1), else the midpoint of the bucket,
-    /// within 0.4%, never outside the minimum and maximum, and never smaller for a larger `q`.
-    /// A quantile among the values beyond the range is reported as the maximum. `None` when empty
-    /// or when `q` is not between 0 and 1.
+    /// The minimum (`q` = 0) and the maximum (`q` = 1) are exact. Otherwise the result is the
+    /// midpoint of a bucket, within 0.4%, clamped to minimum and maximum, and monotonic in `q`. A
+    /// quantile beyond the range is reported as the maximum. `None` if empty or if `q` is not
+    /// between 0 and
+    /// 1.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         if self.count == 0 || !(0.0..=1.0).contains(&q) {
             return None;
         }
-        // 0.07 x 100 is a little above 7 in binary: one step down keeps that from being rank 8.
+        // In binary, 0.07 x 100 is slightly above 7; stepping down once keeps it from being rank 8.
         let rank = (q * self.count as f64).next_down().ceil() as u64;
         if rank <= 1 {
             return Some(self.min_ns);
@@ -224,7 +226,7 @@ impl Histogram {
         Some(self.max_ns)
     }
 
-    /// The buckets that hold something, in rising order, without the values beyond the range.
+    /// The non-empty buckets in ascending order, without the values beyond the range.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, &count)| {
             let (low_ns, high_ns) = bucket_bounds(index).expect("the index is one of the array");
@@ -232,8 +234,8 @@ impl Histogram {
         })
     }
 
-    /// What is known beside the buckets; `None` when empty. With [`Self::buckets`] it is all that
-    /// need be stored: see [`Self::from_buckets`].
+    /// The exact figures; `None` if empty. Store them with [`Self::buckets`] to restore the
+    /// histogram with [`Self::from_buckets`].
     pub fn exact(&self) -> Option<Exact> {
         (self.count > 0).then_some(Exact {
             overflow: self.overflow,
@@ -243,11 +245,12 @@ impl Histogram {
         })
     }
 
-    /// Rebuilds a histogram from stored buckets (lower bound in nanoseconds, count) and what
-    /// [`Self::exact`] gave; `exact` is `None` for an empty histogram.
+    /// Restores a histogram from buckets (lower bound in nanoseconds, count) and the result of
+    /// [`Self::exact`]; `exact` is `None` for an empty histogram.
     ///
     /// # Errors
-    /// [`BucketError`] when a bound begins no bucket, or when `exact` cannot belong to the buckets.
+    /// [`BucketError`] if a bound is not the start of a bucket, or if `exact` contradicts the
+    /// buckets.
     pub fn from_buckets(
         buckets: impl IntoIterator<Item = (u64, u64)>,
         exact: Option<Exact>,
@@ -275,8 +278,8 @@ impl Histogram {
         if consistent { Ok(rebuilt) } else { Err(BucketError::Contradiction) }
     }
 
-    /// Whether minimum and maximum fall in the outermost buckets (or beyond the range) and the sum
-    /// lies between the least and the greatest that the count allows.
+    /// Whether minimum and maximum lie in the outermost buckets (or beyond the range) and the sum
+    /// is possible for the counts.
     fn holds(&self, exact: Exact) -> bool {
         let first = self.buckets().next();
         let last = self.buckets().last();
@@ -300,7 +303,7 @@ impl Default for Histogram {
 }
 
 impl fmt::Debug for Histogram {
-    /// The buckets that hold something: the thousands of empty ones would bury them.
+    /// Prints only the non-empty buckets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let buckets: Vec<_> = self.buckets().map(|b| (b.low_ns, b.count)).collect();
         f.debug_struct("Histogram")
@@ -327,7 +330,7 @@ mod tests {
         h.buckets().map(|b| (b.low_ns, b.count)).collect()
     }
 
-    /// Values of every magnitude, some of them beyond the range.
+    /// Values of every magnitude, including some beyond the range.
     fn values(most: usize) -> impl Strategy<Value = Vec<u64>> {
         let value = (0u32..64, any::<u64>()).prop_map(|(bits, v)| v >> bits);
         proptest::collection::vec(value, 0..most)

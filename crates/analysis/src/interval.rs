@@ -1,29 +1,28 @@
-//! A value with the interval that is believed to hold it.
+//! A value with its confidence interval.
 //!
-//! Every estimate of this crate leaves it as an [`Interval`], so that no number is shown without
-//! its uncertainty. The type only carries the three numbers: how they were obtained, and with what
-//! confidence, is said by the function that returns them.
+//! Every estimate of this crate is an [`Interval`], so that no number is shown without its
+//! uncertainty. The function that returns an interval documents its method and confidence.
 
-/// Confidence of the intervals of every fit in this crate: 95%, the usual one and that of the
-/// repeatability rule (the interval of the median within 3%).
+/// Confidence of all fits in this crate: 95%, as in the repeatability rule (the interval of the
+/// median within 3%).
 pub const CONFIDENCE: f64 = 0.95;
 
-/// An estimate and the bounds of its interval, all in the unit of the estimate.
+/// An estimate and the bounds of its interval, in the unit of the estimate.
 ///
-/// `low <= high` always; `value` lies between them for every interval made by this crate.
+/// `low <= high` always holds. `value` lies between them for every interval made by this crate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The estimate itself.
+    /// The estimate.
     pub value: f64,
-    /// Lower bound of the interval.
+    /// Lower bound.
     pub low: f64,
-    /// Upper bound of the interval.
+    /// Upper bound.
     pub high: f64,
 }
 
 impl Interval {
-    /// An interval without width: a value known exactly, or one about whose spread nothing is
-    /// known because it was measured once.
+    /// An interval of zero width: for a value known exactly, or measured only once so that its
+    /// spread is unknown.
     pub fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
     }
@@ -33,9 +32,9 @@ impl Interval {
         Self { value, low: value - half_width, high: value + half_width }
     }
 
-    /// Half the width as a share of the value's magnitude: 0.03 is "within 3%".
+    /// Half the width as a share of the absolute value: 0.03 is "within 3%".
     ///
-    /// Zero for an interval without width, infinite for any other interval around a value of zero.
+    /// Zero for an interval of zero width; infinite for any other interval around zero.
     pub fn half_width_relative(&self) -> f64 {
         let half_width = (self.high - self.low) / 2.0;
         if half_width == 0.0 { 0.0 } else { half_width / self.value.abs() }

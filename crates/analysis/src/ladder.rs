@@ -1,38 +1,39 @@
-//! The ladder: what each component of the pipeline can do, against what the whole delivers.
+//! Finds the component that limits a pipeline, from the rate of each component and the delivered
+//! rate.
 //!
-//! A chain is as fast as its slowest part, so the component that binds is the one whose own rate
-//! the delivered rate comes up to. It is named only on that evidence. When the delivered rate stays
-//! well below every component none of them binds: the requests are too small or too few to fill the
-//! pipeline, which Little's law and the half-power point then quantify.
+//! A chain is as fast as its slowest part, so the bottleneck is a component whose own rate the
+//! delivered rate nearly reaches. If the delivered rate stays well below every component, none of
+//! them is the bottleneck: the requests are too small or too few to fill the pipeline. Little's law
+//! and the half-power point then quantify that.
 
 use std::fmt;
 
-/// How near the delivered rate must come to a component's own rate for the component to bind, as a
-/// share of that rate: beyond the repeatability of separate measurements, short of the next rung.
+/// How close the delivered rate must be to a component's own rate, as a share of it. More than the
+/// repeatability of separate measurements, less than the usual distance between two components.
 pub const TOLERANCE: f64 = 0.15;
 
-/// One component, in pipeline order (memory, CPU, interconnect, controller, device, file system).
+/// One component. The order is that of the pipeline (memory, CPU, interconnect, controller, device,
+/// file system).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rung {
     /// Its name.
     pub component: String,
-    /// Advertised rate in bytes per second, where one is known.
+    /// Advertised rate in bytes per second, if known.
     pub pap_bytes_per_s: Option<f64>,
-    /// Rate measured on it alone in bytes per second, where it could be. It must come from another
-    /// workload than the one explained, which would always be found near itself.
+    /// Rate of the component alone in bytes per second, if measured. It must come from another
+    /// workload than the one to explain; otherwise it would always be close.
     pub rap_bytes_per_s: Option<f64>,
 }
 
-/// Why a component binds. Displayed as the end of a sentence that begins with its name.
+/// Why a component is the bottleneck. Displays as the end of a sentence that starts with its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// The delivered rate is this share of what the component was measured to do alone.
+    /// The delivered rate is close to the measured rate of the component alone.
     NearMeasured {
         /// Delivered over measured rate, 0.85 to 1.15.
         share: f64,
     },
-    /// The component could not be measured alone; the delivered rate is this share of its
-    /// advertised rate.
+    /// The component was not measured alone; the delivered rate is close to its advertised rate.
     NearAdvertised {
         /// Delivered over advertised rate, 0.85 to 1.15.
         share: f64,
@@ -49,21 +50,21 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The component that binds.
+/// The bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Binding {
-    /// Its place in the rungs given.
+    /// Index of the component in the input.
     pub index: usize,
     /// The evidence.
     pub reason: Reason,
 }
 
-/// The component that binds a delivered rate in bytes per second: of those whose own rate it comes
-/// within 15% of, the slowest, and the first in pipeline order among equals.
+/// The bottleneck for a delivered rate in bytes per second: the slowest component whose own rate is
+/// within 15% of it, and the first in pipeline order among equals.
 ///
-/// The own rate is the measured one, else the advertised one; a rung with neither is passed over,
-/// and so is one that the delivered rate exceeds by more, as that rate is evidently not its limit.
-/// `None` when no rung is near: the pipeline is not filled, and request size or depth binds.
+/// The own rate is the measured one, or else the advertised one. A component with neither is
+/// ignored, and so is one that the delivered rate exceeds by more than 15%, because it is evidently
+/// not a limit. `None` if no component is close: request size or depth limits.
 pub fn binding(rungs: &[Rung], delivered_bytes_per_s: f64) -> Option<Binding> {
     rungs
         .iter()

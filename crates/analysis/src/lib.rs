@@ -1,15 +1,14 @@
-//! The mathematics of halfpower: slices and numbers in, values with intervals out.
+//! Statistics and models: plain numbers in, values with confidence intervals out.
 //!
-//! What a trial yields is summarised by [`histogram`], [`quantile`] and [`bootstrap`]; whether it
-//! may be trusted is asked of [`outlier`], [`drift`], [`changepoint`], [`steady`] and
-//! [`littles_law`]; what it means is fitted by [`lsq`], [`halfpower`] and [`costmodel`];
-//! [`cachesteps`] finds the caches of a machine, and [`ladder`] names what binds. Nothing here
-//! performs I/O, reads a clock or keeps state: equal input gives equal output, and every random
-//! choice comes from a seed of the caller. Modules import only those declared above them.
+//! [`histogram`], [`quantile`] and [`bootstrap`] summarise a trial. [`outlier`], [`drift`],
+//! [`changepoint`], [`steady`] and [`littles_law`] check whether it can be trusted. [`lsq`],
+//! [`halfpower`] and [`costmodel`] fit models. [`cachesteps`] finds the caches of a machine, and
+//! [`ladder`] finds the bottleneck. Nothing here does I/O, reads a clock or keeps state. Equal
+//! input gives equal output; randomness comes from a seed of the caller. Modules import only those
+//! declared above them.
 //!
-//! Throughout, an input that holds a value which is not finite has no result (`None`, an error or
-//! an empty list, as the function states): a NaN is a fault of the caller's arithmetic and must
-//! not pass as a measurement.
+//! An input with a value that is not finite has no result (`None`, an error or an empty list, as
+//! documented). A NaN is an arithmetic error of the caller and must not pass as a measurement.
 
 #![forbid(unsafe_code)]
 

@@ -1,25 +1,25 @@
 //! Little's law as a consistency check on every run.
 //!
-//! The mean number of requests in flight is their rate times their mean time in flight (Little,
-//! A Proof for the Queuing Formula L = λW, 1961), whatever the device does. A generator that states
-//! a depth of 32 and keeps 20 in flight is itself the limit, or its latencies are not those of its
-//! requests. What share is acceptable is the caller's decision.
+//! The mean number of requests in flight equals their rate times their mean latency (Little,
+//! A Proof for the Queuing Formula L = λW, 1961), whatever the device does. If a load generator
+//! claims a depth of 32 and keeps 20 in flight, the generator is the limit, or the latencies are
+//! wrong. The caller decides which share is acceptable.
 
-/// Nanoseconds to the second.
+/// Nanoseconds per second.
 const NS_PER_S: f64 = 1e9;
 
-/// What rate and latency say about the depth.
+/// Result of the check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Check {
     /// Mean number of requests in flight.
     pub mean_in_flight: f64,
-    /// The same as a share of the depth: near 1 when the depth was reached; well above 1 means that
-    /// rate and latency are not of the same requests.
+    /// The same as a share of the depth. Near 1 if the depth was reached. Well above 1 if rate and
+    /// latency do not belong to the same requests.
     pub share_of_depth: f64,
 }
 
 /// Compares `rate_per_s` requests per second of `mean_latency_ns` nanoseconds each with `depth`,
-/// the requests that all threads together keep outstanding (0 is read as 1).
+/// the number of requests that all threads together keep in flight (0 is read as 1).
 pub fn check(rate_per_s: f64, mean_latency_ns: f64, depth: u64) -> Check {
     let mean_in_flight = rate_per_s * mean_latency_ns / NS_PER_S;
     Check { mean_in_flight, share_of_depth: mean_in_flight / depth.max(1) as f64 }

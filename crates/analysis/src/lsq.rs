@@ -1,20 +1,19 @@
-//! A straight line through points that are not equally certain.
+//! Weighted linear regression.
 //!
-//! Weighted least squares in centred form (Draper and Smith, Applied Regression Analysis,
-//! 1998), with Student t intervals whose scale comes from the scatter of the points about the
-//! line: only the ratios of the weights matter. Both models of this project, the time and the CPU
-//! cost of a request against its size, are such lines. The fit does not look for outliers or
-//! curvature: it returns the residuals, in which both show.
+//! Weighted least squares in centred form (Draper and Smith, Applied Regression Analysis, 1998),
+//! with Student t intervals. Their scale comes from the scatter of the points about the line, so
+//! only the ratios of the weights matter. The fit does not test for outliers or curvature; both
+//! show in the residuals that it returns.
 
 use crate::interval::{CONFIDENCE, Interval};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
-/// Fewest points of a fit: through two a line passes exactly, and nothing is known of its error.
+/// Fewest points of a fit. A line through two points is exact, so its error is unknown.
 pub const FEWEST_POINTS: usize = 3;
 
-/// Relative errors below this count as this much. A handful of trials may agree by luck, and such a
-/// point, with a weight that grows without bound, would dictate the whole line.
+/// Lower limit of a relative error. A few trials may agree by luck; without a limit such a point
+/// would get an excessive weight and determine the line.
 pub const LEAST_RELATIVE_ERROR: f64 = 0.01;
 
 /// Why no line could be fitted.
@@ -23,7 +22,7 @@ pub enum FitError {
     /// Fewer than [`FEWEST_POINTS`] points.
     #[error("a fit needs {FEWEST_POINTS} points and has {points}: measure more request sizes")]
     TooFewPoints {
-        /// How many there were.
+        /// Number of points given.
         points: usize,
     },
     /// A coordinate that is not finite, a time that is not positive, or an error that is negative
@@ -33,13 +32,13 @@ pub enum FitError {
          leave it out or measure it again, longer"
     )]
     UnusablePoint {
-        /// Its place in the input.
+        /// Index in the input.
         index: usize,
     },
     /// All points have the same x.
     #[error("all points of the fit have the same request size: measure different sizes")]
     SameSize,
-    /// The time does not rise with the request size, so that it has no asymptotic rate.
+    /// The time does not rise with the request size, so there is no asymptotic rate.
     #[error(
         "the time of a request does not rise with its size ({ns_per_byte} ns per byte), so the \
          rate has no half-power point: measure larger requests, or more trials"
@@ -53,18 +52,19 @@ pub enum FitError {
 /// One point of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The given quantity.
+    /// The independent variable.
     pub x: f64,
     /// The measured quantity.
     pub y: f64,
-    /// Positive; proportional to one over the square of the error of `y`.
+    /// Weight; positive, proportional to 1 / (error of `y`)^2.
     pub weight: f64,
 }
 
 impl Point {
-    /// A point whose `y` is known to within `relative_error` (0.03 for 3%), which is taken to be at
-    /// least [`LEAST_RELATIVE_ERROR`]. Unusable in a fit when `y` is not positive, or the error
-    /// negative or not finite.
+    /// A point whose `y` has the error `relative_error` (0.03 for 3%; at least
+    /// [`LEAST_RELATIVE_ERROR`] is used). It cannot be used in a fit if `y` is not positive, or if
+    /// the
+    /// error is negative or not finite.
     pub fn with_relative_error(x: f64, y: f64, relative_error: f64) -> Self {
         let usable = y > 0.0 && relative_error >= 0.0;
         let error = if usable { y * relative_error.max(LEAST_RELATIVE_ERROR) } else { f64::NAN };
@@ -77,11 +77,11 @@ impl Point {
 pub struct Line {
     /// Value at x = 0, with its 95% interval.
     pub intercept: Interval,
-    /// Change of y for each unit of x, with its 95% interval.
+    /// Change of y per unit of x, with its 95% interval.
     pub slope: Interval,
-    /// Share of the weighted variance of y that the line explains, 0 to 1; 1 when all y are equal.
+    /// Share of the weighted variance of y that the line explains, 0 to 1; 1 if all y are equal.
     pub r2: f64,
-    /// Measured less fitted y, in the order of the points.
+    /// Measured minus fitted y, in the order of the points.
     pub residuals: Vec<f64>,
     /// Variance of the slope.
     slope_variance: f64,
@@ -99,15 +99,16 @@ impl Line {
         self.intercept.value + self.slope.value * x
     }
 
-    /// Intercept over slope with its 95% interval by the delta method, which linearises the ratio:
-    /// good while the slope is many times its own standard error. Not finite for a slope of zero.
+    /// Intercept divided by slope, with its 95% interval by the delta method, which linearises the
+    /// ratio. It is accurate while the slope is many times its standard error, and not finite for a
+    /// slope of zero.
     pub fn intercept_over_slope(&self) -> Interval {
         let slope = self.slope.value;
         let ratio = self.intercept.value / slope;
         let variance = (self.intercept_variance - 2.0 * ratio * self.covariance
             + ratio * ratio * self.slope_variance)
             / (slope * slope);
-        // Rounding can take the variance of a perfect fit a little below zero.
+        // Rounding can make the variance of a perfect fit slightly negative.
         Interval::symmetric(ratio, self.standard_errors * variance.max(0.0).sqrt())
     }
 }
@@ -162,7 +163,7 @@ fn check(points: &[Point]) -> Result<(), FitError> {
     Ok(())
 }
 
-/// Standard errors either side that hold [`CONFIDENCE`] of a Student t distribution.
+/// Half-width, in standard errors, that contains [`CONFIDENCE`] of a Student t distribution.
 fn student_t(freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom)
         .expect("scale and degrees of freedom are positive: there are at least three points")
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_line_says_why() {
+    fn unusable_points_give_an_error() {
         let few = equal_weights(&[(1.0, 1.0), (2.0, 2.0)]);
         assert_eq!(line(&few), Err(FitError::TooFewPoints { points: 2 }));
         let same = equal_weights(&[(4.0, 1.0), (4.0, 2.0), (4.0, 3.0)]);

@@ -1,13 +1,13 @@
-//! Samples that do not belong with the others.
+//! Outliers among samples.
 //!
-//! Marks them by their distance from the median in robust units, which the outliers themselves
-//! hardly move. It removes nothing: whether a marked trial was disturbed or the device is bimodal
-//! is for a person or the verdict to say.
+//! Samples are marked by their distance from the median in robust units, which outliers hardly
+//! influence. Nothing is removed: whether a trial was disturbed or the device is bimodal is decided
+//! elsewhere.
 
 use crate::quantile::{median, median_absolute_deviation};
 
-/// Modified z-score above which a sample is marked, and the factor that makes the median absolute
-/// deviation of a normal sample its standard deviation: Iglewicz and Hoaglin, How to Detect and
+/// Modified z-score above which a sample is marked, and the factor from the median absolute
+/// deviation to the standard deviation of a normal sample: Iglewicz and Hoaglin, How to Detect and
 /// Handle Outliers, ASQC, 1993.
 const LIMIT: f64 = 3.5;
 const MEDIAN_DEVIATION_TO_SIGMA: f64 = 1.482_602;
@@ -15,12 +15,12 @@ const MEDIAN_DEVIATION_TO_SIGMA: f64 = 1.482_602;
 /// The same factor for the mean absolute deviation: the square root of pi / 2.
 const MEAN_DEVIATION_TO_SIGMA: f64 = 1.253_314;
 
-/// Indices, in rising order, of the samples whose modified z-score, |x - median| / (1.4826 MAD),
+/// Indices, in ascending order, of the samples whose modified z-score, |x - median| / (1.4826 MAD),
 /// exceeds 3.5.
 ///
-/// Where more than half of the samples are equal the median absolute deviation is zero, and the
-/// mean absolute deviation serves in its place. Empty when fewer than three samples are given, all
-/// are equal, or one is not finite.
+/// If more than half of the samples are equal, the median absolute deviation is zero, and the mean
+/// absolute deviation is used instead. Empty if there are fewer than three samples, if all are
+/// equal, or if one is not finite.
 pub fn outliers(samples: &[f64]) -> Vec<usize> {
     let (Some(centre), Some(deviation)) = (median(samples), median_absolute_deviation(samples))
     else {

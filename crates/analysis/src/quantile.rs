@@ -1,14 +1,14 @@
-//! Quantiles of samples that fit in memory: quantile, median, median absolute deviation.
+//! Quantiles of samples in memory: quantile, median, median absolute deviation.
 //!
-//! Meant for the tens to thousands of values that trials and intervals yield. The quantiles of
-//! millions of latencies come from [`crate::histogram`] instead.
+//! For the tens to thousands of values of trials and intervals. Quantiles of millions of latencies
+//! come from [`crate::histogram`].
 
-/// The quantile `q` of values sorted in rising order, by linear interpolation between the two
+/// The quantile `q` of values sorted in ascending order, by linear interpolation between the two
 /// nearest (type 7 of Hyndman and Fan, Sample Quantiles in Statistical Packages, 1996: the default
 /// of R and NumPy).
 ///
-/// `None` when there are no values, one of the two nearest is not finite, or `q` is not between 0
-/// and 1. The order is the caller's duty; unsorted values give a meaningless result.
+/// `None` if there are no values, if one of the two nearest is not finite, or if `q` is not between
+/// 0 and 1. The caller must sort the values; otherwise the result is meaningless.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     if sorted.is_empty() || !(0.0..=1.0).contains(&q) {
         return None;
@@ -17,12 +17,12 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let below = sorted[position.floor() as usize];
     let above = sorted[position.ceil() as usize];
     let share = position.fract();
-    // As a weighted sum, which cannot overflow; the clamp takes back its rounding.
+    // A weighted sum cannot overflow; the clamp removes its rounding error.
     let between = (below * (1.0 - share) + above * share).max(below).min(above);
     (below.is_finite() && above.is_finite()).then_some(between)
 }
 
-/// The median of values in any order; `None` when there are none or one is not finite.
+/// The median of values in any order; `None` if there are none or one is not finite.
 pub fn median(samples: &[f64]) -> Option<f64> {
     median_in_place(&mut samples.to_vec())
 }
@@ -30,15 +30,15 @@ pub fn median(samples: &[f64]) -> Option<f64> {
 /// The median absolute deviation from the median, in the unit of the samples.
 ///
 /// Not scaled: multiply by 1.4826 to estimate the standard deviation of a normal sample. `None`
-/// when there are no values or one is not finite.
+/// if there are no values or one is not finite.
 pub fn median_absolute_deviation(samples: &[f64]) -> Option<f64> {
     let centre = median(samples)?;
     let mut deviations: Vec<f64> = samples.iter().map(|x| (x - centre).abs()).collect();
     median_in_place(&mut deviations)
 }
 
-/// The median, found by selection, which reorders the values. No allocation and linear time, for
-/// the loop of the bootstrap.
+/// The median by selection, which reorders the values. Linear time and no allocation, for the loop
+/// of the bootstrap.
 pub(crate) fn median_in_place(samples: &mut [f64]) -> Option<f64> {
     if samples.is_empty() || samples.iter().any(|x| !x.is_finite()) {
         return None;
@@ -103,7 +103,7 @@ mod tests {
         ) {
             v.sort_by(f64::total_cmp);
             let (low, high) = (quantile(&v, a.min(b)).unwrap(), quantile(&v, a.max(b)).unwrap());
-            // Two neighbours that round apart may differ by the last digits.
+            // Interpolation rounds, so neighbouring quantiles may differ in the last digits.
             prop_assert!(low <= high + 1e-9 * high.abs());
             prop_assert!(v[0] <= low && high <= v[v.len() - 1]);
         }

@@ -1,17 +1,17 @@
-//! Has a series settled, and since when?
+//! Whether, and since when, a series is in steady state.
 //!
 //! The criterion is that of the SNIA Solid State Storage Performance Test Specification (PTS
-//! 2.0.2, definition of steady state): within a window of rounds the values stay close to their
-//! mean and the line fitted through them is nearly flat. The specification takes five rounds, an
-//! excursion of 20% and a slope of 10%; here they are the caller's.
+//! 2.0.2, definition of steady state). Within a window of rounds, the values stay close to their
+//! mean and their regression line is nearly flat. The specification uses five rounds, an excursion
+//! of 20% and a slope of 10%; here the caller sets them.
 
-/// The index since when the series has been steady: from there to its end every window of
-/// `window` values meets the criterion. `None` while the last window does not.
+/// The index from which on the series is steady: every window of `window` values from there to the
+/// end meets the criterion. `None` if the last window does not.
 ///
-/// A window is steady when its largest value less its smallest is at most `excursion` (0.2) times
+/// A window is steady if its largest minus its smallest value is at most `excursion` (0.2) times
 /// its mean, and its least-squares line changes by at most `slope` (0.1) times the mean from end to
-/// end. `None` also when `window` is below 2 or above the length, or when the last window holds a
-/// value that is not finite or has a mean that is not positive.
+/// end. `None` also if `window` is below 2 or above the length, or if the last window has a value
+/// that is not finite or a mean that is not positive.
 pub fn settled(series: &[f64], window: usize, excursion: f64, slope: f64) -> Option<usize> {
     if window < 2 || window > series.len() {
         return None;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A fresh drive: fast at first, then at its lasting rate.
+    /// A fresh drive: fast at first, then at its steady-state rate.
     const FRESH: [f64; 10] = [900.0, 700.0, 500.0, 400.0, 310.0, 300.0, 302.0, 299.0, 301.0, 300.0];
 
     #[test]
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_full_window_or_no_rate_is_never_steady() {
+    fn a_short_series_or_one_without_a_rate_is_never_steady() {
         assert_eq!(settled(&[1.0; 4], 5, 0.2, 0.1), None);
         assert_eq!(settled(&[1.0; 4], 1, 0.2, 0.1), None);
         assert_eq!(settled(&[0.0; 5], 5, 0.2, 0.1), None);

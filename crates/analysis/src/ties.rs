@@ -1,14 +1,14 @@
-//! Which of several measured rates are as good as the highest: decided so that measuring again
-//! decides the same.
+//! Which of several measured rates count as equal to the highest, decided so that a repeated
+//! measurement gives the same answer.
 //!
-//! A fixed bar, such as 95% of the highest rate, makes the answer a matter of chance wherever a
-//! rate lies near the bar. So the bar is put where it is furthest from any rate: into the middle of
-//! the widest gap between neighbouring rates in a window of shares.
+//! With a fixed threshold, such as 95% of the highest rate, chance decides whenever a rate lies
+//! near it. The threshold is therefore placed in the middle of the widest gap between neighbouring
+//! rates within a window of shares.
 
-/// The bar below which a rate is not as good as the highest, as a share of it.
+/// The threshold, as a share of the highest rate; rates at or above it count as equal to it.
 ///
-/// `shares` are rates as shares of the highest, in any order; the bar lies within `window` (low,
-/// high). Of gaps of the same width the lower one is taken.
+/// `shares` are rates as shares of the highest, in any order. The threshold lies within `window`
+/// (low, high). Of equally wide gaps, the lower one is used.
 ///
 /// # Panics
 /// If the window is empty.
@@ -44,7 +44,7 @@ mod tests {
             steps in prop::collection::vec(0..12_u32, 1..8),
             noise in prop::collection::vec(-1.0..1.0_f64, 8),
         ) {
-            // Rates on a coarse grid, so that gaps are wide beside the noise of 0.2%.
+            // Rates on a coarse grid, so that gaps are wide compared with the noise of 0.2%.
             let share = |step: &u32| 0.80 + f64::from(*step) * 0.0175;
             let shares: Vec<f64> = steps.iter().map(share).collect();
             let again: Vec<f64> =
@@ -53,7 +53,7 @@ mod tests {
             let distance = shares.iter().map(|share| (share - bar_of).abs()).fold(1.0, f64::min);
             prop_assert!(bar_of > WINDOW.0 && bar_of < WINDOW.1);
             prop_assert!(distance > 0.004, "{distance}");
-            // The same rates are above the bar of the first as of any bar in that gap.
+            // With this threshold, a repeated measurement selects the same rates.
             let good = |shares: &[f64]| -> Vec<bool> {
                 shares.iter().map(|share| *share >= bar_of).collect()
             };

@@ -1,8 +1,7 @@
-//! Owner, permission bits, access control lists, extended attributes and times of copies: the rules
-//! of [`Keep`].
+//! Owner, permission bits, ACLs, extended attributes and times of copies, by the rules of [`Keep`].
 //!
-//! An attribute that the destination's file system does not know, or that this user may not set, is
-//! left out and counted; any other failure is a problem of that file, which is copied all the same.
+//! An attribute that the destination's file system does not support, or that this user may not set,
+//! is left out and counted. Any other failure is a problem of that file, which is copied anyway.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -22,8 +21,8 @@ use crate::handle::Handle;
 use crate::problem::{Problem, ProblemKind};
 use crate::settings::{Keep, Settings};
 
-/// The longest value of an extended attribute, and the longest list of names (bytes), limits.h
-/// XATTR_SIZE_MAX and XATTR_LIST_MAX.
+/// Longest value of an extended attribute, and longest list of names (bytes): XATTR_SIZE_MAX and
+/// XATTR_LIST_MAX in limits.h.
 const VALUE_BYTES: usize = 64 << 10;
 const ACCESS_ACL: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
@@ -31,7 +30,7 @@ const CAPABILITY: &CStr = c"security.capability";
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// What was left out so far, and where first.
+/// Counts of attributes that were left out, each with its first path.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     unsupported: Counter,
@@ -66,7 +65,7 @@ impl Counter {
 }
 
 impl LeftOut {
-    /// Says what was left out.
+    /// Reports what was left out.
     pub fn note(&self, settings: &Settings) {
         self.unsupported.note(
             settings,
@@ -90,7 +89,7 @@ impl LeftOut {
     }
 }
 
-/// What new files in a directory get from it.
+/// What new files in a directory inherit from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inherited {
     gid: u32,
@@ -98,7 +97,7 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Looks at a directory.
+    /// Reads it from a directory.
     pub fn of(directory: &Directory) -> Inherited {
         let info = directory.info().ok();
         let gives_group = info.is_some_and(|info| info.mode & SET_GROUP_ID != 0);
@@ -111,7 +110,7 @@ impl Inherited {
     }
 }
 
-/// The permission bits of an access control list: what its group and the mask allow together.
+/// Permission bits of the group in an ACL, limited by its mask.
 fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
     const GROUP_OBJ: u16 = 4;
     const MASK: u16 = 16;
@@ -128,10 +127,9 @@ fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
     Some(group? & mask & 7)
 }
 
-/// The bits that a new file is made with: private where it gets attributes later; else those of the
-/// source, so that nobody may do with the copy what he may not do with the source. Where the copy
-/// has another group, or the directory gives it an access control list, its group gets no more than
-/// everybody has.
+/// The mode with which a new file is created. It is private if the file gets its attributes later.
+/// Otherwise it has the bits of the source, so that a copy never allows more than its source. If
+/// the copy has another group, or its directory gives it an ACL, the group gets the bits of others.
 pub(crate) fn creation_mode(
     keep: Keep,
     source: &EntryInfo,
@@ -149,7 +147,7 @@ pub(crate) fn creation_mode(
     let group = if source.gid != inherited.gid || inherited.has_default_acl {
         group & others
     } else {
-        // With an access control list the bits of the group are those of its mask.
+        // With an ACL, the group bits of the mode are those of the ACL's mask.
         let mut acl = [0; 4096];
         match source_file.attribute(ACCESS_ACL, &mut acl) {
             Ok(length) => group_bits_of_acl(&acl[..length]).unwrap_or(0) & group,
@@ -160,7 +158,7 @@ pub(crate) fn creation_mode(
     bits & 0o707 | group << 3
 }
 
-/// The bits of a new directory: by the same rule, less the umask where no default ACL decides.
+/// The mode of a new directory: the same rule, minus the umask unless a default ACL applies.
 pub(crate) fn directory_mode(
     source: &EntryInfo,
     source_file: Handle,
@@ -171,7 +169,7 @@ pub(crate) fn directory_mode(
     if inherited.has_default_acl { mode } else { mode & !umask }
 }
 
-/// Whether an existing entry has the attributes that a copy would get.
+/// Whether an existing entry already has the attributes that a copy would get.
 pub(crate) fn are_same(keep: Keep, source: &EntryInfo, target: &EntryInfo) -> bool {
     if keep == Keep::Mode {
         return true;
@@ -184,29 +182,29 @@ pub(crate) fn are_same(keep: Keep, source: &EntryInfo, target: &EntryInfo) -> bo
     owner && mode && are_same_times(source, target)
 }
 
-/// Whether two files were changed at the same time, as far as the coarser file system tells.
+/// Whether two modification times are equal, at the resolution of the coarser file system.
 pub(crate) fn are_same_times(source: &EntryInfo, target: &EntryInfo) -> bool {
     let ((seconds, ns), (other, other_ns)) = (source.modified, target.modified);
     let is_cut = other_ns % 100 == 0 && ns / 100 == other_ns / 100;
     seconds == other && (ns == other_ns || other_ns == 0 || is_cut)
 }
 
-/// A copy, and where what it keeps comes from.
-pub(crate) struct Giving<'a> {
+/// A copy and the source of its attributes.
+pub(crate) struct AttributeCopy<'a> {
     pub settings: &'a Settings,
     pub left_out: &'a LeftOut,
-    /// The open source and what it was.
+    /// The open source and its metadata.
     pub source: Handle<'a>,
     pub info: &'a EntryInfo,
     /// The open copy, and its path for messages.
     pub target: Handle<'a>,
     pub path: &'a Path,
-    /// The copy is an old one: attributes that the source does not have are taken away.
+    /// The copy existed before, so attributes that the source does not have are removed.
     pub is_old: bool,
 }
 
-impl Giving<'_> {
-    /// Gives a copy what it keeps of its source, times last.
+impl AttributeCopy<'_> {
+    /// Sets everything that is kept of the source, times last.
     pub fn all(&self) -> Result<(), Problem> {
         let keep = self.settings.keep;
         if keep == Keep::Mode {
@@ -231,8 +229,8 @@ impl Giving<'_> {
         attributes
     }
 
-    /// Gives a copy that replaces a file what it keeps of that: owner, bits and attributes, but
-    /// nothing that lets its content act with more rights.
+    /// Sets what is kept of a replaced file: owner, mode and attributes, but nothing that gives the
+    /// new content more privileges.
     pub fn of_replaced(&self, force: bool) -> Result<(), Problem> {
         let (has_owner, has_group) = self.owner(self.info.uid, self.info.gid)?;
         let has_both = has_owner && has_group;
@@ -256,11 +254,11 @@ impl Giving<'_> {
         attributes
     }
 
-    /// Sets owner and group; which of them could be.
+    /// Sets owner and group; returns which of them succeeded.
     fn owner(&self, uid: u32, gid: u32) -> Result<(bool, bool), Problem> {
         let kept = match self.target.set_owner(Some(uid), Some(gid)) {
             Ok(()) => (true, true),
-            // Only root gives files away, and to groups that he is in a user may give them.
+            // Only root may change the owner; a user may change the group to one of his own.
             Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) => {
                 (uid == geteuid().as_raw(), self.target.set_owner(None, Some(gid)).is_ok())
             }
@@ -274,7 +272,7 @@ impl Giving<'_> {
 
     fn mode(&self, mode: u32) -> Result<(), Problem> {
         match self.target.set_mode(mode) {
-            // File systems without permission bits (vfat) have none to set.
+            // File systems without permission bits (vfat) cannot set them.
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
             Err(Errno::PERM) if self.info.uid != geteuid().as_raw() => Ok(()),
             Err(error) => Err(self.failed("setting the mode of", error)),
@@ -287,8 +285,8 @@ impl Giving<'_> {
         set.map_err(|error| self.failed("setting the times of", error))
     }
 
-    /// Copies access control lists, and other attributes if `all` of them are kept; takes away
-    /// those that the directory gave it.
+    /// Copies ACLs, or all extended attributes if `all`; removes those inherited from the
+    /// directory.
     fn attributes(&self, all: bool, except: &[&CStr]) -> Result<(), Problem> {
         let is_kept = |name: &CString| {
             let name = name.as_c_str();
@@ -309,7 +307,7 @@ impl Giving<'_> {
                     }
                 }
                 Err(Errno::PERM | Errno::ACCESS) => self.left_out.not_permitted.add(self.path),
-                // Gone by now.
+                // Removed meanwhile.
                 Err(Errno::NODATA) => {}
                 Err(error) => problem = self.attribute_failed(name, error).or(problem),
             }
@@ -326,7 +324,7 @@ impl Giving<'_> {
         }
         for inherited in [ACCESS_ACL, DEFAULT_ACL] {
             if !names.iter().any(|name| name.as_c_str() == inherited) {
-                // Where there is none, nothing is to be removed.
+                // Fails if there is none, which is fine.
                 let _ = self.target.remove_attribute(inherited);
             }
         }
@@ -356,9 +354,9 @@ impl Giving<'_> {
     }
 }
 
-/// Sets owner, attributes and times of a symbolic link, which has no permission bits and cannot be
-/// opened. Its attributes are reached by its name in an open directory.
-pub(crate) fn give_link(
+/// Sets owner, attributes and times of a symbolic link. It has no permission bits and cannot be
+/// opened, so its attributes are accessed by name in the open directory.
+pub(crate) fn set_link_attributes(
     settings: &Settings,
     left_out: &LeftOut,
     (source_directory, source_name): (&Directory, &OsStr),
@@ -404,9 +402,9 @@ fn timestamps(info: &EntryInfo) -> Timestamps {
     Timestamps { last_access: time(info.accessed), last_modification: time(info.modified) }
 }
 
-/// The names of extended attributes; none where there are no such things.
+/// Names of the extended attributes; empty if they are not supported.
 fn names(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<CString>, Errno> {
-    // Most files have none, and asking for the length first would cost a call more.
+    // Most files have none, so asking for the length first would waste a system call.
     let mut buffer = vec![0; 1024];
     loop {
         let length = match list(&mut buffer) {

@@ -1,8 +1,8 @@
-//! BLAKE3 of inputs, on all CPUs.
+//! BLAKE3 checksums, computed on all CPUs.
 //!
-//! The hash is a tree over the content, whose parts can be hashed in any order. What is in the page
-//! cache is hashed there, uncopied, by all threads at once. Blocks that come from a device are
-//! hashed by all threads while the next ones are on their way.
+//! The hash is a tree over the content, whose parts can be hashed in any order. Data in the page
+//! cache are hashed in place by all threads. Blocks from a device are hashed by all threads while
+//! the next blocks are being read.
 
 use std::fs::File;
 use std::io;
@@ -18,19 +18,19 @@ use rayon::slice::ParallelSlice;
 use crate::problem::Problem;
 use crate::stream::Input;
 
-/// A part (bytes): a power of two, as the tree has it.
+/// Size of a part (bytes); a power of two, as the hash tree requires.
 const PART_BYTES: usize = 512 << 10;
-/// What is read and hashed of the page cache before the caller hears of it (parts).
+/// Parts of the page cache that are hashed between two calls of the caller's watcher.
 const PARTS_AT_ONCE: u64 = 256;
-/// What is missing of this share of the page cache is read page by page: that is still faster than
-/// reading everything.
+/// If at least this share is in the page cache, missing pages are read by page faults. That is
+/// still faster than reading everything.
 const RESIDENT_SHARE: (u64, u64) = (7, 8);
 
-/// The BLAKE3 of all that an input still has, and how much that was (bytes). `watch` hears how much
-/// was read, now and then.
+/// BLAKE3 of the rest of an input, and its length (bytes). `watch` is called repeatedly with the
+/// number of bytes read.
 ///
 /// # Errors
-/// What the system says of reading, with the name and the place.
+/// Any error of reading, with name and offset.
 pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, u64), Problem> {
     let mut tree = Tree::default();
     let begin = input.reader().position();
@@ -58,7 +58,7 @@ pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, 
     Ok((tree.finish(), bytes))
 }
 
-/// The next parts, if nearly all of them is in the page cache and all of it can be had.
+/// The next parts, if nearly all of them are in the page cache and all can be read.
 fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part>> {
     let last = (mapped.length() / PART_BYTES as u64).min(first + PARTS_AT_ONCE);
     let (at, length) = (first * PART_BYTES as u64, (last - first) * PART_BYTES as u64);
@@ -71,14 +71,14 @@ fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part
         mapped.lend(at, PART_BYTES, |data| Part::of(data, index)).ok()
     };
     let numbers: Vec<u64> = (first..last).collect();
-    // One by one: threads that end at different times leave CPUs idle.
+    // Assigned one by one, so that no CPU is idle at the end.
     numbers.into_par_iter().with_max_len(1).map(hash).collect()
 }
 
-/// A part that was hashed.
+/// A hashed part.
 struct Part {
     value: ChainingValue,
-    /// Of the first: the hash, if nothing follows.
+    /// For the first part: the final hash if no other part follows.
     alone: Option<Hash>,
 }
 
@@ -91,13 +91,13 @@ impl Part {
     }
 }
 
-/// The tree over all parts so far, as the subtrees from left to right that are complete.
+/// The hash tree so far: its complete subtrees from left to right.
 #[derive(Default)]
 struct Tree {
     subtrees: Vec<ChainingValue>,
     parts: u64,
     alone: Option<Hash>,
-    /// The beginning of a part.
+    /// An incomplete part.
     partial: Vec<u8>,
 }
 
@@ -106,7 +106,7 @@ impl Tree {
         self.parts * PART_BYTES as u64 + self.partial.len() as u64
     }
 
-    /// The bytes that come next.
+    /// Adds the next bytes.
     fn update(&mut self, data: &[u8]) {
         let mut data = data;
         if !self.partial.is_empty() {
@@ -123,7 +123,7 @@ impl Tree {
         self.partial.extend_from_slice(parts.remainder());
         let first = self.parts;
         let parts: Vec<Part> = match data.len() / PART_BYTES {
-            // Not worth another thread.
+            // Not worth using another thread.
             0 | 1 => data.chunks_exact(PART_BYTES).map(|part| Part::of(part, first)).collect(),
             _ => {
                 let hash = |(index, part)| Part::of(part, first + index as u64);
@@ -133,7 +133,7 @@ impl Tree {
         parts.into_iter().for_each(|part| self.push(&part));
     }
 
-    /// The part that comes next.
+    /// Adds the next part.
     fn push(&mut self, part: &Part) {
         self.join_complete();
         self.subtrees.push(part.value);
@@ -141,8 +141,8 @@ impl Tree {
         self.parts += 1;
     }
 
-    /// Joins subtrees of equal size. Not before more is known to follow: the last join of all is
-    /// another one.
+    /// Joins subtrees of equal size. The last join of all is special (the root), so joining waits
+    /// until more data follow.
     fn join_complete(&mut self) {
         while self.subtrees.len() > self.parts.count_ones() as usize {
             let right = self.subtrees.pop();
@@ -152,7 +152,7 @@ impl Tree {
         }
     }
 
-    /// The hash of all that was given.
+    /// The hash of all data.
     fn finish(mut self) -> Hash {
         match (self.parts, self.partial.is_empty(), self.alone) {
             (0, ..) => return blake3::hash(&self.partial),

@@ -1,21 +1,21 @@
-//! The checksum of a file's content, in which a hole counts as the zeros that it stands for, at no
-//! cost: zeros are hashed by their number.
+//! A checksum of a file's content that treats holes as zeros without reading them: runs of zeros
+//! are hashed by their length.
 //!
-//! The content is cut into blocks. Blocks that hold something are hashed as they are; blocks of
-//! zeros are counted, and their number is hashed before the next block that holds something. So
-//! the checksum does not depend on what is a hole, and terabytes of holes take no time.
+//! The content is divided into blocks. Blocks with data are hashed. Blocks of zeros are counted,
+//! and their number is hashed before the next block with data. The checksum therefore does not
+//! depend on which zeros are holes, and terabytes of holes take no time.
 
-/// Blocks that are zeros or not as a whole (bytes).
+/// Block size (bytes).
 const BLOCK_BYTES: usize = 64 << 10;
-/// What is hashed before a block, and before a number of blocks of zeros.
+/// Prefixes hashed before a data block and before a count of zero blocks.
 const DATA: [u8; 1] = [1];
 const ZEROS: [u8; 1] = [0];
 
-/// Sums up a content, given in order.
+/// The checksum of a content, which is given in order.
 #[derive(Clone, Debug)]
 pub(crate) struct ContentHasher {
     hasher: blake3::Hasher,
-    /// The beginning of a block.
+    /// An incomplete block.
     partial: Vec<u8>,
     zero_blocks: u64,
     bytes: u64,
@@ -31,12 +31,12 @@ impl ContentHasher {
         }
     }
 
-    /// How much has been summed up (bytes).
+    /// Number of bytes given so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The bytes that come next.
+    /// Adds data.
     pub fn data(&mut self, data: &[u8]) {
         self.bytes += data.len() as u64;
         let mut data = data;
@@ -59,7 +59,7 @@ impl ContentHasher {
         self.partial.extend_from_slice(blocks.remainder());
     }
 
-    /// So many zeros come next.
+    /// Adds zeros.
     pub fn zeros(&mut self, bytes: u64) {
         let zeros = [0; 4096];
         let mut left = bytes;
@@ -98,7 +98,7 @@ impl ContentHasher {
         }
     }
 
-    /// The checksum of all that was given.
+    /// The checksum.
     pub fn finish(mut self) -> blake3::Hash {
         self.close_zeros();
         let partial = std::mem::take(&mut self.partial);
@@ -108,8 +108,8 @@ impl ContentHasher {
 }
 
 fn is_zeros(block: &[u8]) -> bool {
-    // Wide steps without a branch, so that the compiler uses wide registers; most blocks that hold
-    // something end it at the first.
+    // Large steps without branches let the compiler vectorise. A block with data usually ends the
+    // loop at the first step.
     let mut steps = block.chunks(4096);
     steps.all(|step| step.iter().fold(0, |all, byte| all | byte) == 0)
 }

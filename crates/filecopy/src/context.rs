@@ -1,5 +1,5 @@
-//! What all parts of one session share: what was asked for, the private directories, the files with
-//! several names, what was left out, and the problems so far.
+//! State shared by all parts of a session: settings, private directories, hard links, attributes
+//! left out, and problems.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::staging::{PrivateDirectory, Staging};
 use crate::state::TreeRecord;
 
-/// A tree that gets its name when all is there.
+/// A tree that gets its final name when it is complete.
 #[derive(Debug)]
 pub(crate) struct StagedTree {
     pub private: Arc<PrivateDirectory>,
@@ -24,10 +24,10 @@ pub(crate) struct StagedTree {
     pub name: OsString,
 }
 
-/// The name of a tree in its private directory.
+/// Name of a tree within its private directory.
 pub(crate) const TREE: &str = "tree";
 
-/// What the parts of a session share.
+/// The shared state of a session.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub settings: Settings,
@@ -36,16 +36,16 @@ pub(crate) struct Context {
     pub left_out: LeftOut,
     pub staged: Mutex<Vec<StagedTree>>,
     pub records: Mutex<Vec<TreeRecord>>,
-    /// Directories whose names, or whose file systems, are flushed in the end.
+    /// Directories to flush at the end; true to flush their whole file system.
     pub roots: Mutex<Vec<(Arc<Directory>, bool)>>,
-    /// Many files, which are flushed together in the end.
+    /// A tree is copied, so its files are flushed together at the end.
     is_tree: AtomicBool,
     problems: Mutex<Vec<Problem>>,
-    /// Remedies that were said: once is enough.
+    /// Remedies already reported; each is reported once.
     remedies: Mutex<HashSet<&'static str>>,
 }
 
-/// A lock whose holder cannot have left things half done.
+/// Locks a mutex and ignores poisoning, because its holders leave consistent states.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -66,7 +66,7 @@ impl Context {
         }
     }
 
-    /// Many files are to come: they are flushed together.
+    /// Announces many files, which are then flushed together at the end.
     pub fn expect_many(&self) {
         self.is_tree.store(true, Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ impl Context {
         self.is_tree.load(Ordering::Relaxed)
     }
 
-    /// Notes a problem; the copy goes on.
+    /// Records a problem; the copy continues.
     pub fn report(&self, mut problem: Problem) {
         problem.remedy = problem.remedy.filter(|remedy| lock(&self.remedies).insert(remedy));
         if problem.kind != ProblemKind::Stopped {
@@ -104,7 +104,7 @@ impl Context {
         self.settings.tell(&Event::Skipped(path.to_path_buf()));
     }
 
-    /// A directory whose names are flushed in the end, or all of its file system.
+    /// Schedules a directory, or its whole file system, to be flushed at the end.
     pub fn flush_later(&self, directory: &Arc<Directory>, whole: bool) {
         lock(&self.roots).push((Arc::clone(directory), whole));
     }

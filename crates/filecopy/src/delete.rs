@@ -1,4 +1,4 @@
-//! Removing what the source does not have, where the program allows it.
+//! Deletion of entries that the source does not have, if the program allows it.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -12,8 +12,8 @@ use crate::settings::Change;
 use crate::state::PRIVATE_PREFIX;
 use crate::target::TargetDirectory;
 
-/// Removes the entries of a directory that are not among the names of its source. What a filter
-/// leaves out of the copy is left alone.
+/// Removes the entries of a directory that its source does not have. Entries excluded by a filter
+/// stay.
 pub(crate) fn extras(
     context: &Context,
     target: &TargetDirectory,
@@ -25,7 +25,7 @@ pub(crate) fn extras(
         Ok(entries) => entries,
         Err(error) => return context.report(on_errno("reading", &target.path)(error)),
     };
-    // All names before the first is removed: a directory that changes may tell names twice.
+    // Collected before the first removal, because reading a changing directory may repeat names.
     let extras: Vec<OsString> = entries
         .filter_map(Result::ok)
         .map(|entry| entry.name)
@@ -67,10 +67,8 @@ fn remove(
         settings.tell(&Event::WouldDelete(path));
         return Ok(());
     }
-    let removed = match info.is_directory() {
-        true => directory.remove_all(name),
-        false => directory.remove(name),
-    };
+    let removed =
+        if info.is_directory() { directory.remove_all(name) } else { directory.remove(name) };
     removed.map_err(on_errno("removing", &path))?;
     Progress::add(&settings.progress.deleted, 1);
     settings.tell(&Event::Deleted(path));

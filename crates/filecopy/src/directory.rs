@@ -1,5 +1,5 @@
-//! Open directories, and what is done to the entries in them by name. Nothing here follows a
-//! symbolic link, so that nobody can lead a copy elsewhere by exchanging one.
+//! Open directories, and operations on their entries by name. Nothing here follows symbolic links
+//! (except where named so), so nobody can redirect a copy by exchanging one.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -14,40 +14,40 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// What the system says of an entry.
+/// Metadata of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryInfo {
-    /// The number of its file system.
+    /// Device number of its file system.
     pub device: u64,
-    /// Its number there.
+    /// Inode number.
     pub inode: u64,
     /// Type and permission bits.
     pub mode: u32,
-    /// How many names it has.
+    /// Number of hard links.
     pub links: u64,
-    /// Its owner.
+    /// Owner.
     pub uid: u32,
-    /// Its group.
+    /// Group.
     pub gid: u32,
-    /// Of a device file, the device.
+    /// Device number, for a device file.
     pub rdev: u64,
     /// Its size (bytes).
     pub size: u64,
-    /// What is stored of it (bytes).
+    /// Allocated storage (bytes).
     pub stored_bytes: u64,
     /// Last access (s, ns).
     pub accessed: (i64, i64),
-    /// Last change of its content (s, ns).
+    /// Last modification of the content (s, ns).
     pub modified: (i64, i64),
-    /// Last change of it, attributes included (s, ns).
+    /// Last change of content or attributes (s, ns).
     pub changed: (i64, i64),
 }
 
 impl EntryInfo {
-    /// An open file.
+    /// Metadata of an open file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of fstat(2).
     pub fn of(file: impl AsFd) -> Result<EntryInfo, Errno> {
         Ok(EntryInfo::from_stat(&fstat(file)?))
     }
@@ -70,7 +70,7 @@ impl EntryInfo {
         }
     }
 
-    /// What it is.
+    /// Its type.
     pub fn file_type(&self) -> FileType {
         FileType::from_raw_mode(self.mode)
     }
@@ -85,12 +85,12 @@ impl EntryInfo {
         self.file_type() == FileType::RegularFile
     }
 
-    /// Which entry of the machine it is.
+    /// Device and inode number, which identify the entry on this machine.
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
-    /// Its permission bits, with set-user-ID, set-group-ID and sticky.
+    /// Permission bits, including set-user-ID, set-group-ID and sticky.
     pub fn permissions(&self) -> u32 {
         self.mode & 0o7777
     }
@@ -101,7 +101,7 @@ impl EntryInfo {
     }
 }
 
-/// What an entry is, in words.
+/// Name of a file type.
 pub(crate) fn type_name(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",
@@ -125,26 +125,26 @@ pub(crate) struct Directory {
 const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
 impl Directory {
-    /// Opens a directory that the program named; links in its path are followed.
+    /// Opens a directory by path; symbolic links are followed.
     pub fn open(path: &Path) -> Result<Directory, Errno> {
         let named = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let fd = openat(CWD, named, OPEN, Mode::empty())?;
         Ok(Directory { fd, path: path.to_path_buf() })
     }
 
-    /// Opens a directory in this one.
+    /// Opens a subdirectory.
     pub fn enter(&self, name: &OsStr) -> Result<Directory, Errno> {
         let fd = openat(&self.fd, name, OPEN | OFlags::NOFOLLOW, Mode::empty())?;
         Ok(Directory { fd, path: self.path.join(name) })
     }
 
-    /// The same, where a link in its place is followed.
+    /// Opens a subdirectory; a symbolic link is followed.
     pub fn enter_following(&self, name: &OsStr) -> Result<Directory, Errno> {
         let fd = openat(&self.fd, name, OPEN, Mode::empty())?;
         Ok(Directory { fd, path: self.path.join(name) })
     }
 
-    /// Opens a directory some levels below this one.
+    /// Opens a directory several levels below.
     pub fn descend(&self, relative: &Path) -> Result<Directory, Errno> {
         let again = openat(&self.fd, c".", OPEN, Mode::empty())?;
         let mut directory = Directory { fd: again, path: self.path.clone() };
@@ -164,12 +164,12 @@ impl Directory {
         EntryInfo::of(&self.fd)
     }
 
-    /// What the system says of an entry; None where there is none.
+    /// Metadata of an entry; `None` if it does not exist.
     pub fn look_up(&self, name: &OsStr) -> Result<Option<EntryInfo>, Errno> {
         self.stat(name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// The same, where a link is followed.
+    /// Metadata of an entry; a symbolic link is followed.
     pub fn look_up_following(&self, name: &OsStr) -> Result<Option<EntryInfo>, Errno> {
         self.stat(name, AtFlags::empty())
     }
@@ -182,31 +182,31 @@ impl Directory {
         }
     }
 
-    /// Opens an entry for reading. A named pipe does not make it wait, and a terminal does not
-    /// become that of this process.
+    /// Opens an entry for reading. Opening a named pipe does not block, and a terminal does not
+    /// become the controlling terminal.
     pub fn open_file(&self, name: &OsStr, follows: bool) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = if follows { flags } else { flags | OFlags::NOFOLLOW };
         Ok(openat(&self.fd, name, flags, Mode::empty())?.into())
     }
 
-    /// Opens an entry with other flags.
+    /// Opens an entry with the given flags.
     pub fn open_with(&self, name: &OsStr, flags: OFlags, mode: u32) -> Result<File, Errno> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(openat(&self.fd, name, flags, Mode::from_raw_mode(mode))?.into())
     }
 
-    /// Opens an entry, a link too, only to ask for and to set what belongs to it.
+    /// Opens an entry with O_PATH, only for its metadata; works for links too.
     pub fn open_entry(&self, name: &OsStr) -> Result<File, Errno> {
         self.open_with(name, OFlags::PATH, 0)
     }
 
-    /// Makes a directory that only its owner may use.
+    /// Creates a directory that only its owner may access.
     pub fn make_private(&self, name: &OsStr) -> Result<(), Errno> {
         mkdirat(&self.fd, name, Mode::RWXU)
     }
 
-    /// Removes an entry that is no directory.
+    /// Removes an entry that is not a directory.
     pub fn remove(&self, name: &OsStr) -> Result<(), Errno> {
         unlinkat(&self.fd, name, AtFlags::empty())
     }
@@ -216,7 +216,7 @@ impl Directory {
         unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
     }
 
-    /// Removes a directory with all that is in it.
+    /// Removes a directory with its contents.
     pub fn remove_all(&self, name: &OsStr) -> Result<(), Errno> {
         match self.remove_directory(name) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
@@ -234,20 +234,20 @@ impl Directory {
         self.remove_directory(name)
     }
 
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     pub fn read_link(&self, name: &OsStr) -> Result<CString, Errno> {
         readlinkat(&self.fd, name, Vec::with_capacity(256))
     }
 
-    /// Renames an entry into another directory, over what has that name there.
+    /// Renames an entry into another directory and replaces an existing one.
     pub fn rename(&self, name: &OsStr, to: &Directory, new_name: &OsStr) -> Result<(), Errno> {
         renameat(&self.fd, name, &to.fd, new_name)
     }
 
-    /// Renames an entry into another directory, where nothing has that name.
+    /// Renames an entry into another directory; fails if the new name exists.
     pub fn rename_new(&self, name: &OsStr, to: &Directory, new_name: &OsStr) -> Result<(), Errno> {
         match renameat_with(&self.fd, name, &to.fd, new_name, RenameFlags::NOREPLACE) {
-            // The file system does not know the flag: the look before is all there is.
+            // The file system does not support RENAME_NOREPLACE. Checking first leaves a race.
             Err(Errno::INVAL | Errno::NOSYS) => match to.look_up(new_name)? {
                 Some(_) => Err(Errno::EXIST),
                 None => self.rename(name, to, new_name),
@@ -256,17 +256,17 @@ impl Directory {
         }
     }
 
-    /// The entries, without `.` and `..`.
+    /// The entries, except `.` and `..`.
     pub fn entries(&self) -> Result<Entries, Errno> {
         Ok(Entries { inner: Dir::read_from(&self.fd)? })
     }
 
-    /// Writes its names to the storage.
+    /// Flushes the directory.
     pub fn sync(&self) -> Result<(), Errno> {
         rustix::fs::fsync(&self.fd)
     }
 
-    /// Writes all of its file system to the storage.
+    /// Flushes the whole file system.
     pub fn sync_file_system(&self) -> Result<(), Errno> {
         rustix::fs::syncfs(&self.fd)
     }
@@ -278,20 +278,20 @@ impl AsFd for Directory {
     }
 }
 
-/// The path by which calls that take only paths reach an open file.
+/// Path of an open file in /proc, for calls that accept only paths.
 pub(crate) fn path_of(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
-/// A name in a directory.
+/// An entry as listed in a directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryEntry {
     pub name: OsString,
-    /// Unknown where the file system does not tell.
+    /// Unknown if the file system does not tell.
     pub kind: FileType,
 }
 
-/// The names in a directory, as they are read.
+/// An iterator over the entries of a directory.
 pub(crate) struct Entries {
     inner: Dir,
 }
@@ -315,7 +315,7 @@ impl Iterator for Entries {
     }
 }
 
-/// The directory and the name in it of a path that a program named.
+/// Splits a path into its directory and its last name.
 pub(crate) fn split(path: &Path) -> io::Result<(PathBuf, OsString)> {
     let text = path.as_os_str().as_bytes();
     let end = text.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);

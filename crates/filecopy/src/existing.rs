@@ -1,4 +1,4 @@
-//! What becomes of an entry when something exists under its name.
+//! Decides what to do with an entry if its destination exists: replace, update, or keep it.
 
 use std::ffi::OsStr;
 
@@ -7,32 +7,31 @@ use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::{Change, Existing, Settings};
 use crate::target::TargetDirectory;
 
-/// What is to be done.
+/// What to do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Nothing is there.
+    /// The destination does not exist.
     Create,
-    /// Something is there that may go.
+    /// The destination exists and may be replaced.
     Replace(EntryInfo),
-    /// The same is there, but for attributes that may be set.
+    /// The content is the same; the attributes must be set.
     Refresh,
-    /// The same is there.
+    /// Content and attributes are the same.
     UpToDate,
-    /// It is left alone, as asked for.
+    /// It stays, because the settings say so.
     Leave,
 }
 
-/// How an existing entry compares with the source.
+/// Result of comparing an existing entry with the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Same,
-    /// The same but for attributes that are to be kept.
+    /// Same content, but attributes that are kept differ.
     OtherAttributes,
     Different,
 }
 
-/// Decides what becomes of an entry; `compare` looks closer at what is there, which is of the same
-/// type.
+/// Decides what to do with an entry. `compare` compares it with an existing one of the same type.
 pub(crate) fn decide(
     settings: &Settings,
     source: &EntryInfo,
@@ -60,9 +59,10 @@ pub(crate) fn decide(
         Existing::Update if there.modified >= source.modified => return Ok(Decision::Leave),
         _ => {}
     }
-    let comparison = match there.file_type() == source.file_type() {
-        true => compare(&there)?,
-        false => Comparison::Different,
+    let comparison = if there.file_type() == source.file_type() {
+        compare(&there)?
+    } else {
+        Comparison::Different
     };
     if comparison == Comparison::Same {
         return Ok(Decision::UpToDate);

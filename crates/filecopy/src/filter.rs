@@ -1,11 +1,10 @@
-//! Which entries of a tree are copied: patterns as those of `rsync --include` and `--exclude`.
+//! Include and exclude patterns, as in `rsync --include` and `--exclude`.
 //!
-//! A pattern is held against the path of an entry below the source. One with a slash in it (other
-//! than at its end) stands for a whole path, and one that begins with a slash for a path from the
-//! source on; any other for the name of an entry, wherever it is. A slash at the end limits a
-//! pattern to directories. `*` and `?` do not match a slash, `**` does. The first rule that
-//! matches decides; an entry that none matches is copied. A directory that is left out is not
-//! looked into.
+//! A pattern is matched against the path of an entry below the source. If it contains a slash
+//! (other than at its end), it matches a whole path at any depth; if it begins with a slash, a path
+//! from the source on. Otherwise it matches the name of an entry at any depth. A slash at the end
+//! limits a pattern to directories. `*` and `?` do not match a slash, `**` does. The first matching
+//! rule decides; an entry without a matching rule is copied. An excluded directory is not entered.
 
 use std::path::Path;
 
@@ -16,13 +15,13 @@ use glob::{MatchOptions, Pattern};
 pub struct FilterRule {
     includes: bool,
     pattern: Pattern,
-    /// The same, anywhere below the source.
+    /// The same pattern at any depth below the source.
     anywhere: Option<Pattern>,
     is_path: bool,
     only_directories: bool,
 }
 
-/// Rules in their order.
+/// An ordered list of rules.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     rules: Vec<FilterRule>,
@@ -35,10 +34,10 @@ const OPTIONS: MatchOptions = MatchOptions {
 };
 
 impl FilterRule {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// Why it is not one.
+    /// Why the pattern is invalid.
     pub fn new(includes: bool, pattern: &str) -> Result<FilterRule, String> {
         let text = pattern.strip_suffix('/').unwrap_or(pattern);
         let (is_anchored, text) = match text.strip_prefix('/') {
@@ -74,7 +73,7 @@ impl FilterRule {
 }
 
 impl Filter {
-    /// Rules; the first that matches decides.
+    /// A filter with these rules; the first match decides.
     pub fn new(rules: Vec<FilterRule>) -> Filter {
         Filter { rules }
     }
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_said() {
+    fn an_invalid_pattern_is_an_error() {
         assert!(FilterRule::new(true, "/").unwrap_err().contains("empty"));
         assert!(FilterRule::new(true, "[a").unwrap_err().contains("'[a'"));
         assert!(FilterRule::new(true, "a***").is_err());

@@ -1,15 +1,14 @@
-//! Copies of files, directory trees, devices and streams: whole files or none, at the speed of the
-//! storage, with what `cp -a` and `rsync` keep.
+//! Copies files, directory trees, devices and streams at the speed of the storage, with the
+//! attributes that `cp -a` and `rsync` keep. A file is copied completely or not at all.
 //!
-//! A [`Session`] copies any number of sources. Everything that can be copied is copied; each
-//! failure is reported with its path, and a later session brings the rest. A file gets its name
-//! when it is whole, so that nobody ever sees half of it, and until then nobody else can open it.
-//! What exists is replaced only where the program allows it ([`Settings::may_replace`]).
+//! A [`Session`] copies any number of sources. It copies everything it can, reports each failure
+//! with its path, and a later session copies the rest. A file gets its name only when it is
+//! complete, and nobody else can open it before. Existing files are replaced only if the program
+//! allows it ([`Settings::may_replace`]).
 //!
-//! How the bytes of a file are moved is the business of the crate `seqio`. This crate walks the
-//! trees, decides what is to be done for each entry, and keeps owners, modes, times and attributes.
-//! It never follows a symbolic link below the paths that it was given: all work below them goes
-//! through open directories.
+//! The crate `seqio` moves the bytes. This crate walks the trees, decides what to do with each
+//! entry, and sets owners, modes, times and attributes. It never follows symbolic links below the
+//! given paths: all work there is done through open directories.
 #![forbid(unsafe_code)]
 
 mod problem;

@@ -1,14 +1,14 @@
-//! A rate that all threads of a session together do not exceed.
+//! A limit on bytes per second, shared by all threads of a session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ioengine::{Clock, Monotonic};
 
-/// A thread that waits for its turn looks so often whether to stop (ns).
+/// Interval at which a waiting thread checks whether to stop (ns).
 const NAP_NS: u64 = 50_000_000;
 
-/// Holds a rate back.
+/// A rate limit.
 #[derive(Debug)]
 pub struct Limiter {
     bytes_per_s: Option<f64>,
@@ -18,14 +18,14 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// From now on; None: no limit.
+    /// A limit that starts now; `None` means unlimited.
     pub fn new(bytes_per_s: Option<f64>) -> Limiter {
         let clock = Monotonic::uncalibrated();
         let (taken, since_ns) = (AtomicU64::new(0), clock.now_ns());
         Limiter { bytes_per_s, taken, since_ns, clock }
     }
 
-    /// Waits until so many more bytes may go, or `stop` says so.
+    /// Waits until `bytes` more bytes are allowed, or until `stop` returns true.
     pub(crate) fn take(&self, bytes: u64, stop: impl Fn() -> bool) {
         let Some(rate) = self.bytes_per_s else { return };
         let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
@@ -54,7 +54,7 @@ mod tests {
                 scope.spawn(|| (0..5).for_each(|_| limiter.take(20_000, || false)));
             }
         });
-        // Of ten parts of 20 ms each the last goes when nine are through.
+        // Of ten parts of 20 ms each, the last is allowed after nine have passed.
         assert!(clock.now_ns() - start_ns >= 180_000_000);
         limiter.take(1 << 40, || true);
         Limiter::new(None).take(u64::MAX, || false);

@@ -1,5 +1,5 @@
-//! Files with several names: the first that is met is copied, the others become names of that copy,
-//! over all sources of a session.
+//! Hard links: the first name of a file is copied, and its other names become links to that copy,
+//! across all sources of a session.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::directory::{Directory, EntryInfo};
 
-/// Where the copy of the first name is.
+/// Location of the copy of the first name.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstCopy {
     root: Arc<Directory>,
@@ -17,12 +17,12 @@ pub(crate) struct FirstCopy {
 }
 
 impl FirstCopy {
-    /// An entry by its way from a root.
+    /// An entry given by its path from a root directory.
     pub fn new(root: &Arc<Directory>, relative: PathBuf, info: &EntryInfo) -> FirstCopy {
         FirstCopy { root: Arc::clone(root), relative, identity: info.identity() }
     }
 
-    /// Opens it, to be linked; None where it is not there any more.
+    /// Opens the copy for linking; `None` if it no longer exists.
     pub fn open(&self) -> Option<File> {
         let name = self.relative.file_name()?;
         let parent = self.root.descend(self.relative.parent()?).ok()?;
@@ -30,7 +30,7 @@ impl FirstCopy {
         EntryInfo::of(&file).is_ok_and(|info| info.identity() == self.identity).then_some(file)
     }
 
-    /// Which entry it is.
+    /// Device and inode number.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
@@ -38,19 +38,19 @@ impl FirstCopy {
 
 #[derive(Debug)]
 enum State {
-    /// A thread is at it.
+    /// A thread is copying it.
     Begun,
     Done(FirstCopy),
 }
 
-/// The files with several names that were met.
+/// Files with several names that were seen.
 #[derive(Debug, Default)]
 pub(crate) struct HardLinks {
     met: Mutex<HashMap<(u64, u64), State>>,
     changed: Condvar,
 }
 
-/// The right to copy the first name; to be settled, or it is given up.
+/// The right to copy the first name. It must be settled; dropping it gives the right up.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     links: &'a HardLinks,
@@ -59,8 +59,8 @@ pub(crate) struct Claim<'a> {
 }
 
 impl HardLinks {
-    /// The copy of another name of this file; else the right to copy this one. Waits while another
-    /// thread copies it.
+    /// Returns the existing copy of another name, or the right to copy this one. Waits while
+    /// another thread is copying it.
     pub fn claim(&self, source: &EntryInfo) -> Result<Claim<'_>, FirstCopy> {
         let source = source.identity();
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ impl HardLinks {
 }
 
 impl Claim<'_> {
-    /// The first name was copied.
+    /// Records the copy of the first name.
     pub fn settle(mut self, first: FirstCopy) {
         self.is_settled = true;
         self.links.set(self.source, Some(State::Done(first)));
@@ -98,7 +98,7 @@ impl Claim<'_> {
 }
 
 impl Drop for Claim<'_> {
-    /// It was not copied: whoever comes next tries.
+    /// Not copied: the next thread that claims the file tries again.
     fn drop(&mut self) {
         if !self.is_settled {
             self.links.set(self.source, None);

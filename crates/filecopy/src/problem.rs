@@ -1,4 +1,4 @@
-//! What went wrong with one path. A copy goes on after it with everything else.
+//! Problems with single paths. A copy continues with everything else.
 
 use std::fmt;
 use std::io;
@@ -6,42 +6,42 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// What sort of problem it is; decides the exit code of a program.
+/// Kind of problem; determines the exit code of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemKind {
-    /// Something exists there, and the program may not replace it.
+    /// The destination exists and may not be replaced.
     Refused,
-    /// A system call failed, or the source is not what it was.
+    /// A system call failed, or the source changed.
     Failed,
-    /// What was read back from the storage is not what was written.
+    /// Data read back from the storage differ from what was written.
     Differs,
     /// The user stopped the copy.
     Stopped,
 }
 
-/// One path that could not be copied as asked, and why.
+/// A path that could not be copied as requested, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What sort of problem it is.
+    /// Kind.
     pub kind: ProblemKind,
-    /// The path that it is about: of the source, or of the destination.
+    /// The path, in the source or in the destination.
     pub path: PathBuf,
-    /// What failed, on which path, and why.
+    /// What failed, for which path, and why.
     pub what: String,
-    /// What helps, as far as that is known and not said before.
+    /// A remedy, if known and not reported before.
     pub remedy: Option<&'static str>,
-    /// Of a system call, its error number.
+    /// Error number of a failed system call.
     pub errno: Option<i32>,
 }
 
 impl Problem {
-    /// A problem that no system call reported.
+    /// A problem that does not come from a system call.
     pub fn new(kind: ProblemKind, path: &Path, what: impl Into<String>) -> Problem {
         let (path, what) = (path.to_path_buf(), what.into());
         Problem { kind, path, what, remedy: None, errno: None }
     }
 
-    /// The same with what helps.
+    /// Adds a remedy.
     #[must_use]
     pub fn with_remedy(self, remedy: &'static str) -> Problem {
         Problem { remedy: Some(remedy), ..self }
@@ -69,7 +69,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What helps against an error, where that is known.
+/// The remedy for an error, if known.
 fn remedy(error: &io::Error) -> Option<&'static str> {
     let errno = Errno::from_io_error(error)?;
     Some(match errno {
@@ -85,13 +85,13 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// An error of a call on a path as a problem.
+/// Converts an error of an operation on a path.
 pub(crate) fn on(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> Problem {
     let path = path.to_path_buf();
     move |error| Problem::io(doing, &path, &error)
 }
 
-/// The same for the system calls of `rustix`.
+/// The same for system calls of `rustix`.
 pub(crate) fn on_errno(doing: &'static str, path: &Path) -> impl Fn(Errno) -> Problem {
     let path = path.to_path_buf();
     move |errno| Problem::io(doing, &path, &errno.into())

@@ -1,5 +1,4 @@
-//! How far a session is: counted by all threads, read by whoever shows it; and what happens to
-//! single paths, as it happens.
+//! Progress of a session, counted by all threads, and events for single paths.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,40 +9,40 @@ use serde::Serialize;
 
 use crate::problem::Problem;
 
-/// Something that happened to one path.
+/// An event that concerns one path.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A file, directory, link or special file was copied.
     Copied {
-        /// Where from.
+        /// Source.
         from: PathBuf,
-        /// Where to.
+        /// Destination.
         to: PathBuf,
     },
-    /// In a dry run: it would be copied.
+    /// Dry run: it would be copied.
     WouldCopy {
-        /// Where from.
+        /// Source.
         from: PathBuf,
-        /// Where to.
+        /// Destination.
         to: PathBuf,
-        /// Something that exists would be replaced.
+        /// Whether an existing entry would be replaced.
         replaces: bool,
     },
-    /// It is there already.
+    /// The same entry exists already.
     UpToDate(PathBuf),
-    /// It exists and was left alone, as asked for.
+    /// It exists and stays, as requested.
     Skipped(PathBuf),
-    /// It was removed, since the source does not have it.
+    /// It was removed because the source does not have it.
     Deleted(PathBuf),
-    /// In a dry run: it would be removed.
+    /// Dry run: it would be removed.
     WouldDelete(PathBuf),
     /// It could not be copied.
     Problem(Problem),
-    /// Something that the user should know.
+    /// A message for the user.
     Note(String),
 }
 
-/// The counts of a session.
+/// The counters of a session.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub(crate) files: AtomicU64,
@@ -102,7 +101,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Bytes that this session brought over (bytes).
+    /// Bytes copied by this session.
     pub fn new_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.resumed_bytes)
     }
@@ -113,12 +112,12 @@ impl Progress {
         count.fetch_add(number, Ordering::Relaxed);
     }
 
-    /// What was counted of a copy that came to nothing counts no more.
+    /// Subtracts the bytes of a copy that failed.
     pub(crate) fn take_back_bytes(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// How far it is, as a share of all, where that is known.
+    /// The share that is done, if the total is known.
     pub fn share(&self) -> Option<f64> {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let done = || of(&self.files) + of(&self.up_to_date) + of(&self.skipped);
@@ -129,7 +128,7 @@ impl Progress {
         (self.is_counted.load(Ordering::Relaxed) && all > 0).then(|| done as f64 / all as f64)
     }
 
-    /// So many bytes more are to be copied (bytes).
+    /// Adds to the expected number of bytes.
     pub fn expect_bytes(&self, bytes: u64) {
         Progress::add(&self.expected_bytes, bytes);
     }
@@ -138,7 +137,7 @@ impl Progress {
         Progress::add(&self.expected_files, 1);
     }
 
-    /// Whether all that there is to copy has been seen.
+    /// Sets whether all sources have been counted.
     pub fn set_counted(&self, is_counted: bool) {
         self.is_counted.store(is_counted, Ordering::Relaxed);
     }
@@ -151,7 +150,7 @@ impl Progress {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
-    /// The counts now.
+    /// The current counts.
     pub fn counts(&self) -> Counts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts {

@@ -1,8 +1,8 @@
-//! Files of a tree that wait for a thread, and which of them a thread takes.
+//! The queue of files that wait for a copying thread, and the choice of the next file.
 //!
-//! A directory lets one thread at a time add a name to it, and those that wait for their turn burn
-//! CPU (the kernel's lock spins while its owner runs). So a thread keeps to the directory that it
-//! is in; then it takes one in which nobody is; and only where there is none it helps in another's.
+//! Only one thread at a time can add a name to a directory, and waiting threads waste CPU, because
+//! the kernel's lock spins while its owner runs. A thread therefore stays in its directory, then
+//! takes one without a thread, and only if there is none shares a directory.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,22 +11,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::directory::Directory;
 use crate::target::TargetDirectory;
 
-/// Files that wait, at the most.
-const WAITING_MOST: usize = 1024;
-/// A full queue takes more when so few are left, so that who walks is not woken for every file.
-const WAITING_LEAST: usize = WAITING_MOST / 2;
+/// Capacity of the queue.
+const CAPACITY: usize = 1024;
+/// A full queue accepts files again at this length, so that the walking thread is not woken for
+/// every file.
+const REFILL_LENGTH: usize = CAPACITY / 2;
 
-/// A file that is to be copied, under its own name.
+/// A file to copy under its own name.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// The number of the directory it lies in.
+    /// Number of its directory.
     pub number: usize,
     pub source: Arc<Directory>,
     pub target: Arc<TargetDirectory>,
     pub name: OsString,
 }
 
-/// Files between the one who walks and the threads that copy.
+/// The queue between the walking thread and the copying threads.
 #[derive(Debug)]
 pub(crate) struct Queue<T = Job> {
     state: Mutex<State<T>>,
@@ -37,16 +38,16 @@ pub(crate) struct Queue<T = Job> {
 #[derive(Debug)]
 struct State<T> {
     jobs: VecDeque<T>,
-    /// The directory that each thread is in.
+    /// Current directory of each thread.
     directories: Vec<Option<usize>>,
     is_closed: bool,
-    /// Who walks waits until nothing is left.
+    /// The walking thread waits for an empty queue.
     drains: bool,
 }
 
-/// Something that lies in a directory.
+/// An item that belongs to a directory.
 pub(crate) trait InDirectory {
-    /// The number of that directory.
+    /// Number of the directory.
     fn directory(&self) -> usize;
 }
 
@@ -57,7 +58,7 @@ impl InDirectory for Job {
 }
 
 impl<T: InDirectory> Queue<T> {
-    /// An empty one for so many threads.
+    /// An empty queue for `threads` threads.
     pub fn new(threads: usize) -> Queue<T> {
         let directories = vec![None; threads];
         let state = State { jobs: VecDeque::new(), directories, is_closed: false, drains: false };
@@ -68,11 +69,11 @@ impl<T: InDirectory> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a file; waits for room.
+    /// Adds a file; waits while the queue is full.
     pub fn push(&self, job: T) {
         let mut state = self.lock();
-        if state.jobs.len() >= WAITING_MOST {
-            while state.jobs.len() > WAITING_LEAST {
+        if state.jobs.len() >= CAPACITY {
+            while state.jobs.len() > REFILL_LENGTH {
                 state = waited(&self.has_room, state);
             }
         }
@@ -81,7 +82,7 @@ impl<T: InDirectory> Queue<T> {
         self.has_more.notify_one();
     }
 
-    /// Waits until all files have been taken.
+    /// Waits until the queue is empty.
     pub fn drain(&self) {
         let mut state = self.lock();
         while !state.jobs.is_empty() {
@@ -91,19 +92,19 @@ impl<T: InDirectory> Queue<T> {
         state.drains = false;
     }
 
-    /// No more files will come.
+    /// Announces that no more files will come.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.has_more.notify_all();
     }
 
-    /// A file for a thread; waits for one. None when all are taken.
+    /// Takes a file for a thread; waits for one. `None` after the last.
     pub fn take(&self, thread: usize) -> Option<T> {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.take(thread) {
                 let left = state.jobs.len();
-                if left == WAITING_LEAST || (state.drains && left == 0) {
+                if left == REFILL_LENGTH || (state.drains && left == 0) {
                     self.has_room.notify_one();
                 }
                 return Some(job);
@@ -138,7 +139,7 @@ impl<T: InDirectory> State<T> {
 mod tests {
     use super::*;
 
-    /// A number in a directory.
+    /// Directory and number, for tests.
     struct Numbered(usize, usize);
 
     impl InDirectory for Numbered {
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn every_file_reaches_one_thread_however_many_there_are() {
         let queue = Queue::new(3);
-        let files = 10 * WAITING_MOST;
+        let files = 10 * CAPACITY;
         let taken = std::thread::scope(|scope| {
             let queue = &queue;
             let take = |thread| move || std::iter::from_fn(|| queue.take(thread)).collect();

@@ -1,5 +1,5 @@
-//! Copies of single files: decided, copied without a name, checked, given their attributes and then
-//! their name.
+//! Copies of single files: each is decided, copied without a name, verified, given its attributes,
+//! and finally named.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD};
 use seqio::copy::{Copied, Method, Side};
 use seqio::{Cache, Options};
 
-use crate::attributes::{Giving, are_same, are_same_times, creation_mode};
+use crate::attributes::{AttributeCopy, are_same, are_same_times, creation_mode};
 use crate::content::ContentHasher;
 use crate::context::Context;
 use crate::directory::{Directory, EntryInfo, path_of, type_name};
@@ -29,17 +29,17 @@ use crate::staging::{NewFile, Place, make_entry};
 use crate::target::TargetDirectory;
 use crate::watcher::Watcher;
 
-/// A source that changes while it is copied is copied again so often.
-const TRIES_MOST: u32 = 3;
-/// A larger one is not (bytes).
-const AGAIN_MOST_BYTES: u64 = 256 << 20;
+/// Attempts if the source changes while it is copied.
+const ATTEMPTS_MAX: u32 = 3;
+/// Larger files are not copied again (bytes).
+const RETRY_SIZE_MAX: u64 = 256 << 20;
 
-/// An entry of a source, by its name in an open directory.
+/// A source entry, by its name in an open directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceEntry<'a> {
     pub directory: &'a Directory,
     pub name: &'a OsStr,
-    /// What a link leads to is meant.
+    /// Follow a symbolic link.
     pub follows: bool,
 }
 
@@ -49,7 +49,7 @@ impl SourceEntry<'_> {
     }
 }
 
-/// Copies a regular file, or a block device to a file, into a directory.
+/// Copies a regular file into a directory, or the contents of a block device into a file there.
 pub(crate) fn copy(
     context: &Context,
     buffer: &mut Buffer,
@@ -77,15 +77,18 @@ pub(crate) fn copy(
             }
             Ok(())
         }
-        Err(first) => match link(context, &first, &job.info, target, name)? {
-            true => Ok(()),
-            // It cannot have another name there: then it is a file of its own.
-            false => job.run(buffer).map(drop),
-        },
+        Err(first) => {
+            if link(context, &first, &job.info, target, name)? {
+                Ok(())
+            } else {
+                // It cannot be linked there, so it becomes a separate file.
+                job.run(buffer).map(drop)
+            }
+        }
     }
 }
 
-/// Makes a name more for a copy; false where that is not possible.
+/// Creates another name for a copy; returns false if that is not possible.
 pub(crate) fn link(
     context: &Context,
     first: &FirstCopy,
@@ -94,8 +97,8 @@ pub(crate) fn link(
     name: &OsStr,
 ) -> Result<bool, Problem> {
     let to = target.join(name);
-    let same = |there: &EntryInfo| {
-        let is_same = there.identity() == first.identity();
+    let same = |existing_info: &EntryInfo| {
+        let is_same = existing_info.identity() == first.identity();
         Ok(if is_same { Comparison::Same } else { Comparison::Different })
     };
     let replaces = match decide(&context.settings, source, target, name, same)? {
@@ -116,30 +119,28 @@ pub(crate) fn link(
         let made = linkat(CWD, path_of(&file), directory, name, AtFlags::SYMLINK_FOLLOW);
         made.map_err(on_errno("linking", &to))
     };
-    let made = match replaces {
-        true => make_entry(place, name, true, make),
-        false => make(place.destination, name),
-    };
+    let made =
+        if replaces { make_entry(place, name, true, make) } else { make(place.destination, name) };
     match made {
         Ok(()) => {
             Progress::add(&context.settings.progress.links, 1);
             context.settings.tell(&Event::Copied { from: to.clone(), to });
             Ok(true)
         }
-        // Too many names, another file system, or one without hard links.
+        // Too many links, another file system, or one without hard links.
         Err(_) => Ok(false),
     }
 }
 
-/// A copy that has no name yet.
-struct Made {
+/// A copy without a name.
+struct UnnamedCopy {
     new: NewFile,
     resumable: Option<Resumable>,
-    /// How large it is (bytes).
+    /// Size (bytes).
     bytes: u64,
 }
 
-/// One file on its way.
+/// The copy of one file.
 struct Job<'a> {
     context: &'a Context,
     file: File,
@@ -155,16 +156,17 @@ impl Job<'_> {
         &self.context.settings
     }
 
-    /// What is kept: of a device that is copied to a file, its own attributes are not.
+    /// What is kept. A device's own attributes are not kept if it is copied to a file.
     fn keep(&self) -> Keep {
         if self.info.is_file() { self.settings().keep } else { Keep::Mode }
     }
 
-    /// Does what is to be done; gives what the copy is, where it is known.
+    /// Decides and copies; returns the metadata of the copy if known.
     fn run(&self, buffer: &mut Buffer) -> Result<Option<EntryInfo>, Problem> {
         let settings = self.settings();
-        let decided =
-            decide(settings, &self.info, self.target, self.name, |there| self.compare(there))?;
+        let decided = decide(settings, &self.info, self.target, self.name, |existing_info| {
+            self.compare(existing_info)
+        })?;
         let replaced = match decided {
             Decision::Create => None,
             Decision::Replace(replaced) => Some(replaced),
@@ -175,13 +177,13 @@ impl Job<'_> {
             Decision::Refresh => {
                 self.refresh()?;
                 self.context.is_up_to_date(&self.to);
-                return self.there();
+                return self.existing_info();
             }
             Decision::UpToDate => {
                 Progress::add(&settings.progress.bytes, self.info.size);
                 Progress::add(&settings.progress.resumed_bytes, self.info.size);
                 self.context.is_up_to_date(&self.to);
-                return self.there();
+                return self.existing_info();
             }
         };
         let (from, to) = (self.from.clone(), self.to.clone());
@@ -196,7 +198,7 @@ impl Job<'_> {
         let is_cold = self.is_cold();
         let copy = self.copy(buffer, place, replaced.as_ref())?;
         if is_cold {
-            forget(&self.file);
+            drop_cached_pages(&self.file);
         }
         Progress::add(&settings.progress.files, 1);
         settings.tell(&Event::Copied { from, to });
@@ -211,12 +213,12 @@ impl Job<'_> {
         settings.tell(&Event::WouldCopy { from, to, replaces });
     }
 
-    /// What is there under the name now.
-    fn there(&self) -> Result<Option<EntryInfo>, Problem> {
+    /// Metadata of an existing entry under the name.
+    fn existing_info(&self) -> Result<Option<EntryInfo>, Problem> {
         self.target.look_up(self.name).map_err(on_errno("looking at", &self.to))
     }
 
-    /// Whether none of the source is in the page cache, so that it can be left so.
+    /// Whether nothing of the source is in the page cache, so that it can be left that way.
     fn is_cold(&self) -> bool {
         if self.settings().cached || Buffer::suits(&self.info) {
             return false;
@@ -226,8 +228,7 @@ impl Job<'_> {
             && open_file::resident_bytes(&self.file).is_ok_and(|bytes| bytes == 0)
     }
 
-    /// Copies without a name, as often as it takes for the source not to change meanwhile, and then
-    /// gives the copy its name.
+    /// Copies without a name, again if the source changes meanwhile, and then names the copy.
     fn copy(
         &self,
         buffer: &mut Buffer,
@@ -236,11 +237,12 @@ impl Job<'_> {
     ) -> Result<EntryInfo, Problem> {
         let mut before = self.info;
         for attempt in 1.. {
-            let Made { new, resumable, bytes } = self.make(place, replaced, &before, buffer)?;
+            let UnnamedCopy { new, resumable, bytes } =
+                self.make(place, replaced, &before, buffer)?;
             let after = EntryInfo::of(&self.file).map_err(on_errno("looking at", &self.from))?;
             let has_changed = (after.size, after.modified, after.changed)
                 != (before.size, before.modified, before.changed);
-            let is_last = attempt == TRIES_MOST || after.size > AGAIN_MOST_BYTES;
+            let is_last = attempt == ATTEMPTS_MAX || after.size > RETRY_SIZE_MAX;
             if has_changed && !is_last {
                 if let Some(resumable) = resumable {
                     resumable.forget();
@@ -271,25 +273,26 @@ impl Job<'_> {
         unreachable!("the last attempt returns")
     }
 
-    /// Copies the bytes into a file without a name, and reads them back if that is wanted.
+    /// Copies the data into an unnamed file and, if requested, verifies them.
     fn make(
         &self,
         place: Place,
         replaced: Option<&EntryInfo>,
         before: &EntryInfo,
         buffer: &mut Buffer,
-    ) -> Result<Made, Problem> {
+    ) -> Result<UnnamedCopy, Problem> {
         let settings = self.settings();
         let handle = Handle::of(&self.file);
         let mode = match replaced {
-            // It is private until it has the attributes of what it replaces.
+            // Private until it has the attributes of the replaced file.
             Some(replaced) if replaced.is_file() => 0o600,
             _ => creation_mode(self.keep(), before, handle, self.target.inherited()),
         };
         let is_large = before.is_file() && before.size >= resume::LEAST_BYTES;
-        let begun = match settings.resume && is_large {
-            true => resume::begin(place, self.name, &self.from, before)?,
-            false => None,
+        let begun = if settings.resume && is_large {
+            resume::begin(place, self.name, &self.from, before)?
+        } else {
+            None
         };
         let (new, begin, resumable) = match begun {
             Some((new, done, resumable)) => (new, done, Some(resumable)),
@@ -300,8 +303,8 @@ impl Job<'_> {
         Progress::add(&settings.progress.bytes, begin);
         Progress::add(&settings.progress.resumed_bytes, begin);
         let copied = match &mut watcher.hasher {
-            // What an earlier context brought over is summed up from the source.
-            Some(hasher) if begin > 0 => sum_up(settings, &self.file, begin, hasher)
+            // The part that an earlier session copied is hashed from the source.
+            Some(hasher) if begin > 0 => hash_prefix(settings, &self.file, begin, hasher)
                 .map_err(|(at, error)| self.failed(Side::Source, Some(at), &error)),
             _ => Ok(()),
         };
@@ -310,7 +313,7 @@ impl Job<'_> {
         let resumable = watcher.resumable.take().map(|(resumable, _)| resumable);
         if let Err(problem) = copied {
             settings.progress.take_back_bytes(bytes);
-            return Err(self.give_up(new, resumable, bytes, problem));
+            return Err(self.abandon(new, resumable, bytes, problem));
         }
         if resumable.is_some() && self.keep() == Keep::Mode && replaced.is_none() {
             let set = Handle::of(&new.file).set_mode(mode & !umask());
@@ -323,10 +326,10 @@ impl Job<'_> {
             }
             return Err(problem);
         }
-        Ok(Made { new, resumable, bytes })
+        Ok(UnnamedCopy { new, resumable, bytes })
     }
 
-    /// Moves the bytes.
+    /// Copies the data.
     fn bytes(
         &self,
         new: &File,
@@ -358,7 +361,7 @@ impl Job<'_> {
         progress.note_how(&copied.how);
     }
 
-    /// What failed, on which side and where.
+    /// A problem with side and offset.
     fn failed(&self, side: Side, offset: Option<u64>, error: &io::Error) -> Problem {
         if self.settings().stops() {
             return Problem::stopped(&self.from);
@@ -368,8 +371,8 @@ impl Job<'_> {
         problem_at(doing, path, offset, error)
     }
 
-    /// The copy is not made: what can be gone on with stays.
-    fn give_up(
+    /// Handles a failed copy; a resumable part is kept.
+    fn abandon(
         &self,
         new: NewFile,
         resumable: Option<Resumable>,
@@ -385,7 +388,7 @@ impl Job<'_> {
         problem
     }
 
-    /// Reads the copy back from its storage and compares.
+    /// Reads the copy back from its storage and compares checksums.
     fn verify(&self, new: &File, hasher: ContentHasher) -> Result<(), Problem> {
         new.sync_all().map_err(on("flushing", &self.to))?;
         let bytes = hasher.bytes();
@@ -404,14 +407,15 @@ impl Job<'_> {
     }
 
     fn read_back_failed(&self, at: u64, error: &io::Error) -> Problem {
-        match self.settings().stops() {
-            true => Problem::stopped(&self.to),
-            false => problem_at("reading back", &self.to, Some(at), error),
+        if self.settings().stops() {
+            Problem::stopped(&self.to)
+        } else {
+            problem_at("reading back", &self.to, Some(at), error)
         }
     }
 
-    /// Gives the copy its attributes and makes it durable; a problem with attributes does not keep
-    /// it from its name.
+    /// Sets the attributes and makes the copy durable. A problem with attributes does not prevent
+    /// the copy from being named.
     fn finish(
         &self,
         new: &File,
@@ -425,7 +429,7 @@ impl Job<'_> {
             _ => self.giving(Handle::of(&self.file), source, new).all().err(),
         };
         if settings.resume && self.keep() == Keep::Mode && source.is_file() {
-            // By size and time the next context knows that it is there.
+            // Size and time let the next session recognise the copy.
             self.giving(Handle::of(&self.file), source, new).times()?;
         }
         let risks_size = source.is_sparse();
@@ -434,7 +438,7 @@ impl Job<'_> {
             new.sync_all().map_err(on("flushing", &self.to))?;
         }
         if !settings.cached && !Buffer::suits(source) {
-            forget(new);
+            drop_cached_pages(new);
         }
         Ok(problem)
     }
@@ -444,8 +448,8 @@ impl Job<'_> {
         source: Handle<'b>,
         info: &'b EntryInfo,
         target: &'b File,
-    ) -> Giving<'b> {
-        Giving {
+    ) -> AttributeCopy<'b> {
+        AttributeCopy {
             settings: self.settings(),
             left_out: &self.context.left_out,
             source,
@@ -456,7 +460,7 @@ impl Job<'_> {
         }
     }
 
-    /// The copy takes over what the replaced file had.
+    /// Sets the attributes kept from the replaced file.
     fn keep_of_replaced(
         &self,
         new: &File,
@@ -484,33 +488,31 @@ impl Job<'_> {
             return Ok(());
         }
         let Some(directory) = self.target.directory() else { return Ok(()) };
-        let there = directory.open_with(self.name, OFlags::RDONLY | OFlags::NONBLOCK, 0);
-        let there = there.map_err(on_errno("opening", &self.to))?;
-        let giving = self.giving(Handle::of(&self.file), &self.info, &there);
-        Giving { is_old: true, ..giving }.all()
+        let existing_info = directory.open_with(self.name, OFlags::RDONLY | OFlags::NONBLOCK, 0);
+        let existing_info = existing_info.map_err(on_errno("opening", &self.to))?;
+        let giving = self.giving(Handle::of(&self.file), &self.info, &existing_info);
+        AttributeCopy { is_old: true, ..giving }.all()
     }
 
-    /// Whether what is there is the same.
-    fn compare(&self, there: &EntryInfo) -> Result<Comparison, Problem> {
+    /// Compares the source with the existing entry.
+    fn compare(&self, existing_info: &EntryInfo) -> Result<Comparison, Problem> {
         let settings = self.settings();
-        if there.size != self.info.size || !self.info.is_file() {
+        if existing_info.size != self.info.size || !self.info.is_file() {
             return Ok(Comparison::Different);
         }
-        let trusts_times = settings.resume && are_same_times(&self.info, there);
+        let trusts_times = settings.resume && are_same_times(&self.info, existing_info);
         if !trusts_times && !self.has_same_content()? {
             return Ok(Comparison::Different);
         }
-        Ok(match are_same(settings.keep, &self.info, there) {
-            true => Comparison::Same,
-            false if settings.existing == Existing::Leave => Comparison::Same,
-            false => Comparison::OtherAttributes,
-        })
+        let is_same = are_same(settings.keep, &self.info, existing_info)
+            || settings.existing == Existing::Leave;
+        Ok(if is_same { Comparison::Same } else { Comparison::OtherAttributes })
     }
 
     /// Compares both files byte by byte.
     fn has_same_content(&self) -> Result<bool, Problem> {
         let Some(directory) = self.target.directory() else { return Ok(false) };
-        let Ok(there) = directory.open_file(self.name, false) else { return Ok(false) };
+        let Ok(existing_info) = directory.open_file(self.name, false) else { return Ok(false) };
         let open = |file: &File, path: &Path| {
             let file = file.try_clone().map_err(on("opening", path))?;
             Options::new().leave_cache(true).reader(file).map_err(on("reading", path))
@@ -520,9 +522,12 @@ impl Job<'_> {
                 let mut bytes = vec![0; self.info.size as usize];
                 file.read_exact_at(&mut bytes, 0).map(|()| bytes)
             };
-            return Ok(matches!((read(&self.file), read(&there)), (Ok(a), Ok(b)) if a == b));
+            return Ok(
+                matches!((read(&self.file), read(&existing_info)), (Ok(a), Ok(b)) if a == b),
+            );
         }
-        let (mut ours, mut theirs) = (open(&self.file, &self.from)?, open(&there, &self.to)?);
+        let (mut ours, mut theirs) =
+            (open(&self.file, &self.from)?, open(&existing_info, &self.to)?);
         loop {
             if self.settings().stops() {
                 return Err(Problem::stopped(&self.from));
@@ -539,7 +544,7 @@ impl Job<'_> {
     }
 }
 
-/// A failed request with its place in the file.
+/// A problem with an offset in the file.
 pub(crate) fn problem_at(
     doing: &str,
     path: &Path,
@@ -547,7 +552,7 @@ pub(crate) fn problem_at(
     error: &io::Error,
 ) -> Problem {
     match offset {
-        // A full file system is full everywhere.
+        // The offset does not matter if the file system is full.
         Some(offset) if error.kind() != io::ErrorKind::StorageFull => {
             Problem::io(&format!("{doing} at byte {offset} of"), path, error)
         }
@@ -555,12 +560,12 @@ pub(crate) fn problem_at(
     }
 }
 
-/// Takes what is clean of a file out of the page cache.
-pub(crate) fn forget(file: &File) {
+/// Drops the clean pages of a file from the page cache.
+pub(crate) fn drop_cached_pages(file: &File) {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
-/// The bits that this process masks.
+/// The umask of this process.
 pub(crate) fn umask() -> u32 {
     static MASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *MASK.get_or_init(|| {
@@ -572,8 +577,8 @@ pub(crate) fn umask() -> u32 {
 
 type At<T> = Result<T, (u64, io::Error)>;
 
-/// Sums up what a file begins with, up to so many bytes.
-pub(crate) fn sum_up(
+/// Adds the first `bytes` bytes of a file to a checksum.
+pub(crate) fn hash_prefix(
     settings: &Settings,
     file: &File,
     bytes: u64,
@@ -589,7 +594,7 @@ fn sum_up_with(
     bytes: u64,
     hasher: &mut ContentHasher,
 ) -> At<()> {
-    // A descriptor of its own: positions of the other are somebody else's.
+    // Uses a separate descriptor, because the position of the other belongs to its user.
     let mut reader = options.open(path_of(file)).map_err(|error| (0, error))?;
     let mut left = bytes;
     while left > 0 {
@@ -599,20 +604,21 @@ fn sum_up_with(
         let at = reader.position();
         let Some(block) = reader.next_block().map_err(|error| (at, error))? else { break };
         let part = left.min(block.len() as u64);
-        match block.is_hole() {
-            true => hasher.zeros(part),
-            false => hasher.data(&block[..part as usize]),
+        if block.is_hole() {
+            hasher.zeros(part);
+        } else {
+            hasher.data(&block[..part as usize]);
         }
         left -= part;
     }
     Ok(())
 }
 
-/// The checksum of what the storage gives back of a file, up to so many bytes.
+/// Checksum of the first `bytes` bytes of a file, read from the storage.
 pub(crate) fn read_back(settings: &Settings, file: &File, bytes: u64) -> At<blake3::Hash> {
     let mut hasher = ContentHasher::new();
-    // What the page cache holds is dropped, and passed by where that is possible.
-    forget(file);
+    // Drops cached pages and uses direct I/O if possible, so that the data come from the storage.
+    drop_cached_pages(file);
     let options = Options::new().cache(Cache::Direct);
     sum_up_with(settings, &options, file, bytes, &mut hasher)?;
     Ok(hasher.finish())

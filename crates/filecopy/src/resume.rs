@@ -1,8 +1,8 @@
-//! Large files that can be gone on with after an interruption: where the unfinished file lies, and
-//! how much of it is durable, is noted in the state folder now and then.
+//! Resumable copies of large files. The location of the unfinished file and its durable length are
+//! recorded in the state folder at intervals.
 //!
-//! What is found of an earlier session is used only if it is the very file that was noted, belongs
-//! to this user alone, and the source is what it was then.
+//! A file of an earlier session is used only if it is the recorded file, belongs to this user
+//! alone, and the source has not changed.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -18,17 +18,16 @@ use crate::problem::{Problem, ProblemKind, on, on_errno};
 use crate::staging::{NewFile, Place};
 use crate::state::{Identity, PRIVATE_PREFIX, PartialRecord, State, inode_and_birth};
 
-/// Smaller files are copied anew (bytes).
+/// Smaller files are copied from the start (bytes).
 pub(crate) const LEAST_BYTES: u64 = 8 << 20;
-/// Bytes between two notes of how far a copy is, and time (ns).
+/// Interval between two records, in bytes and in time (ns).
 const NOTE_BYTES: u64 = 256 << 20;
 const NOTE_NS: u64 = 2_000_000_000;
-/// How long the requests of a killed copy may take to their end (ns), and how often that is looked
-/// for.
+/// How long to wait for requests of a killed copy (ns), and the polling interval.
 const DYING_NS: u64 = 2_000_000_000;
 const TICK: Duration = Duration::from_millis(10);
 
-/// A file that is copied so that it can be gone on with.
+/// The copy of a file that can be resumed.
 #[derive(Debug)]
 pub(crate) struct Resumable {
     state: State,
@@ -38,11 +37,11 @@ pub(crate) struct Resumable {
     clock: Monotonic,
 }
 
-/// An unfinished file, how much of it is there (bytes), and what notes its progress.
+/// An unfinished file, its length (bytes), and the recorder of its progress.
 pub(crate) type Begun = (NewFile, u64, Resumable);
 
-/// Opens what an earlier session left of a file, or makes it anew; None where nothing can be
-/// noted, which is said.
+/// Opens the unfinished file of an earlier session, or creates one. `None` if progress cannot be
+/// recorded; the reason is reported.
 pub(crate) fn begin(
     place: Place,
     name: &OsStr,
@@ -99,12 +98,12 @@ fn full_path(directory: &Directory, name: &OsStr) -> PathBuf {
     full_path_of(directory).join(name)
 }
 
-/// The path of an open directory, as the system knows it.
+/// Path of an open directory.
 fn full_path_of(directory: &Directory) -> PathBuf {
     std::fs::read_link(path_of(directory)).unwrap_or_else(|_| directory.path.clone())
 }
 
-/// Opens the unfinished file of a record; None where it is not that file any more.
+/// Opens the unfinished file of a record; `None` if it is no longer the same file.
 fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<NewFile>, Problem> {
     let (Some(parent), Some(name)) = (record.directory.parent(), record.directory.file_name())
     else {
@@ -128,26 +127,24 @@ fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<
     });
     let is_it = inode_and_birth(&file.file).is_ok_and(|it| it == (record.inode, record.born));
     if !fits || !is_it {
-        // Whatever it is stays where it is.
+        // An unknown file is not touched.
         file.keep();
         return Ok(None);
     }
-    match lock(&file) {
-        true => Ok(Some(file)),
-        false => {
-            file.keep();
-            let shown = target.display();
-            let what = format!(
-                "{shown}: another copy is being written there; wait for it, or name another \
-                 destination"
-            );
-            Err(Problem::new(ProblemKind::Refused, target, what))
-        }
+    if lock(&file) {
+        return Ok(Some(file));
     }
+    file.keep();
+    let shown = target.display();
+    let what = format!(
+        "{shown}: another copy is being written there; wait for it, or name another \
+         destination"
+    );
+    Err(Problem::new(ProblemKind::Refused, target, what))
 }
 
-/// Takes the lock of an unfinished file. What a killed copy had in flight is brought to its end by
-/// the kernel, which holds the lock until then: that is waited for.
+/// Locks an unfinished file. The kernel completes the requests of a killed copy and holds the lock
+/// until then, so this waits.
 fn lock(file: &NewFile) -> bool {
     let clock = Monotonic::uncalibrated();
     let until_ns = clock.now_ns() + DYING_NS;
@@ -155,14 +152,14 @@ fn lock(file: &NewFile) -> bool {
         match flock(&file.file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if clock.now_ns() < until_ns => clock.sleep(TICK),
             Err(Errno::WOULDBLOCK) => return false,
-            // Where there are no locks there is none to be seen.
+            // Without locking support there is nothing to check.
             _ => return true,
         }
     }
 }
 
 impl Resumable {
-    /// All before an offset has been written; notes it now and then.
+    /// Everything before an offset was written; records it at intervals.
     pub fn written(&mut self, file: &std::fs::File, up_to: u64) {
         let now_ns = self.clock.now_ns();
         let is_far = up_to.saturating_sub(self.record.done_bytes) >= NOTE_BYTES;
@@ -172,7 +169,7 @@ impl Resumable {
         }
     }
 
-    /// Makes the copy durable so far and notes it. What cannot be noted is copied again.
+    /// Makes the copy durable and records its length. If recording fails, the part is copied again.
     pub fn note(&mut self, file: &std::fs::File, up_to: u64) {
         self.noted_ns = self.clock.now_ns();
         if file.sync_data().is_ok() {
@@ -183,12 +180,12 @@ impl Resumable {
         }
     }
 
-    /// Whether anything was noted.
+    /// Whether anything was recorded.
     pub fn is_noted(&self) -> bool {
         self.record.done_bytes > 0
     }
 
-    /// The copy has its name, or is not wanted any more.
+    /// Removes the record, because the copy was named or abandoned.
     pub fn forget(&self) {
         self.state.forget_partial(&self.target);
     }

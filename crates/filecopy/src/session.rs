@@ -1,4 +1,4 @@
-//! A session: any number of sources, one after the other, and what they share.
+//! A session copies any number of sources, one after the other.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -18,21 +18,21 @@ use crate::state::{Identity, State, TreeRecord};
 use crate::target::TargetDirectory;
 use crate::tree;
 
-/// Where a source goes.
+/// The destination of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// The path of the copy itself, in a directory that exists.
+    /// Path of the copy itself; its directory exists.
     pub path: PathBuf,
 }
 
-/// Copies sources by the same settings.
+/// Copies sources with common settings.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) context: Context,
 }
 
 impl Session {
-    /// Begins one. Raises the limit on open files of this process as far as it may.
+    /// Starts a session and raises the open-file limit of this process as far as possible.
     pub fn new(settings: Settings) -> Session {
         let limit = getrlimit(Resource::Nofile);
         if limit.current < limit.maximum {
@@ -41,18 +41,18 @@ impl Session {
         Session { context: Context::new(settings) }
     }
 
-    /// Many files are to come: they are flushed together.
+    /// Announces many files, which are then flushed together.
     pub fn expect_many(&self) {
         self.context.expect_many();
     }
 
-    /// What was asked for.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.context.settings
     }
 
     /// Copies a source: a file, directory, link, special file or block device. Problems are
-    /// reported and do not end the session.
+    /// recorded and do not end the session.
     pub fn copy(&self, from: &Path, to: &Destination) {
         if let Err(problem) = self.try_copy(from, to) {
             self.context.report(problem);
@@ -69,16 +69,17 @@ impl Session {
         let follows =
             self.context.settings.links == Links::Follow || self.context.settings.keep < Keep::All;
         let Ok((source_parent, source_name)) = split(from) else {
-            // `/`, `.` and `..` have no name in a directory of theirs, and are directories.
+            // `/`, `.` and `..` are directories without a name in a parent.
             let source = Directory::open(from).map_err(on_errno("opening", from))?;
             let info = source.info().map_err(on_errno("looking at", from))?;
             return self.copy_tree(source, info, &root, &name);
         };
         let directory = Directory::open(&source_parent);
         let directory = directory.map_err(on_errno("opening", &source_parent))?;
-        let found = match follows {
-            true => directory.look_up_following(&source_name),
-            false => directory.look_up(&source_name),
+        let found = if follows {
+            directory.look_up_following(&source_name)
+        } else {
+            directory.look_up(&source_name)
         };
         let found = found.map_err(on_errno("looking at", from))?;
         let Some(info) = found else {
@@ -90,9 +91,10 @@ impl Session {
             return Err(Problem::new(ProblemKind::Failed, from, what));
         };
         if info.is_directory() {
-            let source = match follows {
-                true => directory.enter_following(&source_name),
-                false => directory.enter(&source_name),
+            let source = if follows {
+                directory.enter_following(&source_name)
+            } else {
+                directory.enter(&source_name)
             };
             let source = source.map_err(on_errno("opening", from))?;
             return self.copy_tree(source, info, &root, &name);
@@ -111,7 +113,7 @@ impl Session {
         tree::copy(&self.context, source, info, root, name)
     }
 
-    /// Copies something that is no directory.
+    /// Copies an entry that is not a directory.
     fn copy_entry(
         &self,
         directory: &Directory,
@@ -135,14 +137,15 @@ impl Session {
         }
     }
 
-    /// Gives trees their names that wait for all to be there, makes everything durable, and says
-    /// what was left out. Gives all problems of the session.
+    /// Names staged trees, makes everything durable, and reports attributes that were left out.
+    /// Returns all problems of the session.
     pub fn finish(self) -> Vec<Problem> {
         let staged = std::mem::take(&mut *lock(&self.context.staged));
         if let Err(problem) = self.name_staged_trees(&staged) {
             self.context.report(problem);
         }
-        // The directories in which trees were made hold those of single entries: they go last.
+        // Staged trees may be inside directories that hold private directories of single entries,
+        // so those are removed last.
         self.context.staging.close();
         drop(staged);
         if self.context.settings.sync && !self.context.settings.dry_run {
@@ -185,14 +188,14 @@ impl Session {
             }
             let done = if whole { directory.sync_file_system() } else { directory.sync() };
             match done {
-                // Not every file system can flush a directory.
+                // Some file systems cannot flush a directory.
                 Ok(()) | Err(rustix::io::Errno::INVAL) => flushed.push(key),
                 Err(error) => self.context.report(on_errno("flushing", &directory.path)(error)),
             }
         }
     }
 
-    /// The trees came to an orderly end: their directories have their attributes.
+    /// Marks the records of the trees as finished: their directories have their attributes.
     fn close_records(&self) {
         let state = self.context.settings.state_folder.as_deref().and_then(State::existing);
         for record in lock(&self.context.records).drain(..) {
@@ -203,8 +206,8 @@ impl Session {
     }
 }
 
-/// Whether a directory can be copied to a destination, as far as can be told without doing
-/// anything: not into itself, not over something else.
+/// Checks, without changing anything, whether a directory can be copied to a destination: not into
+/// itself, and not over another type of entry.
 ///
 /// # Errors
 /// Why not.
@@ -215,8 +218,8 @@ pub fn check_tree(from: &Path, to: &Destination, all_or_nothing: bool) -> Result
     tree::check(&source, &root, &name, all_or_nothing)
 }
 
-/// Whether a directory was made by an earlier copy of a source, so that the same command means the
-/// same directory again.
+/// Whether a directory is an earlier copy of a source, so that repeating a command means the same
+/// destination.
 pub fn is_copy_of(state_folder: &Path, from: &Path, to: &Path) -> bool {
     let Some(state) = State::existing(state_folder) else { return false };
     let (Ok(source), Ok(target)) = (Identity::of(from), Identity::of(to)) else { return false };

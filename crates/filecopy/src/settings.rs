@@ -1,5 +1,4 @@
-//! What a program asks of a copy: what is kept, what may be replaced, how it goes about it, and who
-//! hears of it.
+//! Settings of a copy: what is kept, what may be replaced, how it works, and who is notified.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,27 +10,27 @@ use crate::filter::Filter;
 use crate::limiter::Limiter;
 use crate::progress::{Event, Progress};
 
-/// What is kept of a source besides its bytes.
+/// What is kept of a source besides its data.
 ///
 /// | | `Mode` | `Basics` | `All` |
 /// |---|---|---|---|
 /// | permission bits | those of the source, limited | yes | yes |
 /// | set-user-ID, set-group-ID, sticky | no | with their owner and group | likewise |
-/// | owner, group | no | as far as this user may | likewise |
-/// | times of access and change | no | yes | yes |
+/// | owner, group | no | if this user may set them | likewise |
+/// | times of access and modification | no | yes | yes |
 /// | ACLs | no | yes | yes |
-/// | extended attributes, capabilities | no | no | as far as file system and user allow |
+/// | extended attributes, capabilities | no | no | if file system and user allow |
 /// | hard links, over all sources of a session | no | no | yes |
 /// | symbolic links below a source | as links | as links | as links |
-/// | named pipes, sockets, devices | made anew | made anew | made anew |
-/// | flags (`chattr +i`, `+a`) | no | no | no, and said |
+/// | named pipes, sockets, devices | created | created | created |
+/// | flags (`chattr +i`, `+a`) | no | no | no, but reported |
 ///
-/// Limited means: less the umask, or within the default ACL of the directory; and so that nobody
-/// may do with the copy what he may not do with the source. Where the copy has another group, or
-/// its directory gives it an ACL, its group gets no more than everybody has.
+/// "Limited" means minus the umask, or within the default ACL of the directory, so that a copy
+/// never allows more than its source. If the copy has another group, or its directory gives it an
+/// ACL, its group gets the bits of others.
 ///
-/// A file that is replaced keeps its own owner, permission bits, ACL and attributes with `Mode`,
-/// but not set-user-ID, set-group-ID and capabilities; with the others it becomes as the source.
+/// With `Mode`, a replaced file keeps its own owner, permission bits, ACL and attributes, but not
+/// set-user-ID, set-group-ID and capabilities. With the others it gets those of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keep {
     /// Permission bits.
@@ -39,97 +38,97 @@ pub enum Keep {
     Mode,
     /// Mode, owner and times.
     Basics,
-    /// All that the table says.
+    /// Everything in the table.
     All,
 }
 
-/// What becomes of symbolic links.
+/// How symbolic links are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// They are copied as links.
+    /// As links.
     #[default]
     Keep,
-    /// What they lead to is copied.
+    /// Their targets are copied.
     Follow,
 }
 
-/// What becomes of something that exists at the destination and is not the same.
+/// What to do if the destination exists and differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// It is replaced, where the program allows that.
+    /// Replace it, if the program allows it.
     #[default]
     Replace,
-    /// It is replaced if it is older than the source, where the program allows that; else left
-    /// alone.
+    /// Replace it if it is older than the source and the program allows it; otherwise keep it.
     Update,
-    /// It is left alone.
+    /// Keep it.
     Leave,
 }
 
-/// What would happen to something that exists.
+/// A change to an existing entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A copy takes its place.
+    /// A copy replaces it.
     Replace,
-    /// It goes, since the source does not have it.
+    /// It is removed, because the source does not have it.
     Remove,
 }
 
-/// Says why something that exists must not be replaced or removed; nothing where it may be.
+/// Returns the reason why an existing entry must not be replaced or removed, or `Ok` if it may be.
 pub type MayReplace = Arc<dyn Fn(&Path, &EntryInfo, Change) -> Result<(), String> + Send + Sync>;
-/// Hears what happens to single paths.
+/// Receives events.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// How a [`Session`](crate::Session) copies.
 pub struct Settings {
-    /// How the bytes of large files are moved.
+    /// How the data of large files are moved.
     pub options: seqio::Options,
     /// What is kept of the sources.
     pub keep: Keep,
-    /// What becomes of symbolic links.
+    /// How symbolic links are copied.
     pub links: Links,
-    /// Directories on other file systems than their source are made, and not looked into.
+    /// Stay on the file system of the source: directories of other file systems are created but not
+    /// entered.
     pub one_file_system: bool,
-    /// Which entries below the sources are copied.
+    /// Filter for the entries below the sources.
     pub filter: Filter,
-    /// What becomes of something that exists.
+    /// What to do with existing entries.
     pub existing: Existing,
-    /// Entries that the source does not have are removed from directories that exist, where the
-    /// program allows it.
+    /// Remove entries that the source does not have from existing directories, if the program
+    /// allows it.
     pub delete: bool,
-    /// A file is replaced also where its owner cannot be kept.
+    /// Replace a file even if its owner cannot be kept.
     pub force: bool,
-    /// A tree appears under its name when all of it is there, or not at all.
+    /// A tree appears under its name only when it is complete.
     pub all_or_nothing: bool,
-    /// Each copy is read back from its storage and compared before it gets its name.
+    /// Read each copy back from its storage and compare it before it gets its name.
     pub verify: bool,
-    /// Goes on from what an interrupted session left, and leaves something to go on from; files of
-    /// the same size and time are taken for the same.
+    /// Resume interrupted copies, and leave something to resume. Files of equal size and time are
+    /// considered the same.
     pub resume: bool,
-    /// Durable when the session ends.
+    /// Make everything durable at the end of the session.
     pub sync: bool,
-    /// What is copied stays in the page cache.
+    /// Keep copied data in the page cache.
     pub cached: bool,
-    /// Nothing is changed; the listener hears what would be.
+    /// Change nothing; the listener gets the intended changes.
     pub dry_run: bool,
-    /// Files of a tree that are copied at once.
+    /// Number of files of a tree that are copied concurrently.
     pub threads: u32,
-    /// Where it is remembered what was begun and not finished; None: nowhere.
+    /// Folder for records of unfinished copies; `None` for no records.
     pub state_folder: Option<PathBuf>,
-    /// Whether something that exists may be replaced or removed.
+    /// Decides whether an existing entry may be replaced or removed.
     pub may_replace: MayReplace,
-    /// Hears what happens.
+    /// Receives events.
     pub listener: Listener,
-    /// Counts what happens.
+    /// Counters.
     pub progress: Arc<Progress>,
-    /// Slows all threads down together.
+    /// Rate limit for all threads together.
     pub limiter: Limiter,
-    /// Set by the program to stop the session.
+    /// The program sets this to stop the session.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Default for Settings {
-    /// Permission bits, nothing replaced, durable.
+    /// Keeps permission bits, replaces nothing, makes copies durable.
     fn default() -> Settings {
         Settings {
             options: seqio::Options::new(),
@@ -166,7 +165,7 @@ impl Settings {
         (self.listener)(event);
     }
 
-    /// Says something that the user should know.
+    /// Sends a message to the user.
     pub(crate) fn note(&self, what: String) {
         self.tell(&Event::Note(what.clone()));
         self.progress.note(what);

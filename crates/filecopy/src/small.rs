@@ -1,5 +1,5 @@
-//! Small files: read whole into one buffer and written from it, with as few system calls as it
-//! takes; and without leaving pages in the cache, where the kernel has a flag for that.
+//! Small files are read into one buffer and written from it, with few system calls, and without
+//! leaving pages in the page cache if the kernel supports that.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -11,27 +11,27 @@ use crate::directory::EntryInfo;
 use crate::settings::Settings;
 use crate::watcher::Watcher;
 
-/// Files up to this size are copied so (bytes).
+/// Largest file copied this way (bytes).
 const SMALL_BYTES: u64 = 1 << 20;
 /// RWF_DONTCACHE of linux/fs.h (Linux 6.14).
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// A thread's buffer.
+/// The buffer of a thread.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     memory: Vec<u8>,
-    /// Flags of requests; fewer where a file system declines them.
+    /// Flags of requests; removed if a file system does not support them.
     read_flags: ReadWriteFlags,
     write_flags: ReadWriteFlags,
 }
 
-/// Which side failed, where in the file, and why.
+/// Side, offset and error.
 pub(crate) type Failed = (Side, u64, std::io::Error);
 
 impl Buffer {
-    /// A buffer for a session. What is read leaves the page cache as it was. What is written leaves
-    /// it too where all is flushed in the end, which then has less to do; where nobody waits for
-    /// the device, writing at once would only be in the way of reading.
+    /// A buffer for a session. Reads do not add to the page cache. Writes do not either if
+    /// everything is flushed at the end, which then has less to do. If nobody waits for the device,
+    /// writing at once would only disturb reading.
     pub fn new(settings: &Settings) -> Buffer {
         let flags = |stays| if stays { ReadWriteFlags::empty() } else { DONT_CACHE };
         Buffer {
@@ -41,12 +41,12 @@ impl Buffer {
         }
     }
 
-    /// Whether a file is one for it: small, and without holes.
+    /// Whether a file is small and has no holes.
     pub fn suits(info: &EntryInfo) -> bool {
         info.is_file() && info.size <= SMALL_BYTES && !info.is_sparse()
     }
 
-    /// Copies what one file holds to a new one, however long it has become.
+    /// Copies a file to a new one, also if it has grown.
     pub fn copy(
         &mut self,
         source: &File,
@@ -54,7 +54,7 @@ impl Buffer {
         watcher: &mut Watcher,
     ) -> Result<(), Failed> {
         let by_watcher = |error| (Side::Watcher, 0, error);
-        // A byte more, so that the end is seen by the first read.
+        // One byte more, so that the first read also detects the end.
         self.memory.resize(SMALL_BYTES as usize + 1, 0);
         let mut at = 0;
         loop {
@@ -72,7 +72,7 @@ impl Buffer {
         }
     }
 
-    /// Fills the buffer; less only at the end of the file.
+    /// Fills the buffer; returns less only at the end of the file.
     fn read(&mut self, file: &File, at: u64) -> Result<usize, Failed> {
         let mut filled = 0;
         while filled < self.memory.len() {
@@ -82,7 +82,7 @@ impl Buffer {
                 Ok(0) => break,
                 Ok(read) => {
                     filled += read;
-                    // A regular file gives less only where it ends.
+                    // A regular file returns a short read only at its end.
                     if read < asked {
                         break;
                     }

@@ -1,11 +1,10 @@
-//! Copies of what is no file and no directory: symbolic links, named pipes, sockets and devices are
-//! made anew.
+//! Copies of symbolic links, named pipes, sockets and devices; they are created anew.
 
 use std::ffi::OsStr;
 
 use rustix::fs::{FileType, Mode, mknodat, symlinkat};
 
-use crate::attributes::{Giving, give_link};
+use crate::attributes::{AttributeCopy, set_link_attributes};
 use crate::context::Context;
 use crate::directory::{Directory, EntryInfo};
 use crate::existing::{Comparison, Decision, decide};
@@ -18,7 +17,7 @@ use crate::settings::Keep;
 use crate::staging::make_entry;
 use crate::target::TargetDirectory;
 
-/// Makes the same under a name.
+/// Copies a special entry.
 pub(crate) fn copy(
     context: &Context,
     source: SourceEntry,
@@ -36,14 +35,17 @@ pub(crate) fn copy(
             }
             Ok(())
         }
-        Err(first) => match link(context, &first, info, target, name)? {
-            true => Ok(()),
-            false => make(context, source, info, target, name).map(drop),
-        },
+        Err(first) => {
+            if link(context, &first, info, target, name)? {
+                Ok(())
+            } else {
+                make(context, source, info, target, name).map(drop)
+            }
+        }
     }
 }
 
-/// Makes it; gives what it is then, where that is known.
+/// Creates it; returns its metadata if known.
 fn make(
     context: &Context,
     source: SourceEntry,
@@ -53,7 +55,7 @@ fn make(
 ) -> Result<Option<EntryInfo>, Problem> {
     let settings = &context.settings;
     let (from, to) = (source.path(), target.join(name));
-    let leads_to = match info.file_type() {
+    let link_target = match info.file_type() {
         FileType::Symlink => {
             let text = source.directory.read_link(source.name);
             Some(text.map_err(on_errno("reading the link", &from))?)
@@ -61,7 +63,7 @@ fn make(
         _ => None,
     };
     let compare = |there: &EntryInfo| {
-        let is_same = match (&leads_to, target.directory()) {
+        let is_same = match (&link_target, target.directory()) {
             (Some(text), Some(directory)) => directory.read_link(name).is_ok_and(|t| t == *text),
             _ => there.rdev == info.rdev,
         };
@@ -85,37 +87,37 @@ fn make(
         return Ok(None);
     };
     let make = |directory: &Directory, name: &OsStr| {
-        match &leads_to {
+        match &link_target {
             Some(text) => symlinkat(text.as_c_str(), directory, name),
-            // For nobody until it has its attributes.
+            // No permissions until it has its attributes.
             None => mknodat(directory, name, info.file_type(), Mode::empty(), info.rdev),
         }
         .map_err(on_errno("creating", &to))?;
         let link = (source.directory, source.name);
-        let given = match leads_to.is_some() {
-            true => give_link(settings, &context.left_out, link, info, (directory, name)),
-            false => give(context, source, info, directory, name),
+        let given = if link_target.is_some() {
+            set_link_attributes(settings, &context.left_out, link, info, (directory, name))
+        } else {
+            set_attributes(context, source, info, directory, name)
         };
         if let Err(problem) = given {
             context.report(problem);
         }
         Ok(())
     };
-    // A symbolic link that keeps nothing has nothing to wait for.
-    match leads_to.is_some() && settings.keep == Keep::Mode && !replaces {
-        true => make(place.destination, name)?,
-        false => make_entry(place, name, replaces, make)?,
+    // A symbolic link without attributes to set can be created directly.
+    if link_target.is_some() && settings.keep == Keep::Mode && !replaces {
+        make(place.destination, name)?;
+    } else {
+        make_entry(place, name, replaces, make)?;
     }
-    match leads_to.is_some() {
-        true => Progress::add(&settings.progress.links, 1),
-        false => Progress::add(&settings.progress.special, 1),
-    }
+    let progress = &settings.progress;
+    Progress::add(if link_target.is_some() { &progress.links } else { &progress.special }, 1);
     settings.tell(&Event::Copied { from, to: to.clone() });
     place.destination.look_up(name).map_err(on_errno("looking at", &to))
 }
 
-/// Gives a special file its permission bits and what else it keeps.
-fn give(
+/// Sets permission bits and other attributes of a special file.
+fn set_attributes(
     context: &Context,
     source: SourceEntry,
     info: &EntryInfo,
@@ -136,7 +138,7 @@ fn give(
         let set = Handle::of_special(&to).set_mode(mode);
         return set.map_err(on_errno("setting the mode of", &path));
     }
-    Giving {
+    AttributeCopy {
         settings: &context.settings,
         left_out: &context.left_out,
         source: Handle::of_special(&from),

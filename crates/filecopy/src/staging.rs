@@ -1,9 +1,9 @@
-//! Where a file is before it has its name: nowhere, if the file system has files without names
-//! (O_TMPFILE), else in a private directory beside the destination, under a name that nobody can
-//! guess. Either way nobody else can open it, and it becomes the copy in one step or goes.
+//! Where a file is before it has its name: unnamed if the file system supports it (O_TMPFILE),
+//! otherwise in a private directory beside the destination under a name that cannot be guessed. In
+//! both cases nobody else can open it, and it becomes the copy in one step or disappears.
 //!
-//! The private directory is also where a copy waits that is to replace something. It is made when
-//! it is first needed, noted in the state folder before it is used, and removed at the end.
+//! A copy that replaces something also waits in the private directory. The directory is created
+//! when first needed, recorded in the state folder before it is used, and removed at the end.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -20,10 +20,10 @@ use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::Settings;
 use crate::state::{PRIVATE_PREFIX, SessionNotes, State};
 
-/// A file system as it is mounted: files can be renamed within it.
+/// A mount. Files can be renamed only within a mount.
 pub(crate) type Mount = (u64, u64);
 
-/// The mount that a directory lies on.
+/// The mount of a directory.
 pub(crate) fn mount_of(directory: &Directory) -> Result<Mount, Errno> {
     let found = statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::MNT_ID)?;
     let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
@@ -38,13 +38,13 @@ pub(crate) struct PrivateDirectory {
     inside: Directory,
     inode: u64,
     next: AtomicU64,
-    /// Stays where it is: something in it is to be gone on with.
+    /// Not removed, because it contains a resumable file.
     pub kept: AtomicBool,
     session: Arc<Mutex<Option<SessionNotes>>>,
 }
 
 impl PrivateDirectory {
-    /// The directory itself.
+    /// The open directory.
     pub fn inside(&self) -> &Directory {
         &self.inside
     }
@@ -59,7 +59,7 @@ impl Drop for PrivateDirectory {
         if self.kept.load(Ordering::Relaxed) {
             return;
         }
-        // What cannot be removed stays noted, for `clean`.
+        // If it cannot be removed, it stays recorded for `clean`.
         if self.parent.remove_directory(&self.name).is_ok()
             && let Some(session) = &mut *lock(&self.session)
         {
@@ -72,18 +72,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The private directories of a session, and what it knows of the file systems.
+/// The private directories of a session, and what is known of the file systems.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     directories: Mutex<HashMap<Mount, Arc<PrivateDirectory>>>,
-    /// Those without files that have no name.
-    without_unnamed: Mutex<HashSet<Mount>>,
+    /// Mounts without support for O_TMPFILE.
+    without_tmpfile: Mutex<HashSet<Mount>>,
     session: Arc<Mutex<Option<SessionNotes>>>,
 }
 
 impl Staging {
-    /// A private directory on the file system of a destination: in `anchor` if that lies on it
-    /// too, else in the destination itself.
+    /// A private directory on the file system of a destination: in `anchor` if that is on the same
+    /// one, otherwise in the destination directory.
     pub fn directory(&self, place: Place) -> Result<Arc<PrivateDirectory>, Problem> {
         let Place { settings, anchor, destination, mount, .. } = place;
         let mut directories = lock(&self.directories);
@@ -97,7 +97,7 @@ impl Staging {
         Ok(made)
     }
 
-    /// A new private directory that belongs to one file only.
+    /// A new private directory for a single file.
     pub fn make(
         &self,
         settings: &Settings,
@@ -111,7 +111,7 @@ impl Staging {
         let info = inside.info().map_err(on_errno("looking at", &path))?;
         let user = rustix::process::geteuid().as_raw();
         if info.uid != user || info.mode & 0o077 != 0 {
-            // File systems without permission bits are somebody else's to protect.
+            // On file systems without permission bits this process cannot protect it.
             if info.uid != user && info.uid != 0 {
                 let what = format!("{} is not what was made there", path.display());
                 return Err(Problem::new(ProblemKind::Failed, &path, what));
@@ -130,7 +130,7 @@ impl Staging {
         })
     }
 
-    /// Opens a private directory that an earlier session left.
+    /// Opens a private directory of an earlier session.
     pub fn adopt(&self, parent: &Directory, name: &OsStr) -> Result<PrivateDirectory, Errno> {
         let inside = parent.enter(name)?;
         let info = inside.info()?;
@@ -143,14 +143,14 @@ impl Staging {
             name: name.to_owned(),
             inside,
             inode: info.inode,
-            // Its file may have any of the first names.
+            // Avoids names that files of the earlier session may have.
             next: AtomicU64::new(1 << 32),
             kept: false.into(),
             session: Arc::clone(&self.session),
         })
     }
 
-    /// Notes a private directory for `clean`, where there is a state folder.
+    /// Records a private directory for `clean`, if there is a state folder.
     fn note(&self, settings: &Settings, token: &str, path: &std::path::Path, inode: u64) {
         let Some(folder) = &settings.state_folder else { return };
         let mut session = lock(&self.session);
@@ -170,7 +170,7 @@ impl Staging {
         }
     }
 
-    /// Removes a private directory that lies in one which gets its final times.
+    /// Removes the private directory in a directory that is about to get its final times.
     pub fn leave(&self, directory: &Directory) {
         let Ok(info) = directory.info() else { return };
         let lies_there = |private: &PrivateDirectory| {
@@ -179,21 +179,21 @@ impl Staging {
         lock(&self.directories).retain(|_, private| !lies_there(private));
     }
 
-    /// Removes all of them that nobody uses.
+    /// Removes all unused private directories.
     pub fn close(&self) {
         lock(&self.directories).clear();
     }
 
     fn unnamed(&self, place: Place, mode: u32) -> Result<Option<File>, Errno> {
         let Place { destination, mount, .. } = place;
-        if lock(&self.without_unnamed).contains(&mount) {
+        if lock(&self.without_tmpfile).contains(&mount) {
             return Ok(None);
         }
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match openat(destination, c".", flags, rustix::fs::Mode::from_raw_mode(mode)) {
             Ok(file) => Ok(Some(file.into())),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
-                lock(&self.without_unnamed).insert(mount);
+                lock(&self.without_tmpfile).insert(mount);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -201,28 +201,28 @@ impl Staging {
     }
 }
 
-/// A file that has no name yet.
+/// A file without its final name.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     /// Open for reading and writing.
     pub file: File,
-    /// The private directory that it lies in, and its name there; None where it has none.
+    /// Its private directory and name there; `None` if it is unnamed.
     place: Option<(Arc<PrivateDirectory>, OsString)>,
 }
 
-/// Where new files go.
+/// Where new files are created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub settings: &'a Settings,
     pub staging: &'a Staging,
     pub anchor: &'a Directory,
     pub destination: &'a Directory,
-    /// That of the destination.
+    /// Mount of the destination.
     pub mount: Mount,
 }
 
 impl NewFile {
-    /// Makes one with these permission bits, less the umask.
+    /// Creates one with this mode, minus the umask.
     pub fn make(place: Place, mode: u32) -> Result<NewFile, Problem> {
         let path = &place.destination.path;
         let failed = on_errno("creating a file in", path);
@@ -233,7 +233,7 @@ impl NewFile {
         NewFile::within(&private, None, mode).map_err(failed)
     }
 
-    /// Makes one in a private directory, or opens the one that is there under a name.
+    /// Creates one in a private directory, or opens an existing one by name.
     pub fn within(
         private: &Arc<PrivateDirectory>,
         name: Option<&OsStr>,
@@ -252,7 +252,7 @@ impl NewFile {
         self.place.as_ref().map(|(_, name)| name.as_os_str())
     }
 
-    /// Gives it its name, over what has that name if that was allowed.
+    /// Gives it its final name; replaces an existing entry if allowed.
     pub fn publish(mut self, place: Place, name: &OsStr, replaces: bool) -> Result<(), Problem> {
         let destination = place.destination;
         let path = destination.join(name);
@@ -271,18 +271,17 @@ impl NewFile {
             self.place = Some((private, waiting));
         }
         if let Some((private, waiting)) = &self.place {
-            match replaces {
-                true => private.inside.rename(waiting, destination, name).map_err(&failed)?,
-                false => {
-                    private.inside.rename_new(waiting, destination, name).map_err(appeared)?;
-                }
+            if replaces {
+                private.inside.rename(waiting, destination, name).map_err(&failed)?;
+            } else {
+                private.inside.rename_new(waiting, destination, name).map_err(appeared)?;
             }
         }
         self.place = None;
         Ok(())
     }
 
-    /// It stays in its private directory, to be gone on with.
+    /// Keeps it in its private directory, to be resumed.
     pub fn keep(mut self) {
         if let Some((private, _)) = self.place.take() {
             private.kept.store(true, Ordering::Relaxed);
@@ -298,10 +297,10 @@ impl Drop for NewFile {
     }
 }
 
-/// Gives an open file a name; a file without one is not found by others before.
+/// Links an open unnamed file.
 fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Errno> {
     match linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
-        // Only with a right of root, or newer kernels; by its path in /proc anybody may.
+        // AT_EMPTY_PATH needs a privilege or a newer kernel; the path in /proc always works.
         Err(Errno::NOENT | Errno::PERM) => {
             linkat(CWD, path_of(file), directory, name, AtFlags::SYMLINK_FOLLOW)
         }
@@ -309,8 +308,8 @@ fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Err
     }
 }
 
-/// Makes an entry under a temporary name and gives it its name when it has all its attributes: for
-/// links and special files, which cannot be without a name. With `replaces` over what is there.
+/// Creates a link or special file under a temporary name, and renames it when it has all its
+/// attributes, because it cannot be unnamed. With `replaces`, it replaces an existing entry.
 pub(crate) fn make_entry(
     place: Place,
     name: &OsStr,
@@ -321,11 +320,12 @@ pub(crate) fn make_entry(
     let private = place.staging.directory(place)?;
     let waiting = private.new_name();
     make(&private.inside, &waiting)?;
-    let renamed = match replaces {
-        true => private.inside.rename(&waiting, destination, name),
-        false => private.inside.rename_new(&waiting, destination, name),
+    let renamed = if replaces {
+        private.inside.rename(&waiting, destination, name)
+    } else {
+        private.inside.rename_new(&waiting, destination, name)
     };
-    // A rename between two names of one file does nothing, and the temporary one stays.
+    // rename(2) between two links of one file does nothing, so the temporary name would remain.
     let _ = private.inside.remove(&waiting);
     match renamed {
         Err(Errno::EXIST) if !replaces => Err(appeared(&destination.join(name))),
@@ -333,7 +333,7 @@ pub(crate) fn make_entry(
     }
 }
 
-/// Somebody else made something under the name of a copy meanwhile.
+/// The problem that an entry was created concurrently under the name of a copy.
 pub(crate) fn appeared(path: &std::path::Path) -> Problem {
     let shown = path.display();
     let what = format!(
@@ -414,7 +414,7 @@ mod tests {
     fn the_same_where_files_must_have_names() {
         let bench = Bench::new();
         let mount = mount_of(&bench.to()).unwrap();
-        lock(&bench.staging.without_unnamed).insert(mount);
+        lock(&bench.staging.without_tmpfile).insert(mount);
         exercise(&bench);
     }
 

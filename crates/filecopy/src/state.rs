@@ -1,8 +1,8 @@
-//! What is remembered between sessions, in a folder that only the user who copies may write: which
-//! trees were copied where, how far large files came, and what must be removed after a kill.
+//! Records between sessions: which trees were copied where, the progress of large files, and what
+//! to remove after a kill. They are in a folder that only the copying user may write.
 //!
-//! Nothing of it is trusted beyond what the file system confirms. A folder that somebody else owns
-//! or may write is not used at all.
+//! Records are used only as far as the file system confirms them. A folder that another user owns
+//! or may write is not used.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,24 +14,24 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, Statx, StatxFlags, flock,
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// How names of private directories begin.
+/// Prefix of the names of private directories.
 pub(crate) const PRIVATE_PREFIX: &str = ".halfpower-";
-/// Records of trees that are kept; the oldest go.
-const TREES_MOST: usize = 1000;
+/// Maximum number of tree records; the oldest are removed.
+const TREES_MAX: usize = 1000;
 
-/// A file or directory, recognisable after a restart of the machine: numbers of devices change with
-/// every start, inode numbers and birth times do not.
+/// Identifies a file or directory across reboots. Device numbers change at boot; inode numbers and
+/// birth times do not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// Absolute path, links resolved, as bytes in hexadecimal digits where it is no text.
+    /// Absolute path without links; in hexadecimal if it is not valid text.
     path: String,
     inode: u64,
-    /// Seconds and nanoseconds; None where the file system does not tell.
+    /// Birth time (s, ns); `None` if the file system does not tell.
     born: Option<(i64, u32)>,
 }
 
 impl Identity {
-    /// An open file or directory that has a path.
+    /// The identity of an existing file or directory.
     pub fn of(path: &Path) -> io::Result<Identity> {
         let path = path.canonicalize()?;
         let found = statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, WANTED)?;
@@ -45,7 +45,7 @@ impl Identity {
 
 const WANTED: StatxFlags = StatxFlags::INO.union(StatxFlags::BTIME);
 
-/// When something was made: inode numbers are used again, often at once.
+/// Birth time. Needed because inode numbers are reused, often at once.
 fn born(found: &Statx) -> Option<(i64, u32)> {
     let is_told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
     is_told.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
@@ -69,21 +69,21 @@ fn key_of(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
 }
 
-/// A tree that was copied, or is being copied.
+/// A tree that was or is being copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TreeRecord {
     pub source: Identity,
     pub target: Identity,
-    /// The copy made the directory; else it was there before.
+    /// Whether the copy created the directory.
     pub made: bool,
-    /// The copy has not come to an orderly end: directories in it may still be private.
+    /// The copy was interrupted, so directories in it may still be private.
     pub unfinished: bool,
 }
 
-/// How far a large file came.
+/// Progress of a large file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartialRecord {
-    /// The source: path, inode, size (bytes), times of change of content and attributes (s, ns).
+    /// The source: path, inode, size (bytes), times of modification and change (s, ns).
     pub source: Identity,
     pub size: u64,
     pub modified: (i64, i64),
@@ -93,35 +93,35 @@ pub(crate) struct PartialRecord {
     pub name: String,
     pub inode: u64,
     pub born: Option<(i64, u32)>,
-    /// So much from its beginning is whole and durable (bytes).
+    /// Length of the complete and durable part from the start (bytes).
     pub done_bytes: u64,
 }
 
-/// A private directory that a session has made.
+/// A private directory made by a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
-    /// Where it is.
+    /// Its path.
     pub directory: PathBuf,
     /// Its inode number.
     pub inode: u64,
 }
 
-/// The folder of the records.
+/// The folder with the records.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     folder: PathBuf,
 }
 
 impl State {
-    /// The folder, where it exists and can be used.
+    /// Opens the folder if it exists and can be used.
     pub fn existing(folder: &Path) -> Option<State> {
         folder.symlink_metadata().ok().and_then(|_| State::open(folder).ok())
     }
 
-    /// The folder, made where it is missing.
+    /// Opens the folder, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Why it cannot be used, in words.
+    /// Why it cannot be used.
     pub fn open(folder: &Path) -> Result<State, String> {
         let shown = folder.display();
         let failed = |error: &io::Error| format!("{shown}: {}", ioengine::error::cause(error));
@@ -145,7 +145,8 @@ impl State {
         serde_json::from_reader(io::BufReader::new(open.ok()?)).ok()
     }
 
-    /// Writes a record beside and renames it, so that nobody ever finds half of one.
+    /// Writes a record under a temporary name and renames it, so that no incomplete record is ever
+    /// read.
     fn write<T: Serialize>(&self, name: &str, record: &T) -> io::Result<()> {
         let half = self.folder.join(format!("{}.half", uuid::Uuid::new_v4()));
         let written = (|| {
@@ -164,13 +165,13 @@ impl State {
         let _ = fs::remove_file(self.folder.join(name));
     }
 
-    /// The record of the tree that lies in a directory, whatever it was copied from.
+    /// The record of the tree in a directory, whatever its source.
     pub fn tree(&self, target: &Identity) -> Option<TreeRecord> {
         let record: TreeRecord = self.read(&format!("tree-{}.json", target.key()))?;
         (record.target == *target).then_some(record)
     }
 
-    /// Remembers a tree.
+    /// Stores the record of a tree.
     pub fn keep_tree(&self, record: &TreeRecord) -> io::Result<()> {
         let name = format!("tree-{}.json", record.target.key());
         if !self.folder.join(&name).exists() {
@@ -185,9 +186,9 @@ impl State {
         let mut trees: Vec<_> = trees
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
             .collect();
-        if trees.len() >= TREES_MOST {
+        if trees.len() >= TREES_MAX {
             trees.sort();
-            for (_, path) in &trees[..trees.len() - TREES_MOST / 2] {
+            for (_, path) in &trees[..trees.len() - TREES_MAX / 2] {
                 let _ = fs::remove_file(path);
             }
         }
@@ -197,36 +198,36 @@ impl State {
         format!("partial-{}.json", key_of(&path_text(target)))
     }
 
-    /// How far an earlier session came with the file of an absolute path.
+    /// Progress of an earlier session for the file with this absolute path.
     pub fn partial(&self, target: &Path) -> Option<PartialRecord> {
         self.read(&State::partial_name(target))
     }
 
-    /// Remembers how far the file of an absolute path came.
+    /// Stores the progress for the file with this absolute path.
     pub fn keep_partial(&self, target: &Path, record: &PartialRecord) -> io::Result<()> {
         self.write(&State::partial_name(target), record)
     }
 
-    /// Forgets it.
+    /// Removes it.
     pub fn forget_partial(&self, target: &Path) {
         self.remove(&State::partial_name(target));
     }
 
-    /// The notes of a session.
+    /// The records of a new session.
     pub fn begin_session(&self) -> SessionNotes {
         SessionNotes { folder: self.folder.clone(), noted: Vec::new() }
     }
 }
 
-/// The notes of a session that goes on: a record for each private directory that it has made. A
-/// record is written once and locked for as long as the session lives.
+/// The records of a running session, one per private directory. A record is written once and locked
+/// while the session lives.
 #[derive(Debug)]
 pub(crate) struct SessionNotes {
     folder: PathBuf,
     noted: Vec<Noted>,
 }
 
-/// One of them: the inode of the directory, and the record with its lock.
+/// One record: the inode of the directory, and the record file with its lock.
 #[derive(Debug)]
 struct Noted {
     inode: u64,
@@ -235,8 +236,8 @@ struct Noted {
 }
 
 impl SessionNotes {
-    /// Notes a private directory, durably, when its inode is known and before it is used. The token
-    /// is its own.
+    /// Records a private directory durably, once its inode is known and before it is used. Each has
+    /// its own token.
     pub fn note(&mut self, token: &str, directory: &Path, inode: u64) -> io::Result<()> {
         use std::io::Write;
         let path = self.folder.join(format!("session-{token}.json"));
@@ -250,29 +251,29 @@ impl SessionNotes {
         Ok(())
     }
 
-    /// Forgets one that was removed.
+    /// Removes the record of a removed directory.
     pub fn forget(&mut self, inode: u64) {
         self.noted.retain(|noted| {
-            // What stays noted is looked for and not found.
+            // A remaining record is harmless: its directory will not be found.
             noted.inode != inode || fs::remove_file(&noted.path).is_err()
         });
     }
 }
 
-/// Something that a session left behind which did not end orderly, or could be resumed.
+/// A remainder of a session that was interrupted or can be resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The private directory with unfinished files.
     pub path: PathBuf,
-    /// A session that still lives uses it.
+    /// A running session uses it.
     pub in_use: bool,
-    /// Of a file that could be resumed: how much of it is there (bytes).
+    /// Length of a resumable file (bytes).
     pub resumable_bytes: Option<u64>,
     inode: u64,
     record: PathBuf,
 }
 
-/// What sessions of this user left behind.
+/// Everything that sessions of this user left behind.
 pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
     let Some(state) = State::existing(state_folder) else { return Vec::new() };
     let mut found = Vec::new();
@@ -292,8 +293,7 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
                     inode,
                     record: path,
                 }),
-                // One that is just being written; if it was never finished, nothing was put into
-                // its directory.
+                // It is just being written. If it was never finished, its directory is unused.
                 None if !in_use && is_old(&path) => drop(fs::remove_file(&path)),
                 None => {}
             }
@@ -314,7 +314,7 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
             });
         }
     }
-    // What can be resumed is noted by its session too.
+    // Resumable files are recorded by their session too.
     let resumable: Vec<u64> =
         found.iter().filter(|one| one.resumable_bytes.is_some()).map(|one| one.inode).collect();
     found.retain(|one| one.resumable_bytes.is_some() || !resumable.contains(&one.inode));
@@ -322,16 +322,16 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
     found
 }
 
-/// Whether a file was changed more than a minute ago.
+/// Whether a file was last modified more than a minute ago.
 fn is_old(path: &Path) -> bool {
     let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
     age.is_some_and(|age| age.as_secs() > 60)
 }
 
-/// Removes a leftover with its record; whether there was something to remove.
+/// Removes a leftover and its record; returns whether there was something to remove.
 ///
 /// # Errors
-/// What the system says of removing it.
+/// Any error of removing it.
 pub fn clean(leftover: &Leftover) -> io::Result<bool> {
     let there = fs::symlink_metadata(&leftover.path);
     let user = rustix::process::geteuid().as_raw();
@@ -430,7 +430,7 @@ mod tests {
         assert!(clean(&found[0]).unwrap());
         assert!(!staging.exists() && leftovers(&folder.path().join("copies")).is_empty());
 
-        // Somebody else's directory has the name by now.
+        // Another directory has the same name by now.
         let mut session = state.begin_session();
         fs::create_dir(&staging).unwrap();
         session.note("y", &staging, inode + 1_000_000).unwrap();

@@ -1,5 +1,5 @@
-//! Copies from and to what has no offsets: standard input to a file or device, files to standard
-//! output, and files over devices.
+//! Copies from and to streams and devices: standard input to a file or device, files to standard
+//! output, and files to devices.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,23 +14,23 @@ use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, splice};
 use seqio::copy::{Method, Watch};
 use seqio::{Options, Reader};
 
-use crate::attributes::Giving;
+use crate::attributes::AttributeCopy;
 use crate::context::Context;
 use crate::directory::{Directory, EntryInfo, split};
 use crate::handle::Handle;
 use crate::problem::{Problem, ProblemKind, on, on_errno};
 use crate::progress::{Event, Progress};
-use crate::regular::{forget, problem_at, read_back};
+use crate::regular::{drop_cached_pages, problem_at, read_back};
 use crate::session::{Destination, Session};
 use crate::settings::{Change, Existing, Settings};
 use crate::staging::NewFile;
 use crate::target::TargetDirectory;
 use crate::watcher::Watcher;
 
-/// A pipe is made so large (bytes), as far as this user may: fewer changes between its two ends.
+/// Pipe capacity to request (bytes); larger pipes mean fewer context switches.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// What is read: standard input, or something by its name.
+/// An input: standard input, or something opened by name.
 #[derive(Debug)]
 pub struct Input {
     reader: Reader,
@@ -38,19 +38,19 @@ pub struct Input {
 }
 
 impl Input {
-    /// A file, pipe or device.
+    /// Opens a file, pipe or device.
     ///
     /// # Errors
-    /// What the system says of opening it, with its name.
+    /// Any error of opening it, with its name.
     pub fn open(path: &Path, options: &Options) -> Result<Input, Problem> {
         let reader = options.open(path).map_err(on("opening", path))?;
         Ok(Input { reader, name: path.to_path_buf() })
     }
 
-    /// What is left of standard input; whoever reads it next goes on from where this stops.
+    /// The rest of standard input. The next reader continues where this one stops.
     ///
     /// # Errors
-    /// What the system says of looking at it.
+    /// Any error of examining it.
     pub fn stdin(options: &Options) -> Result<Input, Problem> {
         let name = PathBuf::from("standard input");
         let file = io::stdin().as_fd().try_clone_to_owned();
@@ -63,12 +63,13 @@ impl Input {
         self.reader.plan()
     }
 
-    /// What comes next; None at the end.
+    /// The next block; `None` at the end.
     ///
     /// # Errors
-    /// What the system says of reading, with the name and the place.
+    /// Any error of reading, with name and offset.
     pub fn next_block(&mut self) -> Result<Option<seqio::Block<'_>>, Problem> {
-        // Lent blocks and errors that name the reader do not go together: the error is made first.
+        // Checked first, because the borrow checker does not allow an error that uses the reader
+        // while a block is lent.
         if let Err(error) = io::BufRead::fill_buf(&mut self.reader) {
             return Err(self.failed(&error));
         }
@@ -89,29 +90,29 @@ impl Input {
     }
 }
 
-/// Where bytes go that no file is made for: a pipe, a terminal, a file that somebody opened.
+/// An output for which no file is created: a pipe, a terminal, or an open file.
 #[derive(Debug)]
 pub struct Output {
     file: File,
-    /// Of a pipe, how much it holds (bytes).
+    /// Capacity of a pipe (bytes).
     pipe_bytes: Option<usize>,
 }
 
-/// Why the bytes did not all get through.
+/// Why the transfer stopped early.
 #[derive(Debug)]
 pub enum Broken {
     /// Reading failed.
     Reading(Problem),
-    /// Nobody takes the bytes any more.
+    /// The reader of the pipe is gone.
     Gone,
     /// Writing failed.
     Writing(io::Error),
-    /// It was stopped.
+    /// The user stopped it.
     Stopped,
 }
 
 impl Output {
-    /// An open file.
+    /// Wraps an open file.
     pub fn new(file: File) -> Output {
         let is_pipe = EntryInfo::of(&file).is_ok_and(|info| info.file_type() == FileType::Fifo);
         let pipe_bytes = is_pipe.then(|| {
@@ -124,16 +125,16 @@ impl Output {
     /// Standard output.
     ///
     /// # Errors
-    /// What the system says of it.
+    /// Any error of duplicating its descriptor.
     pub fn stdout() -> io::Result<Output> {
         Ok(Output::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
     }
 
-    /// Sends all that an input has; gives how much that was (bytes). What is in the page cache goes
-    /// into a pipe without being copied.
+    /// Sends the rest of an input; returns its length (bytes). Pages in the page cache go into a
+    /// pipe without being copied.
     ///
     /// # Errors
-    /// Which side failed, and why.
+    /// The side that failed, and why.
     pub fn send(&mut self, input: &mut Input, settings: &Settings) -> Result<u64, Broken> {
         let mut sent = 0;
         if let Some(pipe_bytes) = self.pipe_bytes
@@ -153,7 +154,7 @@ impl Output {
         }
     }
 
-    /// Lets the kernel move pages into the pipe, as far as it can.
+    /// Lets the kernel move pages into the pipe, as far as it can (splice(2)).
     fn splice(
         &mut self,
         input: &mut Input,
@@ -174,7 +175,7 @@ impl Output {
                 }
                 Err(Errno::INTR | Errno::AGAIN) => pass(settings, 0)?,
                 Err(Errno::PIPE) => break Err(Broken::Gone),
-                // It cannot, or reading fails: reading by the usual way finds out.
+                // If it cannot, ordinary reading finds out why.
                 Err(_) => break Ok(()),
             }
         };
@@ -187,7 +188,7 @@ impl Output {
     }
 }
 
-/// Counts bytes that go by, holds them back, and stops where that is wanted.
+/// Counts transferred bytes, applies the rate limit, and stops if requested.
 fn pass(settings: &Settings, bytes: u64) -> Result<(), Broken> {
     Progress::add(&settings.progress.moved_bytes, bytes);
     Progress::add(&settings.progress.bytes, bytes);
@@ -203,21 +204,21 @@ fn broken(error: io::Error) -> Broken {
 }
 
 impl Session {
-    /// Copies what an input has to a file, which gets its name when all is there.
+    /// Copies an input to a file, which gets its name when it is complete.
     pub fn copy_input(&self, input: Input, to: &Destination) {
         if let Err(problem) = input_to_file(&self.context, input, to) {
             self.context.report(problem);
         }
     }
 
-    /// Copies a file or device over an open block device of so many bytes.
+    /// Copies a file or device to an open block device.
     pub fn copy_to_device(&self, from: &Path, device: &File, name: &Path) {
         if let Err(problem) = file_to_device(&self.context, from, device, name) {
             self.context.report(problem);
         }
     }
 
-    /// Writes what an input has over an open block device.
+    /// Copies an input to an open block device.
     pub fn copy_input_to_device(&self, input: Input, device: &File, name: &Path) {
         if let Err(problem) = input_to_device(&self.context, input, device, name) {
             self.context.report(problem);
@@ -260,7 +261,7 @@ fn input_to_file(context: &Context, input: Input, to: &Destination) -> Result<()
     }
     check(context, watcher, &new.file, &to.path)?;
     if !settings.cached {
-        forget(&new.file);
+        drop_cached_pages(&new.file);
     }
     new.publish(place, &name, replaced.is_some())?;
     context.flush_later(&root, false);
@@ -279,7 +280,7 @@ fn keep_of_replaced(
     let Some(directory) = target.directory() else { return Ok(()) };
     let path = target.join(name);
     let old = directory.open_entry(name).map_err(on_errno("opening", &path))?;
-    let giving = Giving {
+    let giving = AttributeCopy {
         settings: &context.settings,
         left_out: &context.left_out,
         source: Handle::of_special(&old),
@@ -291,7 +292,7 @@ fn keep_of_replaced(
     giving.of_replaced(context.settings.force)
 }
 
-/// Moves all that an input has into an open file or device, from its beginning on.
+/// Writes an input to an open file or device, from its start.
 fn write_stream(
     context: &Context,
     mut input: Input,
@@ -300,10 +301,8 @@ fn write_stream(
     watcher: &mut Watcher,
 ) -> Result<u64, Problem> {
     let settings = &context.settings;
-    let stopped = |problem: Problem| match settings.stops() {
-        true => Problem::stopped(path),
-        false => problem,
-    };
+    let stopped =
+        |problem: Problem| if settings.stops() { Problem::stopped(path) } else { problem };
     let options = settings.options.clone().unseen(true);
     let file = to.try_clone().map_err(on("opening", path))?;
     let mut writer = options.writer(file).map_err(on("writing", path))?;
@@ -327,14 +326,15 @@ fn write_stream(
     Ok(at)
 }
 
-/// Reads back what was written, where that is wanted.
+/// Verifies the written data, if requested.
 fn check(context: &Context, watcher: Watcher, file: &File, path: &Path) -> Result<(), Problem> {
     let Some(hasher) = watcher.hasher else { return Ok(()) };
     let (bytes, wanted) = (hasher.bytes(), hasher.finish());
     let found = read_back(&context.settings, file, bytes).map_err(|(at, error)| {
-        match context.settings.stops() {
-            true => Problem::stopped(path),
-            false => problem_at("reading back", path, Some(at), &error),
+        if context.settings.stops() {
+            Problem::stopped(path)
+        } else {
+            problem_at("reading back", path, Some(at), &error)
         }
     })?;
     if found == wanted {
@@ -385,7 +385,7 @@ fn input_to_device(
     finish_device(context, watcher, device, name)
 }
 
-/// Refuses what does not fit, before anything is written.
+/// Refuses a source that does not fit, before anything is written.
 fn check_room(size: u64, device: &File, name: &Path) -> Result<(), Problem> {
     let room = ioengine::open_file::size_bytes(device).map_err(on("looking at", name))?;
     if size <= room {
@@ -410,7 +410,7 @@ fn finish_device(
     }
     check(context, watcher, device, name)?;
     if !settings.cached {
-        forget(device);
+        drop_cached_pages(device);
     }
     Progress::add(&settings.progress.files, 1);
     Ok(())

@@ -1,5 +1,4 @@
-//! Directories that copies are made in, and what is left to do when the last of their entries is
-//! there.
+//! Destination directories, and the work left when their last entry is done.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -16,28 +15,28 @@ use crate::staging::{Mount, Place, Staging, mount_of};
 /// A directory of the destination.
 #[derive(Debug)]
 pub(crate) struct TargetDirectory {
-    /// None in a dry run, where it is not made.
+    /// `None` in a dry run that would create it.
     directory: Option<Directory>,
     /// For messages.
     pub path: PathBuf,
-    /// The directory that the destination of this source lies in, and the way from there.
+    /// The directory that contains the destination, and the path from there.
     pub root: Arc<Directory>,
     pub relative: PathBuf,
-    /// It was made by this copy, so that nothing is in it that was there before.
+    /// Created by this copy, so it had no entries before.
     pub is_new: bool,
-    /// What it is a copy of; None where it is no copy.
+    /// Its source; `None` if it is not a copy.
     pub source: Option<(Arc<Directory>, EntryInfo)>,
     /// It gets the attributes of its source.
     pub gets_attributes: bool,
     mount: Mount,
     inherited: Inherited,
-    /// Entries that are not done, and the walk through the source while that goes on.
+    /// Unfinished entries, plus one while the source directory is being read.
     pending: AtomicUsize,
     pub parent: Option<Arc<TargetDirectory>>,
 }
 
 impl TargetDirectory {
-    /// An open directory that was there before, and is no copy.
+    /// An existing directory that is not a copy.
     pub fn new(
         directory: Directory,
         root: Arc<Directory>,
@@ -50,7 +49,7 @@ impl TargetDirectory {
         Ok(TargetDirectory { directory, mount, inherited, is_new: false, ..absent })
     }
 
-    /// One that a dry run does not make.
+    /// A directory that a dry run does not create.
     pub fn absent(path: PathBuf, root: Arc<Directory>, relative: PathBuf) -> TargetDirectory {
         TargetDirectory {
             directory: None,
@@ -67,23 +66,23 @@ impl TargetDirectory {
         }
     }
 
-    /// The open directory; None in a dry run, where it does not exist.
+    /// The open directory; `None` in a dry run that would create it.
     pub fn directory(&self) -> Option<&Directory> {
         self.directory.as_ref()
     }
 
-    /// Where new files of it are made.
+    /// Where its new files are created.
     pub fn place<'a>(&'a self, settings: &'a Settings, staging: &'a Staging) -> Option<Place<'a>> {
         let (destination, anchor, mount) = (self.directory.as_ref()?, &*self.root, self.mount);
         Some(Place { settings, staging, anchor, destination, mount })
     }
 
-    /// What new entries get from it.
+    /// What new entries inherit from it.
     pub fn inherited(&self) -> Inherited {
         self.inherited
     }
 
-    /// What is there under a name.
+    /// Metadata of an entry.
     pub fn look_up(&self, name: &OsStr) -> Result<Option<EntryInfo>, Errno> {
         match &self.directory {
             Some(directory) if !self.is_new => directory.look_up(name),
@@ -91,7 +90,7 @@ impl TargetDirectory {
         }
     }
 
-    /// The same as a copy of a directory, in a directory of the destination that waits for it.
+    /// Makes it the copy of a source directory within a parent that waits for it.
     pub fn copy_of(
         self,
         source: (Arc<Directory>, EntryInfo),
@@ -106,12 +105,12 @@ impl TargetDirectory {
         TargetDirectory { source, is_new, gets_attributes, parent, ..self }
     }
 
-    /// One more entry is to be done before it is finished.
+    /// Adds an unfinished entry.
     pub fn hold(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One entry is done; whether it was the last.
+    /// Marks an entry as done; returns whether it was the last.
     pub fn release(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -121,7 +120,7 @@ impl TargetDirectory {
         self.path.join(name)
     }
 
-    /// The way to an entry from the root.
+    /// Path of an entry from the root.
     pub fn relative_of(&self, name: &OsStr) -> PathBuf {
         self.relative.join(name)
     }

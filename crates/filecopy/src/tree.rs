@@ -1,8 +1,8 @@
-//! Copies of directories with all that is in them: one thread walks, several copy.
+//! Copies of directory trees: one thread walks the source, several copy files.
 //!
-//! A directory is made for its owner alone, and gets the attributes of its source when the last of
-//! its entries is there, or when the copy ends. The walk keeps the directories on its way open and
-//! needs no stack of its own for each level, so that trees may be deep and paths long.
+//! A directory is created private. It gets the attributes of its source when its last entry is
+//! done, or when the copy ends. The walk keeps the directories on its path open and is not
+//! recursive, so trees may be deep and paths long.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use crate::attributes::{Giving, directory_mode};
+use crate::attributes::{AttributeCopy, directory_mode};
 use crate::context::{Context, StagedTree, TREE, lock};
 use crate::delete;
 use crate::directory::{Directory, Entries, EntryInfo, type_name};
@@ -28,39 +28,39 @@ use crate::special;
 use crate::state::{Identity, State, TreeRecord};
 use crate::target::TargetDirectory;
 
-/// Of the files that may be open, this share is for directories that wait for their files.
-const SHARE_FOR_DIRECTORIES: u64 = 8;
+/// Share of the open-file limit (one in ...) for directories with queued files.
+const DIRECTORY_SHARE: u64 = 8;
 
-/// A directory on the way of the walk.
+/// A directory on the path of the walk.
 struct Level {
     entries: Entries,
     source: Arc<Directory>,
     info: EntryInfo,
     target: Arc<TargetDirectory>,
-    /// Below the source of the whole tree.
+    /// Path below the source.
     relative: PathBuf,
     number: usize,
-    /// What the source has, where the rest is to be removed.
+    /// Names in the source, if other entries are to be removed.
     names: HashSet<OsString>,
-    /// All of the source was seen.
+    /// The source directory was read completely.
     is_whole: bool,
 }
 
 struct Walk<'a> {
     context: &'a Context,
     queue: &'a Queue,
-    /// Used where no thread could be started.
+    /// Used if no thread could be started.
     own: Option<Buffer>,
     device: u64,
-    /// Directories that exist get the attributes of their sources.
+    /// Existing directories get the attributes of their sources.
     owns: bool,
     number: usize,
     open_most: u64,
     levels: Vec<Level>,
 }
 
-/// Whether a directory can be copied to one of a name, as far as can be told before: not into
-/// itself, not over something else.
+/// Checks, without changing anything, whether a directory can be copied to this name: not into
+/// itself, and not over another type of entry.
 pub(crate) fn check(
     source: &Directory,
     root: &Directory,
@@ -72,7 +72,7 @@ pub(crate) fn check(
     check_root(root, name, all_or_nothing).map(drop)
 }
 
-/// Copies a directory to one of a name, which may exist.
+/// Copies a directory to a new or existing one.
 pub(crate) fn copy(
     context: &Context,
     source: Directory,
@@ -85,7 +85,7 @@ pub(crate) fn copy(
     let (target, owns) = open_root(context, &source, &info, root, name)?;
     let target = Arc::new(target);
     if let Some(directory) = target.directory() {
-        // The root of a tree that waits for its name lies in a private directory.
+        // The root of a staged tree is in a private directory.
         let again = directory.descend(Path::new(""));
         let again = again.map_err(on_errno("opening", &directory.path))?;
         context.flush_later(&Arc::new(again), true);
@@ -98,7 +98,7 @@ pub(crate) fn copy(
         for thread in 0..wanted {
             let builder = std::thread::Builder::new().name(format!("copy-{thread}"));
             let spawned = builder.spawn_scoped(scope, move || work(context, queue, thread));
-            // With fewer threads it takes longer, with none the walk copies by itself.
+            // Fewer threads are slower; without any, the walk copies the files itself.
             started += usize::from(spawned.is_ok());
         }
         let open_most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -109,11 +109,11 @@ pub(crate) fn copy(
             device: info.device,
             owns,
             number: 0,
-            open_most: (open_most / SHARE_FOR_DIRECTORIES).max(16),
+            open_most: (open_most / DIRECTORY_SHARE).max(16),
             levels: Vec::new(),
         };
         walk.enter(source, info, target, PathBuf::new());
-        walk.go();
+        walk.run();
         context.settings.progress.set_counted(true);
         queue.close();
     });
@@ -123,8 +123,8 @@ pub(crate) fn copy(
     Ok(())
 }
 
-/// Makes or opens the directory that a tree becomes; and whether directories in it that exist may
-/// get the attributes of their sources.
+/// Creates or opens the root of the copy; also returns whether existing directories in it may get
+/// the attributes of their sources.
 fn open_root(
     context: &Context,
     source: &Arc<Directory>,
@@ -153,7 +153,7 @@ fn open_root(
     Ok((target.copy_of(of, false, owns, None), owns))
 }
 
-/// The directory that is there under the name of a tree; None where nothing is.
+/// The existing directory at the destination of a tree; `None` if there is none.
 fn check_root(
     root: &Directory,
     name: &OsStr,
@@ -185,8 +185,8 @@ fn check_root(
     Ok(Some(there))
 }
 
-/// A link that was named as the destination is followed, unless another user made it: it may lead
-/// anywhere.
+/// A symbolic link given as the destination is followed unless another user owns it, because it
+/// might lead anywhere.
 fn refuse_link_of_others(root: &Directory, name: &OsStr) -> Result<(), Problem> {
     let path = root.join(name);
     let found = root.look_up(name).map_err(on_errno("looking at", &path))?;
@@ -212,16 +212,15 @@ fn make_root(
 ) -> Result<TargetDirectory, Problem> {
     let path = root.join(name);
     let failed = on_errno("creating the directory", &path);
-    let (anchor, within) = match context.settings.all_or_nothing {
-        false => (Arc::clone(root), name),
-        true => {
-            let private = Arc::new(context.staging.make(&context.settings, root)?);
-            let inside = private.inside().descend(Path::new("")).map_err(&failed)?;
-            let parent = Arc::clone(root);
-            let staged = StagedTree { private, parent, name: name.to_owned() };
-            lock(&context.staged).push(staged);
-            (Arc::new(inside), OsStr::new(TREE))
-        }
+    let (anchor, within) = if context.settings.all_or_nothing {
+        let private = Arc::new(context.staging.make(&context.settings, root)?);
+        let inside = private.inside().descend(Path::new("")).map_err(&failed)?;
+        let parent = Arc::clone(root);
+        let staged = StagedTree { private, parent, name: name.to_owned() };
+        lock(&context.staged).push(staged);
+        (Arc::new(inside), OsStr::new(TREE))
+    } else {
+        (Arc::clone(root), name)
     };
     anchor.make_private(within).map_err(&failed)?;
     let mut directory = anchor.enter(within).map_err(&failed)?;
@@ -234,11 +233,14 @@ fn make_root(
     Ok(target.map_err(failed)?.copy_of(of, true, true, None))
 }
 
-/// Whether a directory was made by an earlier copy of the same source. Remembers this copy.
+/// Whether an earlier copy of the same source made a directory. Records this copy.
 fn is_ours(context: &Context, source: &Directory, path: &Path, made: bool) -> bool {
-    let open = |folder: &Path| match made && !context.settings.dry_run {
-        true => State::open(folder).ok(),
-        false => State::existing(folder),
+    let open = |folder: &Path| {
+        if made && !context.settings.dry_run {
+            State::open(folder).ok()
+        } else {
+            State::existing(folder)
+        }
     };
     let state = context.settings.state_folder.as_deref().and_then(open);
     let (Some(state), Ok(source), Ok(target)) =
@@ -297,7 +299,7 @@ fn check_apart(
     }
 }
 
-/// The life of a thread.
+/// Body of a copying thread.
 fn work(context: &Context, queue: &Queue, thread: usize) {
     let mut buffer = Buffer::new(&context.settings);
     while let Some(job) = queue.take(thread) {
@@ -306,7 +308,7 @@ fn work(context: &Context, queue: &Queue, thread: usize) {
 }
 
 fn do_job(context: &Context, buffer: &mut Buffer, job: &Job) {
-    // After a stop the jobs that wait are only taken out of the way.
+    // After a stop, queued jobs are only discarded.
     if !context.settings.stops() {
         let follows = context.settings.links == Links::Follow;
         let source = SourceEntry { directory: &job.source, name: &job.name, follows };
@@ -318,7 +320,8 @@ fn do_job(context: &Context, buffer: &mut Buffer, job: &Job) {
     release(context, &job.target);
 }
 
-/// One entry of a directory is done; with the last one it gets its attributes, and so on upwards.
+/// Marks an entry of a directory as done. After the last one the directory gets its attributes, and
+/// so on upwards.
 fn release(context: &Context, target: &Arc<TargetDirectory>) {
     let mut next = Some(Arc::clone(target));
     while let Some(directory) = next {
@@ -332,7 +335,7 @@ fn release(context: &Context, target: &Arc<TargetDirectory>) {
     }
 }
 
-/// A directory with all its entries gets the attributes of its source.
+/// Sets the attributes of a directory whose entries are all done.
 fn finish(context: &Context, target: &TargetDirectory) -> Result<(), Problem> {
     let settings = &context.settings;
     let (Some(directory), Some((source, info))) = (target.directory(), &target.source) else {
@@ -349,11 +352,11 @@ fn finish(context: &Context, target: &TargetDirectory) -> Result<(), Problem> {
         );
         let mode = directory_mode(info, Handle::of(&**source), inherited, regular::umask());
         let now = directory.info().map_err(on_errno("looking at", &target.path))?.mode;
-        // The group of new entries is passed on by the directory around it.
+        // Keeps the set-group-ID bit that the directory inherited.
         let set = Handle::of(directory).set_mode(mode | now & 0o2000);
         return set.map_err(on_errno("setting the mode of", &target.path));
     }
-    Giving {
+    AttributeCopy {
         settings,
         left_out: &context.left_out,
         source: Handle::of(&**source),
@@ -366,8 +369,8 @@ fn finish(context: &Context, target: &TargetDirectory) -> Result<(), Problem> {
 }
 
 impl Walk<'_> {
-    /// Goes through all directories.
-    fn go(&mut self) {
+    /// Walks all directories.
+    fn run(&mut self) {
         while let Some(level) = self.levels.last_mut() {
             let stops = self.context.settings.stops();
             let next = if stops { None } else { level.entries.next() };
@@ -390,7 +393,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Begins a directory; a directory that cannot be read stays as it is.
+    /// Starts a directory; one that cannot be read stays unchanged.
     fn enter(
         &mut self,
         source: Arc<Directory>,
@@ -417,7 +420,7 @@ impl Walk<'_> {
         }
     }
 
-    /// All of a directory has been seen.
+    /// Ends a directory that was read completely.
     fn leave(&mut self) {
         let Some(level) = self.levels.pop() else { return };
         let settings = &self.context.settings;
@@ -437,17 +440,17 @@ impl Walk<'_> {
         let relative = level.relative.join(name);
         let path = level.source.join(name);
         let follows = settings.links == Links::Follow;
-        let (kind, info) = match kind == FileType::RegularFile {
-            true => (kind, None),
-            false => {
-                let found = match follows {
-                    true => level.source.look_up_following(name),
-                    false => level.source.look_up(name),
-                };
-                let found = found.map_err(on_errno("looking at", &path))?;
-                let Some(info) = found else { return Err(vanished(&level.source, name)) };
-                (info.file_type(), Some(info))
-            }
+        let (kind, info) = if kind == FileType::RegularFile {
+            (kind, None)
+        } else {
+            let found = if follows {
+                level.source.look_up_following(name)
+            } else {
+                level.source.look_up(name)
+            };
+            let found = found.map_err(on_errno("looking at", &path))?;
+            let Some(info) = found else { return Err(vanished(&level.source, name)) };
+            (info.file_type(), Some(info))
         };
         if !settings.filter.accepts(&relative, kind == FileType::Directory) {
             return Ok(());
@@ -477,7 +480,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Opens a directory of the source and its copy, and goes in.
+    /// Opens a source directory and its copy, and enters them.
     fn directory(&mut self, name: &OsStr, relative: PathBuf) -> Result<(), Problem> {
         let context = self.context;
         let settings = &context.settings;
@@ -500,7 +503,7 @@ impl Walk<'_> {
             release(context, &target);
             return Ok(());
         }
-        // Directories whose files wait for a thread are open as well.
+        // Directories with queued files are open too.
         if self.levels.len() as u64 * 3 + self.queue_bound() > self.open_most {
             self.queue.drain();
         }
@@ -508,13 +511,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// How many directories may be open for files that wait.
+    /// Upper bound of directories that are open for queued files.
     fn queue_bound(&self) -> u64 {
         2 * (self.number as u64 - self.levels.last().map_or(0, |level| level.number as u64))
             .min(1024)
     }
 
-    /// Makes or opens the copy of a directory.
+    /// Creates or opens the copy of a directory.
     fn target(
         &self,
         source: &Arc<Directory>,

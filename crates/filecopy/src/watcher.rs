@@ -1,5 +1,5 @@
-//! Sees the bytes of one file go by: counts them, holds them back, sums them up, notes how far they
-//! are, and ends the copy when the user wants it to.
+//! Observes the copy of one file: counts bytes, applies the rate limit, computes the checksum,
+//! records progress, and stops the copy at the user's request.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::resume::Resumable;
 use crate::settings::Settings;
 
-/// How a copy ends that was stopped: the caller looks at `Settings::stop`.
+/// The error that ends a stopped copy; the caller checks `Settings::stop`.
 fn stopped() -> io::Error {
     io::Error::other("stopped")
 }
@@ -20,16 +20,16 @@ fn stopped() -> io::Error {
 #[derive(Debug)]
 pub(crate) struct Watcher<'a> {
     settings: &'a Settings,
-    /// The checksum of what went by.
+    /// Checksum of the data.
     pub hasher: Option<ContentHasher>,
-    /// Notes how far the file is.
+    /// Records the progress of the file.
     pub resumable: Option<(Resumable, &'a File)>,
-    /// How far it is (bytes).
+    /// Bytes written.
     pub written: u64,
 }
 
 impl<'a> Watcher<'a> {
-    /// Of a copy that begins at an offset.
+    /// A watcher for a copy that starts at an offset.
     pub fn new(settings: &'a Settings, begin: u64) -> Watcher<'a> {
         let hasher = settings.verify.then(ContentHasher::new);
         Watcher { settings, hasher, resumable: None, written: begin }

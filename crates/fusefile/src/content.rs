@@ -1,17 +1,17 @@
-//! The bytes of the file, in memory, and the ways in which a faulty device treats them.
+//! The contents of the file in memory, and the effects of faults on them.
 //!
-//! Memory is taken only for pages that were written: what was never touched reads as zeros.
+//! Only written pages use memory; others read as zeros.
 
 use ioengine::fault::Fault;
 
-/// All bytes of the file.
+/// The contents of the file.
 #[derive(Debug)]
 pub(crate) struct Content {
     bytes: Vec<u8>,
 }
 
 impl Content {
-    /// So many zeros.
+    /// `bytes` zeros.
     pub(crate) fn new(bytes: u64) -> Content {
         Content { bytes: vec![0; bytes as usize] }
     }
@@ -20,13 +20,13 @@ impl Content {
         self.bytes.len() as u64
     }
 
-    /// A part of a range that lies inside the file.
+    /// The part of a range inside the file.
     fn clip(&self, offset: u64, length: usize) -> std::ops::Range<usize> {
         let start = (offset.min(self.size())) as usize;
         start..(start + length).min(self.bytes.len())
     }
 
-    /// The bytes of a range, shorter at the end of the file, as this fault shows them.
+    /// Reads a range under a fault; the result is shorter at the end of the file.
     pub(crate) fn read(&self, offset: u64, length: u32, fault: Fault) -> Vec<u8> {
         let wanted = match fault {
             Fault::Short(most) => length.min(most.max(1)),
@@ -40,7 +40,8 @@ impl Content {
         data
     }
 
-    /// Puts bytes in place, as this fault does; how many the device says it took.
+    /// Writes data under a fault; returns the number of bytes that the device claims to have
+    /// written.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8], fault: Fault) -> u32 {
         let (mut at, mut taken) = (offset, data.len());
         match fault {
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_the_end_is_the_end() {
+    fn written_data_are_read_back_up_to_the_end_of_the_file() {
         let mut content = Content::new(100);
         assert_eq!(content.write(90, &[7; 10], Fault::None), 10);
         assert_eq!(content.read(80, 50, Fault::None), [vec![0; 10], vec![7; 10]].concat());
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_do_what_they_are_called() {
+    fn each_fault_has_its_documented_effect() {
         let mut content = Content::new(64);
         assert_eq!(content.write(0, &[1; 8], Fault::Lose), 8);
         assert_eq!(content.read(0, 8, Fault::None), [0; 8]);

@@ -1,4 +1,4 @@
-//! The file system: one folder with one file, served request by request.
+//! The FUSE file system: one folder with one file, and the handling of its requests.
 
 use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,48 +17,48 @@ use crate::content::Content;
 use crate::pacer::{Arrival, Pacer};
 use crate::timing::Timing;
 
-/// How long the kernel may believe what it was told of names and attributes: nothing changes.
-const FOR_EVER: Duration = Duration::from_secs(86_400);
+/// How long the kernel may cache names and attributes; they never change.
+const CACHE_TTL: Duration = Duration::from_secs(86_400);
 /// The file's inode; the folder's is 1.
 const FILE: INodeNo = INodeNo(2);
-/// Requests that the kernel may have outstanding here.
-const BACKGROUND: u16 = 4096;
-/// The largest request (bytes): what the kernel's default of 256 pages allows.
+/// Requests that the kernel may have in flight.
+const MAX_BACKGROUND: u16 = 4096;
+/// Largest request (bytes); the kernel's default limit is 256 pages.
 const REQUEST_BYTES: u32 = 1 << 20;
 
-/// What is to be served.
+/// Parameters of the served file.
 pub struct Spec {
-    /// Name of the file in its folder.
+    /// Name of the file.
     pub name: String,
-    /// Its size, which never changes (bytes).
+    /// Its constant size (bytes).
     pub size_bytes: u64,
-    /// Unit of direct I/O that programs are told (bytes, a power of two); smaller ones are served
-    /// too.
+    /// Alignment of direct I/O reported to programs (bytes, a power of two); unaligned requests are
+    /// served too.
     pub block_bytes: u32,
-    /// How long requests take.
+    /// Model of request latencies.
     pub timing: Box<dyn Timing>,
-    /// What they suffer.
+    /// Injected faults.
     pub faults: FaultPlan,
 }
 
-/// The file system: one folder with one file, served request by request.
+/// The state of the file system.
 pub(crate) struct Files {
     name: String,
     size_bytes: u64,
     block_bytes: u32,
     owner: (u32, u32),
     device: Mutex<DeviceState>,
-    /// CPU time to burn for each request (ns).
+    /// CPU time to burn per request (ns).
     cpu_ns: u64,
     pacer: Pacer,
     clock: Monotonic,
 }
 
-/// What requests change besides the time.
+/// State of the device besides time.
 struct DeviceState {
     faults: FaultCounter,
     content: Content,
-    /// Answers that will never be given, kept so that nobody gives one in their place.
+    /// Replies that are never sent. They are kept, because dropping one sends an error.
     unanswered: Vec<Box<dyn Send>>,
 }
 
@@ -101,8 +101,8 @@ impl Files {
         inode == INodeNo::ROOT || inode == FILE
     }
 
-    /// Lets a request that has been prepared take its time: to copy its data took what lies before
-    /// its arrival, on a slow device as on one without any delay.
+    /// Delays a prepared request until its completion time. Copying the data happens before its
+    /// arrival in the model, so it does not add to the latency.
     fn pace(
         &self,
         op: Op,
@@ -124,18 +124,18 @@ impl Files {
 
 impl Filesystem for Files {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // What the kernel does not offer it does not offer: requests are then fewer or smaller.
+        // Without these capabilities requests are fewer or smaller.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         let _ = config.set_max_write(REQUEST_BYTES);
-        let _ = config.set_max_background(BACKGROUND);
-        let _ = config.set_congestion_threshold(BACKGROUND);
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        let _ = config.set_congestion_threshold(MAX_BACKGROUND);
         Ok(())
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if parent == INodeNo::ROOT && name == self.name.as_str() {
-            reply.entry(&FOR_EVER, &self.attributes(FILE), Generation(0));
+            reply.entry(&CACHE_TTL, &self.attributes(FILE), Generation(0));
         } else {
             reply.error(Errno::ENOENT);
         }
@@ -143,7 +143,7 @@ impl Filesystem for Files {
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         if Files::knows(inode) {
-            reply.attr(&FOR_EVER, &self.attributes(inode));
+            reply.attr(&CACHE_TTL, &self.attributes(inode));
         } else {
             reply.error(Errno::ENOENT);
         }
@@ -167,10 +167,10 @@ impl Filesystem for Files {
         _flags: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // A device has one size, and nobody asks it for dates.
+        // A device has a constant size; times are ignored.
         match size {
             Some(size) if size != self.size_bytes => reply.error(Errno::EPERM),
-            _ => reply.attr(&FOR_EVER, &self.attributes(inode)),
+            _ => reply.attr(&CACHE_TTL, &self.attributes(inode)),
         }
     }
 
@@ -204,7 +204,7 @@ impl Filesystem for Files {
                 drop(device);
                 let left = self.size_bytes.saturating_sub(offset);
                 match left.min(u64::from(size)) as u32 {
-                    // Beyond the end there is nothing to ask the device for.
+                    // Beyond the end there is no request to the device.
                     0 => reply.data(&data),
                     length => {
                         let answer = move || reply.data(&data);

@@ -1,11 +1,10 @@
-//! Serves one file over FUSE whose every request takes the time that a model says.
+//! Serves a file over FUSE with request latencies given by a model.
 //!
-//! The model is a device of known truth ([`KnownTruth`]), against which the instrument is tested,
-//! or anything else that is a [`Timing`], such as a simulated system whose time follows the clock.
-//! The file is real to every program: it can be read, written, and put under a loop device, and
-//! keeps what is written for as long as it is mounted. Several requests are in flight at once; a
-//! request that is due at a moment is answered within microseconds of it, whatever the kernel's
-//! timers do.
+//! The model is a reference device ([`KnownTruth`]), against which the measuring program is tested,
+//! or any other [`Timing`], such as a simulated system that follows the clock. Programs can read
+//! and write the file and use it for a loop device; it keeps its contents while mounted. Several
+//! requests are in flight at once. A request is answered within microseconds of its completion
+//! time, independent of the kernel's timers.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("fusefile serves Linux FUSE");

@@ -1,5 +1,4 @@
-//! Mounting the file, and taking it away again, also while a program that has ended still holds
-//! it for a moment.
+//! Mounts and unmounts the file, even while a program that has just ended still holds it briefly.
 
 use std::fs;
 use std::io;
@@ -12,17 +11,17 @@ use ioengine::{Monotonic, mount};
 
 use crate::files::{Files, Spec};
 
-/// How often, and how long apart, is looked whether the last user of the file has gone.
+/// How often, and at which interval, to check whether the last user of the file is gone.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What the system's table of mounts names as the source of ours.
+/// Source of the mount in the system's mount table.
 pub const SOURCE: &str = "halfpower";
 
-/// A file that is being served; dropping it unmounts.
+/// A mounted file; dropping it unmounts.
 pub struct Mounted {
     folder: PathBuf,
-    /// Device number of the mounted file system: another one there is none of ours.
+    /// Device number of the mounted file system, to recognise whether it is still mounted.
     device: u64,
     file: PathBuf,
     session: Option<BackgroundSession>,
@@ -31,7 +30,7 @@ pub struct Mounted {
 /// Serves a file in an empty folder.
 ///
 /// # Errors
-/// Without FUSE in the kernel, without the right to mount, or where `folder` is no empty folder.
+/// When the kernel has no FUSE, mounting is not permitted, or `folder` is not an empty folder.
 pub fn mount(folder: &Path, spec: Spec) -> io::Result<Mounted> {
     if fs::read_dir(folder)?.next().is_some() {
         return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty"));
@@ -51,19 +50,18 @@ pub fn mount(folder: &Path, spec: Spec) -> io::Result<Mounted> {
 }
 
 impl Mounted {
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.file
     }
 
-    /// Whether it is still there: somebody else may take it away too.
+    /// Whether it is still mounted; somebody else may have unmounted it.
     pub fn is_there(&self) -> bool {
         fs::metadata(&self.folder).is_ok_and(|folder| folder.dev() == self.device)
     }
 
-    /// Takes the mount away, out of sight at once, and waits until the last request has been
-    /// answered. A file that stays open elsewhere for longer than two seconds loses its device
-    /// all the same.
+    /// Unmounts lazily, and waits until the last request has been answered. A file that is still
+    /// open after two seconds loses its device.
     ///
     /// # Errors
     /// When the system refuses.
@@ -72,8 +70,8 @@ impl Mounted {
         if self.is_there() {
             mount::unmount(&self.folder, true)?;
         }
-        // A program that has ended may hold its files a little longer: the kernel takes rings
-        // down in its own time.
+        // The kernel releases io_uring rings asynchronously, so a program that has ended may hold
+        // its files a little longer.
         let clock = Monotonic::new();
         for _ in 0..TRIES {
             if session.guard.is_finished() {
@@ -88,7 +86,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.session.is_some() && self.is_there() {
-            // Nobody is left to hear of a failure; `unmount` tells.
+            // A destructor cannot report errors; `unmount` does.
             let _ = mount::unmount(&self.folder, true);
         }
     }

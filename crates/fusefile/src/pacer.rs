@@ -1,9 +1,9 @@
-//! Answers that are given at their moment: the model of time, what waits for it, and one thread
-//! that looks when something is due.
+//! Sends replies at their completion times: the timing model, the pending replies, and one thread
+//! that waits for the next completion.
 //!
-//! The thread sleeps until shortly before the model's next moment and spins over the rest, because
-//! an idle CPU needs some 50 us to wake. An answer that is due at once is given by whoever brings
-//! it.
+//! The thread sleeps until shortly before the next completion and spins for the rest, because an
+//! idle CPU takes about 50 us to wake up. A reply that is due at once is sent by the submitting
+//! thread.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,23 +15,23 @@ use ioengine::{Clock, Monotonic, Op};
 
 use crate::timing::Timing;
 
-/// Something to do at a moment.
+/// Sends a reply.
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// Slept no longer than until so much before a moment (ns): waking up and the kernel's timer
-/// slack of 50 us.
+/// The thread wakes this long before a completion (ns): wake-up time plus the kernel's timer slack
+/// of 50 us.
 const SPIN_NS: u64 = 120_000;
-/// Spun at one go before looking for earlier moments (ns).
+/// Longest spin before checking for earlier completions (ns).
 const LOOK_NS: u64 = 10_000;
 
-/// A request as the model of time sees it.
+/// A request as seen by the timing model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub at_ns: u64,
     pub op: Op,
     pub offset: u64,
     pub length: u32,
-    /// How long its answer is held back after its moment (ns).
+    /// Additional delay after completion, from a fault (ns).
     pub hang_ns: u64,
 }
 
@@ -40,21 +40,21 @@ struct Waiting {
     answer: Answer,
 }
 
-struct Agenda {
+struct Pending {
     timing: Box<dyn Timing>,
-    /// By tag; tags are given in the order of arrival.
+    /// Pending requests by tag; tags increase in order of arrival.
     waiting: BTreeMap<u32, Waiting>,
     next_tag: u32,
-    /// What is complete and held back: until when, and its tag.
-    hung: BinaryHeap<Reverse<(u64, u32)>>,
-    /// What the model has given and nobody has taken yet; empty between calls.
+    /// Completed requests that are held back: until when (ns), and the tag.
+    held: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Scratch list of completed tags; empty between calls.
     done: Vec<u32>,
-    /// Until when the thread sleeps (ns); None: it is awake.
+    /// Until when the thread sleeps (ns); `None` if it is awake.
     asleep_until_ns: Option<u64>,
     closed: bool,
 }
 
-impl Agenda {
+impl Pending {
     fn submit(&mut self, arrival: Arrival, answer: Answer) {
         let Arrival { at_ns, op, offset, length, hang_ns } = arrival;
         let tag = self.next_tag;
@@ -63,7 +63,7 @@ impl Agenda {
         self.timing.submit(at_ns, tag, op, offset, length);
     }
 
-    /// Lets time pass and takes the answers whose moment has come.
+    /// Advances the time and removes the replies that are due.
     fn ready(&mut self, now_ns: u64) -> Vec<Answer> {
         let mut done = std::mem::take(&mut self.done);
         self.timing.advance(now_ns, &mut done);
@@ -71,42 +71,41 @@ impl Agenda {
         for tag in done.drain(..) {
             let hang_ns = self.waiting.get(&tag).map_or(0, |waiting| waiting.hang_ns);
             if hang_ns > 0 {
-                self.hung.push(Reverse((now_ns.saturating_add(hang_ns), tag)));
+                self.held.push(Reverse((now_ns.saturating_add(hang_ns), tag)));
             } else {
                 answers.extend(self.waiting.remove(&tag).map(|waiting| waiting.answer));
             }
         }
         self.done = done;
-        while let Some(Reverse((at_ns, tag))) = self.hung.peek().copied() {
+        while let Some(Reverse((at_ns, tag))) = self.held.peek().copied() {
             if at_ns > now_ns {
                 break;
             }
-            self.hung.pop();
+            self.held.pop();
             answers.extend(self.waiting.remove(&tag).map(|waiting| waiting.answer));
         }
         answers
     }
 
-    /// When to look again (ns).
+    /// When to check again (ns).
     fn next_ns(&self) -> Option<u64> {
-        let held = self.hung.peek().map(|Reverse((at_ns, _))| *at_ns);
+        let held = self.held.peek().map(|Reverse((at_ns, _))| *at_ns);
         [self.timing.next_ns(), held].into_iter().flatten().min()
     }
 }
 
 struct Shared {
-    agenda: Mutex<Agenda>,
+    pending: Mutex<Pending>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Agenda> {
-        self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Answers that are given at their moment: the model of time, what waits for it, and one thread
-/// that looks when something is due. Dropping it gives every answer that is left, at once.
+/// Sends replies at their completion times. Dropping it sends all pending replies at once.
 pub(crate) struct Pacer {
     shared: Arc<Shared>,
     clock: Monotonic,
@@ -116,16 +115,16 @@ pub(crate) struct Pacer {
 impl Pacer {
     /// Starts the thread.
     pub(crate) fn start(timing: Box<dyn Timing>) -> std::io::Result<Pacer> {
-        let agenda = Agenda {
+        let pending = Pending {
             timing,
             waiting: BTreeMap::new(),
             next_tag: 0,
-            hung: BinaryHeap::new(),
+            held: BinaryHeap::new(),
             done: Vec::new(),
             asleep_until_ns: None,
             closed: false,
         };
-        let shared = Arc::new(Shared { agenda: Mutex::new(agenda), changed: Condvar::new() });
+        let shared = Arc::new(Shared { pending: Mutex::new(pending), changed: Condvar::new() });
         let clock = Monotonic::new();
         let mine = Arc::clone(&shared);
         let body = move || keep_time(&mine, clock);
@@ -133,14 +132,14 @@ impl Pacer {
         Ok(Pacer { shared, clock, thread: Some(thread) })
     }
 
-    /// Takes a request in; its answer is given when it is complete.
+    /// Submits a request; `answer` is called when it completes.
     pub(crate) fn submit(&self, arrival: Arrival, answer: impl FnOnce() + Send + 'static) {
-        let mut agenda = self.shared.lock();
-        agenda.submit(arrival, Box::new(answer));
-        let ready = agenda.ready(self.clock.now_ns());
-        let next_ns = agenda.next_ns().unwrap_or(u64::MAX);
-        let oversleeps = agenda.asleep_until_ns.is_some_and(|until_ns| next_ns < until_ns);
-        drop(agenda);
+        let mut pending = self.shared.lock();
+        pending.submit(arrival, Box::new(answer));
+        let ready = pending.ready(self.clock.now_ns());
+        let next_ns = pending.next_ns().unwrap_or(u64::MAX);
+        let oversleeps = pending.asleep_until_ns.is_some_and(|until_ns| next_ns < until_ns);
+        drop(pending);
         ready.into_iter().for_each(|answer| answer());
         if oversleeps {
             self.shared.changed.notify_one();
@@ -149,40 +148,40 @@ impl Pacer {
 }
 
 fn keep_time(shared: &Shared, clock: Monotonic) {
-    let mut agenda = shared.lock();
-    while !agenda.closed {
+    let mut pending = shared.lock();
+    while !pending.closed {
         let now_ns = clock.now_ns();
-        let ready = agenda.ready(now_ns);
+        let ready = pending.ready(now_ns);
         if !ready.is_empty() {
-            drop(agenda);
+            drop(pending);
             ready.into_iter().for_each(|answer| answer());
-            agenda = shared.lock();
+            pending = shared.lock();
             continue;
         }
-        let next_ns = agenda.next_ns();
+        let next_ns = pending.next_ns();
         let ahead_ns = next_ns.unwrap_or(u64::MAX).saturating_sub(now_ns);
         if ahead_ns > SPIN_NS {
-            agenda.asleep_until_ns = Some(next_ns.unwrap_or(u64::MAX));
-            agenda = match next_ns {
+            pending.asleep_until_ns = Some(next_ns.unwrap_or(u64::MAX));
+            pending = match next_ns {
                 Some(_) => {
                     let sleep = Duration::from_nanos(ahead_ns - SPIN_NS);
-                    let woken = shared.changed.wait_timeout(agenda, sleep);
+                    let woken = shared.changed.wait_timeout(pending, sleep);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
-                None => shared.changed.wait(agenda).unwrap_or_else(PoisonError::into_inner),
+                None => shared.changed.wait(pending).unwrap_or_else(PoisonError::into_inner),
             };
-            agenda.asleep_until_ns = None;
+            pending.asleep_until_ns = None;
         } else {
-            drop(agenda);
+            drop(pending);
             let until_ns = now_ns + ahead_ns.min(LOOK_NS);
             while clock.now_ns() < until_ns {
                 std::hint::spin_loop();
             }
-            agenda = shared.lock();
+            pending = shared.lock();
         }
     }
-    let left = std::mem::take(&mut agenda.waiting);
-    drop(agenda);
+    let left = std::mem::take(&mut pending.waiting);
+    drop(pending);
     left.into_values().for_each(|waiting| (waiting.answer)());
 }
 
@@ -191,7 +190,7 @@ impl Drop for Pacer {
         self.shared.lock().closed = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic in it was printed already.
+            // A panic of the thread was already printed.
             let _ = thread.join();
         }
     }
@@ -207,14 +206,15 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A world in which a request takes as many milliseconds as its offset says, but all that
-    /// wait are complete as soon as one of 512 bytes arrives: the past cannot know the future.
+    /// A model in which a request takes as many milliseconds as its offset, but all pending
+    /// requests complete when one of 512 bytes arrives, so completion times can change after
+    /// submission.
     #[derive(Default)]
-    struct Upset {
+    struct FlushOnSmallRequest {
         waiting: Vec<(u64, u32)>,
     }
 
-    impl Timing for Upset {
+    impl Timing for FlushOnSmallRequest {
         fn submit(&mut self, now_ns: u64, tag: u32, _op: Op, offset: u64, length: u32) {
             self.waiting.push((now_ns + offset * MS, tag));
             if length == 512 {
@@ -238,11 +238,11 @@ mod tests {
     }
 
     fn upset() -> Pacer {
-        Pacer::start(Box::<Upset>::default()).unwrap()
+        Pacer::start(Box::<FlushOnSmallRequest>::default()).unwrap()
     }
 
     #[test]
-    fn answers_come_in_the_order_of_their_moments_and_never_early() {
+    fn replies_come_in_order_of_completion_and_never_early() {
         let (pacer, clock) = (upset(), Monotonic::new());
         let (tell, told) = channel();
         let start = clock.now_ns();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_arrival_may_bring_what_waits_to_its_end() {
+    fn a_later_arrival_may_complete_pending_requests() {
         let (pacer, clock) = (upset(), Monotonic::new());
         let (tell, told) = channel();
         let hour = 3_600_000;
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_hangs_is_given_so_much_later() {
+    fn a_hanging_reply_is_delayed() {
         let (tell, told) = channel();
         let clock = Monotonic::new();
         let pacer = Pacer::start(Box::new(KnownTruth::new(Truth::default()))).unwrap();

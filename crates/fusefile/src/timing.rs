@@ -1,9 +1,9 @@
-//! What decides how long a request takes: one trait, implemented by devices of known truth here
-//! and by simulated systems elsewhere.
+//! The trait for models of request latency. Reference devices implement it here, simulated systems
+//! elsewhere.
 //!
-//! A device of known truth says at a request's arrival when it will be complete. A simulated system
-//! cannot: what comes later may be served first. So the trait is that of a world in which time
-//! passes: requests go in, and come out when their moment has come.
+//! A reference device knows the completion time of a request on arrival. A simulated system does
+//! not, because a later request may be served first. With this trait, requests are submitted, time
+//! advances, and requests complete.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,35 +11,35 @@ use std::collections::BinaryHeap;
 use ioengine::Op;
 use ioengine::truth::{Schedule, Truth};
 
-/// A model of time. All moments are those of one clock (ns).
+/// A model of request latency. All times are of one clock (ns).
 pub trait Timing: Send {
-    /// Takes in a request that arrives now; `tag` is what it is called when it is complete.
-    /// Requests come in the order of their arrival.
+    /// Submits a request that arrives now; `tag` identifies it at completion. Requests are
+    /// submitted in order of arrival.
     fn submit(&mut self, now_ns: u64, tag: u32, op: Op, offset: u64, length: u32);
 
-    /// Lets time pass until now, and adds the tags of what is complete, in that order.
+    /// Advances the time to now, and appends the tags of completed requests in order of completion.
     fn advance(&mut self, now_ns: u64, done: &mut Vec<u32>);
 
-    /// When to look again if nothing arrives before; None: not before something does.
+    /// When to check again if nothing arrives before; `None` if nothing is pending.
     fn next_ns(&self) -> Option<u64>;
 
-    /// CPU time to burn for each request in the thread that takes it in (ns).
+    /// CPU time to burn per request in the submitting thread (ns).
     fn cpu_ns(&self) -> u64 {
         0
     }
 }
 
-/// A device of known truth at work.
+/// A running reference device.
 #[derive(Debug)]
 pub struct KnownTruth {
     schedule: Schedule,
-    /// Moment of completion, number and tag of each request; of two at once the first one first.
+    /// Completion time, sequence number and tag of each request; the sequence number breaks ties.
     due: BinaryHeap<Reverse<(u64, u64, u32)>>,
     taken: u64,
 }
 
 impl KnownTruth {
-    /// The device at rest.
+    /// An idle device.
     pub fn new(truth: Truth) -> KnownTruth {
         KnownTruth { schedule: Schedule::new(truth), due: BinaryHeap::new(), taken: 0 }
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_of_known_truth_gives_each_request_back_at_its_moment() {
+    fn a_reference_device_completes_each_request_at_its_time() {
         let truth = Truth { fixed_ns: 100, parallelism: 2, ..Truth::default() };
         let mut device = KnownTruth::new(truth);
         assert_eq!(device.next_ns(), None);

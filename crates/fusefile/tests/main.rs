@@ -1,6 +1,7 @@
-//! The served file as a program sees it: what is written is read, time is the model's, faults show.
+//! The served file as programs see it: written data are read back, latencies follow the model, and
+//! faults are visible.
 //!
-//! Without FUSE, or without the right to mount, each test says so and ends.
+//! Without FUSE or the right to mount, tests are skipped with a message.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 

@@ -1,10 +1,9 @@
-//! Charts: a caption, a legend, a drawing, and the data table under it.
+//! Charts: caption, legend, SVG drawing, and a data table below.
 //!
-//! The drawing is one SVG of fixed inner size that scales with its column; the style sheet
-//! enlarges its text on narrow screens, for which the margins leave room. Each point that can be
-//! drawn has one element of class `mark` whose `data-r` is its row in the data table; the script
-//! finds everything else there. Colours and dashes are classes, so themes and print need no
-//! second drawing.
+//! The drawing has a fixed inner size and scales with its column. On narrow screens the style sheet
+//! enlarges its text; the margins leave room for that. Each drawable point is an element of class
+//! `mark` whose `data-r` is its row in the data table, where the script finds everything else.
+//! Colours and dashes are CSS classes, so themes and print use the same drawing.
 
 use maud::{Markup, html};
 
@@ -20,22 +19,22 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 54.0;
 
-/// Guide labels stand in the margins, where no line of data can cross them: room for one line of
-/// text above the drawing, and for one character right of it, at the size they have on a phone.
+/// Space for guide labels in the margins, where no data line can cross them: one line of text above
+/// the drawing and one character to its right, at the font size of a phone.
 const GUIDE_LINE: f64 = 20.0;
 const GUIDE_LETTER: f64 = 12.0;
 
-/// A series with more points than this gets dots that show only when touched.
+/// Series with more points get dots that are visible only when touched.
 const DENSE: usize = 60;
 
 const BAR: f64 = 18.0;
 const BAR_GAP: f64 = 5.0;
 const GROUP_LABEL: f64 = 24.0;
 const GROUP_GAP: f64 = 14.0;
-/// Room right of the longest bar for its number.
+/// Space to the right of the longest bar for its number.
 const BAR_TEXT: f64 = 270.0;
 
-/// The chart as a figure.
+/// A chart as an HTML figure.
 pub(crate) fn chart(chart: &Chart) -> Markup {
     html! {
         figure.chart id=(chart.id) {
@@ -54,7 +53,7 @@ pub(crate) fn chart(chart: &Chart) -> Markup {
     }
 }
 
-/// Buttons that switch series; without the script they are a plain legend.
+/// The legend: buttons that toggle series, or plain text without the script.
 fn legend(chart: &Chart) -> Markup {
     html! {
         ul.legend {
@@ -84,7 +83,7 @@ fn swatch(chart: &Chart, series: &Series, hue: usize) -> Markup {
     }
 }
 
-/// Whether the points of a series are dots that show only when touched.
+/// Whether the points of a series are dots that are visible only when touched.
 fn dotted(chart: &Chart, series: &Series) -> bool {
     let fitted = chart.kind == Kind::Scatter && series.dashed;
     fitted || chart.kind == Kind::Steps || series.points.len() > DENSE
@@ -100,7 +99,7 @@ fn classes(series: &Series, hue: usize) -> String {
     format!("series c{}{dashed}{second_round}", hue % HUES)
 }
 
-/// Both axes of a chart, and where the drawing ends; none when nothing can be drawn.
+/// Axes and edges of a drawing; `None` if nothing can be drawn.
 struct Frame {
     x: Projection,
     y: Projection,
@@ -183,7 +182,7 @@ fn title(axis: &Axis, projection: &Projection) -> String {
     }
 }
 
-/// Grid lines of the ticks with text, or of those without.
+/// Grid lines of labelled or of unlabelled ticks.
 fn grid(frame: &Frame, x_ticks: &[Tick], y_ticks: &[Tick], labelled: bool) -> String {
     let (top, bottom, right) = (frame.top, HEIGHT - BOTTOM, frame.right);
     let chosen = |tick: &&Tick| tick.label.is_some() == labelled;
@@ -194,8 +193,8 @@ fn grid(frame: &Frame, x_ticks: &[Tick], y_ticks: &[Tick], labelled: bool) -> St
     down.chain(across).collect()
 }
 
-/// The labelled lines: the label of a level one right of it, those of upright ones above the
-/// drawing, one below the other.
+/// Labelled guide lines. Labels of horizontal lines are to their right, labels of vertical lines
+/// above the drawing, stacked.
 fn guides(chart: &Chart, frame: &Frame) -> Markup {
     let (right, top, bottom) = (frame.right, frame.top, HEIGHT - BOTTOM);
     let upright = chart.guides.iter().filter(|guide| guide.direction == Direction::Vertical);
@@ -214,8 +213,8 @@ fn guides(chart: &Chart, frame: &Frame) -> Markup {
     }
 }
 
-/// The horizontal guides that can be drawn, from the bottom of the chart up: where each lies, and
-/// where its label, which never touches the one below.
+/// The drawable horizontal guides from bottom to top, with line and label positions. Labels do not
+/// overlap.
 fn level_guides<'a>(chart: &'a Chart, frame: &Frame) -> Vec<(f64, f64, &'a Guide)> {
     let level = chart.guides.iter().filter(|guide| guide.direction == Direction::Horizontal);
     let placed = level.filter_map(|guide| Some((frame.y.position(guide.at)?, guide)));
@@ -277,8 +276,8 @@ fn one_series(
     }
 }
 
-/// Horizontal bars in groups: the category above, then one bar for each series that has a value
-/// there, with its number behind it.
+/// Grouped horizontal bars: the category name, then one bar per series with a value there, each
+/// followed by its number.
 fn bars(chart: &Chart) -> Markup {
     let no_names = Vec::new();
     let names = match &chart.x.scale {
@@ -310,7 +309,7 @@ fn bars(chart: &Chart) -> Markup {
     }
 }
 
-/// The name above a group of bars, with what is remarked of any of them.
+/// The name above a group of bars, with the notes of its bars.
 fn category<'a>(name: &str, group: impl Iterator<Item = &'a BarRow<'a>> + Clone) -> Markup {
     let Some(first) = group.clone().next() else { return html! {} };
     html! {
@@ -321,7 +320,7 @@ fn category<'a>(name: &str, group: impl Iterator<Item = &'a BarRow<'a>> + Clone)
     }
 }
 
-/// Where one bar goes.
+/// Position of one bar.
 struct BarRow<'a> {
     category: usize,
     series: usize,

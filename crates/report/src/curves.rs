@@ -1,22 +1,22 @@
-//! The charts of a survey that are drawn from its points.
+//! Charts of a survey that are drawn from its points.
 //!
-//! Points are grouped by operation and caching mode in the order in which they come, and each
-//! group gives one line. Where a survey holds more lines than a chart can show, a few are chosen
-//! evenly; the table of all points holds the rest. A chart without any line is not made.
+//! Points are grouped by operation and caching mode in input order; each group gives one line. If
+//! there are more lines than a chart can show, an even selection is drawn; the table of all points
+//! has the rest. A chart without lines is left out.
 
 use crate::model::{Axis, Chart, Direction, Guide, Kind, Point, Scale, Series};
 use crate::units::{Unit, bytes, rate};
 use crate::view::{Estimate, Pattern, PointView, SurveyView};
 
-/// Lines of different request size in one depth chart.
+/// Maximum number of lines with different request sizes in a depth chart.
 const SIZES_PER_CHART: usize = 4;
 
-/// Depths (or sizes) that make a line a curve.
+/// Fewest depths (or sizes) that make a curve.
 const CURVE_POINTS: usize = 3;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// A chart of lines. The summary says what it shows in one sentence.
+/// A line chart. The summary describes it in one sentence.
 pub(crate) fn lines(
     id: String,
     title: String,
@@ -30,7 +30,6 @@ pub(crate) fn lines(
     (!chart.series.is_empty()).then_some(chart)
 }
 
-/// An axis.
 pub(crate) fn axis(label: &str, unit: Unit, scale: Scale) -> Axis {
     Axis { label: label.to_string(), unit, scale }
 }
@@ -44,7 +43,7 @@ fn depth_axis() -> Axis {
     axis("Depth", Unit::Count, Scale::Log2)
 }
 
-/// The distinct values of `key`, in the order in which they come.
+/// The distinct values of `key`, in input order.
 pub(crate) fn distinct<T, K: PartialEq>(items: &[T], key: impl Fn(&T) -> K) -> Vec<K> {
     let mut keys = Vec::new();
     for item in items {
@@ -56,7 +55,7 @@ pub(crate) fn distinct<T, K: PartialEq>(items: &[T], key: impl Fn(&T) -> K) -> V
     keys
 }
 
-/// An identifier made of words: lower case, hyphens.
+/// Converts text to an identifier: lower case with hyphens.
 pub(crate) fn slug(text: &str) -> String {
     let letters = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     text.chars().map(letters).collect()
@@ -66,7 +65,7 @@ fn sequential(view: &SurveyView) -> Vec<&PointView> {
     view.points.iter().filter(|point| point.pattern == Pattern::Sequential).collect()
 }
 
-/// The operations of the sequential points.
+/// Operations of the sequential points.
 pub(crate) fn operations(view: &SurveyView) -> Vec<&str> {
     distinct(&sequential(view), |point| point.operation.as_str())
 }
@@ -76,7 +75,7 @@ fn interval_point(x: f64, estimate: Estimate) -> Point {
     Point { x, y: estimate.value, low, high, note: None }
 }
 
-/// One line for each key, its points sorted by x. The second and later caching modes are dashed.
+/// One line per key, with its points sorted by x. All caching modes but the first are dashed.
 fn grouped<'a, K: PartialEq>(
     points: &[&'a PointView],
     key: impl Fn(&'a PointView) -> K,
@@ -96,8 +95,8 @@ fn grouped<'a, K: PartialEq>(
     series
 }
 
-/// Throughput against request size for one operation: a line for each caching mode and depth,
-/// PAP, half of it, and the smallest request that passes it.
+/// Throughput against request size for one operation: a line per caching mode and depth, with PAP,
+/// PAP/2, and the smallest request that exceeds it.
 pub(crate) fn throughput_against_size(view: &SurveyView, operation: &str) -> Option<Chart> {
     let mut points = sequential(view);
     points.retain(|point| point.operation == operation);
@@ -153,7 +152,7 @@ fn half_power_guides(view: &SurveyView, operation: &str) -> Vec<Guide> {
             ]
         })
         .collect();
-    // One line: the curve that takes the most, which is the shallowest one past the cache.
+    // Only one guide: the curve with the largest half-power point, which is direct and shallowest.
     let shallowest = view
         .half_power
         .iter()
@@ -167,8 +166,8 @@ fn half_power_guides(view: &SurveyView, operation: &str) -> Vec<Guide> {
     guides
 }
 
-/// The curves over depth of one operation: caching mode and size, chosen evenly among those with
-/// enough depths.
+/// The depth curves of one operation: an even selection of the caching modes and sizes with enough
+/// depths.
 fn depth_curves<'a>(view: &'a SurveyView, operation: &str) -> Vec<&'a PointView> {
     let mut points = sequential(view);
     points.retain(|point| point.operation == operation);
@@ -184,7 +183,7 @@ fn depth_curves<'a>(view: &'a SurveyView, operation: &str) -> Vec<&'a PointView>
     points
 }
 
-/// At most `limit` of the items, evenly spaced, first and last included.
+/// At most `limit` items, evenly spaced, including first and last.
 pub(crate) fn spread<T>(items: &[T], limit: usize) -> Vec<&T> {
     if items.len() <= limit || limit < 2 {
         return items.iter().take(limit).collect();
@@ -218,7 +217,7 @@ pub(crate) fn depth_charts(view: &SurveyView, operation: &str) -> Vec<Chart> {
     throughput.into_iter().chain(latency).collect()
 }
 
-/// Median and 99th percentile for each key: one hue, solid and dashed.
+/// Median and 99th percentile per key, in one hue: solid and dashed.
 fn latencies<K: PartialEq>(
     points: &[&PointView],
     key: impl Fn(&PointView) -> K + Copy,
@@ -239,7 +238,7 @@ fn latencies<K: PartialEq>(
     pairs(median, quantile("p99", |point| point.latency_p99_ns))
 }
 
-/// Two series for each thing shown, in one hue: the first solid, the second dashed.
+/// Pairs of series with a common hue: the first solid, the second dashed.
 pub(crate) fn pairs(solid: Vec<Series>, dashed: Vec<Series>) -> Vec<Series> {
     let pair = |(hue, (one, other))| {
         let hue = Some(hue);
@@ -284,8 +283,8 @@ fn random_size_charts(random: &[&PointView], size_bytes: u64) -> Vec<Chart> {
     rate.into_iter().chain(latency).collect()
 }
 
-/// CPU per request and per MiB against request size: the process' own time solid, the whole
-/// machine's dashed, each caching mode at the depth with the most sizes.
+/// CPU per request and per MiB against request size. Process time is solid, whole-machine time
+/// dashed. Each caching mode is shown at the depth with the most sizes.
 pub(crate) fn cpu_charts(view: &SurveyView) -> Vec<Chart> {
     let points = cpu_points(view);
     let key = |point: &PointView| (point.operation.clone(), point.caching.clone());

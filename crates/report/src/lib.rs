@@ -1,13 +1,13 @@
 //! The report of halfpower: one self-contained HTML page that works offline.
 //!
-//! Data in, text out. [`survey_page`] turns the plain numbers of a survey ([`view::SurveyView`])
-//! into a [`model::Page`]; [`render`] turns any page into HTML. Charts are drawn here as SVG, so
-//! the page can be read without scripts, printed, and opened from a file; a small inline script
-//! adds tooltips, a legend that switches series, and CSV downloads. Every chart carries its
-//! numbers once, in a table below it, and everything else reads them there.
+//! [`survey_page`] turns the numbers of a survey ([`view::SurveyView`]) into a [`model::Page`], and
+//! [`render`] turns any page into HTML. Charts are SVG, so the page can be read without scripts,
+//! printed, and opened from a file. A small inline script adds tooltips, a legend that toggles
+//! series, and CSV downloads. The numbers of a chart are in the page once, in a table below it;
+//! everything else reads them from there.
 //!
-//! The crate does no input or output, reads no clock, and knows neither the store nor the
-//! measuring crates: whoever calls it converts.
+//! The crate does no I/O and reads no clock. It does not depend on the store or the measuring
+//! crates; the caller converts.
 #![forbid(unsafe_code)]
 
 pub mod units;

@@ -1,30 +1,30 @@
-//! What a page holds, before it is HTML.
+//! The contents of a page before it becomes HTML.
 //!
-//! Plain data without behaviour: a caller fills these types and hands the [`Page`] to
-//! [`crate::render`]. All texts are plain text and are escaped when rendered. Numbers are in the
-//! base unit that their [`Unit`] names; a number that is not finite is shown as missing and left
-//! out of the drawing, so that one bad trial cannot spoil a page.
+//! Plain data without behaviour: a caller fills these types and passes the [`Page`] to
+//! [`crate::render`]. Texts are plain and escaped when rendered. Numbers are in the base unit of
+//! their [`Unit`]. A number that is not finite is shown as missing and not drawn, so one bad trial
+//! cannot spoil a page.
 
 use crate::units::Unit;
 
-/// One report.
+/// A report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
-    /// What was measured: the heading of the page and its window title.
+    /// What was measured; heading and window title.
     pub title: String,
-    /// One line under the title: host, date.
+    /// The line below the title: host, date.
     pub subtitle: String,
     /// Whether the numbers can be trusted.
     pub verdict: Verdict,
-    /// Four to six numbers worth remembering.
+    /// The four to six most important numbers.
     pub key_figures: Vec<KeyFigure>,
-    /// What was found, most important first.
+    /// Findings, most important first.
     pub findings: Vec<Finding>,
-    /// What to change, best gain first.
+    /// Recommended changes, largest gain first.
     pub advice: Vec<Advice>,
-    /// The evidence.
+    /// Charts and tables.
     pub sections: Vec<Section>,
-    /// Groups of facts on the host, the target and the run: heading, then name and value.
+    /// Facts about host, target and run in groups: heading, then names and values.
     pub provenance: Vec<(String, Vec<(String, String)>)>,
 }
 
@@ -33,29 +33,29 @@ pub struct Page {
 pub struct Verdict {
     /// The state.
     pub state: State,
-    /// One sentence for each doubt; empty for a clean result.
+    /// One sentence per doubt; empty for a clean result.
     pub reasons: Vec<String>,
-    /// How many points are in doubt, where the verdict is about less than all of them; shown as a
-    /// link to the section [`POINTS_SECTION`].
+    /// Number of points in doubt, if the verdict does not concern all points. Shown as a link to
+    /// the section [`POINTS_SECTION`].
     pub in_doubt: Option<String>,
 }
 
-/// The section that lists every point.
+/// Identifier of the section that lists every point.
 pub const POINTS_SECTION: &str = "all-points";
 
-/// The three verdicts.
+/// The verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Every check passed.
     Valid,
-    /// Noise, drift, throttling or spent burst credit: read with care.
+    /// Noise, drift, throttling or spent burst credit; use with care.
     Suspect,
     /// The wrong thing was measured.
     Invalid,
 }
 
 impl State {
-    /// The state in one word.
+    /// The verdict in one word.
     pub fn word(self) -> &'static str {
         match self {
             State::Valid => "valid",
@@ -65,29 +65,29 @@ impl State {
     }
 }
 
-/// One number in large type.
+/// A number in large type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFigure {
-    /// What it is, in two or three words.
+    /// Its name, two or three words.
     pub label: String,
     /// The number with its unit.
     pub value: String,
-    /// Conditions or comparison; may be empty.
+    /// Conditions or a comparison; may be empty.
     pub note: String,
 }
 
-/// One thing found.
+/// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The statement, one sentence.
     pub headline: String,
-    /// Numbers behind it; may be empty.
+    /// The numbers behind it; may be empty.
     pub detail: String,
-    /// How it should be taken.
+    /// Whether it is good or bad news.
     pub tone: Tone,
 }
 
-/// How a finding should be taken.
+/// Whether a finding is good or bad news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     /// Good news.
@@ -98,40 +98,40 @@ pub enum Tone {
     Warn,
 }
 
-/// One change worth making, with the gain that was measured here.
+/// A recommended change with the gain measured here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
     /// The rule's identifier.
     pub id: String,
     /// What to do, one sentence.
     pub text: String,
-    /// What it gives, such as `2.7x throughput`.
+    /// The gain, such as `2.7x throughput`.
     pub gain: String,
-    /// How to do it: an option, a call.
+    /// How to do it: an option or a call.
     pub how: String,
-    /// The measurement that says so.
+    /// The measurement that supports it.
     pub evidence: String,
 }
 
-/// A headed part of the page.
+/// A part of the page with a heading.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
-    /// Unique in the page; the target of links. Letters, digits and hyphens.
+    /// Anchor, unique in the page: letters, digits and hyphens.
     pub id: String,
     /// The heading.
     pub title: String,
-    /// One or two sentences on how to read what follows; may be empty.
+    /// One or two sentences on how to read the section; may be empty.
     pub lead: String,
-    /// The contents. Neighbouring charts are set side by side where there is room.
+    /// The contents. Adjacent charts are placed side by side if there is room.
     pub blocks: Vec<Block>,
 }
 
-/// A piece of a section.
+/// An element of a section.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     /// A paragraph.
     Text(String),
-    /// Sentences that stand beside each other.
+    /// A list of sentences.
     List(Vec<String>),
     /// A chart with its data.
     Chart(Chart),
@@ -142,15 +142,15 @@ pub enum Block {
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// Unique in the page, and the name of the CSV file. Letters, digits and hyphens.
+    /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
     pub id: String,
     /// The heading.
     pub title: String,
-    /// One sentence that says what the chart shows; also read aloud in its place.
+    /// One sentence that describes the chart; also the text for screen readers.
     pub summary: String,
-    /// The horizontal axis; for [`Kind::Bars`] the categories.
+    /// The horizontal axis; the categories for [`Kind::Bars`].
     pub x: Axis,
-    /// The vertical axis; for [`Kind::Bars`] the value that a bar's length shows.
+    /// The vertical axis; the bar length for [`Kind::Bars`].
     pub y: Axis,
     /// The data.
     pub series: Vec<Series>,
@@ -165,78 +165,78 @@ pub struct Chart {
 pub enum Kind {
     /// Points joined by straight lines.
     Lines,
-    /// Points alone; a dashed series is the curve fitted to them and drawn as a line.
+    /// Points only. A dashed series is a fitted curve, drawn as a line.
     Scatter,
-    /// Horizontal bars, one group for each category of the x axis.
+    /// Horizontal bars, one group per category of the x axis.
     Bars,
-    /// A value that holds until the next point, as in a cumulative distribution.
+    /// Steps: each value holds until the next point, as in a cumulative distribution.
     Steps,
 }
 
 /// An axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What is shown, without the unit.
+    /// Label, without the unit.
     pub label: String,
     /// The base unit of its numbers.
     pub unit: Unit,
-    /// How numbers become positions.
+    /// Mapping from numbers to positions.
     pub scale: Scale,
 }
 
-/// How numbers become positions on an axis.
+/// Mapping from numbers to positions on an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scale {
-    /// Proportional; always shows zero.
+    /// Linear; always includes zero.
     Linear,
-    /// Each doubling takes the same room; what is not above zero is not drawn.
+    /// Logarithmic, with ticks at powers of two. Values of zero or less are not drawn.
     Log2,
-    /// Each factor of ten takes the same room; what is not above zero is not drawn.
+    /// Logarithmic, with decimal ticks. Values of zero or less are not drawn.
     Log10,
-    /// Names; a point's x is the index of its name.
+    /// Categories; a point's x is the index of its name.
     Category(Vec<String>),
 }
 
-/// One line, set of points or set of bars.
+/// A line, set of points or set of bars.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     /// The name in the legend.
     pub name: String,
     /// The data, in drawing order.
     pub points: Vec<Point>,
-    /// Draw the line dashed: an upper bound, a fit, the second of a pair.
+    /// Whether the line is dashed: for an upper bound, a fit, or the second of a pair.
     pub dashed: bool,
-    /// Colour and marker, shared by series of equal hue; the series' position when none.
+    /// Colour and marker, which series may share; by default the index of the series.
     pub hue: Option<usize>,
 }
 
-/// One point.
+/// A data point.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Point {
     /// Position on the x axis, in its base unit.
     pub x: f64,
     /// Value, in the base unit of the y axis.
     pub y: f64,
-    /// Lower end of the interval.
+    /// Lower end of the confidence interval.
     pub low: Option<f64>,
-    /// Upper end of the interval.
+    /// Upper end of the confidence interval.
     pub high: Option<f64>,
-    /// A remark, shown in the tooltip and the table.
+    /// A note, shown in the tooltip and the table.
     pub note: Option<String>,
 }
 
 /// A labelled line across a chart, such as PAP/2.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guide {
-    /// The text at its end; for a level line a word at most, for it stands in the margin.
+    /// The label. For a horizontal line one word at most, because it is in the margin.
     pub label: String,
-    /// Where it crosses its axis, in the axis' base unit.
+    /// Position in the base unit of its axis.
     pub at: f64,
-    /// Which way it runs.
+    /// Orientation.
     pub direction: Direction,
 }
 
-/// Which way a guide runs.
+/// Orientation of a guide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// At one value of y.
@@ -248,13 +248,13 @@ pub enum Direction {
 /// A table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// Unique in the page, and the name of the CSV file. Letters, digits and hyphens.
+    /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
     pub id: String,
-    /// What the table holds.
+    /// The caption.
     pub caption: String,
     /// The columns.
     pub columns: Vec<Column>,
-    /// The rows; a missing cell at the end of a row is shown as missing.
+    /// The rows; cells missing at the end of a row are shown as missing.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -263,7 +263,7 @@ pub struct Table {
 pub struct Column {
     /// The heading.
     pub label: String,
-    /// The base unit of its numbers; none for text.
+    /// The base unit of its numbers; `None` for text.
     pub unit: Option<Unit>,
 }
 
@@ -274,7 +274,7 @@ pub enum Cell {
     Text(String),
     /// A number in the base unit of its column.
     Number(f64),
-    /// Nothing known.
+    /// Unknown.
     Missing,
 }
 

@@ -1,9 +1,9 @@
 //! The whole page: head, first screen, sections, provenance.
 //!
-//! The first screen answers an engineer's questions in order: what was measured and can it be
-//! trusted, the numbers, what was found, what to change. Everything the page needs is inside it;
-//! a content security policy forbids the browser to load anything else. The markup is well-formed
-//! XML too, so that it can be checked with an XML parser.
+//! The first screen shows what was measured, whether it can be trusted, the key numbers, the
+//! findings, and what to change, in this order. The page contains everything it needs; a content
+//! security policy forbids the browser to load anything else. The markup is also well-formed XML,
+//! so an XML parser can check it.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -16,7 +16,7 @@ use crate::table::table;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// Void elements are written by hand, closed, because the page is to be well-formed XML.
+/// Written by hand with closed void elements, because the page must be well-formed XML.
 const HEAD: &str = concat!(
     r#"<meta charset="utf-8"/>"#,
     r#"<meta name="viewport" content="width=device-width, initial-scale=1"/>"#,
@@ -27,7 +27,7 @@ const HEAD: &str = concat!(
     r#"<link rel="icon" href="data:,"/>"#,
 );
 
-/// The page as one HTML document that refers to nothing outside itself.
+/// Renders the page as one self-contained HTML document.
 pub fn render(page: &Page) -> String {
     let document = html! {
         (PreEscaped("<!DOCTYPE html>\n"))
@@ -54,7 +54,7 @@ pub fn render(page: &Page) -> String {
     document.into_string()
 }
 
-/// Style or script text, marked as character data for XML parsers, in comments for HTML ones.
+/// Style or script text, wrapped in CDATA for XML parsers and in comments for HTML parsers.
 fn character_data(text: &str) -> Markup {
     PreEscaped(format!("/*<![CDATA[*/\n{text}/*]]>*/"))
 }
@@ -359,7 +359,7 @@ mod tests {
         0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
     }
 
-    /// Both colours of a variable of the style sheet: light, dark.
+    /// Light and dark colour of a variable of the style sheet.
     fn colours(name: &str) -> [f64; 2] {
         let start = format!("--{name}: light-dark(");
         let rest = STYLE.split_once(&start).expect(name).1;

@@ -1,35 +1,35 @@
-//! From numbers to positions, and the ticks of an axis.
+//! Positions of values on an axis, and the ticks of the axis.
 //!
-//! A [`Projection`] is built from the values an axis must show and the range of drawing units it
-//! has; it answers where a value lies and which ticks to draw. Ends are moved outwards to round
-//! numbers: round in the unit people read (MiB/s, not bytes), powers of two or of ten on
-//! logarithmic axes. Values that cannot be drawn have no position.
+//! A [`Projection`] is built from the values an axis must show and its range of drawing units. It
+//! gives the position of a value and the ticks. Ends are extended to round numbers: round in the
+//! displayed unit (MiB/s, not bytes), or powers of two or ten on logarithmic axes. Values that
+//! cannot be drawn have no position.
 
 use crate::model::Scale;
 use crate::units::{AxisUnit, Unit, trimmed};
 
-/// Values beyond this are not drawn: no quantity of a storage system comes near it, and sums of
-/// such values must stay finite.
+/// Larger values are not drawn. No quantity of a storage system comes near, and sums must stay
+/// finite.
 const LARGEST: f64 = 1e30;
 
-/// More labels than this crowd an axis.
+/// Maximum number of labels on an axis.
 const MAX_LABELS: usize = 9;
 
-/// More labels than this crowd an axis on a phone: every second one is marked as spare.
+/// Maximum on a phone. If there are more, every second label is marked as spare.
 const MAX_LABELS_NARROW: usize = 5;
 
-/// One tick of an axis.
+/// A tick of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tick {
-    /// Where it stands, in drawing units.
+    /// Position in drawing units.
     pub position: f64,
-    /// Its text; none for a minor tick.
+    /// Label; `None` for a minor tick.
     pub label: Option<String>,
-    /// Whether a narrow screen should leave the text out.
+    /// Whether narrow screens omit the label.
     pub spare: bool,
 }
 
-/// A mapping of values to drawing units.
+/// A mapping from values to drawing units.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Projection {
     kind: Kind,
@@ -47,8 +47,8 @@ enum Kind {
 }
 
 impl Projection {
-    /// The projection of an axis that must show `values`, from `start` to `end` in drawing
-    /// units. None when no value can be drawn.
+    /// The projection of an axis that must show `values`, from `start` to `end` in drawing units.
+    /// `None` if no value can be drawn.
     pub(crate) fn new(
         scale: &Scale,
         unit: Unit,
@@ -73,7 +73,7 @@ impl Projection {
         Some(Self { kind, unit, first, last, start, end })
     }
 
-    /// Where `value` lies; none when it cannot be drawn.
+    /// Position of `value`; `None` if it cannot be drawn.
     pub(crate) fn position(&self, value: f64) -> Option<f64> {
         let along = match self.kind {
             Kind::Linear { .. } => value,
@@ -85,7 +85,7 @@ impl Projection {
         inside.then_some(self.start + share * (self.end - self.start))
     }
 
-    /// The unit that belongs beside the label of the axis; empty when the ticks carry their own.
+    /// The unit to show with the axis label; empty if the ticks have units.
     pub(crate) fn suffix(&self) -> &'static str {
         match self.kind {
             Kind::Linear { axis_unit, .. } => axis_unit.suffix,
@@ -121,7 +121,7 @@ impl Projection {
         (first..=last).filter_map(tick).collect()
     }
 
-    /// Powers of the base; labels at every first, second, fourth ... power, so that a size axis
+    /// Powers of the base. Every first, second, fourth ... power has a label, so that a size axis
     /// reads 4 KiB, 64 KiB, 1 MiB.
     fn power_ticks(&self, base: f64) -> Vec<Tick> {
         let (first, last) = (self.first.ceil() as i64, self.last.floor() as i64);
@@ -145,7 +145,7 @@ impl Projection {
         (first..=last).filter_map(tick).collect()
     }
 
-    /// Decades; where there are few, the 2 and the 5 between them are labelled as well.
+    /// Decades; if there are few, 2 and 5 have labels too.
     fn decade_ticks(&self) -> Vec<Tick> {
         let span = self.last - self.first;
         if span > 4.0 {
@@ -181,8 +181,8 @@ fn linear_ends(unit: Unit, low: f64, high: f64) -> (Kind, f64, f64) {
     (Kind::Linear { axis_unit, step }, (low / step + 1e-9).floor() * step, last)
 }
 
-/// The exponents that hold `low` and `high`, with a little room at both ends: to the next power
-/// of two; to the next 1, 2 or 5 on a decimal axis.
+/// Exponents that enclose `low` and `high`, with some margin: up to the next power of two, or to
+/// the next 1, 2 or 5 on a decimal axis.
 fn log_ends(base: f64, low: f64, high: f64) -> (Kind, f64, f64) {
     let exponent = |value: f64| value.ln() / base.ln();
     let (low, high) = (exponent(low), exponent(high));

@@ -1,9 +1,8 @@
 //! The page of a survey.
 //!
-//! Sections go from the question an application asks first (which request size, which depth) to
-//! the evidence behind the answers (cost, latency, time, ladder, every point). Charts that need
-//! only points come from `curves`; those with data of their own are made here. A section without
-//! data is left out.
+//! The first sections answer the usual questions of an application (which request size, which
+//! depth). The others show the evidence: cost, latency, time, ladder, all points. Charts that need
+//! only points are in `curves`; the others are made here. Sections without data are left out.
 
 use crate::curves::{
     axis, cpu_charts, depth_charts, distinct, lines, operations, pairs, random_charts, size_axis,
@@ -19,7 +18,7 @@ use crate::view::{
     RungView, SurveyView,
 };
 
-/// Arranges a survey as a page, ready for [`crate::render`].
+/// Lays out a survey as a page for [`crate::render`].
 pub fn survey_page(view: &SurveyView) -> Page {
     let subtitle: Vec<_> =
         [&view.host, &view.date].into_iter().filter(|text| !text.is_empty()).cloned().collect();
@@ -47,7 +46,7 @@ pub fn survey_page(view: &SurveyView) -> Page {
     }
 }
 
-/// A section, unless it would be empty.
+/// A section; `None` if it would be empty.
 fn section(id: &str, title: &str, lead: &str, blocks: Vec<Block>) -> Option<Section> {
     let (id, title, lead) = (id.to_string(), title.to_string(), lead.to_string());
     (!blocks.is_empty()).then_some(Section { id, title, lead, blocks })
@@ -252,14 +251,14 @@ fn latency(view: &SurveyView) -> Option<Section> {
         "Latency: the tail",
         "The share of requests that took longer; each step down is ten times rarer.",
         axis("Share that took longer", Unit::Share, Scale::Log10),
-        // What is left of one after a full share is rounding, not a request.
+        // After a share of 1, the remainder is a rounding error and not a request.
         |share| if 1.0 - share < 1e-12 { 0.0 } else { 1.0 - share },
     );
     section("latency", "Latency", "", charts(cumulative.into_iter().chain(tail)))
 }
 
-/// The points of a distribution that change what is drawn: the share moved by at least 0.4%, or
-/// what is left of it shrank by at least a tenth. First and last always stay.
+/// The points of a distribution that visibly change the drawing: the share rises by at least 0.4%,
+/// or the remainder shrinks by at least a tenth. First and last are always kept.
 fn thinned(distribution: &DistributionView) -> Vec<(f64, f64)> {
     let all = &distribution.cumulative;
     let mut kept: Vec<(f64, f64)> = Vec::new();
@@ -341,8 +340,8 @@ fn all_points(view: &SurveyView) -> Option<Section> {
     section(POINTS_SECTION, "Every point", "A click on a heading sorts.", blocks)
 }
 
-/// One row for each point. The number of threads is left out where it is always one, so that the
-/// table fits a screen.
+/// The table row of a point. The number of threads is left out if it is one for all points, so that
+/// the table fits a screen.
 fn point_row(point: &PointView, threaded: bool) -> Vec<Cell> {
     let throughput = point.throughput_bytes_per_s;
     let pattern = match point.pattern {

@@ -1,12 +1,12 @@
-//! Small pieces of SVG: numbers, paths and marker shapes.
+//! SVG elements: numbers, paths and marker shapes.
 //!
-//! Text in, text out; nothing here knows about axes or data. Coordinates are written with one
-//! decimal, which is finer than a screen shows and keeps pages small.
+//! Nothing here depends on axes or data. Coordinates have one decimal, which is finer than a screen
+//! shows and keeps pages small.
 
 use std::fmt::Write;
 
-/// Marker shapes, told apart without colour; centred on the origin, about nine units wide.
-/// Circle, square, triangle, diamond, inverted triangle, cross, bar, pentagon.
+/// Marker shapes, distinguishable without colour, centred on the origin, about nine units wide:
+/// circle, square, triangle, diamond, inverted triangle, cross, bar, pentagon.
 const MARKERS: [&str; 8] = [
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "M-3.6-3.6h7.2v7.2h-7.2z",
@@ -18,13 +18,13 @@ const MARKERS: [&str; 8] = [
     "M0-4.8L4.6-1.5L2.8 3.9H-2.8L-4.6-1.5z",
 ];
 
-/// The number of marker shapes, and of colours in the style sheet.
+/// Number of marker shapes, and of colours in the style sheet.
 pub(crate) const HUES: usize = MARKERS.len();
 
-/// A dot for dense series: invisible until the style sheet gives it a stroke.
+/// A dot for dense series; invisible until the style sheet gives it a stroke.
 pub(crate) const DOT: &str = "M0 0h0";
 
-/// The shape that belongs to a hue.
+/// The marker shape of a hue.
 pub(crate) fn marker(hue: usize) -> &'static str {
     MARKERS[hue % HUES]
 }
@@ -40,8 +40,8 @@ pub(crate) fn translate(x: f64, y: f64) -> String {
     format!("translate({} {})", number(x), number(y))
 }
 
-/// A line through places; `None` lifts the pen. With `steps`, each value holds until the next
-/// place. Empty when there is nothing to draw.
+/// A line through points; `None` interrupts it. With `steps`, each value holds until the next
+/// point. Empty if there is nothing to draw.
 pub(crate) fn line(places: &[Option<(f64, f64)>], steps: bool) -> String {
     let mut path = String::new();
     let mut drawing = false;

@@ -1,18 +1,18 @@
 //! Tables, and the data table of a chart.
 //!
-//! A cell that holds a number shows it in people's units and carries the exact value in
-//! `data-v`; sorting and the CSV download read that attribute, so no number is in the page
-//! twice. Column headings carry the name they have in CSV.
+//! A number cell shows a readable number and has the exact value in `data-v`. Sorting and CSV
+//! download read that attribute, so no number is in the page twice. Column headings also carry the
+//! CSV column name.
 
 use maud::{Markup, html};
 
 use crate::model::{Cell, Chart, Column, Scale, Series, Table};
 use crate::units::MISSING;
 
-/// A text cell longer than this is broken into lines.
+/// Longer text cells are wrapped.
 const PROSE: usize = 24;
 
-/// A table with its caption and download button; it scrolls by itself when it is large.
+/// A table with caption and download button; large tables scroll on their own.
 pub(crate) fn table(table: &Table) -> Markup {
     html! {
         figure.table id=(table.id) {
@@ -25,8 +25,8 @@ pub(crate) fn table(table: &Table) -> Markup {
     }
 }
 
-/// The numbers of a chart, folded away under it. Its rows are the chart's points in drawing
-/// order; the marks of the drawing refer to them by index.
+/// The collapsible data table of a chart. Its rows are the points in drawing order; the marks of
+/// the drawing refer to them by index.
 pub(crate) fn chart_data(chart: &Chart) -> Markup {
     let (columns, rows) = chart_rows(chart);
     html! {
@@ -37,7 +37,7 @@ pub(crate) fn chart_data(chart: &Chart) -> Markup {
     }
 }
 
-/// A button that saves the numbers of the figure it stands in; hidden until the script runs.
+/// A button that saves the numbers of its figure as CSV; hidden until the script runs.
 pub(crate) fn csv_button(id: &str) -> Markup {
     html! {
         button.quiet.csv type="button" data-name=(format!("{id}.csv"))
@@ -83,7 +83,7 @@ fn cell(column: &Column, cell: &Cell) -> Markup {
     }
 }
 
-/// `throughput_bytes_per_s` for a throughput column: lower case, with the base unit.
+/// CSV name of a column: lower case with the base unit, such as `throughput_bytes_per_s`.
 fn csv_name(column: &Column) -> String {
     let letters = |c: char| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     let mut name: String = column.label.chars().map(letters).collect();
@@ -95,7 +95,7 @@ fn csv_name(column: &Column) -> String {
     name
 }
 
-/// Series, x, y, then the interval and the remark where any point has one.
+/// Columns: series, x, y, and, if any point has them, the interval and the note.
 fn chart_rows(chart: &Chart) -> (Vec<Column>, Vec<Vec<Cell>>) {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let intervals = points().any(|point| point.low.is_some() || point.high.is_some());
@@ -140,7 +140,7 @@ fn point_rows<'a>(
     })
 }
 
-/// The name at index `x`; a dash where there is none.
+/// The name at index `x`; a dash if there is none.
 fn category(names: &[String], x: f64) -> &str {
     let known = x >= 0.0 && x.fract() == 0.0;
     known.then(|| names.get(x as usize)).flatten().map_or(MISSING, String::as_str)

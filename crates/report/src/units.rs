@@ -1,9 +1,9 @@
-//! Numbers as people read them.
+//! Formatting of numbers.
 //!
-//! Every quantity of the report is kept in one base unit (bytes, bytes per second, nanoseconds,
-//! plain counts, shares of one) and turned into text only here. Sizes are powers of 1024; a
-//! rate is shown in MiB/s and, where it may be compared with an advertised figure, in MB/s too.
-//! Measured values keep three significant digits. Nothing here parses text.
+//! Every quantity of the report is stored in a base unit (bytes, bytes per second, nanoseconds,
+//! counts, shares) and becomes text only here. Sizes use powers of 1024. Rates are shown in MiB/s,
+//! and also in MB/s where they may be compared with a data sheet. Measured values keep three
+//! significant digits.
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = KIB * 1024.0;
@@ -13,7 +13,7 @@ const TIB: f64 = GIB * 1024.0;
 /// Shown where a number is missing, infinite or not a number.
 pub const MISSING: &str = "\u{2013}";
 
-/// The base unit of an axis or a table column: what the stored number means.
+/// The base unit of an axis or a table column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// A size in bytes, shown as B, KiB, MiB, GiB or TiB.
@@ -24,16 +24,16 @@ pub enum Unit {
     PerSecond,
     /// A duration in nanoseconds, shown as ns, \u{b5}s, ms or s.
     Nanoseconds,
-    /// A duration in seconds; used for the time axis of a trial.
+    /// A duration in seconds, for the time axis of a trial.
     Seconds,
-    /// A plain count, shown with k and M from one thousand on.
+    /// A count, shown with k and M from one thousand on.
     Count,
     /// A share of one, shown in percent.
     Share,
 }
 
-/// How a linear axis writes its numbers: each value is divided by `divisor`, and `suffix` is
-/// written once beside the axis label.
+/// How a linear axis shows numbers: each is divided by `divisor`, and `suffix` is written once
+/// beside the axis label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AxisUnit {
     /// Base units in one displayed unit.
@@ -43,8 +43,9 @@ pub struct AxisUnit {
 }
 
 impl Unit {
-    /// The value as text with its unit, as in tooltips and tables: three significant digits,
-    /// and [`MISSING`] for what is not finite.
+    /// Formats a value with its unit for tooltips and tables: three significant digits, or
+    /// [`MISSING`]
+    /// if it is not finite.
     pub fn format(self, value: f64) -> String {
         match self {
             Unit::Bytes => bytes(value),
@@ -57,8 +58,9 @@ impl Unit {
         }
     }
 
-    /// The value as a short axis tick with its unit, without needless zeros: `64 KiB`, `10 ms`.
-    /// Shares below 0.01% are written in parts per million.
+    /// Formats a value for an axis tick, without unneeded zeros: `64 KiB`, `10 ms`. Shares below
+    /// 0.01%
+    /// are in parts per million.
     pub fn tick(self, value: f64) -> String {
         let scaled = |units, gap| scaled(value, units, gap, Zeros::Drop);
         match self {
@@ -74,7 +76,7 @@ impl Unit {
         }
     }
 
-    /// The unit in which a linear axis reaching up to `largest` is written.
+    /// The unit of a linear axis that reaches up to `largest`.
     pub fn axis_unit(self, largest: f64) -> AxisUnit {
         let pick = |units: &[(f64, &'static str)]| {
             let unit = units.iter().rev().find(|unit| largest >= unit.0).unwrap_or(&units[0]);
@@ -91,7 +93,7 @@ impl Unit {
         }
     }
 
-    /// The base unit as a suffix for a CSV column name; empty for plain counts.
+    /// The base unit as a suffix of a CSV column name; empty for counts.
     pub fn csv_suffix(self) -> &'static str {
         match self {
             Unit::Bytes => "bytes",
@@ -110,7 +112,7 @@ const RATES: &[(f64, &str)] = &[(1.0, "B/s"), (KIB, "KiB/s"), (MIB, "MiB/s"), (G
 const TIMES: &[(f64, &str)] = &[(1.0, "ns"), (1e3, "\u{b5}s"), (1e6, "ms"), (1e9, "s")];
 const COUNTS: &[(f64, &str)] = &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
 
-/// Whether trailing zeros after the point are kept (a measured value) or dropped (a tick).
+/// Whether trailing zeros after the decimal point are kept (measured values) or dropped (ticks).
 #[derive(Clone, Copy, PartialEq)]
 enum Zeros {
     Keep,
@@ -122,7 +124,7 @@ pub fn bytes(value: f64) -> String {
     scaled(value, SIZES, " ", Zeros::Drop)
 }
 
-/// A rate in bytes per second, in the papers' unit and in the one of data sheets:
+/// A rate in bytes per second in the papers' unit and in that of data sheets:
 /// `1,252 MiB/s (1,313 MB/s)`.
 pub fn rate(bytes_per_s: f64) -> String {
     if !bytes_per_s.is_finite() {
@@ -143,13 +145,13 @@ pub fn nanoseconds(value: f64) -> String {
     scaled(value, TIMES, " ", Zeros::Keep)
 }
 
-/// A count: whole numbers below one thousand as they are, then `1.23k`, `76.5k`, `1.20M`.
+/// A count: integers below one thousand unchanged, then `1.23k`, `76.5k`, `1.20M`.
 pub fn count(value: f64) -> String {
     let zeros = if value.abs() < 1e3 && value.fract() == 0.0 { Zeros::Drop } else { Zeros::Keep };
     scaled(value, COUNTS, "", zeros)
 }
 
-/// A share of one in percent with three significant digits: `93.1%`.
+/// A share in percent with three significant digits: `93.1%`.
 pub fn percent(share: f64) -> String {
     if !share.is_finite() {
         return MISSING.to_string();
@@ -157,7 +159,7 @@ pub fn percent(share: f64) -> String {
     format!("{}%", significant(share * 100.0, Zeros::Keep))
 }
 
-/// A number for an axis that names its unit elsewhere: thousands separated, no needless zeros.
+/// A number for an axis with a separate unit: thousands separated, no unneeded zeros.
 pub fn trimmed(value: f64) -> String {
     if !value.is_finite() {
         return MISSING.to_string();
@@ -165,8 +167,8 @@ pub fn trimmed(value: f64) -> String {
     significant(value, Zeros::Drop)
 }
 
-/// `value` in the largest of `units` that leaves at least one before the point. Rounding comes
-/// first, so that 999.9 of one unit becomes 1 of the next.
+/// `value` in the largest of `units` in which it is at least 1. Rounding comes first, so that 999.9
+/// of one unit becomes 1 of the next.
 fn scaled(value: f64, units: &[(f64, &str)], gap: &str, zeros: Zeros) -> String {
     if !value.is_finite() {
         return MISSING.to_string();
@@ -181,8 +183,7 @@ fn scaled(value: f64, units: &[(f64, &str)], gap: &str, zeros: Zeros) -> String 
     if unit.1.is_empty() { number } else { format!("{number}{gap}{}", unit.1) }
 }
 
-/// Three significant digits, but never fewer digits than the whole part has; thousands are
-/// separated by commas.
+/// Three significant digits, but all digits of the integer part; thousands are separated by commas.
 fn significant(value: f64, zeros: Zeros) -> String {
     if value == 0.0 {
         return "0".to_string();
@@ -195,19 +196,19 @@ fn significant(value: f64, zeros: Zeros) -> String {
     text.strip_prefix('-').map(|rest| format!("\u{2212}{rest}")).unwrap_or(text)
 }
 
-/// The decimals that leave three significant digits, judged after rounding.
+/// Number of decimals for three significant digits, after rounding.
 fn decimals(value: f64) -> usize {
     let rounded = format!("{value:.2e}");
     let exponent = rounded.rsplit_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
     (2 - exponent.unwrap_or(0)).clamp(0, 12) as usize
 }
 
-/// The value that a reader of the rounded text would take it for.
+/// The value of the rounded text.
 fn as_shown(value: f64) -> f64 {
     format!("{value:.*}", decimals(value)).parse().unwrap_or(value)
 }
 
-/// Commas between groups of three digits of the whole part.
+/// Inserts commas between groups of three digits of the integer part.
 fn separate_thousands(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
     let (whole, fraction) = rest.split_once('.').map_or((rest, None), |(w, f)| (w, Some(f)));

@@ -1,15 +1,15 @@
-//! What a survey hands to the report: plain numbers and texts, nothing derived.
+//! The input of a survey report: plain numbers and texts.
 //!
-//! The program fills a [`SurveyView`] from its own results; [`crate::survey_page`] arranges it.
-//! Rates are bytes or requests per second, times nanoseconds, sizes bytes. Whatever is left empty
-//! leaves its section out of the page.
+//! The program fills a [`SurveyView`] from its results; [`crate::survey_page`] lays it out. Rates
+//! are in bytes or requests per second, times in nanoseconds, sizes in bytes. A section whose data
+//! are empty is left out of the page.
 
 use crate::model::{Advice, Finding, KeyFigure, State, Verdict};
 
-/// A value with the interval around it, in one unit.
+/// A value with its confidence interval, in one unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The median, or the fitted value.
+    /// The median or the fitted value.
     pub value: f64,
     /// Lower end of the 95% interval.
     pub low: f64,
@@ -17,72 +17,72 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// Everything a survey report shows.
+/// All contents of a survey report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SurveyView {
     /// What was measured: path, file system, device.
     pub target: String,
-    /// Where it was measured.
+    /// The machine.
     pub host: String,
-    /// When, ready to print.
+    /// Date, formatted.
     pub date: String,
     /// Whether the survey can be trusted.
     pub verdict: Verdict,
     /// Four to six numbers for the first screen.
     pub key_figures: Vec<KeyFigure>,
-    /// What was found, most important first.
+    /// Findings, most important first.
     pub findings: Vec<Finding>,
-    /// What to change, best gain first.
+    /// Recommended changes, largest gain first.
     pub advice: Vec<Advice>,
-    /// Rules that a survey does not price, one line each.
+    /// Rules that a survey does not measure, one line each.
     pub rules_without_experiment: Vec<String>,
-    /// Every point measured; the charts of rate, depth and CPU are drawn from these.
+    /// All points; the charts of rate, depth and CPU are drawn from them.
     pub points: Vec<PointView>,
-    /// The peak advertised (or assumed) performance, one for each operation.
+    /// PAP (peak advertised or assumed performance), one per operation.
     pub pap: Vec<PapView>,
     /// Half-power points.
     pub half_power: Vec<HalfPowerView>,
     /// Fits of CPU cost against request size.
     pub cost_models: Vec<CostModelView>,
-    /// Latency distributions of chosen points.
+    /// Latency distributions of selected points.
     pub distributions: Vec<DistributionView>,
-    /// Throughput over time within chosen trials.
+    /// Throughput over time of selected trials.
     pub time_series: Vec<TimeSeriesView>,
-    /// The components of the pipeline; none when it was not measured.
+    /// The components of the pipeline; `None` if not measured.
     pub ladder: Option<LadderView>,
-    /// What the instrument itself costs: name and value.
+    /// Cost of the measuring instrument itself: names and values.
     pub instrument: Vec<(String, String)>,
-    /// Groups of facts: heading, then name and value.
+    /// Facts in groups: heading, then names and values.
     pub provenance: Vec<(String, Vec<(String, String)>)>,
 }
 
-/// The order in which a point visits its target.
+/// Access pattern of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     /// Each request follows the one before it.
     Sequential,
-    /// Requests at random places.
+    /// Random offsets.
     Random,
 }
 
-/// One workload with what its trials gave.
+/// A workload with the results of its trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PointView {
-    /// Order of access.
+    /// Access pattern.
     pub pattern: Pattern,
     /// `read`, `write` or a mix.
     pub operation: String,
     /// Caching mode: `buffered`, `direct` ...
     pub caching: String,
-    /// Bytes of each request.
+    /// Request size in bytes.
     pub request_bytes: u64,
     /// Requests outstanding per thread.
     pub depth: u32,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Rate in bytes.
+    /// Throughput.
     pub throughput_bytes_per_s: Estimate,
-    /// Rate in requests.
+    /// Request rate.
     pub requests_per_s: Estimate,
     /// Median latency.
     pub latency_p50_ns: Option<f64>,
@@ -90,28 +90,28 @@ pub struct PointView {
     pub latency_p99_ns: Option<f64>,
     /// 99.9th percentile of latency.
     pub latency_p99_9_ns: Option<f64>,
-    /// What the system charged to the process.
+    /// CPU time charged to the process, per request.
     pub cpu_lower_ns_per_request: Option<f64>,
-    /// What the whole machine lost.
+    /// CPU time lost by the whole machine, per request.
     pub cpu_upper_ns_per_request: Option<f64>,
-    /// Trials made.
+    /// Number of trials.
     pub trials: u32,
     /// Whether this point can be trusted.
     pub state: State,
 }
 
-/// The rate against which an operation is judged.
+/// The reference rate (PAP) of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PapView {
     /// `read`, `write` or a mix.
     pub operation: String,
     /// The rate.
     pub bytes_per_s: f64,
-    /// Where it comes from: stated, advertised by the link, highest plateau measured.
+    /// Its source: stated, advertised by the link, or the highest plateau measured.
     pub source: String,
 }
 
-/// Where one curve passes half of PAP.
+/// The half-power point of one curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HalfPowerView {
     /// `read`, `write` or a mix.
@@ -120,60 +120,60 @@ pub struct HalfPowerView {
     pub caching: String,
     /// Requests outstanding per thread.
     pub depth: u32,
-    /// Smallest measured request size above PAP/2; none when it was never reached.
+    /// Smallest measured request size above PAP/2; `None` if never reached.
     pub measured_bytes: Option<u64>,
-    /// The same from the fit T = f + s S.
+    /// The same from the fit T = f + s S, in bytes.
     pub fitted_bytes: Option<f64>,
     /// The rate at the measured half-power point.
     pub throughput_bytes_per_s: Option<f64>,
-    /// Why there is none, or how sure it is; may be empty.
+    /// Why there is none, or how certain it is; may be empty.
     pub remark: String,
 }
 
-/// CPU cost as fixed plus marginal cost.
+/// Fitted CPU cost: fixed plus marginal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CostModelView {
     /// `read`, `write` or a mix.
     pub operation: String,
     /// Caching mode.
     pub caching: String,
-    /// Cost of a request of no bytes.
+    /// Fixed cost per request.
     pub fixed_ns: Estimate,
-    /// Cost of each further KiB.
+    /// Additional cost per KiB.
     pub marginal_ns_per_kib: Estimate,
     /// Share of the variance the fit explains.
     pub r2: f64,
-    /// Each point of the fit.
+    /// Measured and fitted cost of each point.
     pub residuals: Vec<ResidualView>,
 }
 
-/// One point of a cost fit.
+/// A point of a cost fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ResidualView {
-    /// Bytes of each request.
+    /// Request size in bytes.
     pub request_bytes: u64,
-    /// CPU per request, measured.
+    /// Measured CPU time per request.
     pub measured_ns: f64,
-    /// CPU per request, by the fit.
+    /// Fitted CPU time per request.
     pub fitted_ns: f64,
 }
 
 /// The latency distribution of one point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DistributionView {
-    /// Which point.
+    /// Name of the point.
     pub name: String,
-    /// Latency in nanoseconds and the share of requests at or below it, both ascending. Long
-    /// lists are thinned for drawing.
+    /// Latency in nanoseconds and the share of requests at or below it, both ascending. Long lists
+    /// are thinned out for drawing.
     pub cumulative: Vec<(f64, f64)>,
 }
 
 /// Throughput within one trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeSeriesView {
-    /// Which trial.
+    /// Name of the trial.
     pub name: String,
-    /// Seconds since the trial began, and bytes per second in the interval that ended then.
+    /// Seconds since the start of the trial, and bytes per second in the interval that ended then.
     pub samples: Vec<(f64, f64)>,
 }
 
@@ -182,11 +182,11 @@ pub struct TimeSeriesView {
 pub struct LadderView {
     /// The components in pipeline order.
     pub rungs: Vec<RungView>,
-    /// Which component binds, and the evidence.
+    /// The bottleneck, and the evidence.
     pub conclusion: String,
 }
 
-/// One component.
+/// A component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RungView {
     /// Its name.
@@ -195,7 +195,7 @@ pub struct RungView {
     pub pap_bytes_per_s: Option<f64>,
     /// Delivered rate.
     pub rap_bytes_per_s: Option<f64>,
-    /// Whether this one limits the whole.
+    /// Whether it is the bottleneck.
     pub binding: bool,
 }
 
@@ -208,7 +208,7 @@ pub(crate) mod tests {
         Estimate { value, low: value * 0.9, high: value * 1.1 }
     }
 
-    /// A point of plausible numbers, which a test changes where it matters.
+    /// A plausible point, for tests to modify.
     pub(crate) fn point(
         operation: &str,
         caching: &str,
@@ -235,7 +235,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A survey that measured nothing.
+    /// A survey without measurements.
     pub(crate) fn empty() -> SurveyView {
         SurveyView {
             target: "/mnt/data".to_string(),
@@ -258,7 +258,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A survey with something in every part, all its texts derived from `word`.
+    /// A survey with every part filled; all texts are derived from `word`.
     pub(crate) fn full(word: &str) -> SurveyView {
         let text = || word.to_string();
         let mut points = Vec::new();

@@ -1,13 +1,13 @@
-//! The page in a real browser: an invented survey is rendered, opened from a file in headless
-//! Chromium, and used as a reader would use it.
+//! Tests of the page in headless Chromium: an invented survey is rendered, opened from a file, and
+//! operated like a reader would.
 //!
-//! Two scripts are added to the copy under test: one keeps errors, the other drives the page and
-//! writes what it saw as JSON into the document, which the browser prints when it is done. One
+//! Two scripts are added to the page under test. One collects errors; the other operates the page
+//! and writes its observations as JSON into the document, which the browser prints at the end. One
 //! visit serves all tests of a page: the page at full width, and the page in frames as narrow as a
-//! phone or, with its print style forced on, as a sheet of paper. Without a browser every test
-//! skips. Colours, fonts and the look of a chart are not judged here.
+//! phone or, with its print style forced on, as a sheet of paper. Without a browser every test is
+//! skipped. Colours, fonts and looks are not checked.
 
-// What a test stands on may fail loudly: a panic here is a failed test. A skip is told on stderr.
+// In tests a panic is a failure, so unwrap is fine. Skips are reported on stderr.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use std::collections::BTreeSet;
@@ -39,12 +39,12 @@ const FLAGS: [&str; 9] = [
     "--virtual-time-budget=5000",
 ];
 
-/// After this long a browser is taken for stuck and killed.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A browser that takes longer is considered stuck and killed.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 // ---- skipping
 
-/// Takes what a visit saw, or ends the test as skipped.
+/// Unwraps the result of a visit, or ends the test as skipped.
 macro_rules! or_skip {
     ($visit:expr) => {
         match $visit {
@@ -57,7 +57,7 @@ macro_rules! or_skip {
     };
 }
 
-/// Says that a test is skipped: on stderr, and in the file of HALFPOWER_SKIP_LOG.
+/// Reports a skipped test on stderr and in the file named by HALFPOWER_SKIP_LOG.
 fn skip(closure_in_test: &str) {
     let test = closure_in_test.trim_end_matches("::{{closure}}");
     let test = test.rsplit("::").next().unwrap();
@@ -79,7 +79,7 @@ fn browser() -> Option<PathBuf> {
     places.into_iter().find(|place| place.is_file())
 }
 
-/// What the browser prints when it is pointed at `page`, or why it failed; None without a browser.
+/// The output of the browser for `page`, or why it failed; `None` without a browser.
 fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, String>> {
     let complaints = folder.join("stderr");
     let mut child = Command::new(browser()?)
@@ -98,10 +98,10 @@ fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, Strin
     thread::spawn(move || {
         let mut printed = String::new();
         let result = stdout.read_to_string(&mut printed).map(|_| printed);
-        // Nobody listens any more when the browser was killed.
+        // The receiver is gone if the browser was killed.
         let _ = sender.send(result);
     });
-    let printed = receiver.recv_timeout(PATIENCE);
+    let printed = receiver.recv_timeout(TIMEOUT);
     if printed.is_err() {
         let group = format!("-{}", child.id());
         Command::new("kill").args(["-KILL", "--", &group]).status().unwrap();
@@ -116,7 +116,7 @@ fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, Strin
 }
 
 /// A folder with the page under test (`page.html`), the same with its print style forced on
-/// (`paper.html`), the frames around both, and the page as it is shipped (`shipped.html`).
+/// (`paper.html`), the frames around both, and the original page (`shipped.html`).
 fn folder() -> TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let shipped = report::render(&report::survey_page(&survey::made_up()));
@@ -138,7 +138,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// The JSON that the driver left in the document.
+/// The JSON that the driver script wrote into the document.
 fn result(document: &str) -> Value {
     let (_, rest) = document
         .split_once("<pre id=\"test-result\">")
@@ -148,11 +148,11 @@ fn result(document: &str) -> Value {
     serde_json::from_str(&json.replace("&amp;", "&")).unwrap()
 }
 
-/// The document a visit left, or why it failed; None without a browser. Kept for all tests, so
-/// that a page on which the browser hangs costs the patience for one visit.
+/// The document of a visit, or why it failed; `None` without a browser. Cached for all tests, so
+/// that a page that hangs the browser costs only one timeout.
 type Visit = OnceLock<Option<Result<String, String>>>;
 
-/// What was seen of a page, from the first visit on.
+/// The observations of a page, from its first visit.
 fn visit(page: &str, visit: &Visit) -> Option<Value> {
     let document = visit.get_or_init(|| browse(folder().path(), page, "--dump-dom"));
     let document = document.as_ref()?.as_ref();
@@ -171,7 +171,7 @@ fn frames() -> Option<Value> {
     visit("frames.html", &VISIT)
 }
 
-// ---- reading what was seen
+// ---- observations
 
 fn items(value: &Value) -> &Vec<Value> {
     value.as_array().unwrap_or_else(|| panic!("a list was expected, not {value}"))
@@ -187,7 +187,7 @@ fn charts(seen: &Value) -> &Vec<Value> {
     charts
 }
 
-/// A tooltip is shown that says everything its row of the data table does.
+/// Asserts that a tooltip is shown and contains everything in its row of the data table.
 fn assert_tells_its_row(chart: &Value, how: &str) {
     let shown = &chart[how];
     let text =
@@ -223,10 +223,10 @@ fn csv_fields(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
-// ---- the tests
+// ---- tests
 
 #[test]
-fn nothing_is_complained_of_while_the_page_is_used() {
+fn using_the_page_causes_no_errors() {
     let (window, frames) = (or_skip!(window()), or_skip!(frames()));
     for seen in [&window, &frames["390"], &frames["360"], &frames["paper"]] {
         assert_eq!(strings(&seen["complaints"]), [""; 0]);
@@ -254,7 +254,7 @@ fn every_row_of_a_chart_that_can_be_drawn_has_its_mark() {
         assert_eq!(count("marks"), count("drawn"), "no row has two marks");
         assert_eq!(count("drawn") + undrawn.len() as u64, count("rows"), "{}", chart["id"]);
         assert!(count("marks") > 0);
-        // A logarithmic axis has no place for nothing: the last step of each tail.
+        // A logarithmic axis cannot show zero, which is the last step of each tail.
         let allowed = chart["id"] == "latency-tail";
         assert!(undrawn.iter().all(|value| allowed && *value == "0"), "{undrawn:?}");
     }
@@ -339,9 +339,10 @@ fn every_column_of_the_points_sorts_both_ways() {
         falling.reverse();
         for cells in [rising, falling] {
             let number = |text: &str| text.parse::<f64>().unwrap();
-            let sorted = match column["number"] == true {
-                true => cells.is_sorted_by_key(|text| number(text)),
-                false => cells.is_sorted(),
+            let sorted = if column["number"] == true {
+                cells.is_sorted_by_key(|text| number(text))
+            } else {
+                cells.is_sorted()
             };
             assert!(sorted, "{}: {cells:?}", column["label"]);
         }

@@ -1,8 +1,7 @@
-//! Every way in which the store can fail, each with its cause and what to do about it.
+//! Errors of the store; each names its cause and a remedy.
 //!
-//! SQLite reports result codes; [`Error::from_sqlite`] turns them into sentences about the file
-//! that the user named. It does not retry: waiting for another writer has already happened
-//! inside SQLite when [`Error::Busy`] appears.
+//! [`Error::from_sqlite`] translates SQLite result codes. There are no retries here: when
+//! [`Error::Busy`] appears, SQLite has already waited for the other writer.
 
 use std::fs::File;
 use std::io;
@@ -11,78 +10,79 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 
-/// Why a store could not be opened, written or read. The text names the cause and the remedy.
+/// Why a store could not be opened, written or read. The message names the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The folder in which the database would be created does not exist.
+    /// The folder for the new database does not exist.
     #[error(
         "cannot create the database {}: the folder {} does not exist; create it or choose \
          another place for the database",
         path.display(), folder.display()
     )]
     FolderNotFound {
-        /// The database that was asked for.
+        /// The requested database.
         path: PathBuf,
-        /// The folder that is missing.
+        /// The missing folder.
         folder: PathBuf,
     },
 
-    /// There is no database to read.
+    /// The database to read does not exist.
     #[error(
         "there is no database {}: give the path of an existing one, or make one with a run",
         path.display()
     )]
     NotFound {
-        /// The database that was asked for.
+        /// The requested database.
         path: PathBuf,
     },
 
-    /// The path names a folder, a device or something else that cannot hold a database.
+    /// The path is not a regular file, so it cannot hold a database.
     #[error(
         "{} is not a regular file and cannot hold the database: give the path of a file",
         path.display()
     )]
     NotAFile {
-        /// The path that was given.
+        /// The given path.
         path: PathBuf,
     },
 
-    /// The file cannot even be looked at.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}; check its permissions and those of its folder",
         path.display())]
     Unreadable {
-        /// The path that was given.
+        /// The given path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 
-    /// The file belongs to another program; it was not touched.
+    /// The file belongs to another program; it was not changed.
     #[error(
         "{} is not a halfpower database and was left as it is: choose another path for the \
          database",
         path.display()
     )]
     NotHalfpower {
-        /// The path that was given.
+        /// The given path.
         path: PathBuf,
     },
 
-    /// A file lies beside where SQLite would put its log, and is not SQLite's; it was not touched.
+    /// A file that does not belong to SQLite has the name of one of the database's log files. It
+    /// was not changed.
     #[error(
         "{} would be removed by opening a database {}: move it away, or choose another path for \
          the database",
         beside.display(), path.display()
     )]
     InTheWay {
-        /// The path that was given.
+        /// The given path.
         path: PathBuf,
-        /// The file that lies there.
+        /// The conflicting file.
         beside: PathBuf,
     },
 
-    /// A newer program wrote the database; it was not touched.
+    /// A newer program wrote the database; it was not changed.
     #[error(
         "{} was written by a newer halfpower (schema {found}, this one knows {supported}): \
          update halfpower, or choose another path for the database",
@@ -91,13 +91,13 @@ pub enum Error {
     NewerSchema {
         /// The database.
         path: PathBuf,
-        /// The schema version found in it.
+        /// Its schema version.
         found: i64,
-        /// The newest schema version that this program knows.
+        /// The newest schema version that this program supports.
         supported: u32,
     },
 
-    /// The database has an older schema and cannot be brought up to date while only reading.
+    /// The database has an older schema and cannot be migrated in read-only mode.
     #[error(
         "{} has the older schema {found} (this halfpower needs {needed}) and was opened for \
          reading only: open it once for writing, or make a copy that can be written",
@@ -106,13 +106,13 @@ pub enum Error {
     OlderSchema {
         /// The database.
         path: PathBuf,
-        /// The schema version found in it.
+        /// Its schema version.
         found: i64,
         /// The schema version that this program needs.
         needed: u32,
     },
 
-    /// The file, its folder or its file system does not let this user write.
+    /// The file, its folder or its file system is not writable for this user.
     #[error(
         "cannot write the database {}: the file, its folder or its file system is read-only \
          for this user; change the permissions or choose another place for the database",
@@ -123,7 +123,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Reading needs files beside the database, which cannot be made in its folder.
+    /// Reading needs log files beside the database, but its folder is not writable.
     #[error(
         "cannot read the database {}: the last program to write it did not close it, and its \
          folder is read-only; copy it, together with its -wal file if there is one, to a folder \
@@ -135,7 +135,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file system is full; what was being written is not there, all earlier results are.
+    /// The file system is full. The current write was lost; all earlier results are stored.
     #[error(
         "the file system of the database {} is full: make room or choose another place for the \
          database; the results stored so far are safe",
@@ -146,8 +146,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The process may open no more files, and the database is three: its log and index lie
-    /// beside it while it is written.
+    /// The limit on open files is reached. A database needs three: itself, and its log and index
+    /// while it is written.
     #[error(
         "cannot open the database {}: too many open files; raise the limit (ulimit -n), or use \
          fewer threads and targets",
@@ -158,7 +158,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Files of this process may not grow as far as the database needs.
+    /// The database reached the file size limit of this process.
     #[error(
         "the database {} reached the limit on the size of files; raise it (ulimit -f); the \
          results stored so far are safe",
@@ -169,7 +169,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Another program kept the database locked for longer than the store waits.
+    /// Another program held the lock for longer than the store waits.
     #[error(
         "the database {} is locked by another program: wait until it is done, or choose another \
          path for the database",
@@ -191,17 +191,17 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A row contradicts what is stored: its parent does not exist, or it is there already.
+    /// A row violates a constraint: its parent does not exist, or it exists already.
     #[error("the database {} refuses a row: {source}; this is a fault in halfpower, report it",
         path.display())]
     Conflict {
         /// The database.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 
-    /// A number above 2^63 - 1, the largest that SQLite can hold.
+    /// A number is above 2^63 - 1, the largest that SQLite can store.
     #[error(
         "the database {} cannot hold a number above 9223372036854775807; this is a fault in \
          halfpower, report it",
@@ -212,7 +212,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// No run answers to the selector.
+    /// No run matches the selector.
     #[error(
         "no run {selector:?} in the database {}: give a run's number, the first characters of \
          its uuid, or \"latest\"",
@@ -221,11 +221,11 @@ pub enum Error {
     RunNotFound {
         /// The database.
         path: PathBuf,
-        /// What was asked for.
+        /// The selector.
         selector: String,
     },
 
-    /// Several runs answer to the selector.
+    /// Several runs match the selector.
     #[error(
         "{count} runs in the database {} have a uuid that starts with {selector:?}: give more \
          of its characters, or the run's number",
@@ -234,28 +234,28 @@ pub enum Error {
     RunAmbiguous {
         /// The database.
         path: PathBuf,
-        /// What was asked for.
+        /// The selector.
         selector: String,
-        /// How many runs it fits.
+        /// Number of matching runs.
         count: usize,
     },
 
-    /// An export could not be written to where it should go.
+    /// The destination of an export cannot be written.
     #[error("cannot write the export: {0}; check the destination and the room on it")]
     Export(#[from] io::Error),
 
-    /// Anything else that SQLite reports.
+    /// Any other error of SQLite.
     #[error("the database {} failed: {source}; check the disk it is on", path.display())]
     Sqlite {
         /// The database.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }
 
 impl Error {
-    /// The error of `path` that SQLite reported as `source`.
+    /// Translates an error of SQLite for the database `path`.
     pub(crate) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_path_buf();
         if matches!(source, rusqlite::Error::ToSqlConversionFailure(_)) {
@@ -285,12 +285,12 @@ impl Error {
     }
 }
 
-/// Whether this process has a limit on the size of files. SQLite does not tell why a write failed.
+/// Whether this process has a file size limit. SQLite does not tell why a write failed.
 fn file_sizes_are_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }
 
-/// Whether this process may open as many files as a database needs. SQLite does not tell why it
+/// Whether this process can open the three files a database needs. SQLite does not tell why it
 /// cannot open one.
 fn can_open_more_files() -> bool {
     let opened: io::Result<Vec<File>> = (0..3).map(|_| File::open("/dev/null")).collect();

@@ -1,8 +1,7 @@
-//! Runs as CSV, for spreadsheets and for programs without SQLite.
+//! CSV export of runs, for spreadsheets and programs without SQLite.
 //!
-//! The columns are those of the database, under the same names, so that a file can be joined
-//! with others on the ids in it. NULL is an empty field. Rows go out as they are read; a
-//! histogram of any length needs no memory.
+//! The columns have the same names as in the database, so exports can be joined on their ids. NULL
+//! is an empty field. Rows are written as they are read, so memory does not grow with the length.
 
 use std::io::{self, Write};
 
@@ -12,10 +11,10 @@ use crate::error::Error;
 use crate::row::RunId;
 use crate::store::Store;
 
-/// What to export of a run.
+/// The part of a run to export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
-    /// Its workloads.
+    /// Its points (workloads).
     Points,
     /// Their trials.
     Trials,
@@ -26,7 +25,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// Selects the rows of one run (the parameter) in the order of its plan.
+    /// Selects the rows of one run (the parameter), in plan order.
     fn sql(self) -> &'static str {
         match self {
             Self::Points => "SELECT * FROM point WHERE run_id = ? ORDER BY ordinal",
@@ -49,11 +48,11 @@ impl Table {
 }
 
 impl Store {
-    /// Writes one table of a run as CSV: a header line, then the rows (RFC 4180, `\n` line
-    /// ends).
+    /// Writes one table of a run as CSV: a header line, then the rows (RFC 4180, with `\n` as line
+    /// end).
     ///
     /// # Errors
-    /// [`Error::RunNotFound`], [`Error::Export`] when `out` fails; lock, damage.
+    /// [`Error::RunNotFound`]; [`Error::Export`] if `out` fails; lock, damage.
     pub fn export_csv(&self, run: RunId, what: Table, out: &mut impl Write) -> Result<(), Error> {
         if !self.has_run(run)? {
             return Err(self.no_run(&run.to_string()));
@@ -87,7 +86,7 @@ fn write_field<W: Write>(csv: &mut csv::Writer<W>, value: ValueRef<'_>) -> csv::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{a_histogram, a_point, a_run, a_series, a_trial};
+    use crate::fixture::{a_point, a_series, sample_histogram, sample_run, sample_trial};
     use crate::row::{Columns, PointEnd, PointRow, SeriesRow, TrialRow};
     use crate::store::tests::a_store_with_a_point;
 
@@ -119,9 +118,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_an_empty_field() {
+    fn missing_measurements_are_empty_fields() {
         let (mut store, run, point) = a_store_with_a_point();
-        let trial = TrialRow { cycles: None, ..a_trial(0) };
+        let trial = TrialRow { cycles: None, ..sample_trial(0) };
         store.add_trial(point, &trial, &[], &[]).unwrap();
         let csv = csv_of(&store, run, Table::Trials);
         assert_eq!(csv.lines().next().unwrap(), header("id,point_id", TrialRow::COLUMNS));
@@ -134,7 +133,9 @@ mod tests {
     fn histograms_and_series_are_exported_trial_by_trial() {
         let (mut store, run, point) = a_store_with_a_point();
         for ordinal in [1, 0] {
-            store.add_trial(point, &a_trial(ordinal), &a_histogram(2), &a_series(2)).unwrap();
+            store
+                .add_trial(point, &sample_trial(ordinal), &sample_histogram(2), &a_series(2))
+                .unwrap();
         }
         assert_eq!(
             csv_of(&store, run, Table::Latency),
@@ -149,8 +150,8 @@ mod tests {
     #[test]
     fn only_the_run_that_was_asked_for_is_exported() {
         let (mut store, run, point) = a_store_with_a_point();
-        store.add_trial(point, &a_trial(0), &a_histogram(1), &a_series(1)).unwrap();
-        let other = store.begin_run(&a_run("other", 20)).unwrap();
+        store.add_trial(point, &sample_trial(0), &sample_histogram(1), &a_series(1)).unwrap();
+        let other = store.begin_run(&sample_run("other", 20)).unwrap();
         store.add_point(other, &a_point(0)).unwrap();
         assert_eq!(records(&csv_of(&store, run, Table::Points)).len(), 1);
         assert_eq!(records(&csv_of(&store, other, Table::Points)).len(), 1);

@@ -1,5 +1,4 @@
-//! The words in which this crate's tests are written: rows with a different value in every
-//! field, so that two columns cannot be swapped unnoticed. Test code only.
+//! Test fixtures: rows with a different value in every field, so that swapped columns are noticed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use crate::row::{
 };
 
 /// A run that begins at `started_unix_ns`.
-pub(crate) fn a_run(uuid: &str, started_unix_ns: i64) -> NewRun {
+pub(crate) fn sample_run(uuid: &str, started_unix_ns: i64) -> NewRun {
     NewRun {
         uuid: uuid.into(),
         kind: RunKind::Survey,
@@ -48,7 +47,7 @@ pub(crate) fn a_point(ordinal: u32) -> PointRow {
 }
 
 /// A trial of 4000 requests and 16 384 000 bytes in half a second, with 2 ms of CPU.
-pub(crate) fn a_trial(ordinal: u32) -> TrialRow {
+pub(crate) fn sample_trial(ordinal: u32) -> TrialRow {
     TrialRow {
         ordinal,
         started_unix_ns: 1_700_000_000_000_000_000,
@@ -97,7 +96,7 @@ pub(crate) fn a_trial(ordinal: u32) -> TrialRow {
 }
 
 /// `buckets` latency buckets that hold 1, 2, 3 ... reads.
-pub(crate) fn a_histogram(buckets: u64) -> Vec<LatencyRow> {
+pub(crate) fn sample_histogram(buckets: u64) -> Vec<LatencyRow> {
     (0..buckets)
         .map(|i| LatencyRow {
             operation: Operation::Read,
@@ -131,7 +130,7 @@ pub(crate) fn an_end() -> RunEnd {
 }
 
 /// A new empty folder and the path of a database in it.
-pub(crate) fn a_place() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn temp_database() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("halfpower.db");
     (folder, path)

@@ -1,7 +1,7 @@
-//! Reading back what is stored, as the rows that were written.
+//! Reads stored rows back.
 //!
-//! Only selection by key and by a person's way of naming a run; everything statistical is done
-//! by the caller on these rows.
+//! Rows are selected by key, or by the ways in which users name a run. The caller does all
+//! statistics.
 
 use rusqlite::{OptionalExtension, Params};
 
@@ -11,7 +11,7 @@ use crate::row::{
 };
 use crate::store::Store;
 
-/// Digits alone are the beginning of a run's identifier from this length on.
+/// A selector of digits only is a uuid prefix if it has at least this length.
 const IDENTIFIER_DIGITS_MIN: usize = 8;
 
 impl Store {
@@ -23,8 +23,8 @@ impl Store {
         self.select("run ORDER BY started_unix_ns DESC, id DESC", [], RunRow::read)
     }
 
-    /// The run that a person means: `latest`, a run's number, or the first characters of a uuid.
-    /// Digits that are a run's number mean that run even if a uuid starts with them.
+    /// Finds a run by what the user typed: `latest`, a run's number, or the start of a uuid. Digits
+    /// that are an existing run's number select that run, even if a uuid starts with them.
     ///
     /// # Errors
     /// [`Error::RunNotFound`], [`Error::RunAmbiguous`]; lock, damage.
@@ -43,7 +43,7 @@ impl Store {
         {
             return Ok(run);
         }
-        // A short number is a run's number; that an identifier begins with it is chance.
+        // A short number is a run's number; matching a uuid would be a coincidence.
         let is_number = selector.bytes().all(|byte| byte.is_ascii_digit());
         if is_number && selector.len() < IDENTIFIER_DIGITS_MIN {
             return Err(self.no_run(selector));
@@ -62,17 +62,17 @@ impl Store {
         }
     }
 
-    /// The points of a run in the order of its plan, with their numbers.
+    /// The points of a run in plan order, with their numbers.
     ///
     /// # Errors
-    /// Lock, damage. An unknown run has no points, which is no error.
+    /// Lock, damage. An unknown run has no points; that is not an error.
     pub fn points(&self, run: RunId) -> Result<Vec<(PointId, PointRow)>, Error> {
         self.select("point WHERE run_id = ? ORDER BY ordinal", [run], |row| {
             Ok((row.get("id")?, PointRow::read(row)?))
         })
     }
 
-    /// What a point came to; nothing while its run goes on.
+    /// The verdict of a point; empty while its run continues.
     ///
     /// # Errors
     /// Lock, damage, no such point.
@@ -85,17 +85,17 @@ impl Store {
     /// The trials of a point in order, with their numbers.
     ///
     /// # Errors
-    /// Lock, damage. An unknown point has no trials, which is no error.
+    /// Lock, damage. An unknown point has no trials; that is not an error.
     pub fn trials(&self, point: PointId) -> Result<Vec<(TrialId, TrialRow)>, Error> {
         self.select("trial WHERE point_id = ? ORDER BY ordinal", [point], |row| {
             Ok((row.get("id")?, TrialRow::read(row)?))
         })
     }
 
-    /// How many points and how many trials of a run are stored.
+    /// Numbers of points and trials stored for a run.
     ///
     /// # Errors
-    /// Lock, damage. An unknown run has none, which is no error.
+    /// Lock, damage. Both are 0 for an unknown run; that is not an error.
     pub fn counts(&self, run: RunId) -> Result<(u64, u64), Error> {
         let counts = "SELECT count(DISTINCT point.id), count(trial.id) FROM point \
                       LEFT JOIN trial ON trial.point_id = point.id WHERE point.run_id = ?";
@@ -104,10 +104,10 @@ impl Store {
             .map_err(|error| self.error(error))
     }
 
-    /// The latency histogram of a trial: reads before writes, short before long.
+    /// The latency histogram of a trial: reads before writes, in ascending order of latency.
     ///
     /// # Errors
-    /// Lock, damage. An unknown trial has no histogram, which is no error.
+    /// Lock, damage. An unknown trial has no histogram; that is not an error.
     pub fn latency(&self, trial: TrialId) -> Result<Vec<LatencyRow>, Error> {
         let of_trial = "latency WHERE trial_id = ? ORDER BY operation, low_ns";
         self.select(of_trial, [trial], LatencyRow::read)
@@ -116,12 +116,12 @@ impl Store {
     /// The intervals of a trial in order.
     ///
     /// # Errors
-    /// Lock, damage. An unknown trial has no series, which is no error.
+    /// Lock, damage. An unknown trial has no series; that is not an error.
     pub fn series(&self, trial: TrialId) -> Result<Vec<SeriesRow>, Error> {
         self.select("series WHERE trial_id = ? ORDER BY ordinal", [trial], SeriesRow::read)
     }
 
-    /// Whether a run of this number exists.
+    /// Whether a run with this number exists.
     pub(crate) fn has_run(&self, run: RunId) -> Result<bool, Error> {
         self.connection()
             .query_row("SELECT 1 FROM run WHERE id = ?", [run], |_| Ok(()))
@@ -130,7 +130,7 @@ impl Store {
             .map_err(|error| self.error(error))
     }
 
-    /// Everything that `SELECT * FROM` `what` yields, each row through `read`.
+    /// Runs `SELECT * FROM {what}` and converts each row with `read`.
     fn select<T>(
         &self,
         what: &str,
@@ -148,18 +148,18 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{a_histogram, a_point, a_run, a_series, a_trial, an_end};
+    use crate::fixture::{a_point, a_series, an_end, sample_histogram, sample_run, sample_trial};
     use crate::row::{Operation, RunKind, RunState, Verdict};
     use crate::store::tests::a_store_with_a_point;
 
     #[test]
     fn points_and_trials_of_a_run_are_counted() {
         let (mut store, run, point) = a_store_with_a_point();
-        let other = store.begin_run(&a_run("other", 2)).unwrap();
+        let other = store.begin_run(&sample_run("other", 2)).unwrap();
         assert_eq!(store.counts(other).unwrap(), (0, 0));
         assert_eq!(store.counts(run).unwrap(), (1, 0));
         for ordinal in 0..3 {
-            store.add_trial(point, &a_trial(ordinal), &a_histogram(2), &[]).unwrap();
+            store.add_trial(point, &sample_trial(ordinal), &sample_histogram(2), &[]).unwrap();
         }
         store.add_point(run, &a_point(7)).unwrap();
         assert_eq!(store.counts(run).unwrap(), (2, 3));
@@ -168,7 +168,7 @@ mod tests {
     fn a_store_with_runs(uuids: &[(&str, i64)]) -> Store {
         let mut store = Store::in_memory().unwrap();
         for (uuid, started_unix_ns) in uuids {
-            store.begin_run(&a_run(uuid, *started_unix_ns)).unwrap();
+            store.begin_run(&sample_run(uuid, *started_unix_ns)).unwrap();
         }
         store
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_run_comes_back_as_it_was_written_at_its_beginning_and_at_its_end() {
         let mut store = Store::in_memory().unwrap();
-        let begun = a_run("0a0b", 10);
+        let begun = sample_run("0a0b", 10);
         let id = store.begin_run(&begun).unwrap();
         let mut expected = RunRow {
             id,
@@ -219,7 +219,7 @@ mod tests {
     fn every_word_of_a_run_comes_back() {
         let mut store = Store::in_memory().unwrap();
         for (i, kind) in [RunKind::Run, RunKind::Survey, RunKind::Sweep].into_iter().enumerate() {
-            let mut run = a_run(&i.to_string(), 0);
+            let mut run = sample_run(&i.to_string(), 0);
             (run.kind, run.label) = (kind, None);
             let id = store.begin_run(&run).unwrap();
             assert_eq!(store.run(&id.to_string()).unwrap().kind, kind);
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn points_come_back_in_the_order_of_the_plan() {
         let mut store = Store::in_memory().unwrap();
-        let run = store.begin_run(&a_run("u", 0)).unwrap();
+        let run = store.begin_run(&sample_run("u", 0)).unwrap();
         let mut closed_loop = a_point(0);
         (closed_loop.rate_requests_per_s, closed_loop.operation) = (None, Operation::Write);
         let second = store.add_point(run, &a_point(1)).unwrap();
@@ -251,11 +251,11 @@ mod tests {
     #[test]
     fn a_trial_comes_back_with_its_histogram_and_series() {
         let (mut store, _, point) = a_store_with_a_point();
-        let mut histogram = a_histogram(5);
+        let mut histogram = sample_histogram(5);
         let write = LatencyRow { operation: Operation::Write, ..histogram[0].clone() };
         histogram.push(write);
-        let id = store.add_trial(point, &a_trial(0), &histogram, &a_series(3)).unwrap();
-        assert_eq!(store.trials(point).unwrap(), [(id, a_trial(0))]);
+        let id = store.add_trial(point, &sample_trial(0), &histogram, &a_series(3)).unwrap();
+        assert_eq!(store.trials(point).unwrap(), [(id, sample_trial(0))]);
         assert_eq!(store.latency(id).unwrap(), histogram);
         assert_eq!(store.series(id).unwrap(), a_series(3));
     }
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn what_a_trial_did_not_measure_comes_back_as_none() {
         let (mut store, _, point) = a_store_with_a_point();
-        let mut trial = a_trial(0);
+        let mut trial = sample_trial(0);
         for unmeasured in [
             &mut trial.accepted_ns,
             &mut trial.cpu_machine_ns,
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn the_trial_view_derives_the_rates() {
         let (mut store, _, point) = a_store_with_a_point();
-        store.add_trial(point, &a_trial(0), &[], &[]).unwrap();
+        store.add_trial(point, &sample_trial(0), &[], &[]).unwrap();
         let of = |column: &str| number(&store, &format!("SELECT {column} FROM trial_summary"));
         assert_eq!(of("throughput_bytes_per_s"), 32_768_000.0);
         assert_eq!(of("requests_per_s"), 8000.0);
@@ -352,7 +352,7 @@ mod tests {
                 full_queue_end_ns: Some(2000),
                 full_queue_bytes_per_s: Some(3e7),
                 full_queue_requests_per_s: Some(7500.0),
-                ..a_trial(0)
+                ..sample_trial(0)
             };
             let id = store.add_trial(point, &full, &[], &[]).unwrap();
             assert_eq!(store.trials(point).unwrap(), [(id, full)]);
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn the_trial_view_has_null_rates_for_a_trial_that_did_nothing() {
         let (mut store, _, point) = a_store_with_a_point();
-        let idle = TrialRow { bytes: 0, requests: 0, elapsed_ns: 0, ..a_trial(0) };
+        let idle = TrialRow { bytes: 0, requests: 0, elapsed_ns: 0, ..sample_trial(0) };
         store.add_trial(point, &idle, &[], &[]).unwrap();
         let sql = "SELECT count(*) + count(requests_per_s) + count(throughput_bytes_per_s) \
                    + count(cpu_ns_per_request) + count(cpu_ns_per_byte) FROM trial_summary";
@@ -375,13 +375,14 @@ mod tests {
     #[test]
     fn the_point_view_takes_the_median_of_the_trials_without_the_soaked_ones() {
         let (mut store, _, point) = a_store_with_a_point();
-        // One second each, so that bytes are bytes per second; the even ordinals are unsoaked.
+        // Each takes one second, so bytes are bytes per second. Even ordinals ran without the
+        // soaker.
         for (i, bytes) in [70, 10, 40, 60].into_iter().enumerate() {
             let ordinal = 2 * i as u32;
-            let trial = TrialRow { bytes, elapsed_ns: 1_000_000_000, ..a_trial(ordinal) };
+            let trial = TrialRow { bytes, elapsed_ns: 1_000_000_000, ..sample_trial(ordinal) };
             store.add_trial(point, &trial, &[], &[]).unwrap();
         }
-        store.add_trial(point, &a_trial(1), &[], &[]).unwrap();
+        store.add_trial(point, &sample_trial(1), &[], &[]).unwrap();
         let of = |column: &str, soaked: u8| {
             let sql = format!("SELECT {column} FROM point_summary WHERE soaked = {soaked}");
             number(&store, &sql)
@@ -398,7 +399,7 @@ mod tests {
     #[test]
     fn the_latency_view_accumulates_to_one_and_the_series_view_gives_rates() {
         let (mut store, _, point) = a_store_with_a_point();
-        store.add_trial(point, &a_trial(0), &a_histogram(3), &a_series(1)).unwrap();
+        store.add_trial(point, &sample_trial(0), &sample_histogram(3), &a_series(1)).unwrap();
         let share = |low: u32| {
             let sql =
                 format!("SELECT cumulative_share FROM latency_cumulative WHERE low_ns = {low}");

@@ -1,9 +1,8 @@
-//! The rows of the schema, as flat structs of numbers and text, and the words that its columns
-//! may hold.
+//! The rows of the schema as flat structs, and the words that its columns may contain.
 //!
-//! Each row struct is written once: the macro derives from its fields the names of the columns
-//! and how they are bound and read, so that the three cannot disagree. Rows carry no behaviour
-//! and check nothing; what the columns mean is said here and in the migration that makes them.
+//! Each row struct is written once. A macro derives from its fields the column names and the code
+//! that binds and reads them, so the three cannot disagree. Rows have no behaviour and no checks.
+//! The columns are described here and in the migration that creates them.
 
 use std::fmt;
 
@@ -14,10 +13,10 @@ pub(crate) trait Columns: Sized {
     /// The names of the columns, in the order of [`Columns::values`].
     const COLUMNS: &'static [&'static str];
 
-    /// The fields, ready to be bound.
+    /// The field values in the order of [`Columns::COLUMNS`], ready to be bound.
     fn values(&self) -> Vec<&dyn ToSql>;
 
-    /// Takes the fields by name from a row that has all [`Columns::COLUMNS`].
+    /// Reads the fields by name from a row that has all [`Columns::COLUMNS`].
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self>;
 }
 
@@ -82,7 +81,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The word as it stands in the database.
+            /// The word stored in the database.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -119,7 +118,7 @@ fn unknown_text(what: &str, text: &str) -> FromSqlError {
 }
 
 id! {
-    /// The number of a run, unique in its database for ever.
+    /// The number of a run. It is unique in its database and never reused.
     RunId
 }
 
@@ -152,28 +151,28 @@ impl FromSql for Seed {
 }
 
 words! {
-    /// What made a run. A new word is a new schema version, so that an older program says that
-    /// the database is newer instead of stumbling over it.
+    /// The command that made a run. Adding a word needs a new schema version; an older program then
+    /// reports that the database is newer instead of failing on the word.
     RunKind {
-        /// One workload.
+        /// A single workload.
         Run = "run",
-        /// The whole characterisation of a target.
+        /// A complete characterisation of a target.
         Survey = "survey",
-        /// The product of several axes.
+        /// A sweep over several axes.
         Sweep = "sweep",
-        /// One experiment of the papers, or of a user's plan.
+        /// An experiment of the papers or of a user's plan.
         Study = "study",
     }
 }
 
 words! {
-    /// How far a run has come.
+    /// Progress of a run.
     RunState {
-        /// Still measuring, or left behind by a process that died.
+        /// Still measuring, or its process died.
         Running = "running",
-        /// Came to its end.
+        /// Completed.
         Finished = "finished",
-        /// Stopped by the user or by a crash; its trials count.
+        /// Stopped by the user or by a crash; its trials are valid.
         Interrupted = "interrupted",
         /// Stopped by an error.
         Failed = "failed",
@@ -183,9 +182,9 @@ words! {
 words! {
     /// Whether a result can be trusted.
     Verdict {
-        /// The intended thing was measured, steadily.
+        /// The intended thing was measured, and the result is steady.
         Valid = "valid",
-        /// The intended thing was measured, but noise, drift or throttling is in it.
+        /// The intended thing was measured, but with noise, drift or throttling.
         Suspect = "suspect",
         /// The wrong thing was measured.
         Invalid = "invalid",
@@ -193,145 +192,145 @@ words! {
 }
 
 words! {
-    /// What requests do.
+    /// Direction of requests.
     Operation {
-        /// They read.
+        /// Reads.
         Read = "read",
-        /// They write.
+        /// Writes.
         Write = "write",
-        /// Some read and some write; only points have it, never a latency row.
+        /// A mix of both; only for points, never for a latency row.
         Mix = "mix",
     }
 }
 
 row! {
-    /// A run as it begins: what is asked, of what, on which host, by which process.
+    /// A run at its start: settings, target, host and process.
     NewRun {
-        /// Identifies the run in every database it is copied to.
+        /// Identifies the run, also in copies of the database.
         uuid: String,
-        /// What made it.
+        /// Kind of run.
         kind: RunKind,
-        /// The command as the user gave it.
+        /// The command line.
         command_line: String,
-        /// The user's own name for it.
+        /// The user's label.
         label: Option<String>,
-        /// When it began, in nanoseconds since 1970-01-01 UTC.
+        /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
         /// Version of the program.
         version: String,
         /// Version of the program's JSON output.
         schema: u32,
-        /// The seed from which all its random choices follow.
+        /// The seed of all its random choices.
         seed: Seed,
-        /// The process that measures.
+        /// Process id.
         pid: u32,
-        /// The boot in which that process lives (`/proc/sys/kernel/random/boot_id`).
+        /// Boot id of that process (`/proc/sys/kernel/random/boot_id`).
         boot_id: String,
         /// Kernel, CPU, governor and the like, as JSON.
         host_json: String,
         /// File system, device, scheduler, write cache and the like, as JSON.
         target_json: String,
-        /// Everything that was asked for or chosen by default, as JSON.
+        /// All settings, explicit and default, as JSON.
         settings_json: String,
     }
 }
 
 row! {
-    /// What the trials of a point say together, once its run is over.
+    /// The result of a point, from all its trials, at the end of its run.
     PointEnd {
-        /// Whether it can be trusted; `None` if nothing was measured, and until the run is over.
+        /// Whether it can be trusted; `None` if nothing was measured or the run continues.
         verdict: Option<Verdict>,
-        /// Why, as a JSON list of strings.
+        /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
     }
 }
 
 row! {
-    /// What is known of a run once it is over.
+    /// The result of a run at its end.
     RunEnd {
-        /// How it ended: any state but [`RunState::Running`].
+        /// Final state: any but [`RunState::Running`].
         state: RunState,
-        /// When it ended, in nanoseconds since 1970-01-01 UTC.
+        /// End time, in nanoseconds since 1970-01-01 UTC.
         finished_unix_ns: i64,
-        /// What its analysis found, as JSON.
+        /// The findings of its analysis, as JSON.
         findings_json: Option<String>,
         /// Whether it can be trusted; `None` if nothing was measured.
         verdict: Option<Verdict>,
-        /// Why, as a JSON list of strings.
+        /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
     }
 }
 
 row! {
-    /// A stored run: the fields of [`NewRun`], and those of [`RunEnd`] as far as it has come.
+    /// A stored run: the fields of [`NewRun`], and those of [`RunEnd`] once it has ended.
     RunRow {
-        /// Its number.
+        /// Run number.
         id: RunId,
-        /// Identifies the run in every database it is copied to.
+        /// Identifies the run, also in copies of the database.
         uuid: String,
-        /// What made it.
+        /// Kind of run.
         kind: RunKind,
-        /// The command as the user gave it.
+        /// The command line.
         command_line: String,
-        /// The user's own name for it.
+        /// The user's label.
         label: Option<String>,
-        /// When it began, in nanoseconds since 1970-01-01 UTC.
+        /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// When it ended; `None` while it runs and when its process died.
+        /// End time; `None` while it runs or if its process died.
         finished_unix_ns: Option<i64>,
-        /// How far it has come.
+        /// State.
         state: RunState,
         /// Version of the program.
         version: String,
         /// Version of the program's JSON output.
         schema: u32,
-        /// The seed from which all its random choices follow.
+        /// The seed of all its random choices.
         seed: Seed,
-        /// The process that measures or measured.
+        /// Process id.
         pid: u32,
-        /// The boot in which that process lives or lived.
+        /// Boot id of that process.
         boot_id: String,
         /// Kernel, CPU, governor and the like, as JSON.
         host_json: String,
         /// File system, device, scheduler, write cache and the like, as JSON.
         target_json: String,
-        /// Everything that was asked for or chosen by default, as JSON.
+        /// All settings, explicit and default, as JSON.
         settings_json: String,
-        /// What its analysis found, as JSON.
+        /// The findings of its analysis, as JSON.
         findings_json: Option<String>,
-        /// Whether it can be trusted; `None` until it ends.
+        /// Whether it can be trusted; `None` until it ends, or if nothing was measured.
         verdict: Option<Verdict>,
-        /// Why, as a JSON list of strings.
+        /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
     }
 }
 
 row! {
-    /// One workload of a run, resolved: what its trials execute.
+    /// A workload of a run with all settings resolved.
     PointRow {
-        /// Its place in the run's plan, from 0; unique in the run.
+        /// Index in the run's plan, from 0; unique in the run.
         ordinal: u32,
         /// The workload's fio name: `read`, `randwrite`, `randrw` ...
         rw: String,
-        /// What its requests do.
+        /// Direction of its requests.
         operation: Operation,
-        /// The order of its offsets: `sequential`, `random` ...
+        /// Access pattern: `sequential`, `random` ...
         pattern: String,
-        /// Bytes in each request.
+        /// Request size in bytes.
         request_bytes: u64,
         /// Requests outstanding per thread.
         depth: u32,
-        /// Threads that issue requests.
+        /// Number of threads that issue requests.
         threads: u32,
-        /// The I/O engine: how requests are issued.
+        /// I/O engine.
         ioengine: String,
         /// The caching mode: `buffered`, `direct` ...
         caching: String,
-        /// Bytes of the target that are used.
+        /// Bytes of the target that are accessed.
         size_bytes: u64,
-        /// Share of requests that read, in percent.
+        /// Share of reads, in percent.
         read_percent: u32,
-        /// The rate of an open loop; `None` for a closed one.
+        /// Request rate of an open loop; `None` for a closed loop.
         rate_requests_per_s: Option<f64>,
         /// The seed of its offsets and data.
         seed: Seed,
@@ -341,13 +340,13 @@ row! {
 }
 
 row! {
-    /// One timed execution of a point. `None` means that it was not measured here.
+    /// One timed execution of a point. `None` means not measured.
     TrialRow {
-        /// Its place among the trials of its point, from 0; unique in the point.
+        /// Index among the trials of its point, from 0; unique in the point.
         ordinal: u32,
-        /// When it began, in nanoseconds since 1970-01-01 UTC.
+        /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// Whether the soaker ran beside it.
+        /// Whether the soaker ran at the same time.
         soaked: bool,
         /// Bytes transferred.
         bytes: u64,
@@ -355,80 +354,81 @@ row! {
         requests: u64,
         /// Requests that failed.
         errors: u64,
-        /// Requests that transferred less than asked.
+        /// Requests that transferred fewer bytes than requested.
         short_transfers: u64,
         /// Bytes read.
         read_bytes: u64,
-        /// Requests that read.
+        /// Read requests.
         read_requests: u64,
         /// Bytes written.
         write_bytes: u64,
-        /// Requests that wrote.
+        /// Write requests.
         write_requests: u64,
-        /// From the first submission to the end of the close-time flush.
+        /// Time from the first submission to the end of the flush on close.
         elapsed_ns: u64,
-        /// Buffered writes: from the first submission to the last accepted write.
+        /// Buffered writes: time from the first submission to the last accepted write.
         accepted_ns: Option<u64>,
-        /// Mean latency; this and the other latencies are 0 when no request completed.
+        /// Mean latency. All latencies are 0 if no request completed.
         latency_mean_ns: u64,
-        /// Least latency.
+        /// Minimum latency.
         latency_min_ns: u64,
         /// Median latency.
         latency_p50_ns: u64,
-        /// Latency not exceeded by 90% of the requests.
+        /// 90th percentile of latency.
         latency_p90_ns: u64,
-        /// Latency not exceeded by 99% of the requests.
+        /// 99th percentile of latency.
         latency_p99_ns: u64,
-        /// Latency not exceeded by 99.9% of the requests.
+        /// 99.9th percentile of latency.
         latency_p99_9_ns: u64,
-        /// Greatest latency.
+        /// Maximum latency.
         latency_max_ns: u64,
-        /// Calls that submitted requests; requests over calls is the mean batch.
+        /// Calls that submitted requests; requests divided by calls is the mean batch size.
         submit_calls: u64,
-        /// Calls that reaped completions.
+        /// Calls that collected completions.
         reap_calls: u64,
-        /// CPU time charged to the process: the lower bound of the cost.
+        /// CPU time charged to the process: a lower bound of the cost.
         cpu_process_ns: u64,
-        /// The part of it spent in user mode.
+        /// Its user-mode part.
         cpu_user_ns: u64,
-        /// The part of it spent in the kernel.
+        /// Its kernel part.
         cpu_system_ns: u64,
         /// Busy time of all CPUs of the machine.
         cpu_machine_ns: Option<u64>,
-        /// CPU time that the soaker lost, background subtracted: the upper bound of the cost.
+        /// CPU time lost by the soaker, without background load: an upper bound of the cost.
         cpu_soaker_ns: Option<u64>,
         /// Instructions retired by the process.
         instructions: Option<u64>,
         /// CPU cycles of the process.
         cycles: Option<u64>,
-        /// Reads completed by the block device (`/sys/block/*/stat`, as the next five).
+        /// Reads completed by the block device (this and the next five are from
+        /// `/sys/block/*/stat`).
         device_reads: Option<u64>,
-        /// Reads merged into others before the device.
+        /// Reads merged before reaching the device.
         device_read_merges: Option<u64>,
         /// Sectors of 512 bytes read from the device.
         device_read_sectors: Option<u64>,
         /// Writes completed by the block device.
         device_writes: Option<u64>,
-        /// Writes merged into others before the device.
+        /// Writes completed by the block device.
         device_write_merges: Option<u64>,
-        /// Sectors of 512 bytes written to the device.
+        /// Writes merged before reaching the device.
         device_write_sectors: Option<u64>,
-        /// Bytes of the target in the page cache before.
+        /// Bytes of the target in the page cache before the trial.
         resident_before_bytes: Option<u64>,
-        /// Bytes of the target in the page cache after.
+        /// Bytes of the target in the page cache after the trial.
         resident_after_bytes: Option<u64>,
         /// Whether it can be trusted.
         verdict: Verdict,
-        /// Why, as a JSON list of strings.
+        /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
-        /// Closed loops: when the queue was full and as many requests had completed as it holds,
-        /// from the start of the trial on.
+        /// Closed loops: start of the period with a full queue, when as many requests had completed
+        /// as the queue holds. Counted from the start of the trial.
         full_queue_start_ns: Option<u64>,
-        /// When the last turn of the full queue was over.
+        /// End of that period, before the queue drains.
         full_queue_end_ns: Option<u64>,
-        /// Bytes per second in that time.
+        /// Bytes per second in that period.
         full_queue_bytes_per_s: Option<f64>,
-        /// Requests per second in that time.
+        /// Requests per second in that period.
         full_queue_requests_per_s: Option<f64>,
     }
 }
@@ -436,25 +436,25 @@ row! {
 row! {
     /// A non-empty bucket of a trial's latency histogram.
     LatencyRow {
-        /// What the requests did: [`Operation::Read`] or [`Operation::Write`].
+        /// Direction: [`Operation::Read`] or [`Operation::Write`].
         operation: Operation,
-        /// Least latency that falls into the bucket.
+        /// Lowest latency in the bucket.
         low_ns: u64,
-        /// Greatest latency that falls into the bucket.
+        /// Highest latency in the bucket.
         high_ns: u64,
-        /// Requests in the bucket.
+        /// Number of requests in the bucket.
         count: u64,
     }
 }
 
 row! {
-    /// What was completed in one interval of a trial.
+    /// Completions in one interval of a trial.
     SeriesRow {
-        /// Its place in the trial, from 0.
+        /// Index in the trial, from 0.
         ordinal: u32,
-        /// Its start, counted from the start of the trial.
+        /// Start, from the start of the trial.
         start_ns: u64,
-        /// Its length.
+        /// Length.
         length_ns: u64,
         /// Bytes transferred.
         bytes: u64,

@@ -1,11 +1,10 @@
-//! The schema as a list of numbered migrations, and how a database is recognised.
+//! Schema migrations, and recognition of a database file.
 //!
-//! A database names its program in SQLite's `application_id` and its schema in `user_version`.
-//! The first is read from the file's header without SQLite, because merely opening a database
-//! of another program through SQLite may change it (it would recover or remove that program's
-//! log). A migration, once released, is never edited: a change is a new file at the end of
-//! [`MIGRATIONS`]. All that are missing run in one transaction, so that a failure leaves the
-//! database as it was.
+//! A database stores its program in SQLite's `application_id` and its schema in `user_version`. The
+//! application id is read from the file header without SQLite, because merely opening another
+//! program's database through SQLite may change it: SQLite would recover or remove its log. A
+//! released migration is never edited; a change is a new file at the end of [`MIGRATIONS`]. All
+//! missing migrations run in one transaction, so a failure leaves the database unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,54 +14,54 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::Error;
 
-/// Migration number n is at index n - 1.
+/// Migration n is at index n - 1.
 pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("migration/0001_tables_and_views.sql"),
     include_str!("migration/0002_verdict_of_a_point.sql"),
     include_str!("migration/0003_rate_of_a_full_queue.sql"),
 ];
 
-/// The schema that this crate writes, as `PRAGMA user_version` shows it.
+/// The current schema version, stored in `PRAGMA user_version`.
 pub const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// `PRAGMA application_id` of a halfpower database: "HPWR".
 pub(crate) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"HPWR");
 
-/// The magic string that starts a SQLite file, and the places of page size and application id, from
+/// SQLite's magic string, and the offsets of page size and application id in the header, from
 /// <https://www.sqlite.org/fileformat2.html#the_database_header>.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const PAGE_SIZE_AT: usize = 16;
 const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: u64 = 100;
 
-/// The files that SQLite keeps beside a database, with the magic numbers that they may begin with:
-/// rollback journal, write-ahead log and its index, from the document named above.
+/// Suffixes of the files that SQLite keeps beside a database, with their possible magic numbers:
+/// rollback journal, write-ahead log and its index, from the same document.
 const LOGS: [(&str, &[&[u8]]); 3] = [
     ("-journal", &[b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"]),
     ("-wal", &[b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"]),
     ("-shm", &[&3_007_000_u32.to_ne_bytes()]),
 ];
 
-/// What stands at a path where a database is wanted.
+/// What exists at the path of a database.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FileState {
     /// Nothing, or an empty file.
     Nothing,
     /// A halfpower database of some version.
     Database,
 }
 
-/// Looks at the file at `path` without changing it; anything but nothing and a halfpower
-/// database is an error.
-pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
+/// Examines the file at `path` without changing it. Anything but an empty or missing file or a
+/// halfpower database is an error.
+pub(crate) fn recognise(path: &Path) -> Result<FileState, Error> {
     let unreadable = |source| Error::Unreadable { path: path.to_path_buf(), source };
     match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileState::Nothing),
         Err(error) => return Err(unreadable(error)),
         Ok(metadata) if !metadata.is_file() => {
             return Err(Error::NotAFile { path: path.to_path_buf() });
         }
-        Ok(metadata) if metadata.len() == 0 => return Ok(Found::Nothing),
+        Ok(metadata) if metadata.len() == 0 => return Ok(FileState::Nothing),
         Ok(_) => {}
     }
     let mut header = Vec::new();
@@ -75,16 +74,15 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     if is_cut_off(path, &header) {
         return Err(Error::Corrupt { path: path.to_path_buf() });
     }
-    Ok(Found::Database)
+    Ok(FileState::Database)
 }
 
-/// Whether a database ends in the midst of a page. SQLite would take the rest of that page for
-/// zeros and lose the rows in it without a word. With a log beside it, recovery may still write
-/// the page whole.
+/// Whether a database file ends within a page. SQLite would silently read the missing part as zeros
+/// and lose its rows. If a log exists, recovery may still complete the page.
 fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     let Some(&[high, low]) = header.get(PAGE_SIZE_AT..PAGE_SIZE_AT + 2) else { return true };
     let page_bytes = match u64::from(u16::from_be_bytes([high, low])) {
-        // What does not fit into two bytes is written so.
+        // 65536 does not fit into two bytes; the format encodes it as 1.
         1 => 1 << 16,
         bytes => bytes,
     };
@@ -97,8 +95,8 @@ fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     !has_log && (page_bytes == 0 || !length.is_multiple_of(page_bytes))
 }
 
-/// Refuses what SQLite would remove on opening the database: files with the names of its log that
-/// are not its log, or that belong to a database which is not there any more.
+/// Refuses files that SQLite would delete when it opens the database: files with the names of its
+/// logs that are not its logs, or whose database no longer exists.
 pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for (suffix, magic) in LOGS {
@@ -108,7 +106,7 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
         if fs::symlink_metadata(&beside).is_err() {
             continue;
         }
-        // The database is made before its log, so looking for it now leaves no gap.
+        // SQLite creates the database before its log, so checking in this order has no race.
         let is_log = real.exists() && begins_like(&beside, magic);
         if !is_log {
             return Err(Error::InTheWay { path: path.to_path_buf(), beside });
@@ -117,8 +115,8 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a file is empty, or begins with one of the magic numbers or with zeros: SQLite writes
-/// the header of a log last. A file that has gone meanwhile is nobody's.
+/// Whether a file is empty or starts with a magic number or zeros; SQLite writes the header of a
+/// log last. A file that has disappeared meanwhile is fine.
 fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));
@@ -128,10 +126,10 @@ fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
     }
 }
 
-/// The schema version of an open database, 0 for an empty one.
+/// The schema version of an open database; 0 for an empty one.
 ///
 /// # Errors
-/// [`Error::NewerSchema`] if this program does not know it.
+/// [`Error::NewerSchema`] if this program does not support it.
 pub(crate) fn version(
     connection: &Connection,
     path: &Path,
@@ -149,7 +147,8 @@ pub(crate) fn version(
     })
 }
 
-/// Refuses a database in which something else bears the name of a table: a view need never end.
+/// Refuses a database in which a view has the name of a table, because a query on a view may never
+/// end.
 pub(crate) fn check_tables(connection: &Connection, path: &Path) -> Result<(), Error> {
     const SQL: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' \
                        AND name IN ('run', 'point', 'trial', 'latency', 'series')";
@@ -159,8 +158,8 @@ pub(crate) fn check_tables(connection: &Connection, path: &Path) -> Result<(), E
     if tables == 5 { Ok(()) } else { Err(Error::Corrupt { path: path.to_path_buf() }) }
 }
 
-/// Brings an open database to the last of `migrations`, whole or not at all. Two processes may
-/// do this at once: the second finds nothing left to do.
+/// Migrates an open database to the last of `migrations` in one transaction. Two processes may do
+/// this concurrently; the second finds nothing left to do.
 pub(crate) fn migrate(
     connection: &mut Connection,
     path: &Path,
@@ -183,7 +182,7 @@ pub(crate) fn migrate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::a_place;
+    use crate::fixture::temp_database;
     use crate::row::{Columns, LatencyRow, PointEnd, PointRow, RunRow, SeriesRow, TrialRow};
 
     fn migrated(migrations: &[&str]) -> Connection {
@@ -278,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_database_that_ends_in_the_midst_of_a_page_is_damaged_unless_a_log_may_complete_it() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         migrate(&mut Connection::open(&path).unwrap(), &path, MIGRATIONS).unwrap();
         let whole = fs::metadata(&path).unwrap().len();
         for cut in [1, 1000, 4095] {
@@ -288,17 +287,17 @@ mod tests {
         }
         let log = format!("{}-wal", path.display());
         fs::write(log, "").unwrap();
-        assert_eq!(recognise(&path).unwrap(), Found::Database);
+        assert_eq!(recognise(&path).unwrap(), FileState::Database);
     }
 
     #[test]
     fn only_nothing_an_empty_file_and_our_own_databases_are_recognised() {
-        let (folder, path) = a_place();
-        assert_eq!(recognise(&path).unwrap(), Found::Nothing);
+        let (folder, path) = temp_database();
+        assert_eq!(recognise(&path).unwrap(), FileState::Nothing);
         fs::write(&path, "").unwrap();
-        assert_eq!(recognise(&path).unwrap(), Found::Nothing);
+        assert_eq!(recognise(&path).unwrap(), FileState::Nothing);
         migrate(&mut Connection::open(&path).unwrap(), &path, MIGRATIONS).unwrap();
-        assert_eq!(recognise(&path).unwrap(), Found::Database);
+        assert_eq!(recognise(&path).unwrap(), FileState::Database);
 
         for foreign in ["notes", "SQLite format 3\0", &"x".repeat(4096)] {
             fs::write(&path, foreign).unwrap();

@@ -1,14 +1,13 @@
-//! Opening, writing and closing a database.
+//! Opens, writes and closes a database.
 //!
-//! While a [`Store`] is open for writing, the database is in SQLite's write-ahead mode with full
-//! synchronisation: other programs can read beside the writer, and what a call has stored
-//! survives a crash of the program and of the machine. When the store is closed, the log is
-//! folded into the database and write-ahead mode is left, so that at rest a database is one
-//! plain file that can be copied, mailed, and read from a medium that cannot be written. On file
-//! systems with blocks below 4 KiB the rollback journal is used throughout (see below why); a
-//! reader and the writer then wait for each other.
+//! While a [`Store`] is open for writing, the database is in write-ahead mode with full
+//! synchronisation. Other programs can read at the same time, and stored data survive a crash of
+//! the program or the machine. Closing the store checkpoints the log and leaves write-ahead mode.
+//! The database is then a single file that can be copied and read from read-only media. On file
+//! systems with blocks below 4 KiB, the rollback journal is used instead (see `has_small_blocks`);
+//! readers and the writer then wait for each other.
 //!
-//! Every writing call is one transaction. Reading back is in `query.rs` and `export.rs`.
+//! Every writing call is one transaction. Reading is in `query.rs` and `export.rs`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,21 +21,20 @@ use crate::row::{
     Columns, LatencyRow, NewRun, PointEnd, PointId, PointRow, RunEnd, RunId, RunState, SeriesRow,
     TrialId, TrialRow,
 };
-use crate::schema::{self, Found, MIGRATIONS};
+use crate::schema::{self, FileState, MIGRATIONS};
 
-/// How long a call waits for another program's lock; a checkpoint of a large log on a slow disk
+/// How long a call waits for another program's lock. A checkpoint of a large log on a slow disk
 /// takes less.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often entering write-ahead mode is tried. With six processes that did nothing but open
-/// and close one database, one try in two thousand failed.
+/// Attempts to enter write-ahead mode. When six processes constantly opened and closed one
+/// database, one attempt in two thousand failed.
 const MODE_CHANGE_ATTEMPTS: u32 = 4;
 
-/// A page of memory, or less than one (bytes).
+/// Smallest memory page size (bytes).
 const PAGE_BYTES: u64 = 4096;
 
-/// An open database of results. Dropping it closes it as [`Store::close`] does, without saying
-/// what failed.
+/// An open results database. Dropping it closes it like [`Store::close`], but ignores errors.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
@@ -45,16 +43,16 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the database at `path` for writing, makes it if there is none, and brings an older
-    /// schema up to date.
+    /// Opens the database at `path` for writing. Creates it if it does not exist, and migrates an
+    /// older schema.
     ///
     /// # Errors
-    /// When the folder is missing or cannot be written, the disk is full, the file belongs to
-    /// another program or was written by a newer halfpower; such files are left as they are.
+    /// When the folder is missing or not writable, the disk is full, or the file belongs to another
+    /// program or a newer halfpower. Such files are not changed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = absolute(path.as_ref())?;
         schema::check_beside(&path)?;
-        if schema::recognise(&path)? == Found::Nothing {
+        if schema::recognise(&path)? == FileState::Nothing {
             check_folder(&path)?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
@@ -63,13 +61,13 @@ impl Store {
         if connection.is_readonly("main").map_err(failed)? {
             return Err(Error::ReadOnly { path });
         }
-        // A new database gets its first tables before write-ahead mode, so that the
-        // application id is in the header of the file itself and never only in its log.
+        // The first tables are created before write-ahead mode, so that the application id is in
+        // the file header itself and not only in the log.
         schema::migrate(&mut connection, &path, MIGRATIONS)?;
         schema::check_tables(&connection, &path)?;
-        // Where shared memory is missing (some network file systems) SQLite keeps its rollback
-        // journal instead: readers and the writer then wait for each other, and a power failure
-        // may undo the last commit (SQLite's FULL does not synchronise the folder there).
+        // Without shared memory (some network file systems), SQLite keeps its rollback journal.
+        // Readers and the writer then wait for each other, and a power failure may undo the last
+        // commit, because SQLite's FULL does not synchronise the directory there.
         if has_small_blocks(&path) {
             set_journal_mode(&connection, "delete").map_err(failed)?;
         } else {
@@ -79,7 +77,7 @@ impl Store {
         Ok(Self { connection, path, writable: true })
     }
 
-    /// Refuses a path where making a database would remove a file that is not its own.
+    /// Refuses a path where creating a database would delete a foreign file.
     ///
     /// # Errors
     /// [`Error::InTheWay`].
@@ -87,20 +85,20 @@ impl Store {
         schema::check_beside(&absolute(path.as_ref())?)
     }
 
-    /// Opens an existing database for reading only; writing calls fail with
-    /// [`Error::ReadOnly`]. Another program may be writing to it.
+    /// Opens an existing database read-only; writing calls fail with [`Error::ReadOnly`]. Another
+    /// program may be writing to it.
     ///
     /// # Errors
-    /// As [`Store::open`], and when there is no database, when its schema is older than this
-    /// program's, or when it needs recovery in a folder that cannot be written.
+    /// Those of [`Store::open`]; also when the database does not exist, its schema is older, or it
+    /// needs recovery in a folder that is not writable.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = absolute(path.as_ref())?;
-        if schema::recognise(&path)? == Found::Nothing {
+        if schema::recognise(&path)? == FileState::Nothing {
             return Err(Error::NotFound { path });
         }
         let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let found = match schema::version(&connection, &path, MIGRATIONS) {
-            // The header was read a moment ago: what cannot be opened are the log's files.
+            // The header was just read, so it is the log files that cannot be opened.
             Err(Error::ReadOnly { path }) => return Err(Error::NotClosed { path }),
             other => other?,
         };
@@ -112,8 +110,7 @@ impl Store {
         Ok(Self { connection, path, writable: false })
     }
 
-    /// A store in memory that is gone when it is dropped: for tests and for runs that keep
-    /// nothing.
+    /// A temporary store in memory, for tests and runs that are not kept.
     ///
     /// # Errors
     /// Only when memory runs out.
@@ -126,16 +123,16 @@ impl Store {
         Ok(Self { connection, path, writable: true })
     }
 
-    /// The file that holds the store, as an absolute path.
+    /// Absolute path of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Records that a run has begun, in the state [`RunState::Running`].
+    /// Records the start of a run, in the state [`RunState::Running`].
     ///
     /// # Errors
-    /// [`Error::Conflict`] if its uuid is there already; full disk, lock, damage.
+    /// [`Error::Conflict`] if the uuid exists already; full disk, lock, damage.
     pub fn begin_run(&mut self, run: &NewRun) -> Result<RunId, Error> {
         self.write(|transaction| {
             insert(transaction, "run", ("state", &RunState::Running), [run])?;
@@ -146,7 +143,7 @@ impl Store {
     /// Adds a point to a run.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if there is no such run or the ordinal is taken; full disk, lock,
+    /// [`Error::Conflict`] if the run does not exist or the ordinal is taken; full disk, lock,
     /// damage.
     pub fn add_point(&mut self, run: RunId, point: &PointRow) -> Result<PointId, Error> {
         self.write(|transaction| {
@@ -155,12 +152,12 @@ impl Store {
         })
     }
 
-    /// Adds a trial with its histogram and series, whole or not at all. Once this returns, the
-    /// trial survives a crash.
+    /// Adds a trial with its histogram and series in one transaction. Once this returns, the trial
+    /// survives a crash.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if there is no such point or the ordinal is taken; full disk, lock,
-    /// damage. The trials stored before are safe in each case.
+    /// [`Error::Conflict`] if the point does not exist or the ordinal is taken; full disk, lock,
+    /// damage. Earlier trials are safe in each case.
     pub fn add_trial(
         &mut self,
         point: PointId,
@@ -177,10 +174,10 @@ impl Store {
         })
     }
 
-    /// Records how a run ended, and what its points came to.
+    /// Records the end of a run and the verdicts of its points.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`] if there is no such run; full disk, lock, damage.
+    /// [`Error::RunNotFound`] if the run does not exist; full disk, lock, damage.
     pub fn finish_run(
         &mut self,
         run: RunId,
@@ -196,9 +193,9 @@ impl Store {
         if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
     }
 
-    /// Marks as [`RunState::Interrupted`] each running run whose process is gone, and returns
-    /// those runs. `is_alive` is told the process id and the boot id that the run began with.
-    /// When they ended is not known, so they get no finishing time.
+    /// Marks each running run whose process has died as [`RunState::Interrupted`] and returns these
+    /// runs. `is_alive` gets the process id and the boot id of a run. The end time is unknown and
+    /// stays empty.
     ///
     /// # Errors
     /// Full disk, lock, damage.
@@ -224,23 +221,22 @@ impl Store {
         })
     }
 
-    /// Closes the store; no `-wal` and `-shm` files stay behind unless another program has the
-    /// database open, in which case they go when the next writer closes it.
+    /// Closes the store. The `-wal` and `-shm` files disappear, unless another program has the
+    /// database open; the next writer then removes them.
     ///
     /// # Errors
-    /// When the log cannot be folded into the database (full disk); nothing is lost, the next
-    /// opening folds it.
+    /// When the checkpoint fails (full disk). Nothing is lost; the next opening repeats it.
     pub fn close(self) -> Result<(), Error> {
-        self.settle().map_err(|error| self.error(error))
+        self.checkpoint_and_leave_wal().map_err(|error| self.error(error))
     }
 
-    /// Folds the log into the database and leaves write-ahead mode, which also removes the log.
-    fn settle(&self) -> rusqlite::Result<()> {
+    /// Checkpoints the log and leaves write-ahead mode, which also deletes the log.
+    fn checkpoint_and_leave_wal(&self) -> rusqlite::Result<()> {
         if !self.writable {
             return Ok(());
         }
         match set_journal_mode(&self.connection, "delete") {
-            // Someone else has the database open: fold what can be folded and leave the rest.
+            // Another program has the database open: checkpoint what is possible.
             Err(error) if is_busy(&error) => {
                 self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             }
@@ -248,7 +244,7 @@ impl Store {
         }
     }
 
-    /// Runs `body` in one transaction, which is undone if it fails.
+    /// Runs `body` in one transaction, which is rolled back on failure.
     fn write<T>(
         &mut self,
         body: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -278,12 +274,12 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Nobody is left to tell; the next opening does what this could not.
-        let _ = self.settle();
+        // A destructor cannot report errors; the next opening repeats the checkpoint.
+        let _ = self.checkpoint_and_leave_wal();
     }
 }
 
-/// An absolute path, so that SQLite never takes a name such as `:memory:` for a command.
+/// The path made absolute, so that SQLite does not interpret names such as `:memory:`.
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path)
         .map_err(|source| Error::Unreadable { path: path.to_path_buf(), source })
@@ -304,23 +300,23 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
         .map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-    // What SQLite advises for files that others may have made or damaged
+    // Recommended by SQLite for untrusted or damaged files
     // (<https://www.sqlite.org/security.html>).
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
     connection.pragma_update(None, "cell_size_check", true).map_err(failed)?;
     Ok(connection)
 }
 
-/// Whether the file system gives out blocks smaller than a page of memory. There SQLite's shared
-/// memory (the `-shm` file) can have a page of which only one block exists; when the disk is full,
-/// touching the rest of it kills the process (SIGBUS). The rollback journal needs no such file.
+/// Whether the file system has blocks smaller than a memory page. A page of SQLite's shared memory
+/// (the `-shm` file) may then be only partly allocated. If the disk is full, touching the rest
+/// kills the process (SIGBUS). The rollback journal needs no such file.
 fn has_small_blocks(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.blksize() < PAGE_BYTES)
 }
 
-/// Enters write-ahead mode. SQLite waits for other programs' locks only when it begins a
-/// transaction, not in the midst of changing the mode; so when another program is opening or
-/// closing the database at this very moment, an empty transaction does the waiting.
+/// Enters write-ahead mode. SQLite waits for locks only at the start of a transaction, not while it
+/// changes the mode. If another program opens or closes the database at this moment, an empty
+/// transaction does the waiting.
 fn enter_write_ahead_mode(connection: &Connection) -> rusqlite::Result<()> {
     for _ in 1..MODE_CHANGE_ATTEMPTS {
         match set_journal_mode(connection, "wal") {
@@ -339,8 +335,7 @@ fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<()>
     connection.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(()))
 }
 
-/// Inserts rows; `shared` is a column that is not part of them and its value, the same for all.
-/// Sets the columns of `row` where `id` is; how many rows changed.
+/// Updates the row with this `id` to the values of `row`; returns the number of changed rows.
 fn update<R: Columns>(
     transaction: &Transaction<'_>,
     table: &str,
@@ -354,6 +349,7 @@ fn update<R: Columns>(
     transaction.execute(&sql, values.as_slice())
 }
 
+/// Inserts rows; `shared` is an additional column with the same value in all of them.
 fn insert<'r, R: Columns + 'r>(
     transaction: &Transaction<'_>,
     table: &str,
@@ -381,7 +377,8 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::fixture::{
-        a_histogram, a_place, a_point, a_run, a_series, a_trial, an_end, files_in,
+        a_point, a_series, an_end, files_in, sample_histogram, sample_run, sample_trial,
+        temp_database,
     };
     use crate::row::{Operation, Verdict};
 
@@ -391,7 +388,7 @@ pub(crate) mod tests {
     }
 
     fn with_a_point(mut store: Store) -> (Store, RunId, PointId) {
-        let run = store.begin_run(&a_run("11111111-aaaa", 10)).unwrap();
+        let run = store.begin_run(&sample_run("11111111-aaaa", 10)).unwrap();
         let point = store.add_point(run, &a_point(0)).unwrap();
         (store, run, point)
     }
@@ -401,14 +398,14 @@ pub(crate) mod tests {
 
     fn add_trials(store: &mut Store, point: PointId, ordinals: std::ops::Range<u32>) {
         for ordinal in ordinals {
-            let (histogram, series) = (a_histogram(BUCKETS), a_series(INTERVALS));
-            store.add_trial(point, &a_trial(ordinal), &histogram, &series).unwrap();
+            let (histogram, series) = (sample_histogram(BUCKETS), a_series(INTERVALS));
+            store.add_trial(point, &sample_trial(ordinal), &histogram, &series).unwrap();
         }
     }
 
     #[test]
     fn files_with_the_names_of_a_log_are_not_removed() {
-        let (place, path) = a_place();
+        let (place, path) = temp_database();
         for there in [false, true] {
             if there {
                 Store::open(&path).unwrap().close().unwrap();
@@ -426,15 +423,15 @@ pub(crate) mod tests {
         Store::open(&path).unwrap();
     }
 
-    /// How many trials a store has; each must be whole and the database sound.
+    /// Number of trials in a store; asserts that each is complete and the database is sound.
     fn whole_trials(store: &Store, point: PointId) -> usize {
         let sound: String =
             store.connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         assert_eq!(sound, "ok");
         let trials = store.trials(point).unwrap();
         for (ordinal, (id, trial)) in trials.iter().enumerate() {
-            assert_eq!(*trial, a_trial(ordinal as u32));
-            assert_eq!(store.latency(*id).unwrap(), a_histogram(BUCKETS));
+            assert_eq!(*trial, sample_trial(ordinal as u32));
+            assert_eq!(store.latency(*id).unwrap(), sample_histogram(BUCKETS));
             assert_eq!(store.series(*id).unwrap(), a_series(INTERVALS));
         }
         trials.len()
@@ -451,9 +448,9 @@ pub(crate) mod tests {
         name.into()
     }
 
-    /// What a killed program leaves: the files of a database that is open, as they stand.
+    /// A copy of the files of an open database, as a killed program would leave them.
     fn a_crashed_copy(path: &Path) -> (tempfile::TempDir, PathBuf) {
-        let (folder, copy) = a_place();
+        let (folder, copy) = temp_database();
         fs::copy(path, &copy).unwrap();
         fs::copy(log_of(path), log_of(&copy)).unwrap();
         (folder, copy)
@@ -461,7 +458,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_database_whose_runs_are_an_endless_view_is_refused() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         Store::open(&path).unwrap().close().unwrap();
         let connection = Connection::open(&path).unwrap();
         let endless = "DROP TABLE run; CREATE VIEW run AS WITH RECURSIVE n(id) AS \
@@ -474,7 +471,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_database_is_made_where_there_is_none_or_an_empty_file() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         Store::open(&path).unwrap().close().unwrap();
         assert_eq!(Store::open_read_only(&path).unwrap().runs().unwrap(), []);
         fs::write(&path, "").unwrap();
@@ -483,10 +480,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_closed_or_dropped_store_leaves_one_plain_file_that_reading_does_not_change() {
-        let (folder, path) = a_place();
+        let (folder, path) = temp_database();
         for (uuid, close) in [("a", true), ("b", false)] {
             let mut store = Store::open(&path).unwrap();
-            store.begin_run(&a_run(uuid, 1)).unwrap();
+            store.begin_run(&sample_run(uuid, 1)).unwrap();
             assert!(files_in(folder.path()).contains(&"halfpower.db-wal".to_owned()));
             if close {
                 store.close().unwrap();
@@ -505,7 +502,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_was_stored_is_there_when_the_file_is_opened_again() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let (mut store, run, point) = with_a_point(Store::open(&path).unwrap());
         add_trials(&mut store, point, 0..3);
         store.finish_run(run, &an_end(), &[]).unwrap();
@@ -519,7 +516,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_database_is_synchronised_on_every_commit_while_it_is_open() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let store = Store::open(&path).unwrap();
         let mode: String =
             store.connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
@@ -530,7 +527,7 @@ pub(crate) mod tests {
 
     #[test]
     fn odd_file_names_are_names_and_not_commands_to_sqlite() {
-        let (folder, path) = a_place();
+        let (folder, path) = temp_database();
         for name in [":memory:", "file:x?mode=memory", "100% ?#.db"] {
             let odd = path.with_file_name(name);
             Store::open(&odd).unwrap().close().unwrap();
@@ -541,7 +538,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_missing_folder_is_named_and_not_made() {
-        let (folder, path) = a_place();
+        let (folder, path) = temp_database();
         let missing = folder.path().join("missing");
         let error = Store::open(missing.join("halfpower.db")).unwrap_err();
         assert!(matches!(&error, Error::FolderNotFound { folder, .. } if *folder == missing));
@@ -551,7 +548,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_folder_or_a_device_is_refused() {
-        let (folder, path) = a_place();
+        let (folder, path) = temp_database();
         for not_a_file in [folder.path(), Path::new("/dev/null")] {
             let error = Store::open(not_a_file).unwrap_err();
             assert!(matches!(error, Error::NotAFile { .. }), "{error}");
@@ -563,7 +560,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_foreign_database_is_refused_and_stays_as_it_is_with_its_log() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let foreign = Connection::open(&path).unwrap();
         set_journal_mode(&foreign, "wal").unwrap();
         foreign.execute_batch("CREATE TABLE notes (text); INSERT INTO notes VALUES (1)").unwrap();
@@ -579,7 +576,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_newer_schema_is_refused_and_stays_as_it_is() {
-        let (folder, path) = a_place();
+        let (folder, path) = temp_database();
         let store = Store::open(&path).unwrap();
         store.connection.pragma_update(None, "user_version", 99).unwrap();
         store.close().unwrap();
@@ -595,8 +592,8 @@ pub(crate) mod tests {
 
     #[test]
     fn an_older_schema_is_brought_up_to_date_by_a_writer_and_refused_by_a_reader() {
-        let (_folder, path) = a_place();
-        // Schema 0 with our id: no release wrote it, but no older one exists yet.
+        let (_folder, path) = temp_database();
+        // Schema 0 with the application id. No release wrote it, but there is no older schema.
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "application_id", schema::APPLICATION_ID).unwrap();
         drop(connection);
@@ -608,7 +605,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_damaged_database_is_reported_as_damaged() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         Store::open(&path).unwrap().close().unwrap();
         let mut bytes = fs::read(&path).unwrap();
         bytes[100..].fill(0xA5);
@@ -617,7 +614,7 @@ pub(crate) mod tests {
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     }
 
-    // Nobody can make files in /sys, not even root, to whom permissions mean nothing.
+    // Nobody can create files in /sys, not even root, who ignores permissions.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_folder_that_cannot_be_written_is_reported_as_read_only() {
@@ -626,7 +623,8 @@ pub(crate) mod tests {
         assert!(error.to_string().contains("choose another place"), "{error}");
     }
 
-    /// Calls `body` while nobody but root can write to `folder`, and tells it whether it cannot.
+    /// Calls `body` while `folder` is read-only; the argument is false for root, who can still
+    /// write.
     #[cfg(unix)]
     fn while_read_only<T>(folder: &Path, body: impl FnOnce(bool) -> T) -> T {
         use std::os::unix::fs::PermissionsExt;
@@ -641,7 +639,7 @@ pub(crate) mod tests {
     #[cfg(unix)]
     #[test]
     fn a_database_in_a_read_only_folder_is_read_but_not_opened_for_writing() {
-        let (folder, path) = a_place();
+        let (folder, path) = temp_database();
         let (store, run, point) = with_a_point(Store::open(&path).unwrap());
         store.close().unwrap();
         while_read_only(folder.path(), |denied| {
@@ -655,7 +653,7 @@ pub(crate) mod tests {
     #[cfg(unix)]
     #[test]
     fn a_killed_writers_database_in_a_read_only_folder_says_to_copy_it() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let (_killed, run, point) = with_a_point(Store::open(&path).unwrap());
         let (folder, copy) = a_crashed_copy(&path);
         while_read_only(folder.path(), |denied| match Store::open_read_only(&copy) {
@@ -672,23 +670,23 @@ pub(crate) mod tests {
 
     #[test]
     fn a_read_only_store_refuses_to_write() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         Store::open(&path).unwrap().close().unwrap();
         let mut store = Store::open_read_only(&path).unwrap();
-        let error = store.begin_run(&a_run("u", 1)).unwrap_err();
+        let error = store.begin_run(&sample_run("u", 1)).unwrap_err();
         assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
     }
 
     #[test]
     fn a_reader_sees_each_trial_as_soon_as_it_is_stored() {
-        let (folder, path) = a_place();
+        let (folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
         let reader = Store::open_read_only(&path).unwrap();
         for trials in 1..=5_u32 {
             add_trials(&mut store, point, trials - 1..trials);
             assert_eq!(whole_trials(&reader, point), trials as usize);
         }
-        // The writer closes first; nothing is lost, and the next writer tidies up.
+        // The writer closes first. Nothing is lost; the next writer cleans up.
         store.close().unwrap();
         assert_eq!(whole_trials(&reader, point), 5);
         reader.close().unwrap();
@@ -699,7 +697,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_reader_in_the_midst_of_reading_keeps_its_view_and_does_not_hold_up_the_writer() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
         add_trials(&mut store, point, 0..1);
         let reader = Store::open_read_only(&path).unwrap();
@@ -714,7 +712,7 @@ pub(crate) mod tests {
 
     #[test]
     fn two_writers_take_turns() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let (mut first, _, point) = with_a_point(Store::open(&path).unwrap());
         let mut second = Store::open(&path).unwrap();
         add_trials(&mut first, point, 0..1);
@@ -725,14 +723,14 @@ pub(crate) mod tests {
 
     #[test]
     fn many_writers_may_open_and_close_one_new_database_at_once() {
-        let (folder, path) = a_place();
+        let (folder, path) = temp_database();
         std::thread::scope(|scope| {
             for writer in 0..4 {
                 let path = &path;
                 scope.spawn(move || {
                     for turn in 0..10 {
                         let mut store = Store::open(path).unwrap();
-                        store.begin_run(&a_run(&format!("{writer}-{turn}"), 1)).unwrap();
+                        store.begin_run(&sample_run(&format!("{writer}-{turn}"), 1)).unwrap();
                         store.close().unwrap();
                     }
                 });
@@ -744,22 +742,22 @@ pub(crate) mod tests {
 
     #[test]
     fn a_lock_that_is_not_released_is_reported_as_such() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let mut first = Store::open(&path).unwrap();
         let mut second = Store::open(&path).unwrap();
         second.connection.busy_timeout(Duration::ZERO).unwrap();
         let _held = first.connection.transaction_with_behavior(TransactionBehavior::Immediate);
-        let error = second.begin_run(&a_run("u", 1)).unwrap_err();
+        let error = second.begin_run(&sample_run("u", 1)).unwrap_err();
         assert!(matches!(error, Error::Busy { .. }), "{error}");
     }
 
     #[test]
     fn a_transaction_that_is_dropped_leaves_no_part_of_a_trial() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
         add_trials(&mut store, point, 0..2);
         let open = store.connection.transaction().unwrap();
-        insert(&open, "trial", ("point_id", &point), [&a_trial(2)]).unwrap();
+        insert(&open, "trial", ("point_id", &point), [&sample_trial(2)]).unwrap();
         drop(open);
         drop(store);
         assert_eq!(whole_trials(&Store::open(&path).unwrap(), point), 2);
@@ -767,16 +765,16 @@ pub(crate) mod tests {
 
     #[test]
     fn a_killed_process_loses_no_stored_trial_and_leaves_no_half_one() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
         add_trials(&mut store, point, 0..4);
         // A cache of one page makes SQLite spill the open transaction into the log.
         store.connection.pragma_update(None, "cache_size", 1).unwrap();
         let open = store.connection.transaction().unwrap();
-        insert(&open, "trial", ("point_id", &point), [&a_trial(4)]).unwrap();
+        insert(&open, "trial", ("point_id", &point), [&sample_trial(4)]).unwrap();
         let trial = TrialId(open.last_insert_rowid());
         let log_before = fs::metadata(log_of(&path)).unwrap().len();
-        insert(&open, "latency", ("trial_id", &trial), &a_histogram(20_000)).unwrap();
+        insert(&open, "latency", ("trial_id", &trial), &sample_histogram(20_000)).unwrap();
         assert!(fs::metadata(log_of(&path)).unwrap().len() > log_before);
 
         let (crashed, copy) = a_crashed_copy(&path);
@@ -789,10 +787,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_log_cut_off_anywhere_holds_only_whole_trials_and_all_that_came_before_the_cut() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
         store.connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
-        // The length of the log when each trial was reported as stored.
+        // Length of the log when each trial was reported as stored.
         let mut stored_at = Vec::new();
         let mut longest = 0;
         for ordinal in 0..6 {
@@ -814,7 +812,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_full_disk_is_reported_and_leaves_all_earlier_trials_readable() {
-        let (_folder, path) = a_place();
+        let (_folder, path) = temp_database();
         let (mut store, run, point) = with_a_point(Store::open(&path).unwrap());
         add_trials(&mut store, point, 0..2);
         let pages: u32 =
@@ -824,7 +822,8 @@ pub(crate) mod tests {
             store.connection.pragma_update_and_check(None, "max_page_count", pages, set).unwrap();
         };
         limit(&store, pages);
-        let error = store.add_trial(point, &a_trial(2), &a_histogram(20_000), &[]).unwrap_err();
+        let error =
+            store.add_trial(point, &sample_trial(2), &sample_histogram(20_000), &[]).unwrap_err();
         assert!(matches!(error, Error::DiskFull { .. }), "{error}");
         assert!(error.to_string().contains("make room"), "{error}");
         assert_eq!(whole_trials(&store, point), 2);
@@ -839,12 +838,12 @@ pub(crate) mod tests {
     #[test]
     fn a_trial_with_a_bad_histogram_is_refused_whole() {
         let (mut store, _, point) = a_store_with_a_point();
-        let mut twice = a_histogram(2);
+        let mut twice = sample_histogram(2);
         twice[1].low_ns = twice[0].low_ns;
-        let mut mixed = a_histogram(2);
+        let mut mixed = sample_histogram(2);
         mixed[1].operation = Operation::Mix;
         for bad in [twice, mixed] {
-            let error = store.add_trial(point, &a_trial(0), &bad, &[]).unwrap_err();
+            let error = store.add_trial(point, &sample_trial(0), &bad, &[]).unwrap_err();
             assert!(matches!(error, Error::Conflict { .. }), "{error}");
         }
         assert_eq!((count(&store, "trial"), count(&store, "latency")), (0, 0));
@@ -855,11 +854,11 @@ pub(crate) mod tests {
         let (mut store, run, point) = a_store_with_a_point();
         add_trials(&mut store, point, 0..1);
         let refused = [
-            store.begin_run(&a_run("11111111-aaaa", 10)).map(|_| ()),
+            store.begin_run(&sample_run("11111111-aaaa", 10)).map(|_| ()),
             store.add_point(run, &a_point(0)).map(|_| ()),
             store.add_point(RunId(99), &a_point(1)).map(|_| ()),
-            store.add_trial(point, &a_trial(0), &[], &[]).map(|_| ()),
-            store.add_trial(PointId(99), &a_trial(0), &[], &[]).map(|_| ()),
+            store.add_trial(point, &sample_trial(0), &[], &[]).map(|_| ()),
+            store.add_trial(PointId(99), &sample_trial(0), &[], &[]).map(|_| ()),
         ];
         for (i, outcome) in refused.into_iter().enumerate() {
             assert!(matches!(outcome, Err(Error::Conflict { .. })), "{i}: {outcome:?}");
@@ -870,10 +869,10 @@ pub(crate) mod tests {
     #[test]
     fn a_number_that_sqlite_cannot_hold_is_refused_and_the_greatest_it_can_is_kept() {
         let (mut store, _, point) = a_store_with_a_point();
-        let greatest = TrialRow { bytes: i64::MAX as u64, ..a_trial(0) };
+        let greatest = TrialRow { bytes: i64::MAX as u64, ..sample_trial(0) };
         store.add_trial(point, &greatest, &[], &[]).unwrap();
         assert_eq!(store.trials(point).unwrap()[0].1, greatest);
-        let too_large = TrialRow { bytes: i64::MAX as u64 + 1, ..a_trial(1) };
+        let too_large = TrialRow { bytes: i64::MAX as u64 + 1, ..sample_trial(1) };
         let error = store.add_trial(point, &too_large, &[], &[]).unwrap_err();
         assert!(matches!(error, Error::NumberTooLarge { .. }), "{error}");
     }
@@ -886,11 +885,11 @@ pub(crate) mod tests {
         for table in ["point", "trial", "latency", "series"] {
             assert_eq!(count(&store, table), 0, "{table}");
         }
-        assert!(store.begin_run(&a_run("next", 20)).unwrap() > run);
+        assert!(store.begin_run(&sample_run("next", 20)).unwrap() > run);
     }
 
     #[test]
-    fn what_a_point_came_to_is_known_once_its_run_is_over() {
+    fn a_point_has_a_verdict_once_its_run_is_over() {
         let (mut store, run, judged) = a_store_with_a_point();
         let other = store.add_point(run, &a_point(1)).unwrap();
         let nothing = PointEnd { verdict: None, verdict_reasons_json: "[]".into() };
@@ -920,7 +919,7 @@ pub(crate) mod tests {
     fn runs_of_dead_processes_are_marked_interrupted_and_no_others() {
         let mut store = Store::in_memory().unwrap();
         let mut begin = |uuid: &str, pid, boot_id: &str| {
-            let run = NewRun { pid, boot_id: boot_id.into(), ..a_run(uuid, 1) };
+            let run = NewRun { pid, boot_id: boot_id.into(), ..sample_run(uuid, 1) };
             store.begin_run(&run).unwrap()
         };
         let alive = begin("a", 1, "now");

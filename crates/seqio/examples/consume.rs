@@ -1,6 +1,6 @@
-//! Reads a file in a named way (`fixed` is `blocks` with a depth that does not adapt), with a
-//! consumer that looks at every byte or at none, and prints how it was read and how long it took
-//! from before the file was opened: for `cargo xtask bench seqio`.
+//! Benchmark for `cargo xtask bench seqio`: reads a file in a given way, with a consumer that looks
+//! at every byte or at none. Prints the plan and the time, measured from before the file was
+//! opened. The way `fixed` is `blocks` with a constant depth.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::hint::black_box;
@@ -11,11 +11,11 @@ use seqio::tokio::AsyncReader;
 use seqio::{Options, Plan, Reader};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 
-/// Bytes that are asked for at once where the program brings the memory, and nobody says how many
-/// (KiB): what is copied is looked at while it is in the first-level cache.
+/// Default read size if the program provides the memory (KiB). It is small enough that the data are
+/// still in the first-level cache when the consumer looks at them.
 const PIECE_KIB: usize = 32;
 
-/// Looks at the bytes of a file, or only counts them.
+/// Looks at all bytes of a file, or only counts them.
 struct Consumer {
     looks: bool,
     bytes: u64,
@@ -98,7 +98,7 @@ fn bufread(mut reader: Reader, consumer: &mut Consumer) -> io::Result<()> {
     }
 }
 
-/// Runs a task to its end.
+/// Runs a task to completion.
 fn task(task: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().build()?.block_on(task)
 }

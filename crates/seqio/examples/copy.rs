@@ -1,5 +1,5 @@
-//! Copies a file with several requests outstanding and makes the copy durable: what `cp` and a
-//! `sync` of the file do.
+//! Copies a file with several requests in flight and makes the copy durable, like `cp` followed by
+//! `sync` of the file.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 fn main() -> std::io::Result<()> {

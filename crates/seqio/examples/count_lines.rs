@@ -1,4 +1,4 @@
-//! Counts the lines of files, as `wc -l` does: the blocks are looked at where the storage put them.
+//! Counts the lines of files, like `wc -l`. The blocks are not copied in memory.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use seqio::Reader;

@@ -1,5 +1,5 @@
-//! Prints the FNV-1a checksum of files. The function that computes it takes any `BufRead`; only the
-//! line that opens the file knows of seqio.
+//! Prints the FNV-1a checksum of files. The checksum function takes any `BufRead`; only the line
+//! that opens the file uses seqio.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::io::{self, BufRead};
@@ -13,7 +13,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// FNV-1a with 64 bits (Fowler, Noll, Vo): from its offset basis, each byte in turn.
+/// FNV-1a with 64 bits (Fowler, Noll, Vo).
 fn checksum(mut from: impl BufRead) -> io::Result<u64> {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     loop {

@@ -1,7 +1,7 @@
-//! A log as databases write it: records with length and checksum are appended and made durable in
-//! groups; after a crash all that is whole is read back, and the log goes on behind it.
+//! A log as in a database. Records with length and checksum are appended and made durable in
+//! groups. After a crash, all complete records are read back, and the log continues after them.
 //!
-//! The file is never larger than what was written to it, so that its end is where the log ends.
+//! The file is never larger than what was written to it, so its end is the end of the log.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::fs::OpenOptions;
@@ -10,10 +10,10 @@ use std::path::Path;
 
 use seqio::{Options, Reader, Writer};
 
-/// So many records become durable together.
+/// Number of records that become durable together.
 const GROUP: u64 = 1000;
 
-/// A log that records are appended to.
+/// A log open for appending.
 struct Log {
     writer: Writer,
     records: u64,
@@ -24,8 +24,8 @@ impl Log {
         Ok(Log { writer: Options::new().create_new(path)?, records: 0 })
     }
 
-    /// Goes on behind the last whole record; what follows it is dropped.
-    fn go_on(path: &Path) -> io::Result<Log> {
+    /// Continues after the last complete record; anything behind it is dropped.
+    fn resume(path: &Path) -> io::Result<Log> {
         let (records, end) = recover(path, |_| {})?;
         let mut file = OpenOptions::new().write(true).open(path)?;
         file.set_len(end)?;
@@ -49,7 +49,7 @@ impl Log {
     }
 }
 
-/// Hands over each whole record; gives how many there are, and where the last one ends (bytes).
+/// Passes each complete record to `each`; returns their number and the end of the last one (bytes).
 fn recover(path: &Path, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u64)> {
     let mut reader = Reader::open(path)?;
     let size = reader.size()?;
@@ -92,13 +92,13 @@ fn main() -> io::Result<()> {
     }
     println!("{} records written", log.finish()?);
 
-    // As a crash would leave it: the last record is not whole.
+    // Simulates a crash that leaves the last record incomplete.
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(file.metadata()?.len().saturating_sub(3))?;
     let (whole, end) = recover(path, |_| {})?;
     println!("{whole} records are whole, up to byte {end}");
 
-    let mut log = Log::go_on(path)?;
+    let mut log = Log::resume(path)?;
     log.append(b"the first after the crash")?;
     println!("{} records after going on", log.finish()?);
     let mut last = Vec::new();

@@ -1,5 +1,5 @@
-//! Writes a durable file in a named way, from a producer that makes every byte or stamps blocks
-//! that are full already, and prints how it was written: what `cargo xtask bench seqio` times.
+//! Benchmark for `cargo xtask bench seqio`: writes a durable file in a given way and prints the
+//! plan. The producer computes every byte, or only stamps blocks that are already filled.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::hint::black_box;
@@ -10,22 +10,22 @@ use seqio::tokio::AsyncWriter;
 use seqio::{Options, Writer};
 use tokio::io::AsyncWriteExt;
 
-/// Bytes that are handed over at once where the program brings the memory.
+/// Write size if the program provides the memory (bytes).
 const PIECE_BYTES: usize = 128 << 10;
-/// How far stamps are apart (bytes): no two pages are alike.
+/// Distance between stamps (bytes); no two pages are equal.
 const STAMP_BYTES: usize = 4096;
 
-/// Makes the bytes of a file.
+/// Produces the bytes of a file.
 struct Producer {
     makes_all: bool,
     left: u64,
     state: u64,
-    /// Where memory begins that it has filled before.
+    /// Start addresses of buffers that it has already filled.
     filled: Vec<usize>,
 }
 
 impl Producer {
-    /// Fills memory with what comes next; gives how much of it.
+    /// Fills memory with the next bytes; returns how many.
     fn fill(&mut self, space: &mut [u8]) -> usize {
         let amount = self.left.min(space.len() as u64) as usize;
         let space = &mut space[..amount];

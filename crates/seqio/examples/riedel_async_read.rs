@@ -1,8 +1,8 @@
-//! The fourth sample program of Riedel, van Ingen and Gray (1997), Figure 21: reads a file past the
-//! page cache with eight requests of 64 KiB outstanding, the next one issued where one completes,
-//! until one comes back empty; then the same with seqio. The standard library has no completion
-//! routines, so eight threads fetch the place of the next request from a counter. The paper's
-//! program gets its blocks out of order; seqio gives them in order.
+//! The fourth sample program of Riedel, van Ingen and Gray (1997), Figure 21: direct reads of a
+//! file with eight requests of 64 KiB in flight, until one returns nothing; then the same with
+//! seqio. The standard library has no completion routines, so eight threads take the offset of the
+//! next request from a counter. The paper's program gets its blocks out of order; seqio gives them
+//! in order.
 mod support;
 
 use std::fs::OpenOptions;

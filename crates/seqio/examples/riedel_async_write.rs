@@ -1,7 +1,7 @@
-//! The third sample program of Riedel, van Ingen and Gray (1997), Figure 20: fills a preallocated
-//! file past the page cache with eight requests of 64 KiB outstanding, each filled before it goes
-//! out; then the same with seqio. The standard library has no request that is waited for later, so
-//! eight threads issue every eighth one each. Both end with a flush.
+//! The third sample program of Riedel, van Ingen and Gray (1997), Figure 20: direct writes to a
+//! preallocated file with eight requests of 64 KiB in flight, each filled just before it is issued;
+//! then the same with seqio. The standard library has no asynchronous requests, so each of eight
+//! threads issues every eighth request. Both end with a flush.
 mod support;
 
 use std::fs::OpenOptions;

@@ -1,5 +1,5 @@
-//! The first sample program of Riedel, van Ingen and Gray (1997), Figure 18: reads a file through
-//! the page cache in requests of 64 KiB, one after the other; then the same with seqio.
+//! The first sample program of Riedel, van Ingen and Gray (1997), Figure 18: buffered sequential
+//! reads of 64 KiB; then the same with seqio.
 mod support;
 
 use std::fs::File;

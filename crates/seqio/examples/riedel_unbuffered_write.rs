@@ -1,6 +1,5 @@
-//! The second sample program of Riedel, van Ingen and Gray (1997), Figure 19: writes a new file
-//! past the page cache in requests of 64 KiB, one after the other; then the same with seqio. Both
-//! end with a flush.
+//! The second sample program of Riedel, van Ingen and Gray (1997), Figure 19: direct sequential
+//! writes of 64 KiB to a new file; then the same with seqio. Both end with a flush.
 mod support;
 
 use std::fs::OpenOptions;

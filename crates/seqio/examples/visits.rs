@@ -1,6 +1,5 @@
-//! Many short visits instead of one long stream: random reads of one file, or every file of a
-//! folder from its beginning to its end, with this crate or with `BufReader`: for
-//! `cargo xtask bench seqio`.
+//! Benchmark for `cargo xtask bench seqio`: many short reads instead of one long stream. It does
+//! random reads of one file, or reads every file of a folder, with seqio or with `BufReader`.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::fs::File;
@@ -11,14 +10,14 @@ use std::path::{Path, PathBuf};
 use ioengine::{Clock, Monotonic};
 use seqio::Reader;
 
-/// Bytes of a random read.
+/// Size of a random read (bytes).
 const VISIT_BYTES: usize = 4096;
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, how, path, count] = &arguments[..] else { usage() };
     let (Ok(count), path) = (count.parse::<u64>(), Path::new(path)) else { usage() };
-    // Listing the folder is not what is compared.
+    // Listing the folder is not part of the comparison.
     let files = if what == "files" { listed(path)? } else { Vec::new() };
     let clock = Monotonic::uncalibrated();
     let start_ns = clock.now_ns();

@@ -1,30 +1,28 @@
-//! How many requests are kept outstanding, found while running: doubled as long as that brings
-//! something, within bounds, and never left where it brought nothing.
+//! Adapts the queue depth while a stream runs: it is doubled while that increases the rate.
 //!
-//! A window of a few hundred requests is timed at a depth, then one at twice that depth. Where the
-//! second was faster by more than `GAIN`, the search goes on from there; else the depth goes back
-//! and stays. Windows in which the program was slower than the storage tell nothing and do not
-//! count. At worst one window of a stream runs at a depth that was no better.
+//! The rate of a window of blocks is measured at one depth, then at twice that depth. If the second
+//! rate is higher by more than `GAIN`, the search continues; otherwise the depth returns to the
+//! lower value and stays there. Windows in which the program was slower than the storage do not
+//! count. At worst, one window of a stream runs at a useless depth.
 
 use ioengine::clock::{Clock, Monotonic};
 
-/// What doubling must bring to be kept.
+/// Smallest gain for which a doubled depth is kept.
 const GAIN: f64 = 1.05;
-/// Blocks in a window, at the least.
+/// Smallest number of blocks in a window.
 const WINDOW_BLOCKS: u64 = 64;
-/// Windows must be so long that the clock and a hiccup of the storage do not decide (ns).
+/// Shortest window (ns), so that clock resolution and hiccups of the storage do not decide.
 const WINDOW_NS: u64 = 50_000_000;
-/// Of the blocks of a window, so many must have been waited for.
+/// Share of the blocks of a window that the program must have waited for.
 const WAITED_SHARE: f64 = 0.5;
 
-/// How many requests are kept outstanding, found while running: doubled as long as that brings
-/// something, within bounds, and never left where it brought nothing.
+/// The queue depth of a stream, found by doubling.
 #[derive(Debug)]
 pub(crate) struct Depth {
     now: u32,
     most: u32,
     searching: bool,
-    /// The rate of the last window at half the depth (blocks per ns).
+    /// Rate of the last window at half the depth (blocks per ns).
     before: Option<f64>,
     since_ns: u64,
     blocks: u64,
@@ -33,7 +31,7 @@ pub(crate) struct Depth {
 }
 
 impl Depth {
-    /// Begins at `now`, never beyond `most`.
+    /// Starts at depth `now`; never exceeds `most`.
     pub fn new(now: u32, most: u32) -> Depth {
         let clock = Monotonic::uncalibrated();
         let (now, since_ns) = (now.clamp(1, most.max(1)), clock.now_ns());
@@ -41,12 +39,12 @@ impl Depth {
         Depth { now, most, searching, before: None, since_ns, blocks: 0, waited: 0, clock }
     }
 
-    /// How many may be outstanding.
+    /// The current depth.
     pub fn now(&self) -> u32 {
         self.now
     }
 
-    /// A block has come, and whether it had to be waited for.
+    /// Counts a block; `waited` tells whether the program had to wait for it.
     pub fn count(&mut self, waited: bool) {
         if !self.searching {
             return;
@@ -62,17 +60,17 @@ impl Depth {
         }
     }
 
-    /// The stream stood still, or began anew: what was counted tells nothing.
+    /// Discards the current window because the stream paused or moved.
     pub fn restart(&mut self) {
         (self.since_ns, self.blocks, self.waited) = (self.clock.now_ns(), 0, 0);
     }
 
-    /// What a window says.
+    /// Evaluates a window.
     fn window(&mut self, took_ns: u64) {
         let tells = self.waited as f64 >= self.blocks as f64 * WAITED_SHARE;
         let rate = self.blocks as f64 / took_ns.max(1) as f64;
         match self.before {
-            // Deeper, nothing has to be waited for any more: that is as good as it gets.
+            // At this depth the program no longer waits, so a greater depth cannot help.
             Some(_) if !tells => self.searching = false,
             None if !tells => {}
             Some(before) if rate < before * GAIN => {
@@ -92,7 +90,7 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Runs windows whose rate depends on the depth, until the search ends.
+    /// Runs windows with a given rate per depth until the search ends.
     fn settled(most: u32, rate: impl Fn(u32) -> f64) -> (u32, u32) {
         let mut depth = Depth::new(2, most);
         let mut windows = 0;
@@ -106,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_grows_while_that_brings_something_and_goes_back_by_one_step() {
+    fn the_depth_doubles_while_the_rate_grows_and_then_steps_back_once() {
         assert_eq!(settled(64, |depth| f64::from(depth.min(8))), (8, 4));
         assert_eq!(settled(64, |_| 1.0), (2, 2), "no gain: one window is lost");
         assert_eq!(settled(8, f64::from), (8, 3), "never beyond the bound");
     }
 
     #[test]
-    fn a_slow_program_tells_nothing_of_the_storage() {
+    fn a_slow_program_does_not_change_the_depth() {
         let mut depth = Depth::new(2, 8);
         (depth.blocks, depth.waited) = (100, 10);
         depth.window(1_000_000);

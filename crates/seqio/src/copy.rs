@@ -1,9 +1,9 @@
-//! Copying what one file holds to another: by sharing its blocks where the file system can, by
-//! letting a file server do it, else by reading and writing at once through the same memory.
+//! Copies a file: by sharing blocks if the file system can, by server-side copy, or by reading and
+//! writing concurrently through the same buffers.
 //!
-//! In the pipeline a block is read into a slot and written from it: nothing is moved in memory
-//! where both files are past the page cache. Reads run ahead in the order of the file; a write goes
-//! out as soon as the watcher has seen its block. Holes stay holes.
+//! In the pipeline, a block is read into a slot and written from it. If both files use direct I/O,
+//! nothing is copied in memory. Reads run ahead in file order. A write is issued as soon as the
+//! watcher has seen its block. Holes are preserved.
 
 mod buffered;
 mod pipeline;
@@ -22,24 +22,24 @@ use crate::opened::Opened;
 use crate::options::{Cache, Options, Plan};
 use crate::storage::Kind;
 
-/// The system is asked to copy so much at a time (bytes): a watcher sees progress in between.
+/// Bytes per copy_file_range(2) call; the watcher gets progress in between.
 const ASKED_BYTES: u64 = 32 << 20;
 
-/// How the bytes were copied.
+/// How the data were copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The file system shares the blocks of both files until one is changed.
+    /// The file system shares the blocks of both files until one is modified.
     Reflink,
-    /// The file server copied them (copy_file_range(2)).
+    /// The file server copied the data (copy_file_range(2)).
     Server,
-    /// They were read and written, several requests in flight.
+    /// Reading and writing with several requests in flight.
     Pipeline,
-    /// They were copied through the page cache, one piece after the other.
+    /// Through the page cache, one piece at a time.
     Cached,
 }
 
 impl Method {
-    /// In words.
+    /// A short description.
     pub fn name(self) -> &'static str {
         match self {
             Method::Reflink => "reflink",
@@ -50,58 +50,57 @@ impl Method {
     }
 }
 
-/// What was copied.
+/// Result of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// The size of the file (bytes).
+    /// File size (bytes).
     pub bytes: u64,
-    /// How much of it was read and written: not holes, nor shared blocks (bytes).
+    /// Bytes read and written; holes and shared blocks excluded.
     pub moved_bytes: u64,
-    /// How.
+    /// The method.
     pub method: Method,
-    /// How it was read, and how it was written, in words.
+    /// How it was read and written, in words.
     pub how: String,
 }
 
-/// Sees a copy go on, in the order of the file. An error of its ends the copy.
+/// Observes a copy in file order. An error from a method stops the copy.
 pub trait Watch {
-    /// Whether it must see the data themselves. Then they are read even where blocks could be
-    /// shared.
+    /// Whether the watcher needs the data. If so, they are read even if blocks could be shared.
     fn wants_data(&self) -> bool {
         false
     }
 
-    /// The bytes that come next, before they are written; only for those that want data.
+    /// The next bytes, before they are written; called only if [`Watch::wants_data`].
     ///
     /// # Errors
-    /// The watcher ends the copy.
+    /// Stops the copy.
     fn data(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let _ = (offset, data);
         Ok(())
     }
 
-    /// So many bytes come next that are read and written.
+    /// The next `bytes` bytes are read and written.
     ///
     /// # Errors
-    /// The watcher ends the copy.
+    /// Stops the copy.
     fn moved(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
         let _ = (offset, bytes);
         Ok(())
     }
 
-    /// So many zeros come next, of which nothing is stored.
+    /// The next `bytes` bytes are a hole: zeros without stored data.
     ///
     /// # Errors
-    /// The watcher ends the copy.
+    /// Stops the copy.
     fn hole(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
         let _ = (offset, bytes);
         Ok(())
     }
 
-    /// All before this offset has been handed to the destination, and is in the file.
+    /// Everything before this offset has been written to the destination file.
     ///
     /// # Errors
-    /// The watcher ends the copy.
+    /// Stops the copy.
     fn written(&mut self, up_to: u64) -> io::Result<()> {
         let _ = up_to;
         Ok(())
@@ -114,11 +113,11 @@ pub struct NoWatch;
 
 impl Watch for NoWatch {}
 
-/// Copies a file to a new one, or into the one that is there, with its permissions: as
-/// [`std::fs::copy`], faster. Gives its size (bytes).
+/// Copies a file to a new or existing file, with its permissions, like [`std::fs::copy`] but
+/// faster. Returns the size (bytes).
 ///
 /// # Errors
-/// What the system says of opening, reading or writing. What was written by then stays.
+/// Any error of opening, reading or writing. What was written before it stays.
 pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
     let source = File::open(from)?;
     let target = File::create(to)?;
@@ -144,11 +143,11 @@ fn by_watcher(error: io::Error) -> CopyError {
 }
 
 impl Options {
-    /// Copies what one file holds, from an offset on, to the same offsets of another, and sets its
-    /// size. Both have offsets; what the other holds before that offset stays.
+    /// Copies a file from an offset on to the same offsets of another, and sets its size. Both must
+    /// be seekable. Data of the destination before that offset stay.
     ///
     /// # Errors
-    /// What the system says of reading or writing, and of which file; or why the watcher ended it.
+    /// Any error of reading or writing, with the file it concerns, or an error from the watcher.
     pub fn copy(
         &self,
         source: &File,
@@ -163,7 +162,7 @@ impl Options {
         let mut copying = Copying { options: self, source, target, begin, size };
         if begin == 0
             && !watch.wants_data()
-            && let Some(copied) = copying.by_the_system(watch)?
+            && let Some(copied) = copying.copy_in_kernel(watch)?
         {
             return Ok(copied);
         }
@@ -180,21 +179,21 @@ impl Options {
     }
 }
 
-/// What is to be copied.
+/// A copy in progress.
 #[derive(Debug)]
 struct Copying<'a> {
     options: &'a Options,
     source: Opened,
     target: Opened,
-    /// From where on (bytes).
+    /// Start offset (bytes).
     begin: u64,
-    /// Where the source ends, as last seen (bytes).
+    /// Size of the source when last checked (bytes).
     size: u64,
 }
 
 impl Copying<'_> {
-    /// Lets the system copy where it need not move the bytes through this host.
-    fn by_the_system(&self, watch: &mut dyn Watch) -> Result<Option<Copied>> {
+    /// Lets the system copy, if the data need not pass through this host.
+    fn copy_in_kernel(&self, watch: &mut dyn Watch) -> Result<Option<Copied>> {
         let (source, target, size) = (&self.source, &self.target, self.size);
         if !source.is_regular
             || !target.is_regular
@@ -221,7 +220,7 @@ impl Copying<'_> {
         }
         let mut at = 0;
         while at < size {
-            match self.ask_to_copy(at, size - at) {
+            match self.copy_range(at, size - at) {
                 Ok(0) => break,
                 Ok(moved) => {
                     watch.moved(at, moved).map_err(by_watcher)?;
@@ -235,8 +234,8 @@ impl Copying<'_> {
         Ok(Some(Copied { bytes: at, moved_bytes: at, ..copied(Method::Server) }))
     }
 
-    /// Asks the system to copy from an offset on; how much it did (bytes).
-    fn ask_to_copy(&self, offset: u64, bytes: u64) -> std::result::Result<u64, Errno> {
+    /// Asks the system to copy from an offset on; returns how much it copied (bytes).
+    fn copy_range(&self, offset: u64, bytes: u64) -> std::result::Result<u64, Errno> {
         let (mut from, mut to) = (offset, offset);
         let most = bytes.min(ASKED_BYTES) as usize;
         loop {
@@ -248,24 +247,26 @@ impl Copying<'_> {
         }
     }
 
-    /// The holes of the source that are to stay holes.
+    /// The holes of the source that are preserved.
     fn holes(&self) -> Holes {
-        match self.options.keep_holes.unwrap_or(true) && self.target.is_regular {
-            true => self.source.apart().map_or_else(Holes::none, |file| Holes::of(&file)),
-            false => Holes::none(),
+        if self.options.keep_holes.unwrap_or(true) && self.target.is_regular {
+            self.source.with_own_position().map_or_else(Holes::none, |file| Holes::of(&file))
+        } else {
+            Holes::none()
         }
     }
 
-    /// Drops what the destination holds from where the copy begins.
+    /// Truncates the destination at the start of the copy.
     fn empty_target(&self) -> io::Result<()> {
-        match self.target.is_regular && self.target.size()? > self.begin {
-            true => self.target.file.set_len(self.begin),
-            false => Ok(()),
+        if self.target.is_regular && self.target.size()? > self.begin {
+            self.target.file.set_len(self.begin)
+        } else {
+            Ok(())
         }
     }
 
-    /// Drops what the destination holds from where the copy begins, and makes room there: blocks,
-    /// or only a size where there are to be holes.
+    /// Truncates the destination at the start of the copy and reserves space. A sparse file only
+    /// gets its size.
     fn make_room(&self, is_sparse: bool) -> io::Result<()> {
         if !self.target.is_regular {
             return Ok(());
@@ -276,24 +277,21 @@ impl Copying<'_> {
             return Ok(());
         }
         let reserved = !is_sparse && self.target.reserve(now, self.size - now, unseen)?;
-        match unseen && !reserved {
-            // A write within the file does not wait for the one before it.
-            true => self.target.file.set_len(self.size),
-            false => Ok(()),
+        if unseen && !reserved {
+            // Writes within the file size can be in flight together.
+            return self.target.file.set_len(self.size);
         }
+        Ok(())
     }
 
-    /// Whether the source is longer by now than it was; looks at it again.
+    /// Checks the size of the source again; returns whether it has grown.
     fn has_grown(&mut self) -> io::Result<bool> {
         let before = std::mem::replace(&mut self.size, self.source.size()?);
         Ok(self.size > before)
     }
 
-    /// The destination becomes as long as what was read, and keeps no blocks beyond that.
+    /// Sets the size of the destination to what was read, and releases blocks beyond it.
     fn set_size(&self, size: u64) -> io::Result<()> {
-        match self.target.is_regular {
-            true => self.target.file.set_len(size),
-            false => Ok(()),
-        }
+        if self.target.is_regular { self.target.file.set_len(size) } else { Ok(()) }
     }
 }

@@ -1,10 +1,10 @@
-//! Errors are the system's own, as in `std::fs`: `kind()` and `raw_os_error()` tell what happened.
-//! Whoever opened a file knows its name and adds it; [`CopyError`] tells which of two files failed.
+//! Errors. As in `std::fs`, they are those of the system, with `kind()` and `raw_os_error()`, and
+//! do not contain the file name, which the caller knows. [`CopyError`] tells which file failed.
 
 use std::fmt;
 use std::io;
 
-/// The failure of an engine as an error of `std`.
+/// Converts the error of an engine.
 pub(crate) fn of_engine(error: ioengine::Error) -> io::Error {
     match error.errno() {
         Some(number) => io::Error::from_raw_os_error(number),
@@ -12,7 +12,7 @@ pub(crate) fn of_engine(error: ioengine::Error) -> io::Error {
     }
 }
 
-/// An error that can be reported again by every later call, which `io::Error` itself cannot.
+/// An error that can be returned again by every later call; `io::Error` cannot be cloned.
 #[derive(Debug)]
 pub(crate) struct Repeated {
     number: Option<i32>,
@@ -34,23 +34,23 @@ impl Repeated {
     }
 }
 
-/// Which side of a copy failed.
+/// The part of a copy that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The file that is read.
+    /// Reading.
     Source,
-    /// The file that is written.
+    /// Writing.
     Destination,
-    /// The [`Watch`](crate::copy::Watch) ended the copy.
+    /// The [`Watch`](crate::copy::Watch) stopped the copy.
     Watcher,
 }
 
-/// Why a copy ended early.
+/// Why a copy stopped early.
 #[derive(Debug)]
 pub struct CopyError {
-    /// Which side failed.
+    /// The part that failed.
     pub side: Side,
-    /// Where in the file (bytes); None where no single place is to blame.
+    /// Offset in the file (bytes), if the error belongs to one.
     pub offset: Option<u64>,
     source: io::Error,
 }
@@ -60,7 +60,7 @@ impl CopyError {
         CopyError { side, offset: offset.into(), source }
     }
 
-    /// What the system said.
+    /// The error of the system.
     pub fn error(&self) -> &io::Error {
         &self.source
     }
@@ -87,7 +87,7 @@ impl std::error::Error for CopyError {
 }
 
 impl From<CopyError> for io::Error {
-    /// What the system said, with its number; which file it was about is lost.
+    /// The error of the system with its number. The information which file failed is lost.
     fn from(error: CopyError) -> io::Error {
         error.source
     }

@@ -1,5 +1,4 @@
-//! Where a file has data and where it has holes, asked for as the stream goes along (lseek(2),
-//! SEEK_DATA).
+//! Finds data and holes of a file as a stream reaches them (lseek(2), SEEK_DATA).
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -8,36 +7,37 @@ use std::sync::Arc;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// A stretch of a file that is all data or all hole.
+/// A stretch of a file that is entirely data or entirely a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// Nothing is stored there, and zeros are read.
+    /// A hole: nothing is stored, and reads return zeros.
     pub is_hole: bool,
-    /// Where it ends, at the latest at the end that was asked about (bytes).
+    /// Its end (bytes), at most the requested one.
     pub until: u64,
 }
 
 /// The holes of one file.
 #[derive(Debug)]
 pub(crate) struct Holes {
-    /// None where there are none, or nobody tells. Asking moves its position.
+    /// `None` if there are no holes or the system does not tell. Seeking moves this descriptor's
+    /// position.
     file: Option<Arc<File>>,
     known: Option<(u64, Stretch)>,
 }
 
 impl Holes {
-    /// Nobody looks for holes.
+    /// Treats the file as having no holes.
     pub fn none() -> Holes {
         Holes { file: None, known: None }
     }
 
-    /// The holes of a file, whose position nobody else uses.
+    /// The holes of a file. Nobody else may use the position of this descriptor.
     pub fn of(file: &Arc<File>) -> Holes {
         let is_sparse = file.metadata().is_ok_and(|m| m.is_file() && m.blocks() * 512 < m.len());
         Holes { file: is_sparse.then(|| Arc::clone(file)), known: None }
     }
 
-    /// Whether the file may have holes: fewer blocks are stored than its size takes.
+    /// Whether the file may have holes, because it has fewer blocks than its size needs.
     pub fn may_exist(&self) -> bool {
         self.file.is_some()
     }
@@ -67,7 +67,7 @@ impl Holes {
         Stretch { until: found.until.min(end), ..found }
     }
 
-    /// Forgets what was found: the file may have changed.
+    /// Discards cached results, because the file may have changed.
     pub fn forget(&mut self) {
         self.known = None;
     }

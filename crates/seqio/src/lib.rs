@@ -1,15 +1,14 @@
-//! The fastest sequential reader and writer of files on Linux, behind the traits of the standard
-//! library.
+//! Fast sequential reading and writing of files on Linux, with the traits of the standard library.
 //!
-//! A program that reads or writes a large file the usual way has one request outstanding, and pays
-//! for moving every byte through the page cache. [`Reader`] and [`Writer`] keep several large
-//! requests outstanding, past the page cache where that pays, through io_uring with memory in huge
-//! pages, and lend the program the very memory that the storage filled. Whether it pays, and
-//! how large and how many requests are, is decided for each file by a stated policy
-//! ([`Options`]); [`Reader::plan`] tells what was decided and why. Holes, tails, files that grow or
-//! shrink, file systems without direct I/O and kernels without io_uring are the crate's business.
+//! A program that reads or writes a large file the usual way has one request in flight, and copies
+//! every byte through the page cache. [`Reader`] and [`Writer`] keep several large requests in
+//! flight through io_uring, use direct I/O where that is faster, and lend the program the buffers
+//! (in huge pages) that the storage filled. For each file they choose direct or buffered I/O,
+//! request size and depth by a documented policy ([`Options`]); [`Reader::plan`] reports the choice
+//! and the reason. The crate handles holes, unaligned ends, files that grow or shrink, file systems
+//! without direct I/O and kernels without io_uring.
 //!
-//! # One line changes
+//! # Change one line
 //! ```
 //! # fn main() -> std::io::Result<()> {
 //! # let folder = tempfile::tempdir()?;
@@ -23,10 +22,10 @@
 //! # Ok(())
 //! # }
 //! ```
-//! [`Writer`] takes the place of `BufWriter<File>` likewise, with a [`Writer::finish`] that says
-//! whether all went well, and [`copy()`] that of `std::fs::copy`.
+//! Likewise, [`Writer`] replaces `BufWriter<File>`, with a [`Writer::finish`] that returns errors,
+//! and [`copy()`] replaces `std::fs::copy`.
 //!
-//! # No byte is moved in memory
+//! # Without copying in memory
 //! ```
 //! # fn main() -> std::io::Result<()> {
 //! # let folder = tempfile::tempdir()?;
@@ -67,11 +66,11 @@
 //!
 //! and the sample programs of Riedel, van Ingen and Gray (1997) in `examples/`, 64 KiB requests, on
 //! 1 GiB, median of 5: buffered read 2880 to 4180 MB/s, unbuffered write 630 to 4210, asynchronous
-//! write 620 to 3820, asynchronous read 1640 to 4270. The disk of such a machine is shared and
-//! its rate changes by a factor of two within minutes: only ratios of neighbouring runs mean
-//! anything, and yours come from the same commands.
+//! write 620 to 3820, asynchronous read 1640 to 4270. The disk of such a machine is shared, and
+//! its rate changes by a factor of two within minutes, so only ratios of neighbouring runs are
+//! meaningful. The same commands measure your machine.
 //!
-//! It is nowhere more than 5% slower than what it replaces. Time as a share of that, by
+//! It was nowhere more than 5% slower than what it replaces. Time as a share of that, by
 //! `cargo xtask bench seqio --pairs 7` with `--only random`, `small`, `pipe`, `tmpfs` and
 //! `checksum`, on two virtual CPUs (Intel Xeon), a file of 2 GiB:
 //!
@@ -84,33 +83,33 @@
 //! | `halfpower copy` in memory (tmpfs), `cp` | 1.01 (0.70 to 1.11) |
 //! | `halfpower checksum`, `b3sum`: hot, cold | 1.03 (1.01 to 1.04), 0.66 |
 //!
-//! # What the traits cost
-//! `BufRead` lends the block as it is: no more CPU than [`Reader::next_block`]. `Read` and `Write`
-//! copy each byte once, at the speed of memory (here 0.02 to 0.05 s/GiB): beside a program that
-//! counts lines, `Read` costs 1.14 of the CPU with pieces of 32 KiB, which stay in the first-level
-//! cache, and 1.19 with 128 KiB; `tokio`'s `AsyncRead` 1.15 and 1.16, its `AsyncBufRead` 1.02.
-//! Beside a program that looks at nothing that is 4 to 7 times the CPU of the blocks: use those.
+//! # Cost of the traits
+//! `BufRead` lends the block and costs no more CPU than [`Reader::next_block`]. `Read` and `Write`
+//! copy each byte once, at memory speed (here 0.02 to 0.05 s/GiB). For a program that counts lines,
+//! `Read` takes 1.14 times the CPU with pieces of 32 KiB, which stay in the first-level cache, and
+//! 1.19 times with 128 KiB; `tokio`'s `AsyncRead` 1.15 and 1.16 times, its `AsyncBufRead` 1.02
+//! times. For a program that ignores the data, it is 4 to 7 times the CPU of blocks: use those.
 //!
 //! # When it does not help
-//! - Small files (less than 1 MiB), files in the page cache, files in memory and pipes: they are
-//!   read and written as `std` does it, at the same rate and cost.
-//! - A program that is slower than its storage gains the CPU time and the waiting, not more.
-//! - A file that is read again soon is better left in the page cache, where a direct read does not
-//!   put it: [`Cache::Buffered`].
-//! - Random access: after a seek a reader reads as `std` does, until it is read on for some MiB.
+//! - Small files (less than 1 MiB), files in the page cache, files in memory and pipes. They are
+//!   read and written as by `std`, at the same rate and cost.
+//! - A program that is slower than its storage saves only CPU time and waiting.
+//! - A file that is read again soon should stay in the page cache, which a direct read bypasses:
+//!   use [`Cache::Buffered`].
+//! - Random access. After a seek, a reader works like `std` until 512 KiB were read sequentially.
 //!
 //! # Features
 //! - `tokio`: `tokio::AsyncReader` and `tokio::AsyncWriter`, for `AsyncRead`, `AsyncBufRead` and
 //!   `AsyncWrite`.
 //!
-//! Several files or devices make one stream by [`Options::open_striped`]. `halfpower tune` measures
-//! a storage once; this crate reads what it found ([`tune`]). `examples/` counts lines, hashes,
-//! copies, and writes a database's log.
+//! [`Options::open_striped`] reads several files or devices as one stream. `halfpower tune`
+//! measures a storage once, and this crate uses the result ([`tune`]). `examples/` counts lines,
+//! hashes, copies, and writes a database log.
 //!
-//! # Inside
-//! What they do is in the modules `reader` and `writer`; how they go about it is decided in
-//! `options` by what `opened`, `storage` and `tune` know. `ahead` finds the depth, `requests`
-//! brings requests to their end, `memory` keeps the buffers of all readers.
+//! # Modules
+//! `reader` and `writer` implement the streams. `options` chooses a plan from what `opened`,
+//! `storage` and `tune` know. `ahead` adapts the depth, `requests` completes requests, and `memory`
+//! limits the memory of all streams.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -136,7 +135,7 @@ pub use reader::{Block, Reader};
 pub use storage::{Kind, Storage};
 pub use writer::Writer;
 
-/// The examples of the README, tried as tests.
+/// The examples of the README, run as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,24 +1,24 @@
-//! How much memory all readers, writers and copies of a process together take for direct requests:
-//! never more than a limit, however many files are open at once.
+//! The process-wide memory limit for the direct requests of all readers, writers and copies.
 //!
-//! The first ones get what their storage wants, later ones smaller and fewer requests, and when
-//! nothing is left a file is read and written through the page cache with a small buffer.
+//! The first streams get what suits their storage, later ones smaller and fewer requests. When
+//! nothing is left, a file is read or written through the page cache with a small buffer.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ioengine::cgroup;
 
-/// The limit by default (bytes), and the share of the memory of a small machine or control group.
+/// Default limit (bytes), and the share of memory used on small machines or in small control
+/// groups.
 const LIMIT_BYTES: u64 = 256 << 20;
 const SHARE_OF_MEMORY: u64 = 8;
-/// With fewer slots than this nothing can be in flight while the program works on a block.
-const SLOTS_LEAST: u32 = 3;
-/// Requests are not made smaller than this to fit (bytes).
-const REQUEST_BYTES_LEAST: u32 = 256 << 10;
+/// With fewer slots, no request could be in flight while the program uses a block.
+const SLOTS_MIN: u32 = 3;
+/// Requests are not made smaller than this to fit the limit (bytes).
+const REQUEST_BYTES_MIN: u32 = 256 << 10;
 
 #[derive(Debug)]
 struct Budget {
-    /// None: not yet set by the program.
+    /// `None` until the program sets it.
     limit: Option<u64>,
     used: u64,
 }
@@ -29,9 +29,9 @@ fn budget() -> std::sync::MutexGuard<'static, Budget> {
     BUDGET.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets how much memory all readers, writers and copies of this process together take for direct
-/// requests (bytes). By default 256 MiB, and no more than an eighth of the memory that this process
-/// may use. What an [`Options`](crate::Options) asks for by name is given all the same.
+/// Sets the memory limit for the direct requests of all readers, writers and copies of this process
+/// (bytes). The default is 256 MiB, at most an eighth of the memory that this process may use.
+/// Memory that an [`Options`](crate::Options) explicitly requests is always granted.
 pub fn set_memory_limit(bytes: u64) {
     budget().limit = Some(bytes);
 }
@@ -44,25 +44,25 @@ fn default_limit() -> u64 {
     })
 }
 
-/// Memory for so many slots of so many bytes, until it is dropped.
+/// Reserved memory for a number of slots; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    /// Bytes of each slot.
+    /// Bytes per slot.
     pub request_bytes: u32,
-    /// How many slots.
+    /// Number of slots.
     pub slots: u32,
     bytes: u64,
 }
 
 impl Grant {
-    /// As much as was asked for.
+    /// Grants the full request, regardless of the limit.
     pub fn whole(request_bytes: u32, slots: u32) -> Grant {
         let bytes = u64::from(request_bytes) * u64::from(slots);
         budget().used += bytes;
         Grant { request_bytes, slots, bytes }
     }
 
-    /// As much as there is, at the most as was asked for; None where too little is left.
+    /// Grants as much as is available, up to the request; `None` if too little is left.
     pub fn up_to(request_bytes: u32, slots: u32) -> Option<Grant> {
         let mut budget = budget();
         let limit = budget.limit.unwrap_or_else(default_limit);
@@ -79,20 +79,20 @@ impl Drop for Grant {
     }
 }
 
-/// The request size and number of slots that fit into half of what is left, so that something
-/// stays for whoever comes next.
+/// Request size and number of slots that fit into half of the remaining memory, so that later
+/// streams get some too.
 fn fit(left_bytes: u64, request_bytes: u32, slots: u32) -> Option<(u32, u32)> {
     let most = left_bytes / 2;
     let mut request_bytes = request_bytes;
     loop {
         let fitting = most / u64::from(request_bytes);
-        if fitting >= u64::from(slots.min(SLOTS_LEAST)) {
+        if fitting >= u64::from(slots.min(SLOTS_MIN)) {
             return Some((request_bytes, slots.min(u32::try_from(fitting).unwrap_or(u32::MAX))));
         }
-        if request_bytes <= REQUEST_BYTES_LEAST {
+        if request_bytes <= REQUEST_BYTES_MIN {
             return None;
         }
-        request_bytes = (request_bytes / 2).next_multiple_of(4096).max(REQUEST_BYTES_LEAST);
+        request_bytes = (request_bytes / 2).next_multiple_of(4096).max(REQUEST_BYTES_MIN);
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
         let explicit = Grant::whole(64 << 20, 16);
         assert_eq!(explicit.bytes, 1 << 30);
         drop(explicit);
-        // Other tests of this process take and give back meanwhile.
+        // Other tests of this process change the usage concurrently.
         assert!(budget().used <= before + limit);
     }
 }

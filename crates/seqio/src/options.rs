@@ -1,4 +1,4 @@
-//! What a program asks of a reader or writer, and how that is carried out for one file.
+//! Options of readers and writers, and the plan derived from them for a file.
 
 use std::fmt;
 
@@ -13,25 +13,25 @@ use crate::tune::{self, DEPTHS, REQUEST_BYTES};
 /// Whether the page cache is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cache {
-    /// Where it pays: see [`Options`].
+    /// Automatic: see [`Options`].
     #[default]
     Auto,
-    /// Past it, where the file system can.
+    /// Direct I/O if the file system supports it.
     Direct,
-    /// Through it.
+    /// Buffered I/O.
     Buffered,
 }
 
-/// How a [`Reader`](crate::Reader) or [`Writer`](crate::Writer) works; the defaults suit most
+/// Options of a [`Reader`](crate::Reader) or [`Writer`](crate::Writer); the defaults suit most
 /// programs.
 ///
-/// A file is read through the page cache when it is smaller than [`Options::SMALL_BYTES`], when at
-/// least half of it is cached, when it lies in memory, when it has no offsets (a pipe), and when
-/// its file system has no direct I/O; else direct. A file is written through the page cache when it
-/// lies in memory, when its file system has no direct I/O, when it was opened for appending, and as
-/// long as it is smaller than one request; else direct. Size and number of direct requests are
-/// those that `halfpower tune` found for the storage, else those of a table of kinds of storage;
-/// through the page cache one thread moves 256 KiB at a time, and the system reads ahead.
+/// A file is read through the page cache if it is smaller than [`Options::SMALL_BYTES`], at least
+/// half cached, in memory (tmpfs), not seekable (a pipe), or on a file system without direct I/O.
+/// Otherwise it is read with direct I/O. A file is written through the page cache if it is in
+/// memory, on a file system without direct I/O, or opened for appending, and while it is smaller
+/// than one request. Otherwise it is written with direct I/O. Size and number of direct requests
+/// come from `halfpower tune` if the storage was measured, or from a table of storage kinds.
+/// Through the page cache, one thread moves 256 KiB at a time, and the kernel reads ahead.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub(crate) cache: Cache,
@@ -49,33 +49,34 @@ pub struct Options {
 /// How a file is read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Past the page cache.
+    /// Whether direct I/O is used.
     pub direct: bool,
-    /// How requests are issued; [`EngineKind::Sync`] one at a time by the calling thread.
+    /// The engine. [`EngineKind::Sync`] means one request at a time in the calling thread.
     pub engine_kind: EngineKind,
-    /// Bytes of each request.
+    /// Request size (bytes).
     pub request_bytes: u32,
-    /// Requests in flight at the beginning, ...
+    /// Initial number of requests in flight ...
     pub depth: u32,
-    /// ... and at the most; there is memory for so many.
+    /// ... and the maximum, for which memory is reserved.
     pub depth_most: u32,
-    /// Why, in words.
+    /// The reason, in words.
     pub why: String,
 }
 
 impl Plan {
-    /// Whether requests are kept in flight, or direct.
+    /// Whether it keeps requests in flight or uses direct I/O.
     pub(crate) fn uses_requests(&self) -> bool {
         self.direct || self.engine_kind != EngineKind::Sync
     }
 
-    /// One request at a time through the page cache.
+    /// A plan for one request at a time through the page cache.
     pub(crate) fn buffered(request_bytes: u32, why: &str) -> Plan {
         let (engine_kind, why) = (EngineKind::Sync, why.to_owned());
         Plan { direct: false, engine_kind, request_bytes, depth: 1, depth_most: 1, why }
     }
 
-    /// Makes requests end where chunks do, with as many bytes in flight for each of the members.
+    /// Makes requests end at chunk boundaries and gives each member an equal share of the bytes in
+    /// flight.
     pub(crate) fn fit_chunk(&mut self, chunk_bytes: u64, members: usize) {
         let wanted = u64::from(self.request_bytes);
         let fits = |parts: &u64| {
@@ -101,11 +102,11 @@ impl fmt::Display for Plan {
 }
 
 impl Options {
-    /// Files smaller than this go through the page cache (bytes): setting up direct requests would
-    /// cost more than they save.
+    /// Smaller files go through the page cache (bytes), because the setup of direct requests would
+    /// cost more than it saves.
     pub const SMALL_BYTES: u64 = 1 << 20;
-    /// How much is moved at a time through the page cache (bytes): large enough that entering the
-    /// kernel costs nothing beside it, small enough to stay in a core's cache.
+    /// Request size through the page cache (bytes): large enough that system calls cost little,
+    /// small enough to stay in the cache of a core.
     pub const BUFFERED_BYTES: u32 = 256 << 10;
 
     /// The defaults.
@@ -113,76 +114,75 @@ impl Options {
         Options::default()
     }
 
-    /// Whether the page cache is used.
+    /// Sets whether the page cache is used.
     #[must_use]
     pub fn cache(mut self, cache: Cache) -> Options {
         self.cache = cache;
         self
     }
 
-    /// How requests are issued; not [`EngineKind::Mmap`] and those that do no I/O.
+    /// Sets the engine; not [`EngineKind::Mmap`] or engines that do no I/O.
     #[must_use]
     pub fn engine_kind(mut self, engine_kind: EngineKind) -> Options {
         self.engine_kind = Some(engine_kind);
         self
     }
 
-    /// Bytes of each request; rounded to what storage and memory can do.
+    /// Sets the request size (bytes); rounded to what storage and memory support.
     #[must_use]
     pub fn request_bytes(mut self, bytes: u32) -> Options {
         self.request_bytes = Some(bytes);
         self
     }
 
-    /// Requests in flight, from beginning to end.
+    /// Sets a constant number of requests in flight.
     #[must_use]
     pub fn depth(mut self, depth: u32) -> Options {
         self.depth = Some(depth);
         self
     }
 
-    /// Whether holes of a file are skipped when reading it, without asking the storage (they are by
-    /// default), and left holes by [`copy`](crate::copy()).
+    /// Sets whether holes are skipped without reading them (the default), and preserved by
+    /// [`copy`](crate::copy()).
     #[must_use]
     pub fn keep_holes(mut self, keep: bool) -> Options {
         self.keep_holes = Some(keep);
         self
     }
 
-    /// How large the file will be: space is reserved for it at once, and a full file system is
-    /// found out before anything is written. More or less may be written all the same (bytes).
+    /// Sets the expected file size (bytes). Space is reserved at once, so a full file system is
+    /// detected before anything is written. The actual size may differ.
     #[must_use]
     pub fn size(mut self, bytes: u64) -> Options {
         self.size = Some(bytes);
         self
     }
 
-    /// Nobody else looks at the file before [`Writer::finish`](crate::Writer::finish): it has no
-    /// name yet, or one that only this program knows. Its size may then run ahead of what is
-    /// written, which lets several writes be in flight at once. Without this a file is never larger
-    /// than what was written to it.
+    /// Promises that nobody reads the file before [`Writer::finish`](crate::Writer::finish), for
+    /// example because it has no name yet. Its size may then exceed what is written, which allows
+    /// several writes in flight. Otherwise the file is never larger than what was written to it.
     #[must_use]
     pub fn unseen(mut self, unseen: bool) -> Options {
         self.unseen = unseen;
         self
     }
 
-    /// Whether [`Writer::finish`](crate::Writer::finish) makes the file durable.
+    /// Sets whether [`Writer::finish`](crate::Writer::finish) makes the file durable.
     #[must_use]
     pub fn durable(mut self, durable: bool) -> Options {
         self.durable = durable;
         self
     }
 
-    /// Whether a reader takes what it brought into the page cache out again, where nothing of the
-    /// file was there before: for programs that read many files once.
+    /// Sets whether a reader drops the pages that it brought into the page cache, if nothing of the
+    /// file was cached before. For programs that read many files once.
     #[must_use]
     pub fn leave_cache(mut self, leave: bool) -> Options {
         self.leave_cache = leave;
         self
     }
 
-    /// Requests suffer faults: for tests.
+    /// Injects faults, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn faults(mut self, faults: FaultPlan) -> Options {
@@ -190,7 +190,7 @@ impl Options {
         self
     }
 
-    /// Whether size or number of requests were asked for, so that they are not cut to fit.
+    /// Whether request size or depth were set explicitly, so that they are not reduced to fit.
     pub(crate) fn asks_for_memory(&self) -> bool {
         self.depth.is_some() || self.request_bytes.is_some()
     }
@@ -199,13 +199,13 @@ impl Options {
         Setup { engine_kind: self.engine_kind, faults: self.faults.clone() }
     }
 
-    /// Whether requests in flight were asked for, direct or not.
+    /// Whether requests in flight were set explicitly, direct or not.
     pub(crate) fn asks_for_requests(&self) -> bool {
         let asked = self.engine_kind.is_some_and(|p| p != EngineKind::Sync);
         asked || self.depth.is_some_and(|depth| depth > 1) || !self.faults.rules.is_empty()
     }
 
-    /// How an open file is read or written; its size as far as it is known (bytes).
+    /// The plan for an open file; `size` is its size (bytes) if known.
     pub(crate) fn plan(&self, op: Op, opened: &Opened, size: Option<u64>) -> Plan {
         let (direct, why) = self.direct(op, opened, size);
         if !opened.has_offsets || opened.appends || !(direct || self.asks_for_requests()) {
@@ -226,7 +226,7 @@ impl Options {
         Plan { direct, engine_kind, request_bytes, depth, depth_most, why }
     }
 
-    /// Whether to go past the page cache, and why. What costs a look at the system is asked last.
+    /// Whether to use direct I/O, and why. Checks that cost system calls come last.
     fn direct(&self, op: Op, opened: &Opened, size: Option<u64>) -> (bool, &'static str) {
         if !opened.has_offsets {
             return (false, "it has no offsets");
@@ -235,7 +235,7 @@ impl Options {
             return (false, "it was opened for appending");
         }
         if op == Op::Read && size == Some(0) {
-            // Files of /proc are said to be empty, and hold something all the same.
+            // Files in /proc report a size of 0 but have contents.
             return (false, "the system does not tell its size");
         }
         let small = size.is_some_and(|size| size < Options::SMALL_BYTES);
@@ -258,7 +258,7 @@ impl Options {
     }
 }
 
-/// A request size that every device can do (bytes).
+/// Rounds to a request size that every device supports (bytes).
 fn request_size(bytes: u32) -> u32 {
     bytes.clamp(*REQUEST_BYTES.start(), *REQUEST_BYTES.end()).next_multiple_of(4096)
 }
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_done() {
+    fn explicit_options_are_followed() {
         let file = opened(tempfile::tempfile().unwrap());
         let options = Options::new().depth(3).request_bytes(10_000);
         let options = options.engine_kind(EngineKind::Threads).cache(Cache::Buffered);

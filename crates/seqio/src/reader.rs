@@ -1,9 +1,8 @@
-//! The reader: blocks in order, several requests ahead.
+//! The reader: gives blocks in order, with several requests in flight.
 //!
-//! There are two ways below it: `deep` keeps requests in flight, `plain` reads as the program asks,
-//! through the page cache. A stream that is read in sequence goes the deep way where its plan says
-//! so; a seek goes back to the plain one, so that random access costs what it costs with `std`,
-//! until enough has been read in sequence again.
+//! There are two implementations. `deep` keeps requests in flight; `plain` reads on demand through
+//! the page cache. A sequential stream uses `deep` if its plan says so. A seek switches to `plain`,
+//! so that random access costs no more than with `std`, until enough has been read sequentially.
 
 mod deep;
 mod plain;
@@ -23,22 +22,23 @@ use crate::options::{Options, Plan};
 use deep::Deep;
 use plain::Plain;
 
-/// After a seek so much must be read in sequence before requests are kept in flight again (bytes):
-/// setting them up and reading ahead costs more than a short visit gains.
+/// Sequential bytes after a seek before requests are kept in flight again. For short reads, setup
+/// and read-ahead cost more than they gain.
 const SEQUENTIAL_BYTES: u64 = 512 << 10;
-/// A program that reads at least so much at once gets it straight into its own memory (bytes).
-const STRAIGHT_BYTES: usize = 32 << 10;
-/// The request size where the memory for direct requests is used up (bytes).
+/// Reads of at least this size go directly into the caller's memory (bytes).
+const DIRECT_TO_CALLER_BYTES: usize = 32 << 10;
+/// Request size if the memory limit for direct requests is reached (bytes).
 const SCARCE_BYTES: u32 = 64 << 10;
 
-/// Reads a file from its beginning to its end, as fast as its storage can.
+/// Reads a file sequentially, as fast as its storage allows.
 ///
-/// [`Reader::next_block`] lends filled memory without copying it; [`std::io::Read`],
-/// [`std::io::BufRead`] and [`std::io::Seek`] are there too, so that a reader takes the place of
-/// `BufReader<File>`. [`Options`] decides how it reads; [`Reader::plan`] tells.
+/// [`Reader::next_block`] lends filled memory without copying it. [`std::io::Read`],
+/// [`std::io::BufRead`] and [`std::io::Seek`] are implemented too, so a reader can replace
+/// `BufReader<File>`. [`Options`] controls how it reads; [`Reader::plan`] reports it.
 ///
-/// A file may grow or shrink while it is read: what is there when the reader comes by is read.
-/// After an error [`Reader::position`] is where it happened, and the next call tries again.
+/// A file may grow or shrink while it is read; the reader returns what is there when it reaches a
+/// position. After an error, [`Reader::position`] is the position of the error, and the next call
+/// tries again.
 ///
 /// # Examples
 /// ```
@@ -60,25 +60,24 @@ pub struct Reader {
     files: Vec<Opened>,
     options: Options,
     plan: Plan,
-    way: Way,
-    /// The deep way while a seek keeps the reader on the plain one.
+    mode: Mode,
+    /// The `deep` reader, kept while the reader is `plain` after a seek.
     parked: Option<Box<Deep>>,
-    /// How much of the present block has been handed out (bytes).
+    /// Bytes of the current block that were returned.
     used: usize,
-    /// How much was read in sequence since the last seek; at the beginning, more than enough
-    /// (bytes).
+    /// Bytes read sequentially since the last seek; initially more than enough.
     sequential_bytes: u64,
-    /// The program opened the file, so its position moves as by reading.
+    /// The caller opened the file, so its position is kept up to date.
     is_given: bool,
 }
 
-/// How the bytes come.
-enum Way {
+/// The implementation in use.
+enum Mode {
     Plain(Plain),
     Deep(Box<Deep>),
 }
 
-/// Bytes of a file, lent until the next call on the reader.
+/// Bytes of a file, valid until the next call on the reader.
 #[derive(Debug)]
 pub struct Block<'a> {
     data: &'a [u8],
@@ -87,12 +86,12 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Where in the file it begins (bytes).
+    /// Offset in the file (bytes).
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Nothing is stored there: all of it are zeros.
+    /// Whether it is a hole, so all bytes are zero.
     pub fn is_hole(&self) -> bool {
         self.is_hole
     }
@@ -110,15 +109,16 @@ impl Options {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// What the system says of opening it.
+    /// Any error of opening it.
     pub fn open(&self, path: impl AsRef<Path>) -> io::Result<Reader> {
         Reader::new(self, Opened::new(File::open(path)?, false)?, 0)
     }
 
-    /// Reads an open file from its position on, which moves with the reader when that is dropped.
+    /// Reads an open file from its current position. The position is updated when the reader is
+    /// dropped.
     ///
     /// # Errors
-    /// What the system says of looking at it.
+    /// Any error of examining it.
     pub fn reader(&self, file: File) -> io::Result<Reader> {
         let (opened, position) = Opened::given(file, false)?;
         let mut reader = Reader::new(self, opened, position)?;
@@ -126,11 +126,11 @@ impl Options {
         Ok(reader)
     }
 
-    /// Reads files as one stream: `chunk_bytes` of each in turn, as [`Options::create_striped`]
-    /// wrote them.
+    /// Reads several files as one stream, `chunk_bytes` from each in turn, as written by
+    /// [`Options::create_striped`].
     ///
     /// # Errors
-    /// What the system says of opening one of them, or that their sizes are not those of a stripe.
+    /// Any error of opening a file, or sizes that do not form a stripe.
     pub fn open_striped<P: AsRef<Path>>(
         &self,
         paths: &[P],
@@ -143,7 +143,7 @@ impl Options {
             files,
             options: self.clone(),
             plan: deep.plan().clone(),
-            way: Way::Deep(deep),
+            mode: Mode::Deep(deep),
             parked: None,
             used: 0,
             sequential_bytes: u64::MAX,
@@ -156,7 +156,7 @@ impl Reader {
     /// Opens a file with the default [`Options`].
     ///
     /// # Errors
-    /// What the system says of opening it.
+    /// Any error of opening it.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Reader> {
         Options::new().open(path)
     }
@@ -164,7 +164,7 @@ impl Reader {
     fn new(options: &Options, opened: Opened, position: u64) -> io::Result<Reader> {
         let size = if opened.has_offsets { Some(opened.size_at_opening()?) } else { None };
         let mut plan = options.plan(Op::Read, &opened, size);
-        // What the file system declines is found out now, for `plan` to tell.
+        // Opens the direct descriptor now, so that `plan` reports whether it works.
         plan.direct &= !plan.direct || opened.paths(true).direct.is_some();
         let left = size.map(|size| size.saturating_sub(position));
         let leaves = options.leave_cache
@@ -176,7 +176,7 @@ impl Reader {
             files: vec![opened],
             options: options.clone(),
             plan,
-            way: Way::Plain(plain),
+            mode: Mode::Plain(plain),
             parked: None,
             used: 0,
             sequential_bytes: u64::MAX,
@@ -184,96 +184,97 @@ impl Reader {
         })
     }
 
-    /// How it reads, and why so.
+    /// How it reads, and why.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Where in the stream the next byte comes from (bytes).
+    /// Offset of the next byte in the stream (bytes).
     pub fn position(&self) -> u64 {
-        self.way.offset() + self.used as u64
+        self.mode.offset() + self.used as u64
     }
 
-    /// The file; of a stripe the first member.
+    /// The file; for a stripe, the first member.
     pub fn get_ref(&self) -> &File {
         &self.files[0].file
     }
 
-    /// Gives the file back, of a stripe the first member. Its position is that of the next byte
-    /// that was not read, where it has one.
+    /// Returns the file; for a stripe, the first member. If seekable, its position is that of the
+    /// next unread byte.
     ///
     /// # Errors
-    /// What the system says of moving its position.
+    /// Any error of setting its position.
     pub fn into_inner(mut self) -> io::Result<File> {
         self.is_given = true;
-        self.leave();
+        self.update_file_position();
         let opened = self.files.swap_remove(0);
-        (self.way, self.parked) = (Way::Plain(Plain::empty()), None);
+        (self.mode, self.parked) = (Mode::Plain(Plain::empty()), None);
         drop(self);
         opened.into_file()
     }
 
-    /// The position of a file that the program opened goes where the reader is.
-    fn leave(&mut self) {
+    /// Updates the position of a file that the caller opened.
+    fn update_file_position(&mut self) {
         if let (true, [file]) = (self.is_given, self.files.as_slice()) {
             file.set_position(self.position());
             self.is_given = false;
         }
     }
 
-    /// The next bytes: what is left of the present block, else the next one. None at the end.
+    /// The rest of the current block, or else the next block; `None` at the end.
     ///
     /// # Errors
-    /// What the system says of reading; the same bytes are asked for again by the next call.
+    /// Any error of reading; the next call tries the same bytes again.
     pub fn next_block(&mut self) -> io::Result<Option<Block<'_>>> {
-        if self.used >= self.way.data().len() && !self.advance()? {
+        if self.used >= self.mode.data().len() && !self.advance()? {
             return Ok(None);
         }
-        let (offset, is_hole, from) = (self.position(), self.way.is_hole(), self.used);
-        let data = self.way.data();
+        let (offset, is_hole, from) = (self.position(), self.mode.is_hole(), self.used);
+        let data = self.mode.data();
         self.used = data.len();
         let data = &data[from..];
         Ok(Some(Block { data, offset, is_hole }))
     }
 
-    /// Whether the next bytes, or the end of a file, can be had without waiting for the storage.
+    /// Whether the next bytes, or the end of the file, are available without waiting for the
+    /// storage.
     ///
     /// # Errors
-    /// What the system says of looking.
+    /// Any error of checking.
     pub fn is_at_hand(&mut self) -> io::Result<bool> {
-        if self.used < self.way.data().len() {
+        if self.used < self.mode.data().len() {
             return Ok(true);
         }
-        match &mut self.way {
-            Way::Plain(_) => Ok(false),
-            Way::Deep(deep) => deep.is_at_hand(),
+        match &mut self.mode {
+            Mode::Plain(_) => Ok(false),
+            Mode::Deep(deep) => deep.is_at_hand(),
         }
     }
 
-    /// Makes the next block the present one; whether there is one.
+    /// Moves to the next block; returns whether there is one.
     fn advance(&mut self) -> io::Result<bool> {
         if self.is_sequential() {
             self.go_deep()?;
         }
-        let advanced = match &mut self.way {
-            Way::Plain(plain) => plain.advance(),
-            Way::Deep(deep) => deep.advance(),
+        let advanced = match &mut self.mode {
+            Mode::Plain(plain) => plain.advance(),
+            Mode::Deep(deep) => deep.advance(),
         };
         self.used = 0;
-        let length = self.way.data().len() as u64;
+        let length = self.mode.data().len() as u64;
         self.sequential_bytes = self.sequential_bytes.saturating_add(length);
         advanced
     }
 
-    /// Whether requests should be in flight and are not.
+    /// Whether requests should be kept in flight but are not yet.
     fn is_sequential(&self) -> bool {
-        let is_plain = matches!(self.way, Way::Plain(_));
+        let is_plain = matches!(self.mode, Mode::Plain(_));
         is_plain && self.plan.uses_requests() && self.sequential_bytes >= SEQUENTIAL_BYTES
     }
 
-    /// From now on requests are kept in flight, as far as there is memory for them.
+    /// Switches to `deep`, if there is memory for it.
     fn go_deep(&mut self) -> io::Result<()> {
-        let Way::Plain(plain) = &self.way else { return Ok(()) };
+        let Mode::Plain(plain) = &self.mode else { return Ok(()) };
         let offset = plain.end();
         let deep = match self.parked.take() {
             Some(parked) => Some(parked),
@@ -281,26 +282,27 @@ impl Reader {
         };
         match deep {
             Some(mut deep) => {
-                deep.go_to(offset);
+                deep.move_to(offset);
                 self.plan = deep.plan().clone();
-                self.way = Way::Deep(deep);
+                self.mode = Mode::Deep(deep);
             }
             None => {
                 let why = "other files have all the memory for direct requests";
                 self.plan = Plan::buffered(SCARCE_BYTES, why);
-                self.way = Way::Plain(Plain::new(&self.files[0], &self.plan, offset, None, false));
+                self.mode =
+                    Mode::Plain(Plain::new(&self.files[0], &self.plan, offset, None, false));
             }
         }
         Ok(())
     }
 
-    /// Reads straight into the program's memory, where nothing is lost by that; None elsewhere.
-    fn read_straight(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
-        if into.len() < STRAIGHT_BYTES || self.is_sequential() {
+    /// Reads directly into the caller's memory if that loses nothing; otherwise returns `None`.
+    fn read_into_caller(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
+        if into.len() < DIRECT_TO_CALLER_BYTES || self.is_sequential() {
             return None;
         }
-        let Way::Plain(plain) = &mut self.way else { return None };
-        let read = plain.read_straight(into);
+        let Mode::Plain(plain) = &mut self.mode else { return None };
+        let read = plain.read_into_caller(into);
         self.used = 0;
         if let Ok(bytes) = read {
             self.sequential_bytes = self.sequential_bytes.saturating_add(bytes as u64);
@@ -308,29 +310,29 @@ impl Reader {
         Some(read)
     }
 
-    /// Goes on from another offset (bytes).
-    fn go_to(&mut self, offset: u64) -> io::Result<()> {
-        let begin = self.way.offset();
-        let within = offset.checked_sub(begin).filter(|at| *at <= self.way.data().len() as u64);
+    /// Moves to another offset (bytes).
+    fn move_to(&mut self, offset: u64) -> io::Result<()> {
+        let begin = self.mode.offset();
+        let within = offset.checked_sub(begin).filter(|at| *at <= self.mode.data().len() as u64);
         if let Some(within) = within {
             self.used = within as usize;
             return Ok(());
         }
         self.used = 0;
-        if let Way::Plain(plain) = &mut self.way {
+        if let Mode::Plain(plain) = &mut self.mode {
             self.sequential_bytes = 0;
-            return plain.go_to(offset);
+            return plain.move_to(offset);
         }
         let plain = Plain::after_seek(&self.files[0], &self.plan, offset);
-        let Way::Deep(mut deep) = std::mem::replace(&mut self.way, Way::Plain(plain)) else {
+        let Mode::Deep(mut deep) = std::mem::replace(&mut self.mode, Mode::Plain(plain)) else {
             return Ok(());
         };
         let is_stripe = self.files.len() > 1;
         if is_stripe {
-            deep.go_to(offset);
+            deep.move_to(offset);
         }
         if is_stripe || deep.skip_to(offset) {
-            self.way = Way::Deep(deep);
+            self.mode = Mode::Deep(deep);
             return Ok(());
         }
         deep.stop();
@@ -339,46 +341,46 @@ impl Reader {
         Ok(())
     }
 
-    /// How large the stream is now, where it has an end that is known (bytes).
+    /// Current size of the stream (bytes), if it has a known end.
     ///
     /// # Errors
-    /// What the system says, or that the stream is no file.
+    /// Any error of the system, or a stream that is not a file.
     pub fn size(&self) -> io::Result<u64> {
-        match &self.way {
-            Way::Plain(plain) => plain.size(),
-            Way::Deep(deep) => deep.size(),
+        match &self.mode {
+            Mode::Plain(plain) => plain.size(),
+            Mode::Deep(deep) => deep.size(),
         }
     }
 }
 
-impl Way {
-    /// Where the present block begins (bytes).
+impl Mode {
+    /// Offset of the current block (bytes).
     fn offset(&self) -> u64 {
         match self {
-            Way::Plain(plain) => plain.offset(),
-            Way::Deep(deep) => deep.offset(),
+            Mode::Plain(plain) => plain.offset(),
+            Mode::Deep(deep) => deep.offset(),
         }
     }
 
-    /// The present block; empty before the first.
+    /// The current block; empty before the first.
     fn data(&mut self) -> &[u8] {
         match self {
-            Way::Plain(plain) => plain.data(),
-            Way::Deep(deep) => deep.data(),
+            Mode::Plain(plain) => plain.data(),
+            Mode::Deep(deep) => deep.data(),
         }
     }
 
     fn is_hole(&self) -> bool {
         match self {
-            Way::Plain(_) => false,
-            Way::Deep(deep) => deep.is_hole(),
+            Mode::Plain(_) => false,
+            Mode::Deep(deep) => deep.is_hole(),
         }
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.leave();
+        self.update_file_position();
     }
 }
 

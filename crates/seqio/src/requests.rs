@@ -1,6 +1,6 @@
-//! Requests in flight over a set of files, each brought to its end: a short transfer is continued,
-//! an interrupted one repeated, and what a file system refuses to do direct is done through the
-//! page cache. The caller sees the bytes moved, or one error.
+//! Requests in flight on a set of files. Short transfers are continued, interrupted ones repeated,
+//! and requests that a file system refuses with O_DIRECT are done through the page cache. The
+//! caller gets the number of bytes, or one error.
 
 use std::fs::File;
 use std::io;
@@ -14,17 +14,17 @@ use rustix::io::Errno;
 use crate::error;
 use crate::memory::Grant;
 
-/// How often a request is repeated that the kernel did not carry out for reasons of its own.
-const TRIES_MOST: u32 = 1000;
-/// No device asks for a larger alignment (bytes).
-pub(crate) const ALIGNMENT_MOST: u64 = 4096;
+/// Retries of a request that the kernel did not execute (EINTR, EAGAIN).
+const RETRIES_MAX: u32 = 1000;
+/// Largest alignment that devices require (bytes).
+pub(crate) const ALIGNMENT_MAX: u64 = 4096;
 
-/// One file, opened in both ways.
+/// The descriptors of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePaths {
-    /// Past the page cache, with the alignment of offsets and lengths (bytes).
+    /// Opened with O_DIRECT, and the alignment of offsets and lengths (bytes).
     pub direct: Option<(Arc<File>, u32)>,
-    /// Through the page cache.
+    /// Opened for buffered I/O.
     pub buffered: Arc<File>,
 }
 
@@ -35,35 +35,35 @@ pub(crate) struct Setup {
     pub faults: FaultPlan,
 }
 
-/// What a slot is to transfer.
+/// A transfer of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     pub op: Op,
-    /// Which of the files.
+    /// Index of the file.
     pub file: u16,
-    /// Where in the file (bytes).
+    /// Offset in the file (bytes).
     pub offset: u64,
-    /// Where in the slot (bytes); 0 for reads.
+    /// Offset in the slot (bytes); 0 for reads.
     pub within: u32,
-    /// How much (bytes).
+    /// Length (bytes).
     pub length: u32,
 }
 
-/// Why a transfer ended early.
+/// A transfer that failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
-    /// Where in the file (bytes).
+    /// File offset of the error (bytes).
     pub offset: u64,
-    /// What was moved before (bytes).
+    /// Bytes moved before it.
     pub moved: u32,
     pub error: io::Error,
 }
 
-/// A slot that is in use.
+/// A transfer in progress.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     transfer: Transfer,
-    /// Where in the transfer the present request begins, and how much is done (bytes).
+    /// Start of the current request within the transfer, and bytes done.
     from: u32,
     moved: u32,
     direct: bool,
@@ -72,34 +72,33 @@ struct InFlight {
     outcome: Option<Result<u32, i32>>,
 }
 
-/// An engine and the requests that it has.
+/// An engine with its requests.
 #[derive(Debug)]
 pub(crate) struct Requests {
     engine: HostEngine,
     engine_kind: EngineKind,
-    /// Alignment of direct requests to each file (bytes); None where they are not possible, or no
-    /// longer.
+    /// Alignment of direct requests per file (bytes); `None` if direct I/O is impossible or failed.
     alignments: Vec<Option<u32>>,
     slots: Vec<Option<InFlight>>,
     batch: Vec<Request>,
     done: Vec<Completion>,
-    /// Given back when the engine is gone.
+    /// Released after the engine.
     _memory: Grant,
 }
 
-/// The best engine of this host, looked up once.
+/// The best engine of this host; determined once.
 pub(crate) fn best_engine_kind(direct: bool) -> EngineKind {
     static BEST: [OnceLock<EngineKind>; 2] = [OnceLock::new(), OnceLock::new()];
     *BEST[usize::from(direct)].get_or_init(|| EngineKind::best(direct))
 }
 
 impl Requests {
-    /// An engine on files, with the slots that were granted.
+    /// An engine for files, with the granted slots.
     ///
     /// # Errors
-    /// An engine that was asked for is not available, or there is no memory.
+    /// When the requested engine is not available, or there is no memory.
     pub fn new(files: &[FilePaths], setup: &Setup, memory: Grant) -> io::Result<Requests> {
-        // Nobody waits for the calibration of a clock here.
+        // Skips the calibration of the clock, which would take too long here.
         Monotonic::uncalibrated();
         let direct = files.iter().any(|file| file.direct.is_some());
         let mut engine_kind = setup.engine_kind.unwrap_or_else(|| best_engine_kind(direct));
@@ -124,7 +123,7 @@ impl Requests {
             HostEngine::on_files(descriptors.clone(), &spec, Hint::Normal)
         };
         let engine = match make(engine_kind) {
-            // This user may have no more rings: threads do as well.
+            // The limit on rings for this user may be reached; threads work without one.
             Err(_) if setup.engine_kind.is_none() && engine_kind != EngineKind::Threads => {
                 engine_kind = EngineKind::Threads;
                 make(engine_kind)
@@ -143,12 +142,12 @@ impl Requests {
         })
     }
 
-    /// How requests are issued.
+    /// The engine.
     pub fn engine_kind(&self) -> EngineKind {
         self.engine_kind
     }
 
-    /// Whether requests to a file still go past the page cache.
+    /// Whether requests to a file still use direct I/O.
     pub fn is_direct(&self, file: u16) -> bool {
         self.alignments[usize::from(file)].is_some()
     }
@@ -158,13 +157,12 @@ impl Requests {
         self.slots.len() as u32
     }
 
-    /// The memory of a slot that is not in use.
+    /// The memory of an unused slot.
     pub fn memory(&mut self, slot: u32) -> &mut [u8] {
         self.engine.buffer(slot)
     }
 
-    /// Puts a transfer into the next batch; nothing is submitted before [`Requests::submit`] or a
-    /// wait.
+    /// Adds a transfer to the next batch, which [`Requests::submit`] or a wait submits.
     pub fn enqueue(&mut self, slot: u32, transfer: Transfer) {
         let fresh =
             InFlight { transfer, from: 0, moved: 0, direct: false, tries: 0, outcome: None };
@@ -172,12 +170,12 @@ impl Requests {
         self.request(slot);
     }
 
-    /// Submits the batch and looks what has completed, without waiting.
+    /// Submits the batch and collects completions without waiting.
     pub fn submit(&mut self) -> io::Result<()> {
         if self.batch.is_empty() { Ok(()) } else { self.enter(0) }
     }
 
-    /// Whether a slot's transfer has ended.
+    /// Whether the transfer of a slot is complete.
     pub fn is_done(&self, slot: u32) -> bool {
         self.slots[slot as usize].is_some_and(|slot| slot.outcome.is_some())
     }
@@ -187,7 +185,7 @@ impl Requests {
         self.enter(1)
     }
 
-    /// Waits for the end of a slot's transfer and frees the slot; gives the bytes moved.
+    /// Waits for the transfer of a slot and frees the slot; returns the bytes moved.
     pub fn finish(&mut self, slot: u32) -> Result<u32, Failed> {
         loop {
             let Some(in_flight) = self.slots[slot as usize] else { return Ok(0) };
@@ -201,14 +199,14 @@ impl Requests {
         }
     }
 
-    /// Waits until nothing is in flight, whatever the outcomes are.
+    /// Waits until nothing is in flight; ignores the results.
     pub fn drain(&mut self) {
         for slot in 0..self.slots() {
             drop(self.finish(slot));
         }
     }
 
-    /// One call of the engine, and the consequences of what completed.
+    /// Calls the engine once and handles the completions.
     fn enter(&mut self, at_least: u32) -> io::Result<()> {
         let entered = self.engine.submit_and_wait(&self.batch, at_least, None, &mut self.done);
         self.batch.clear();
@@ -221,7 +219,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Puts a request for what is left of a slot's transfer into the batch.
+    /// Adds a request for the rest of a slot's transfer to the batch.
     fn request(&mut self, slot: u32) {
         let Some(in_flight) = &mut self.slots[slot as usize] else { return };
         let Transfer { op, file, offset, within, length } = in_flight.transfer;
@@ -229,7 +227,7 @@ impl Requests {
         let (mut from, mut left) = (in_flight.moved, length - in_flight.moved);
         in_flight.direct = false;
         if let Some(alignment) = alignment {
-            // The rest of a read may be read again from the last aligned offset.
+            // A read may continue from the last aligned offset and repeat some bytes.
             let back = from % alignment;
             let fits = |bytes: u64| bytes.is_multiple_of(u64::from(alignment));
             if op == Op::Read && fits(offset) {
@@ -251,7 +249,7 @@ impl Requests {
         });
     }
 
-    /// A request completed: its transfer has ended, or another request goes on with the rest.
+    /// Handles a completed request: the transfer is done, or another request continues it.
     fn complete(&mut self, Completion { slot, result }: Completion) {
         let Some(in_flight) = &mut self.slots[slot as usize] else { return };
         let Transfer { op, file, length, .. } = in_flight.transfer;
@@ -262,7 +260,7 @@ impl Requests {
             in_flight.tries += 1;
             if in_flight.direct && refused.contains(&number) {
                 self.alignments[usize::from(file)] = None;
-            } else if !again.contains(&number) || in_flight.tries > TRIES_MOST {
+            } else if !again.contains(&number) || in_flight.tries > RETRIES_MAX {
                 in_flight.outcome = Some(Err(number));
                 return;
             }

@@ -1,4 +1,4 @@
-//! What kind of storage lies beneath a file: looked up once for each file system of a process.
+//! The kind of storage below a file, looked up once per file system and process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,28 +11,28 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use ioengine::device::{Device, DeviceInfo};
 use ioengine::mount;
 
-/// A kind of storage, as far as it decides how to read and write it.
+/// A kind of storage, as far as it matters for reading and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// tmpfs, ramfs: the page cache is all there is.
+    /// tmpfs, ramfs: only the page cache.
     Memory,
-    /// NFS, SMB and the like, and file systems in user space.
+    /// NFS, SMB and similar, and file systems in user space (FUSE).
     Network,
-    /// A disk that rotates.
+    /// A rotating disk.
     Disk,
     /// Flash behind SATA or SAS.
     Flash,
     /// Flash behind NVMe.
     Nvme,
-    /// A disk of a hypervisor (virtio, Xen), whatever lies beneath.
+    /// A disk of a hypervisor (virtio, Xen), on unknown hardware.
     Virtual,
-    /// A volume of several devices, or what the system does not tell of.
+    /// A volume of several devices, or unknown.
     Other,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 7] = [
         Kind::Memory,
         Kind::Network,
@@ -43,7 +43,7 @@ impl Kind {
         Kind::Other,
     ];
 
-    /// In words.
+    /// Name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Memory => "memory",
@@ -63,20 +63,20 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What lies beneath a file.
+/// The storage below a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// What kind.
+    /// Its kind.
     pub kind: Kind,
-    /// What stays the same of it from boot to boot, for remembering what was measured: model and
-    /// serial number where it has them, else its kernel name, else where it is mounted from.
+    /// An identity that survives reboots, under which measurements are stored: model and serial
+    /// number, or else the kernel name, or else the source of the mount.
     pub identity: String,
-    /// The file system ("ext4"), empty for a bare device.
+    /// The file system ("ext4"); empty for a bare device.
     pub file_system: String,
 }
 
 impl Storage {
-    /// What lies beneath an open file.
+    /// The storage below an open file.
     pub fn of(file: &File) -> std::io::Result<Arc<Storage>> {
         Ok(Storage::beneath(file, &file.metadata()?))
     }
@@ -115,7 +115,7 @@ fn look_up(path: &Path, number: u64, on_disk: bool) -> Storage {
             let info = device.info();
             let identity = device.text("loop/backing_file").map_or_else(
                 || identity_of(&info),
-                // The number of a loop device changes with every use, its image does not.
+                // The number of a loop device changes with every use; its image does not.
                 |image| format!("loop over {image}"),
             );
             Storage { kind: kind_of(&device, &info), identity, file_system }
@@ -129,7 +129,8 @@ fn look_up(path: &Path, number: u64, on_disk: bool) -> Storage {
     }
 }
 
-/// Where an overlay puts its changes: all overlays are mounted from a source called "overlay".
+/// The upper directory of an overlay. The mount source is no identity, because it is "overlay" for
+/// all of them.
 fn upper_folder(options: &str) -> Option<String> {
     options.split(',').find_map(|option| option.strip_prefix("upperdir=")).map(str::to_owned)
 }

@@ -1,8 +1,7 @@
-//! Readers and writers for programs on tokio: [`AsyncRead`], [`AsyncBufRead`] and [`AsyncWrite`].
+//! Readers and writers for tokio: [`AsyncRead`], [`AsyncBufRead`] and [`AsyncWrite`].
 //!
-//! What is at hand is given at once, on the task's own thread. What has to be waited for is waited
-//! for on one of tokio's threads for blocking work, once for a block of a mebibyte or so; while it
-//! waits, the requests behind it go on.
+//! Available data are returned at once on the task's thread. Waiting happens on one of tokio's
+//! blocking threads, once per block (about a MiB); further requests stay in flight meanwhile.
 
 use std::future::Future;
 use std::io::{self, BufRead, Write};
@@ -14,7 +13,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{Reader, Writer};
 
-/// Something that is here, or away waiting.
+/// A value that is here, or on a blocking thread.
 #[derive(Debug)]
 enum Place<T, R> {
     Here(Box<T>),
@@ -23,7 +22,7 @@ enum Place<T, R> {
 }
 
 impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
-    /// Lets it do something that may take a while.
+    /// Runs an operation that may block on a blocking thread.
     fn send(&mut self, what: impl FnOnce(&mut T) -> io::Result<R> + Send + 'static) {
         if let Place::Here(mut there) = std::mem::replace(self, Place::Lost) {
             *self = Place::Away(spawn_blocking(move || {
@@ -33,7 +32,7 @@ impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
         }
     }
 
-    /// What it did, when it is back; None where it was not away.
+    /// The result of the operation once it is done; `None` if none was started.
     fn back(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<R>>> {
         match self {
             Place::Here(_) => Poll::Ready(Ok(None)),
@@ -49,7 +48,7 @@ impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
     }
 }
 
-/// A [`Reader`] for tasks.
+/// A [`Reader`] for async tasks.
 #[derive(Debug)]
 pub struct AsyncReader {
     place: Place<Reader, bool>,
@@ -62,7 +61,7 @@ impl From<Reader> for AsyncReader {
 }
 
 impl AsyncReader {
-    /// Waits until something is at hand, or the end is reached: then false.
+    /// Waits until data are available; false at the end of the file.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             if let Some(any) = ready!(self.place.back(context))? {
@@ -87,9 +86,10 @@ impl AsyncReader {
 impl AsyncBufRead for AsyncReader {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
-        match ready!(this.poll_ready(context))? {
-            true => Poll::Ready(this.reader()?.fill_buf()),
-            false => Poll::Ready(Ok(&[])),
+        if ready!(this.poll_ready(context))? {
+            Poll::Ready(this.reader()?.fill_buf())
+        } else {
+            Poll::Ready(Ok(&[]))
         }
     }
 
@@ -119,8 +119,8 @@ impl AsyncRead for AsyncReader {
     }
 }
 
-/// A [`Writer`] for tasks. Shutting it down finishes the file; dropping it without that writes what
-/// is left on the thread that drops it.
+/// A [`Writer`] for async tasks. Shutdown finishes the file. Dropping it without shutdown writes
+/// the rest on the dropping thread, which blocks.
 #[derive(Debug)]
 pub struct AsyncWriter {
     place: Place<Option<Writer>, ()>,
@@ -136,7 +136,7 @@ fn is_flushed(writer: &Option<Writer>) -> bool {
     writer.as_ref().is_none_or(Writer::is_flushed)
 }
 
-/// What was done already needs no writer.
+/// Runs an operation unless the writer is already finished.
 fn with(
     writer: &mut Option<Writer>,
     what: impl FnOnce(&mut Writer) -> io::Result<()>,

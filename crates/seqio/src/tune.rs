@@ -1,10 +1,9 @@
-//! How large sequential requests are and how many are in flight: as `halfpower tune` measured it on
-//! this very storage, else by a table of kinds of storage.
+//! Size and number of sequential requests: measured on this storage by `halfpower tune`, or from a
+//! table of storage kinds.
 //!
-//! The table has for every kind the smallest request size and depth on the plateau that
-//! `halfpower survey` shows there, with huge pages behind the buffers. A rotating disk is fast when
-//! it is asked for much at once, flash wants several requests, and storage behind a network wants
-//! enough in flight to cover the latency.
+//! For every kind, the table has the smallest request size and depth on the plateau found by
+//! `halfpower survey` with huge pages for the buffers. A rotating disk needs large requests, flash
+//! needs several requests, and network storage needs enough in flight to cover the latency.
 
 mod text;
 
@@ -19,15 +18,15 @@ use crate::storage::{Kind, Storage};
 /// How sequential requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Bytes of each request.
+    /// Request size (bytes).
     pub request_bytes: u32,
     /// Requests in flight.
     pub depth: u32,
 }
 
-/// The request sizes that are accepted (bytes).
+/// Accepted request sizes (bytes).
 pub const REQUEST_BYTES: std::ops::RangeInclusive<u32> = 4096..=64 << 20;
-/// The depths that are accepted.
+/// Accepted depths.
 pub const DEPTHS: std::ops::RangeInclusive<u32> = 1..=256;
 
 impl Setting {
@@ -35,7 +34,7 @@ impl Setting {
         Setting { request_bytes: request_kib << 10, depth }
     }
 
-    /// The setting for a kind of storage, as far as can be said without measuring.
+    /// The default setting for a kind of storage.
     pub fn of_kind(kind: Kind) -> Setting {
         match kind {
             Kind::Memory => Setting::new(256, 1),
@@ -53,18 +52,18 @@ impl Setting {
     }
 }
 
-/// What was measured of one storage.
+/// Measured settings of one storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuned {
-    /// The cheapest setting within 3% of the best rate, for reading.
+    /// For reads: the cheapest setting within 3% of the best rate.
     pub read: Setting,
-    /// The same for writing; None where only reads were allowed.
+    /// For writes; `None` if only reads were allowed.
     pub write: Option<Setting>,
-    /// When, in words.
+    /// Date of the measurement.
     pub measured: String,
 }
 
-/// The file: what was measured, by the identity of the storage.
+/// The tuning file: measured settings by identity of the storage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tunings {
     /// By [`Storage::identity`].
@@ -72,10 +71,10 @@ pub struct Tunings {
 }
 
 impl Tunings {
-    /// Reads the text of the file, which is TOML; entries with impossible sizes are left out.
+    /// Parses the file, which is TOML. Entries with impossible sizes are left out.
     ///
     /// # Errors
-    /// The first line that is not understood, and why.
+    /// The first line that cannot be parsed, and why.
     pub fn read(text: &str) -> Result<Tunings, String> {
         let mut storage = text::read(text)?;
         let is_sane =
@@ -84,19 +83,19 @@ impl Tunings {
         Ok(Tunings { storage })
     }
 
-    /// The text of the file.
+    /// The file as text.
     pub fn text(&self) -> String {
         text::write(&self.storage)
     }
 
-    /// The tunings of this user; none where there is no file, or none that can be read.
+    /// The tunings of this user; empty if the file does not exist or cannot be read.
     pub fn of_user() -> Tunings {
         let text = Tunings::path().and_then(|path| std::fs::read_to_string(path).ok());
         text.and_then(|text| Tunings::read(&text).ok()).unwrap_or_default()
     }
 
-    /// Where the file lies: `$XDG_STATE_HOME/halfpower/tune.toml`, by default below
-    /// `~/.local/state`. None without a home.
+    /// Path of the file: `$XDG_STATE_HOME/halfpower/tune.toml`, by default below `~/.local/state`.
+    /// `None` without a home directory.
     pub fn path() -> Option<PathBuf> {
         let folder = |name: &str| {
             let value = PathBuf::from(std::env::var_os(name)?);
@@ -108,7 +107,7 @@ impl Tunings {
     }
 }
 
-/// The setting for a storage: measured, else by its kind; and whether it was measured.
+/// The setting for a storage, and whether it was measured or is the default of its kind.
 pub(crate) fn setting(storage: &Storage, op: Op) -> (Setting, bool) {
     static OF_USER: OnceLock<Tunings> = OnceLock::new();
     let tuned = OF_USER.get_or_init(Tunings::of_user).storage.get(&storage.identity);

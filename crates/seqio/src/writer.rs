@@ -1,4 +1,4 @@
-//! The writer: blocks in order, on their way to the storage while the program fills the next.
+//! The writer: blocks go to the storage in order while the program fills the next one.
 
 mod deep;
 mod plain;
@@ -18,16 +18,15 @@ use crate::options::{Options, Plan};
 use deep::Deep;
 use plain::Plain;
 
-/// Writes a file from its beginning on, as fast as its storage can.
+/// Writes a file sequentially, as fast as its storage allows.
 ///
-/// [`Writer::space`] lends memory to fill, [`Writer::advance`] says how much of it was filled;
-/// [`std::io::Write`] and [`std::io::Seek`] are there too, so that a writer takes the place of
-/// `BufWriter<File>`. [`Writer::finish`] writes what is left and says whether all went well;
-/// dropping a writer does the same and says nothing.
+/// [`Writer::space`] lends memory to fill, and [`Writer::advance`] tells how much was filled.
+/// [`std::io::Write`] and [`std::io::Seek`] are implemented too, so a writer can replace
+/// `BufWriter<File>`. [`Writer::finish`] writes the rest and returns any error; dropping a writer
+/// also writes the rest but ignores errors.
 ///
-/// The file is never larger than what was written to it, and what was flushed can be read by
-/// others. Space is reserved ahead beyond its end, invisibly, and given back by `finish` and by
-/// dropping.
+/// The file is never larger than what was written to it, and others can read what was flushed.
+/// Space is reserved invisibly beyond the end, and released by `finish` and by dropping.
 ///
 /// # Examples
 /// ```
@@ -46,47 +45,47 @@ use plain::Plain;
 /// # }
 /// ```
 pub struct Writer {
-    way: Way,
+    mode: Mode,
     /// One file, or the members of a stripe.
     files: Vec<Opened>,
     options: Options,
     plan: Plan,
-    /// The first error: nothing is written after it.
+    /// The first error; nothing is written after it.
     failed: Option<Repeated>,
-    /// The program opened the file, so its position moves as by writing.
+    /// The caller opened the file, so its position is kept up to date.
     is_given: bool,
 }
 
-/// How the bytes go.
+/// The implementation in use.
 #[derive(Debug)]
-enum Way {
+enum Mode {
     Plain(Plain),
     Deep(Box<Deep>),
     Closed,
 }
 
 impl Options {
-    /// Creates a file for writing, or empties the one that is there.
+    /// Creates a file for writing, or truncates an existing one.
     ///
     /// # Errors
-    /// What the system says of creating it; with [`Options::size`] also that there is no room.
+    /// Any error of creating it; with [`Options::size`] also a lack of space.
     pub fn create(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         self.create_by(path.as_ref(), OpenOptions::new().write(true).create(true).truncate(true))
     }
 
-    /// Creates a file for writing where there is none.
+    /// Creates a new file for writing.
     ///
     /// # Errors
-    /// As [`Options::create`]; and that there is one.
+    /// Those of [`Options::create`], or that the file exists.
     pub fn create_new(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         self.create_by(path.as_ref(), OpenOptions::new().write(true).create_new(true))
     }
 
-    /// Writes at the end of a file, which is created if there is none. Each write of the system
-    /// goes to wherever the end is by then, so that several programs may append to one file.
+    /// Appends to a file, which is created if it does not exist. Each write goes to the current end
+    /// of the file, so several programs may append to one file.
     ///
     /// # Errors
-    /// As [`Options::create`].
+    /// Those of [`Options::create`].
     pub fn append(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         self.writer(OpenOptions::new().append(true).create(true).open(path)?)
     }
@@ -95,12 +94,11 @@ impl Options {
         Writer::new(self, Opened::new(how.open(path)?, true)?, 0)
     }
 
-    /// Writes to an open file from its position on, which moves with the writer when that is
-    /// flushed; a file that was opened for appending is written at its end. What the file holds
-    /// elsewhere stays.
+    /// Writes to an open file from its current position. The position is updated on flush. A file
+    /// that was opened for appending is written at its end. Other contents stay.
     ///
     /// # Errors
-    /// What the system says of looking at it.
+    /// Any error of examining it.
     pub fn writer(&self, file: File) -> io::Result<Writer> {
         let (opened, position) = Opened::given(file, true)?;
         let mut writer = Writer::new(self, opened, position)?;
@@ -108,10 +106,10 @@ impl Options {
         Ok(writer)
     }
 
-    /// Writes one stream to several new files: `chunk_bytes` to each in turn.
+    /// Writes one stream to several new files, `chunk_bytes` to each in turn.
     ///
     /// # Errors
-    /// As [`Options::create`], or that there is no such stripe.
+    /// Those of [`Options::create`], or an impossible stripe.
     pub fn create_striped<P: AsRef<Path>>(
         &self,
         paths: &[P],
@@ -124,28 +122,28 @@ impl Options {
         let mut plan = self.plan(Op::Write, &files[0], None);
         plan.fit_chunk(chunk_bytes, files.len());
         let deep = Deep::striped(self, &files, layout, &mut plan)?;
-        let (way, options) = (Way::Deep(Box::new(deep)), self.clone());
-        Ok(Writer { way, files, options, plan, failed: None, is_given: false })
+        let (mode, options) = (Mode::Deep(Box::new(deep)), self.clone());
+        Ok(Writer { mode, files, options, plan, failed: None, is_given: false })
     }
 }
 
 impl Writer {
-    /// Creates a file, or empties the one that is there, with the default [`Options`].
+    /// Creates a file, or truncates an existing one, with the default [`Options`].
     ///
     /// # Errors
-    /// What the system says of creating it.
+    /// Any error of creating it.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Writer> {
         Options::new().create(path)
     }
 
     fn new(options: &Options, opened: Opened, position: u64) -> io::Result<Writer> {
         let mut plan = options.plan(Op::Write, &opened, options.size);
-        // What the file system declines is found out now, for `plan` to tell.
+        // Opens the direct descriptor now, so that `plan` reports whether it works.
         plan.direct &= !plan.direct || opened.paths(true).direct.is_some();
-        // Until there is enough for a request, nobody knows whether there ever will be.
+        // Starts buffered, because the file may stay smaller than one request.
         let plain = Plain::new(&opened, plan.request_bytes, position, options.size)?;
         let mut writer = Writer {
-            way: Way::Plain(plain),
+            mode: Mode::Plain(plain),
             files: vec![opened],
             options: options.clone(),
             plan,
@@ -158,30 +156,29 @@ impl Writer {
         Ok(writer)
     }
 
-    /// How it writes, and why so.
+    /// How it writes, and why.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Where the next byte goes (bytes); in a file that is appended to, as far as this writer
-    /// knows.
+    /// Offset of the next byte (bytes). For an appended file, as far as this writer knows.
     pub fn position(&self) -> u64 {
-        match &self.way {
-            Way::Plain(plain) => plain.position(),
-            Way::Deep(deep) => deep.position(),
-            Way::Closed => 0,
+        match &self.mode {
+            Mode::Plain(plain) => plain.position(),
+            Mode::Deep(deep) => deep.position(),
+            Mode::Closed => 0,
         }
     }
 
-    /// The file; of a stripe the first member.
+    /// The file; for a stripe, the first member.
     pub fn get_ref(&self) -> &File {
         &self.files[0].file
     }
 
-    /// Writes what is left and gives the file back, of a stripe the first member.
+    /// Writes the rest and returns the file; for a stripe, the first member.
     ///
     /// # Errors
-    /// What the system says of writing.
+    /// Any error of writing.
     pub fn into_inner(mut self) -> io::Result<File> {
         self.close()?;
         let opened = self.files.swap_remove(0);
@@ -189,61 +186,61 @@ impl Writer {
         opened.into_file()
     }
 
-    /// Memory to fill with what comes next, never empty; what it holds is of no meaning.
+    /// Memory for the next bytes, never empty; its contents are undefined.
     ///
     /// # Errors
-    /// What the system says of writing earlier blocks.
+    /// Any error of writing earlier blocks.
     pub fn space(&mut self) -> io::Result<&mut [u8]> {
         self.make_room()?;
-        Ok(match &mut self.way {
-            Way::Plain(plain) => plain.space(),
-            Way::Deep(deep) => deep.space(),
-            Way::Closed => &mut [],
+        Ok(match &mut self.mode {
+            Mode::Plain(plain) => plain.space(),
+            Mode::Deep(deep) => deep.space(),
+            Mode::Closed => &mut [],
         })
     }
 
-    /// Whether there is space without waiting for the storage.
+    /// Whether space is available without waiting for the storage.
     ///
     /// # Errors
-    /// What the system says of writing earlier blocks.
+    /// Any error of writing earlier blocks.
     pub fn has_room(&mut self) -> io::Result<bool> {
-        self.attempt(|writer| match &mut writer.way {
-            Way::Plain(plain) => Ok(!plain.is_full()),
-            Way::Deep(deep) => deep.has_room(),
-            Way::Closed => Ok(true),
+        self.attempt(|writer| match &mut writer.mode {
+            Mode::Plain(plain) => Ok(!plain.is_full()),
+            Mode::Deep(deep) => deep.has_room(),
+            Mode::Closed => Ok(true),
         })
     }
 
-    /// Whether the system has all that was written.
+    /// Whether everything written was passed to the system.
     pub fn is_flushed(&self) -> bool {
-        match &self.way {
-            Way::Plain(plain) => plain.is_flushed(),
-            Way::Deep(deep) => deep.is_flushed(),
-            Way::Closed => true,
+        match &self.mode {
+            Mode::Plain(plain) => plain.is_flushed(),
+            Mode::Deep(deep) => deep.is_flushed(),
+            Mode::Closed => true,
         }
     }
 
-    /// So many bytes of the space were filled.
+    /// Tells that `bytes` bytes of the space were filled.
     ///
     /// # Panics
     /// If there was less space.
     pub fn advance(&mut self, bytes: usize) {
-        match &mut self.way {
-            Way::Plain(plain) => plain.advance(bytes),
-            Way::Deep(deep) => deep.advance(bytes),
-            Way::Closed => {}
+        match &mut self.mode {
+            Mode::Plain(plain) => plain.advance(bytes),
+            Mode::Deep(deep) => deep.advance(bytes),
+            Mode::Closed => {}
         }
     }
 
-    /// Hands all that was written to the system: other programs see it.
+    /// Passes everything written to the system, so that other programs see it.
     ///
     /// # Errors
-    /// What the system says of writing.
+    /// Any error of writing.
     pub fn flush_all(&mut self) -> io::Result<()> {
-        self.attempt(|writer| match &mut writer.way {
-            Way::Plain(plain) => plain.flush(),
-            Way::Deep(deep) => deep.flush(),
-            Way::Closed => Ok(()),
+        self.attempt(|writer| match &mut writer.mode {
+            Mode::Plain(plain) => plain.flush(),
+            Mode::Deep(deep) => deep.flush(),
+            Mode::Closed => Ok(()),
         })?;
         if let (true, [file]) = (self.is_given, self.files.as_slice()) {
             file.set_position(self.position());
@@ -251,27 +248,26 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes all that was written durable.
+    /// Makes everything written durable.
     ///
     /// # Errors
-    /// What the system says of writing or of the flush.
+    /// Any error of writing or of the flush.
     pub fn sync_data(&mut self) -> io::Result<()> {
         self.flush_all()?;
         self.attempt(|writer| writer.files.iter().try_for_each(|opened| opened.file.sync_data()))
     }
 
-    /// Writes what is left and, if [`Options::durable`] was set, makes the file durable. Gives its
-    /// size (bytes).
+    /// Writes the rest and, with [`Options::durable`], makes the file durable. Returns its size
+    /// (bytes).
     ///
     /// # Errors
-    /// What the system says of any of it: the file is then not what was written.
+    /// Any error; the file is then incomplete.
     pub fn finish(mut self) -> io::Result<u64> {
         let bytes = self.close()?;
         if self.options.durable {
             self.attempt(|writer| {
-                writer.files.iter().try_for_each(|opened| match opened.has_offsets {
-                    true => opened.file.sync_all(),
-                    false => Ok(()),
+                writer.files.iter().try_for_each(|opened| {
+                    if opened.has_offsets { opened.file.sync_all() } else { Ok(()) }
                 })
             })?;
         }
@@ -279,56 +275,56 @@ impl Writer {
     }
 
     fn close(&mut self) -> io::Result<u64> {
-        if matches!(self.way, Way::Closed) {
+        if matches!(self.mode, Mode::Closed) {
             return Ok(0);
         }
         let closed = self.flush_all().and_then(|()| {
-            self.attempt(|writer| match &mut writer.way {
-                Way::Plain(plain) => plain.give_back(),
-                Way::Deep(deep) => deep.give_back(),
-                Way::Closed => Ok(0),
+            self.attempt(|writer| match &mut writer.mode {
+                Mode::Plain(plain) => plain.give_back(),
+                Mode::Deep(deep) => deep.give_back(),
+                Mode::Closed => Ok(0),
             })
         });
-        // After a failure, too, nothing stays reserved.
-        match std::mem::replace(&mut self.way, Way::Closed) {
-            Way::Deep(mut deep) => drop(deep.give_back()),
-            Way::Plain(mut plain) => drop(plain.give_back()),
-            Way::Closed => {}
+        // Reserved space is released even after a failure.
+        match std::mem::replace(&mut self.mode, Mode::Closed) {
+            Mode::Deep(mut deep) => drop(deep.give_back()),
+            Mode::Plain(mut plain) => drop(plain.give_back()),
+            Mode::Closed => {}
         }
         closed
     }
 
-    /// Sees to it that there is space: writes the block that is full.
+    /// Ensures that there is space, by writing a full block.
     fn make_room(&mut self) -> io::Result<()> {
-        self.attempt(|writer| match &mut writer.way {
-            Way::Plain(plain) if !plain.is_full() => Ok(()),
-            Way::Plain(plain) => {
+        self.attempt(|writer| match &mut writer.mode {
+            Mode::Plain(plain) if !plain.is_full() => Ok(()),
+            Mode::Plain(plain) => {
                 if !writer.plan.uses_requests() {
                     return plain.flush();
                 }
                 writer.go_deep()?;
-                match &mut writer.way {
-                    Way::Plain(plain) => plain.flush(),
-                    Way::Deep(deep) => deep.make_room(),
-                    Way::Closed => Ok(()),
+                match &mut writer.mode {
+                    Mode::Plain(plain) => plain.flush(),
+                    Mode::Deep(deep) => deep.make_room(),
+                    Mode::Closed => Ok(()),
                 }
             }
-            Way::Deep(deep) => deep.make_room(),
-            Way::Closed => Ok(()),
+            Mode::Deep(deep) => deep.make_room(),
+            Mode::Closed => Ok(()),
         })
     }
 
-    /// There is enough for requests: from now on they go out while the program fills the next. As
-    /// long as all memory for that is in use elsewhere, the page cache is used.
+    /// Switches to `deep` once there are enough data for requests. While the memory limit is
+    /// reached, it stays buffered.
     fn go_deep(&mut self) -> io::Result<()> {
-        let Way::Plain(plain) = &mut self.way else { return Ok(()) };
+        let Mode::Plain(plain) = &mut self.mode else { return Ok(()) };
         if !self.plan.uses_requests() {
             return Ok(());
         }
         match Deep::new(&self.options, &self.files[0], plain.begin(), &mut self.plan)? {
             Some(mut deep) => {
                 deep.begin_with(plain.held())?;
-                self.way = Way::Deep(Box::new(deep));
+                self.mode = Mode::Deep(Box::new(deep));
             }
             None => {
                 let why = "other files have all the memory for direct requests";
@@ -338,7 +334,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Does something, unless an earlier call failed; remembers its error.
+    /// Runs an operation unless an earlier one failed; remembers its error.
     fn attempt<T>(&mut self, what: impl FnOnce(&mut Writer) -> io::Result<T>) -> io::Result<T> {
         if let Some(failed) = &self.failed {
             return Err(failed.error());
@@ -349,7 +345,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Whoever wants to know calls `finish`.
+        // Callers who need the error call `finish`.
         drop(self.close());
     }
 }

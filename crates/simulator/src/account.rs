@@ -1,87 +1,88 @@
-//! Where the time went: every resource with its utilisation, which one binds, and the laws that
-//! no run may break.
+//! Utilisation of every resource, the bottleneck, and consistency checks for a run.
 //!
-//! A part that is busy nearly all the time limits. So does a reserve that is spent most of the
-//! time, and where no part does, an order in which requests go through one after the other. Only
-//! where none of them does more requests outstanding may help.
+//! A part (CPU, bus, media) that is busy nearly all the time is the bottleneck. So is a reserve
+//! (write buffer, burst credit) that is exhausted most of the time. If neither exists, a stage
+//! that serialises requests may be. If nothing qualifies, the run is limited by latency, and more
+//! requests in flight may help.
 
 use crate::flash::FlashTimes;
 use crate::geometry::Geometry;
 use crate::machine::{Count, Link, Machine, Mechanism, PHASE_NAMES};
 use crate::system::{Allocated, DriveModel};
 
-/// A part of the system that can be busy.
+/// A resource of the system and how long it was busy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// What its time means.
+    /// What busy time means for it.
     pub kind: ResourceKind,
-    /// How long it was busy (ns), over all of its servers.
+    /// Busy time (ns), summed over its servers.
     pub busy_ns: u64,
-    /// How many servers it has.
+    /// Number of servers.
     pub servers: u32,
-    /// Bytes that it moved.
+    /// Bytes it moved.
     pub bytes: u64,
-    /// The busy time by phase (ns), where it has phases.
+    /// Busy time by phase (ns); empty if it has no phases.
     pub phases_ns: Vec<(&'static str, u64)>,
 }
 
 /// What the busy time of a resource means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceKind {
-    /// A part that works.
+    /// Hardware that does work: a CPU, a link, the media.
     Part,
-    /// A rate or a drain from which requests take what is saved up first: busy while nothing is.
+    /// A write buffer or burst credit. It counts as busy while it is exhausted.
     Reserve,
-    /// So many at once: busy while they are under way, whatever parts work for them.
+    /// A stage that admits a limited number of requests at once. It counts as busy while one is
+    /// in progress, whichever parts serve it.
     Order,
 }
 
 impl ResourceKind {
-    /// A resource that is busy for less than this share does not bind.
-    fn binds(self) -> f64 {
+    /// Utilisation at which the resource counts as the bottleneck.
+    fn binding_threshold(self) -> f64 {
         match self {
             ResourceKind::Part | ResourceKind::Order => 0.9,
-            // Until it is spent something else limits.
+            // Before a reserve is exhausted, something else limits the run.
             ResourceKind::Reserve => 0.5,
         }
     }
 }
 
-/// What happened between two moments.
+/// Activity between two readings of the counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
     /// Length of the interval (ns).
     pub elapsed_ns: u64,
-    /// Requests completed for programs.
+    /// Requests completed.
     pub requests: u64,
-    /// Bytes of those requests.
+    /// Bytes of the completed requests.
     pub bytes: u64,
-    /// Bytes that devices moved: read, written.
+    /// Bytes moved by devices: read, written.
     pub device_bytes: [u64; 2],
-    /// Requests of devices: reads, writes.
+    /// Requests served by devices: reads, writes.
     pub device_requests: [u64; 2],
-    /// Requests in the system on average, by time.
+    /// Mean number of requests in the system (time average).
     pub mean_inside: f64,
-    /// Time in the system on average, by request (ns).
+    /// Mean time a request spends in the system (ns).
     pub mean_residence_ns: f64,
-    /// All parts.
+    /// All resources.
     pub resources: Vec<Resource>,
 }
 
-/// What limits a run.
+/// The bottleneck of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binding {
-    /// The resource, or "latency" where none is near its limit: more requests outstanding may
-    /// help.
+    /// Name of the resource, or "latency" if none is near its limit; then more requests in
+    /// flight may help.
     pub resource: String,
-    /// Its utilisation, or that of the busiest resource where none binds, 0 to 1.
+    /// Its utilisation, 0 to 1; for "latency", that of the busiest resource.
     pub utilisation: f64,
 }
 
 impl Resource {
-    /// Share of an interval in which it was busy.
+    /// Share of an interval during which it was busy, 0 to 1.
     pub fn utilisation(&self, elapsed_ns: u64) -> f64 {
         let capacity = elapsed_ns as f64 * f64::from(self.servers.max(1));
         if capacity > 0.0 { self.busy_ns as f64 / capacity } else { 0.0 }
@@ -96,7 +97,7 @@ impl Resource {
         Resource::new(name, ResourceKind::Part, busy_ns, servers, bytes)
     }
 
-    /// What has come since an earlier reading of the same resource.
+    /// The difference to an earlier reading of the same resource.
     fn since(&self, earlier: Option<&Resource>) -> Resource {
         let Some(then) = earlier else { return self.clone() };
         let phases = self.phases_ns.iter().zip(&then.phases_ns);
@@ -109,14 +110,14 @@ impl Resource {
     }
 }
 
-/// The counters of a machine at a moment.
+/// All counters of a machine at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     at_ns: u64,
     count: Count,
     device_bytes: [u64; 2],
     device_requests: [u64; 2],
-    /// Parts of a kind are one resource: the busiest of them speaks for it.
+    /// Groups of identical parts. The busiest member of a group represents it.
     resources: Vec<Vec<Resource>>,
 }
 
@@ -136,7 +137,7 @@ impl Reading {
         }
     }
 
-    /// What happened since an earlier reading.
+    /// Activity since an earlier reading.
     pub fn since(&self, earlier: &Reading) -> Account {
         let pair = |now: [u64; 2], then: [u64; 2]| [now[0] - then[0], now[1] - then[1]];
         let elapsed_ns = self.at_ns - earlier.at_ns;
@@ -145,7 +146,7 @@ impl Reading {
         let residence = self.count.residence_ns - earlier.count.residence_ns;
         let resources = self.resources.iter().zip(&earlier.resources);
         let resources = resources.filter_map(|(now, then)| {
-            // What was opened meanwhile had done nothing before.
+            // Parts created after the earlier reading start from zero.
             let then = then.iter().map(Some).chain(std::iter::repeat(None));
             let copies = now.iter().zip(then).map(|(now, then)| now.since(then));
             copies.max_by_key(|resource| resource.busy_ns)
@@ -163,8 +164,7 @@ impl Reading {
     }
 }
 
-/// All resources in the order of a request's way, each with those parts of which the busiest
-/// speaks for it.
+/// All resources in the order in which a request passes them, grouped into identical parts.
 fn resources(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let mut all = Vec::new();
     let thread = |busy_ns| Resource::new("issuing thread", ResourceKind::Order, busy_ns, 1, 0);
@@ -173,13 +173,13 @@ fn resources(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let cpus: u32 = machine.hosts.iter().map(crate::machine::Host::cpus).sum();
     let busy: u64 = machine.hosts.iter().map(|host| host.busy_ns(now_ns)).sum();
     all.push(vec![Resource::part("CPU", busy, cpus, 0)]);
-    all.extend(orders(machine, now_ns));
+    all.extend(serial_stages(machine, now_ns));
     if let Some(remote) = &machine.remote {
         let client = &remote.client;
         all.push(vec![Resource::part("client CPU", client.busy_ns(now_ns), client.cpus(), 0)]);
         let wire = |busy_ns| Resource::part(&remote.model.name, busy_ns, 1, 0);
         all.push(remote.wire.iter().map(|way| wire(way.busy_ns(now_ns))).collect());
-        all.push(vec![Resource::part("write turn", remote.turn.busy_ns(now_ns), 1, 0)]);
+        all.push(vec![Resource::part("write turn", remote.write_turn.busy_ns(now_ns), 1, 0)]);
     }
     let raid_ns = machine.raid.busy_ns(now_ns);
     if let Some(controller) = machine.system.controller() {
@@ -198,15 +198,17 @@ fn resources(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     all
 }
 
-/// What lets requests of a file through one after the other.
-fn orders(machine: &Machine, now_ns: u64) -> [Vec<Resource>; 3] {
+/// Stages that serialise requests of a file: file growth, cache fetches, the lazy writer.
+fn serial_stages(machine: &Machine, now_ns: u64) -> [Vec<Resource>; 3] {
     let order = |name, ns, servers| Resource::new(name, ResourceKind::Order, ns, servers, 0);
     let caches = || machine.files.iter().filter_map(|file| file.cache.as_ref());
     let grows = machine.system.setup.allocation != Allocated::Existing;
     let growing = machine.files.iter().filter(|_| grows);
     let growing = growing.map(|file| order("growth of the file", file.growing.sum_ns(now_ns), 1));
-    let fetches = caches().map(|c| order("cache fetches", c.fetching.sum_ns(now_ns), c.at_once));
-    let writers = caches().map(|cache| order("lazy writer", cache.starved.sum_ns(now_ns), 1));
+    let fetches =
+        caches().map(|c| order("cache fetches", c.fetching.sum_ns(now_ns), c.parallel_requests));
+    let writers =
+        caches().map(|cache| order("lazy writer", cache.writer_blocked.sum_ns(now_ns), 1));
     [growing.collect(), fetches.collect(), writers.collect()]
 }
 
@@ -225,7 +227,7 @@ fn bus(machine: &Machine, now_ns: u64) -> Option<Resource> {
     (servers > 0).then_some(Resource { phases_ns, ..bus })
 }
 
-/// The disks with their controllers.
+/// The disks and their controllers.
 fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let (mut controller_ns, mut disks) = (0, 0);
     let (mut seek_ns, mut rotate_ns, mut transfer_ns) = (0, 0, 0);
@@ -249,7 +251,7 @@ fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     vec![vec![controller], vec![Resource { phases_ns, ..media }]]
 }
 
-/// The devices of flash: what they work with, and the limits that they have.
+/// Flash devices: units, channels, and the limits that the model sets.
 fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let DriveModel::Flash(model) = &machine.system.drive else { return Vec::new() };
     let flash = machine.devices.iter().filter_map(|device| match &device.mechanism {
@@ -281,17 +283,17 @@ fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
 }
 
 impl Account {
-    /// What limits.
+    /// Finds the bottleneck.
     pub fn binding(&self) -> Binding {
         let share = |resource: &Resource| resource.utilisation(self.elapsed_ns);
-        let nearness = |resource: &&Resource| share(resource) / resource.kind.binds();
+        let nearness = |resource: &&Resource| share(resource) / resource.kind.binding_threshold();
         let nearest = |of_orders: bool| {
             let is_of = move |kind: ResourceKind| (kind == ResourceKind::Order) == of_orders;
             let all = self.resources.iter().filter(|resource| is_of(resource.kind));
             all.max_by(|a, b| nearness(a).total_cmp(&nearness(b)))
         };
         let binds = |resource: &&Resource| nearness(resource) >= 1.0;
-        // An order is full also while it waits for a part.
+        // A serial stage is also busy while it waits for a part, so parts take precedence.
         match nearest(false).filter(binds).or_else(|| nearest(true).filter(binds)) {
             Some(found) => Binding { resource: found.name.clone(), utilisation: share(found) },
             None => {
@@ -301,13 +303,13 @@ impl Account {
         }
     }
 
-    /// Bytes per second that programs got.
+    /// Throughput seen by programs (bytes per second).
     pub fn bytes_per_s(&self) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { self.bytes as f64 * 1e9 / self.elapsed_ns as f64 }
     }
 
-    /// Which laws of physics this run breaks; an interval that begins and ends with nothing under
-    /// way must break none.
+    /// Consistency checks that the run fails: utilisation above 100%, Little's law. An interval
+    /// that starts and ends without requests in flight must pass all of them.
     pub fn violations(&self) -> Vec<String> {
         let mut broken = Vec::new();
         for resource in &self.resources {
@@ -317,7 +319,7 @@ impl Account {
                 broken.push(format!("{} was busy for {percent:.2}% of the time", resource.name));
             }
         }
-        // Little's law: N = X R, exactly, where nothing is under way at either end.
+        // Little's law, N = X R, holds exactly if no request is in flight at either end.
         let by_request = self.mean_residence_ns * self.requests as f64;
         let by_time = self.mean_inside * self.elapsed_ns as f64;
         if (by_request - by_time).abs() > 1e-6 * by_time.max(1.0) {
@@ -327,7 +329,7 @@ impl Account {
     }
 }
 
-/// The sustained rate of a disk at a share of its capacity (bytes per second).
+/// Sustained media rate (bytes per second) at a position given as a share of the capacity.
 pub fn media_rate(geometry: &Geometry, at: f64) -> f64 {
     geometry.rate_at((geometry.bytes() as f64 * at) as u64)
 }

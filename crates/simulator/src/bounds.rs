@@ -1,15 +1,16 @@
-//! Closed-form bounds: what no run of a system can exceed, each with the part that sets it.
+//! Closed-form upper bounds on the throughput of a system, each with the part that sets it.
 //!
-//! A request demands so much of each part; a part that is all busy lets through its capacity over
-//! that demand (asymptotic bounds of operational analysis), and so many requests outstanding come
-//! back no faster than they can. Everything errs towards the system: a demand is the least that a
-//! request can cost, wherever it lies. What need not be done when the clock stops (bytes in write
-//! buffers, saved-up credit) is taken off where the run's length is known.
+//! Two kinds of bounds are used (asymptotic bounds of operational analysis). A part that is always
+//! busy serves at most its capacity divided by the demand of a request. A fixed number of requests
+//! in flight completes no faster than their minimum latency allows. Every demand is the least that
+//! a request can cost at any offset, so a bound never lies below the true maximum. For a run of
+//! known length, work that may still be pending at the end (buffered writes, unused burst credit)
+//! is subtracted.
 //!
-//! Two models are shared with the events, and neither lets time pass: `volume` says how a request
-//! is cut, `geometry` how large and fast the tracks of a disk are. A mistake in those breaks no
-//! bound; their own tests have to find it. All the rest is worked out here from the values of the
-//! system.
+//! The bounds share two models with the event simulation: `volume`, which splits requests, and
+//! `geometry`, which gives the size and speed of tracks. An error in those affects both and is not
+//! detected by comparing them; they have tests of their own. All else is computed here from the
+//! parameters of the system.
 
 use ioengine::Op;
 use ioengine::target::Caching;
@@ -21,35 +22,35 @@ use crate::system::{
 };
 use crate::volume::{Piece, Pieces, Volume};
 
-/// The load that is bounded: requests of one size and direction, each byte asked for once.
+/// The load to bound: requests of one size and direction; no byte is requested twice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Direction.
+    /// Read or write.
     pub op: Op,
-    /// In random order; else each thread in sequence.
+    /// Random order; otherwise each thread is sequential.
     pub random: bool,
-    /// Size of each request (bytes).
+    /// Request size (bytes).
     pub request_bytes: u32,
-    /// Requests outstanding, over all threads and hosts.
+    /// Requests in flight, over all threads and hosts.
     pub depth: u32,
-    /// Through the cache or past it.
+    /// Buffered or direct.
     pub caching: Caching,
-    /// Bytes moved in all; None: a run without end, in which buffers and credit do not count.
+    /// Total bytes. `None`: an endless run, in which buffers and credit do not matter.
     pub bytes: Option<u64>,
 }
 
-/// A rate that no run exceeds.
+/// An upper bound on throughput.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// The part or law that sets it.
     pub name: String,
-    /// The rate (bytes per second).
+    /// Throughput (bytes per second).
     pub bytes_per_s: f64,
 }
 
-/// Where the places of a request in the pattern of a volume are too many to look at all.
-const PLACES_MOST: u64 = 2048;
-/// The grain of a flash device's read cache (bytes).
+/// With more offsets than this within a volume's pattern, whole rows are used instead.
+const POSITIONS_MAX: u64 = 2048;
+/// Line size of a flash device's read cache (bytes).
 const LINE_BYTES: u64 = 4096;
 
 /// All bounds of a load, the tightest first.
@@ -68,21 +69,21 @@ pub fn of(system: &System, shape: &Shape) -> Vec<Bound> {
     all
 }
 
-/// A load on a system, with what both together decide.
+/// A load on a system, and what follows from the two.
 struct Load<'a> {
     system: &'a System,
     shape: &'a Shape,
     /// The file-system cache moves data between program and devices.
     cached: bool,
-    /// A RAID controller joins requests.
+    /// A RAID controller merges requests.
     joins: bool,
-    /// Transfers are looked at as whole rows.
+    /// Transfers are modelled as whole rows.
     rows: bool,
-    /// What a transfer to the devices can come to, by its place, ...
-    places: Vec<Pieces>,
-    /// ... and its size (bytes).
+    /// How a transfer is split, for each possible offset in the volume's pattern.
+    positions: Vec<Pieces>,
+    /// Size of a transfer (bytes).
     unit: u64,
-    /// Devices and buses that can work on it.
+    /// Devices that can work on the load.
     devices: u32,
     buses: u32,
     files: u32,
@@ -95,14 +96,14 @@ impl<'a> Load<'a> {
         let cached = !remote && !shape.caching.is_direct();
         let through = shape.caching.is_write_through();
         let write = shape.op == Op::Write;
-        // Behind the file system's cache the controller's own has no part.
+        // The controller's cache is not modelled below the file system's cache.
         let controller = system.controller().filter(|_| shape.caching.is_direct());
         let joins = controller.is_some_and(|controller| match shape.op {
             Op::Read => controller.read_ahead.0 > 0.0,
             Op::Write => setup.holds_writes(controller) && !through,
         });
         let first_only = setup.mirror_reads == MirrorReads::First && !write;
-        // What is written during a rebuild goes to the spare too.
+        // During a rebuild, writes go to the spare too.
         let lost = if setup.rebuilding && write { 0 } else { setup.failed };
         let of_each = match setup.volume {
             VolumeKind::Raid1 if first_only => lost..lost + 1,
@@ -132,19 +133,19 @@ impl<'a> Load<'a> {
             cached,
             joins,
             rows: false,
-            places: Vec::new(),
+            positions: Vec::new(),
             unit,
             devices,
             buses,
             files,
         };
-        load.look_at_places();
+        load.cut_at_each_position();
         load
     }
 
-    /// Cuts a transfer at every place that it can have in a row of the volume; where they are too
-    /// many, or are joined, whole rows, which cost the least.
-    fn look_at_places(&mut self) {
+    /// Splits a transfer at every offset it can have in a row of the volume. If there are too many
+    /// offsets, or if transfers are merged, whole rows are split instead, which cost the least.
+    fn cut_at_each_position(&mut self) {
         let setup = &self.system.setup;
         let most = self.system.host.max_transfer.bytes();
         let disks = u64::from(setup.volume_disks());
@@ -153,12 +154,12 @@ impl<'a> Load<'a> {
             VolumeKind::Stripe => disks,
             VolumeKind::Raid5 => disks - 1,
         };
-        // A failed device is another one's place in each row.
+        // With a failed device, the pattern repeats only after one row per device.
         let rows = if setup.failed > 0 { disks } else { 1 };
         let row = (data * setup.chunk * rows).max(1);
-        let places = if data == 0 { 1 } else { row / divisor(row, self.unit) };
+        let positions = if data == 0 { 1 } else { row / gcd(row, self.unit) };
         let mut setup = setup.clone();
-        let whole = self.joins || places > PLACES_MOST;
+        let whole = self.joins || positions > POSITIONS_MAX;
         self.rows = whole;
         let most = if whole { most.max(setup.chunk) } else { most };
         if whole {
@@ -167,44 +168,44 @@ impl<'a> Load<'a> {
         }
         let far = u64::MAX >> 1;
         let mut volume = Volume::new(&setup, 0, far, most);
-        for place in 0..if whole { 1 } else { places } {
+        for position in 0..if whole { 1 } else { positions } {
             let mut pieces = Pieces::default();
-            let request = (self.shape.op, place * self.unit, self.unit);
-            volume.cut(request, &|_| 0, &mut pieces);
-            self.places.push(pieces);
+            let offset = position * self.unit;
+            volume.split(self.shape.op, offset, self.unit, &|_| 0, &mut pieces);
+            self.positions.push(pieces);
         }
     }
 
-    /// The least that a transfer costs anywhere, for each request.
-    fn least(&self, cost: impl Fn(&Pieces) -> f64) -> f64 {
-        let least = self.places.iter().map(cost).fold(f64::INFINITY, f64::min);
-        least * f64::from(self.shape.request_bytes) / self.unit as f64
+    /// The least cost of a request, over all offsets.
+    fn min_demand(&self, cost: impl Fn(&Pieces) -> f64) -> f64 {
+        let min_demand = self.positions.iter().map(cost).fold(f64::INFINITY, f64::min);
+        min_demand * f64::from(self.shape.request_bytes) / self.unit as f64
     }
 
-    fn least_of_pieces(&self, cost: impl Fn(&Piece) -> u64) -> f64 {
+    fn min_demand_of_pieces(&self, cost: impl Fn(&Piece) -> u64) -> f64 {
         let sum = |pieces: &Pieces| {
             let all = pieces.first.iter().chain(&pieces.then);
             all.map(&cost).sum::<u64>() as f64
         };
-        self.least(sum)
+        self.min_demand(sum)
     }
 
-    /// The rate at which a demand of so many ns for each request fills so many servers.
+    /// Throughput if each request needs `demand_ns` of one of `servers` servers.
     fn rate(&self, demand_ns: f64, servers: f64) -> f64 {
         f64::from(self.shape.request_bytes) * servers * 1e9 / demand_ns
     }
 
-    /// The same where so many bytes need not be through when the clock stops.
-    fn rate_after(&self, rate: f64, spared: f64) -> f64 {
+    /// The same if `exempt` bytes may still be pending when the clock stops.
+    fn rate_with_exempt(&self, rate: f64, exempt: f64) -> f64 {
         match self.shape.bytes.map(|bytes| bytes as f64) {
-            Some(bytes) if bytes > spared => rate * bytes / (bytes - spared),
+            Some(bytes) if bytes > exempt => rate * bytes / (bytes - exempt),
             Some(_) => f64::INFINITY,
             None => rate,
         }
     }
 
-    /// Bytes that are not yet on their way to the devices when the last write is accepted.
-    fn held_above(&self) -> f64 {
+    /// Bytes that may be held above the devices when the last write is accepted.
+    fn held_bytes(&self) -> f64 {
         let mut held = 0.0;
         if self.shape.op == Op::Write && !self.shape.caching.is_write_through() {
             let request = f64::from(self.shape.request_bytes);
@@ -218,8 +219,8 @@ impl<'a> Load<'a> {
         held
     }
 
-    fn add(&self, all: &mut Vec<Bound>, name: &str, rate: f64, spared: f64) {
-        let bytes_per_s = self.rate_after(rate, spared);
+    fn add(&self, all: &mut Vec<Bound>, name: &str, rate: f64, exempt: f64) {
+        let bytes_per_s = self.rate_with_exempt(rate, exempt);
         all.push(Bound { name: name.to_owned(), bytes_per_s });
     }
 
@@ -245,23 +246,24 @@ impl<'a> Load<'a> {
         let own_ns = self.cost().ns_for(request) as f64;
         let servers = if system.network.is_some() { cpus } else { (cpus * hosts).min(shape.depth) };
         self.add(all, "CPU", self.rate(own_ns, f64::from(servers)), 0.0);
-        let unasked_ns = self.unasked_ns();
-        if unasked_ns > 0.0 {
-            // The system's own work may be still to do, and needs no thread of the program.
-            let own = self.rate(own_ns + unasked_ns, f64::from(cpus * hosts));
-            self.add(all, "CPU with the system's own work", own, self.held_above());
+        let background_cpu_ns = self.background_cpu_ns();
+        if background_cpu_ns > 0.0 {
+            // The system's own work may be pending at the end, and it needs no program thread.
+            let own = self.rate(own_ns + background_cpu_ns, f64::from(cpus * hosts));
+            self.add(all, "CPU with the system's own work", own, self.held_bytes());
         }
         if let Some(controller) = self.system.controller() {
             let each = if shape.op == Op::Read { controller.read } else { controller.write };
-            // What it joins it may cut again, at worst to pieces that go alone, which are free.
+            // Merged requests may be split again. At worst each piece goes alone, which costs
+            // nothing.
             let piece_ns = if self.joins { 0 } else { controller.piece.ns() };
-            let demand = self.least(|pieces| {
+            let demand = self.min_demand(|pieces| {
                 (controller.fixed.ns()
-                    + piece_ns * (sent_at_once(pieces) - 1)
+                    + piece_ns * (first_stage_len(pieces) - 1)
                     + each.ns_for(self.unit)
                     + controller.parity.ns_for(pieces.parity_bytes)) as f64
             });
-            self.add(all, &controller.name, self.rate(demand, 1.0), self.held_above());
+            self.add(all, &controller.name, self.rate(demand, 1.0), self.held_bytes());
         }
         if let Some(network) = &system.network {
             let client =
@@ -283,16 +285,15 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// CPU time of the cache's own transfers and of a volume that the host puts together (ns for
-    /// each request).
-    fn unasked_ns(&self) -> f64 {
+    /// CPU time of cache transfers and of a software volume (ns per request).
+    fn background_cpu_ns(&self) -> f64 {
         let (setup, host) = (&self.system.setup, &self.system.host);
         let own =
             self.cached && !(self.shape.op == Op::Write && self.shape.caching.is_write_through());
         let fetch_ns = if own { host.piece.ns() } else { 0 };
         let volume = setup.raid_in == RaidIn::Host && setup.volume != VolumeKind::None;
-        self.least(|pieces| {
-            let pieces_ns = host.piece.ns() * (sent_at_once(pieces) - 1);
+        self.min_demand(|pieces| {
+            let pieces_ns = host.piece.ns() * (first_stage_len(pieces) - 1);
             let volume_ns = pieces_ns + host.parity.ns_for(pieces.parity_bytes);
             (fetch_ns + if volume { volume_ns } else { 0 }) as f64
         })
@@ -301,7 +302,7 @@ impl<'a> Load<'a> {
     /// Links and buses.
     fn paths(&self, all: &mut Vec<Bound>) {
         let system = self.system;
-        let held = self.held_above();
+        let held = self.held_bytes();
         let request = u64::from(self.shape.request_bytes);
         for (index, link) in system.links.iter().enumerate() {
             let copies = match link.per {
@@ -310,7 +311,7 @@ impl<'a> Load<'a> {
                 LinkPer::Host if system.network.is_some() => 1,
                 LinkPer::Host => system.setup.hosts,
             };
-            let mut demand = self.least_of_pieces(|piece| link_ns(link, piece));
+            let mut demand = self.min_demand_of_pieces(|piece| link_ns(link, piece));
             if let Some(network) = system.network.as_ref().filter(|_| index == 0) {
                 let rate = if self.shape.op == Op::Read { link.read } else { link.write };
                 let more = (network.crossings.0 - 1.0).max(0.0);
@@ -318,11 +319,11 @@ impl<'a> Load<'a> {
             }
             self.add(all, &link.name, self.rate(demand, f64::from(copies)), held);
         }
-        let demand = self.least_of_pieces(|piece| self.bus_ns(piece));
+        let demand = self.min_demand_of_pieces(|piece| self.bus_ns(piece));
         self.add(all, &system.bus.name, self.rate(demand, f64::from(self.buses)), held);
     }
 
-    /// How long a command's data occupy the bus (ns): as long as the slowest link on the way.
+    /// Bus time of a command's data (ns); the slowest link on the path determines it.
     fn data_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         let rate = if piece.op == Op::Read { bus.read } else { bus.write };
@@ -330,7 +331,7 @@ impl<'a> Load<'a> {
         links.fold(rate.ns_for(piece.length), u64::max)
     }
 
-    /// The least time of a command on its bus (ns), by phases.
+    /// Least bus time of a command (ns), all phases.
     fn bus_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         let command =
@@ -338,48 +339,48 @@ impl<'a> Load<'a> {
         command + self.data_tenure_ns(piece) + self.report_ns(piece)
     }
 
-    /// The tenure in which the data move.
+    /// Bus time of the tenure that moves the data (ns).
     fn data_tenure_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         let ends = bus.status.ns() + bus.message_in.ns();
         let back = bus.arbitrate.ns() + bus.reselect.ns() + bus.disconnect.ns();
-        let breaks = self.system.setup.path == Path::FileSystem;
+        let disconnects = self.system.setup.path == Path::FileSystem;
         self.data_ns(piece)
             + match piece.op {
-                Op::Read if breaks && !self.inline() => back + ends,
+                Op::Read if disconnects && !self.inline() => back + ends,
                 Op::Read => ends,
-                Op::Write if self.device_behind() => ends,
+                Op::Write if self.write_back() => ends,
                 Op::Write => bus.disconnect.ns(),
             }
     }
 
-    /// The tenure in which a disk says that a write is on the media.
+    /// Bus time to report that a write is on the media (ns).
     fn report_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         match piece.op {
-            Op::Write if !self.device_behind() && !is_flash(self.system) => {
+            Op::Write if !self.write_back() && !is_flash(self.system) => {
                 bus.arbitrate.ns() + bus.reselect.ns() + bus.status.ns() + bus.message_in.ns()
             }
             _ => 0,
         }
     }
 
-    /// Whether a device can answer without letting go of the bus.
+    /// Whether a device can answer without disconnecting from the bus.
     fn inline(&self) -> bool {
         matches!(&self.system.drive, DriveModel::Disk(disk) if disk.answers_inline)
     }
 
     /// Whether devices complete writes before they are on the media.
-    fn device_behind(&self) -> bool {
+    fn write_back(&self) -> bool {
         let through = self.shape.caching.is_write_through();
         !through && (self.system.setup.write_cache || is_flash(self.system))
     }
 
     fn controller_ns(&self, disk: &DiskModel, piece: &Piece) -> u64 {
-        let breaks = self.system.setup.path == Path::FileSystem;
+        let disconnects = self.system.setup.path == Path::FileSystem;
         let firmware = match piece.op {
             Op::Write => disk.firmware_write.ns(),
-            Op::Read if breaks && !disk.answers_inline => {
+            Op::Read if disconnects && !disk.answers_inline => {
                 disk.firmware_read.ns() + disk.disconnect_delay.ns()
             }
             Op::Read => disk.firmware_read.ns(),
@@ -390,8 +391,8 @@ impl<'a> Load<'a> {
     /// Controllers and media of disks.
     fn disk(&self, disk: &DiskModel, all: &mut Vec<Bound>) {
         let devices = f64::from(self.devices);
-        let held = self.held_above();
-        let demand = self.least_of_pieces(|piece| self.controller_ns(disk, piece));
+        let held = self.held_bytes();
+        let demand = self.min_demand_of_pieces(|piece| self.controller_ns(disk, piece));
         self.add(all, "drive controller", self.rate(demand, devices), held);
         let request = f64::from(self.shape.request_bytes);
         let written = |pieces: &Pieces| {
@@ -400,15 +401,15 @@ impl<'a> Load<'a> {
         };
         let media = match self.shape.op {
             Op::Read => request,
-            Op::Write => self.least(written),
+            Op::Write => self.min_demand(written),
         };
         let rate = self.media_rate() * devices * request / media;
         let room = disk.write_buffer.0 + 2.0 * self.system.host.max_transfer.0;
         let dirty =
-            if self.shape.op == Op::Write && self.device_behind() { room * devices } else { 0.0 };
-        let spared = held + dirty * request / media + self.skew_bytes();
-        self.add(all, "media", rate, spared);
-        if let Some(rate) = self.write_law(disk) {
+            if self.shape.op == Op::Write && self.write_back() { room * devices } else { 0.0 };
+        let exempt = held + dirty * request / media + self.skew_bytes();
+        self.add(all, "media", rate, exempt);
+        if let Some(rate) = self.revolution_per_write(disk) {
             self.add(all, "a revolution for each write", rate.0, rate.1);
         }
     }
@@ -418,7 +419,7 @@ impl<'a> Load<'a> {
         Some(Geometry::new(disk, 1.0 - disk.spindle_spread.0))
     }
 
-    /// Whether a device transfers what it does in long stretches, across tracks.
+    /// Whether each device transfers long contiguous stretches that cross tracks.
     fn in_stretches(&self) -> bool {
         let setup = &self.system.setup;
         let one_copy = setup.volume == VolumeKind::Raid1
@@ -427,36 +428,36 @@ impl<'a> Load<'a> {
             && (matches!(setup.volume, VolumeKind::None | VolumeKind::Stripe) || one_copy)
     }
 
-    /// The best rate of one disk's media where the file lies (bytes per second).
+    /// Best media rate of one disk at or beyond the start of the file (bytes per second).
     fn media_rate(&self) -> f64 {
         let Some(geometry) = self.geometry() else { return f64::INFINITY };
         geometry.best_rate_from(self.file_start(), self.in_stretches())
     }
 
-    /// Where the file begins on its disks (bytes).
+    /// Where the file starts on its disks (bytes).
     fn file_start(&self) -> u64 {
         let bytes = self.geometry().map_or(0, |geometry| geometry.bytes());
         let setup = &self.system.setup;
         (bytes as f64 * setup.file_at) as u64 / setup.chunk * setup.chunk
     }
 
-    /// What skews that a stretch does not meet are worth (bytes).
+    /// Bytes by which a stretch can beat the sustained rate because it crosses fewer skews.
     fn skew_bytes(&self) -> f64 {
         let (Some(geometry), true) = (self.geometry(), self.in_stretches()) else { return 0.0 };
         let stretches = f64::from(self.shape.depth.max(self.files)) * f64::from(self.devices);
         stretches * self.media_rate() * geometry.skew_ns() as f64 / 1e9
     }
 
-    /// One sequential write at a time, on the media before the next: it has to wait for the
-    /// platter to come round. Gives the rate and the bytes that are spared.
-    fn write_law(&self, disk: &DiskModel) -> Option<(f64, f64)> {
+    /// Bound for sequential writes at depth 1 that must reach the media before the next is issued:
+    /// each waits for the platter to come round. Returns the rate and the exempt bytes.
+    fn revolution_per_write(&self, disk: &DiskModel) -> Option<(f64, f64)> {
         let setup = &self.system.setup;
         let one = self.shape.depth == 1 && self.files == 1 && !self.shape.random;
         let whole = matches!(setup.volume, VolumeKind::None | VolumeKind::Raid1);
-        // A disk that begins anywhere in a write is where the next one starts, now and then.
-        let waits = !self.device_behind() && !self.joins && !disk.zero_latency_write;
+        // With zero-latency writes, the start of the next write can happen to be under the head.
+        let waits = !self.write_back() && !self.joins && !disk.zero_latency_write;
         let applies = self.shape.op == Op::Write && waits;
-        // The time between two writes must not be nothing.
+        // Without any time between two writes, the next sector would not be missed.
         let away = self.system.bus.status.ns() + self.system.bus.command.ns() > 0;
         if !(one && whole && applies && away) {
             return None;
@@ -464,19 +465,19 @@ impl<'a> Load<'a> {
         let geometry = self.geometry()?;
         let revolution_ns = geometry.revolution_ns() as f64;
         let transfer_ns = self.unit as f64 * 1e9 / self.media_rate();
-        // One that begins a track may come in time, since the skew lets the platter wait for it.
-        let starts = |track: u64| divisor(self.unit, track) as f64 / track as f64;
+        // A write that begins a track may come in time, because the track skew allows for it.
+        let starts = |track: u64| gcd(self.unit, track) as f64 / track as f64;
         let in_time = geometry.tracks_from(self.file_start()).map(starts).fold(0.0, f64::max);
         let each_ns = revolution_ns * (1.0 - in_time) + transfer_ns;
         let first = self.unit as f64 * revolution_ns / each_ns;
-        let spared = self.held_above() + first + self.skew_bytes();
-        Some((self.unit as f64 * 1e9 / each_ns, spared))
+        let exempt = self.held_bytes() + first + self.skew_bytes();
+        Some((self.unit as f64 * 1e9 / each_ns, exempt))
     }
 
-    /// Units, channels, limits and credit of flash.
+    /// Units, channels, limits and burst credit of flash.
     fn flash(&self, flash: &FlashModel, all: &mut Vec<Bound>) {
         let devices = f64::from(self.devices);
-        let (held, write) = (self.held_above(), self.shape.op == Op::Write);
+        let (held, write) = (self.held_bytes(), self.shape.op == Op::Write);
         let request = f64::from(self.shape.request_bytes);
         let rate = if write { flash.write_rate } else { flash.read_rate };
         let units = |piece: &Piece| piece.length.div_ceil(flash.unit_size.bytes().max(1));
@@ -487,35 +488,37 @@ impl<'a> Load<'a> {
         };
         let of_op = |piece: &Piece| piece.op == self.shape.op;
         let missed = if write { 1.0 } else { self.least_missed(flash) };
-        let commands = self.least_of_pieces(|_| 1);
+        let commands = self.min_demand_of_pieces(|_| 1);
         if flash.requests_per_s.0 > 0.0 {
             let each_ns = (1e9 / flash.requests_per_s.0).floor();
-            let spared = held + request / commands * devices;
-            self.add(all, "requests per second", self.rate(commands * each_ns, devices), spared);
+            let exempt = held + request / commands * devices;
+            self.add(all, "requests per second", self.rate(commands * each_ns, devices), exempt);
         }
         if write && flash.buffer.0 > 0.0 {
-            let moved = self.least_of_pieces(|piece| if of_op(piece) { piece.length } else { 0 });
+            let moved =
+                self.min_demand_of_pieces(|piece| if of_op(piece) { piece.length } else { 0 });
             let drain = (flash.drain.0 / flash.write_amplification.0.max(1.0)).max(1.0);
-            let spared = held + flash.buffer.0 * devices * request / moved;
-            self.add(all, "drain", drain * devices * request / moved, spared);
+            let exempt = held + flash.buffer.0 * devices * request / moved;
+            self.add(all, "drain", drain * devices * request / moved, exempt);
         } else {
-            let demand = self
-                .least_of_pieces(|piece| if of_op(piece) { units(piece) * time as u64 } else { 0 });
+            let demand = self.min_demand_of_pieces(|piece| {
+                if of_op(piece) { units(piece) * time as u64 } else { 0 }
+            });
             let servers = devices * f64::from(flash.units.count().max(1));
             self.add(all, "flash units", self.rate(demand * missed, servers), held);
         }
-        let demand =
-            self.least_of_pieces(|piece| if of_op(piece) { rate.ns_for(piece.length) } else { 0 });
+        let demand = self
+            .min_demand_of_pieces(|piece| if of_op(piece) { rate.ns_for(piece.length) } else { 0 });
         self.add(all, "flash channels", self.rate(demand * missed, devices), held);
         if flash.sustained.0 > 0.0 {
             let spent = |piece: &Piece| if of_op(piece) { piece.length } else { 0 };
-            let moved = self.least_of_pieces(spent) * missed;
-            let spared = held + flash.credit.0 * devices * request / moved;
-            self.add(all, "sustained rate", flash.sustained.0 * devices * request / moved, spared);
+            let moved = self.min_demand_of_pieces(spent) * missed;
+            let exempt = held + flash.credit.0 * devices * request / moved;
+            self.add(all, "sustained rate", flash.sustained.0 * devices * request / moved, exempt);
         }
     }
 
-    /// Of the reads, the share that the device's cache cannot have, since each byte is read once.
+    /// Least share of reads that miss the device's cache, given that each byte is read once.
     fn least_missed(&self, flash: &FlashModel) -> f64 {
         if flash.cache.bytes() < LINE_BYTES {
             return 1.0;
@@ -525,10 +528,10 @@ impl<'a> Load<'a> {
                 |piece: &Piece| piece.length as f64 / (piece.length / LINE_BYTES + 2) as f64;
             pieces.first.iter().map(|piece| lines(piece) / LINE_BYTES as f64).fold(1.0, f64::min)
         };
-        self.places.iter().map(share).fold(1.0, f64::min)
+        self.positions.iter().map(share).fold(1.0, f64::min)
     }
 
-    /// So many requests outstanding, over the least time of one.
+    /// Bounds from the number of requests in flight and the least latency of one.
     fn latency(&self, all: &mut Vec<Bound>) {
         let size = f64::from(self.shape.request_bytes);
         let depth = f64::from(self.shape.depth);
@@ -539,7 +542,7 @@ impl<'a> Load<'a> {
             let name = if write { "lazy writer" } else { "read-ahead" };
             let least_ns = self.system.host.piece.ns() as f64 + self.device_ns();
             let rate = f64::from(self.files) * self.unit as f64 * 1e9 / least_ns;
-            self.add(all, name, rate, self.held_above());
+            self.add(all, name, rate, self.held_bytes());
         } else if write
             && self.system.setup.allocation == Allocated::Extend
             && !self.cached
@@ -550,7 +553,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// The least time of a request alone (ns).
+    /// Least latency of a single request (ns).
     fn least_ns(&self) -> f64 {
         let request = u64::from(self.shape.request_bytes);
         let own_ns = self.cost().ns_for(request) as f64;
@@ -558,9 +561,10 @@ impl<'a> Load<'a> {
         let waits = !self.cached || write && self.shape.caching.is_write_through();
         let device_ns = if waits { self.device_ns() } else { 0.0 };
         let Some(network) = &self.system.network else { return own_ns + device_ns };
-        let (client, trips) = match write {
-            false => (network.client_read, network.read_round_trips),
-            true => (network.client_write, network.write_round_trips),
+        let (client, trips) = if write {
+            (network.client_write, network.write_round_trips)
+        } else {
+            (network.client_read, network.read_round_trips)
         };
         let slow_from = network.slow_write_from.bytes();
         let slow = write && slow_from > 0 && request >= slow_from;
@@ -572,7 +576,7 @@ impl<'a> Load<'a> {
         own_ns + device_ns + client_ns + travel_ns + network.latency.ns() as f64
     }
 
-    /// The least time of a transfer on the way from the host to the media and back (ns).
+    /// Least time of a transfer from the host to the media and back (ns).
     fn device_ns(&self) -> f64 {
         if self.rows {
             return 0.0;
@@ -580,7 +584,7 @@ impl<'a> Load<'a> {
         let longest =
             |pieces: &[Piece]| pieces.iter().map(|piece| self.piece_ns(piece)).fold(0.0, f64::max);
         let both = |pieces: &Pieces| longest(&pieces.first) + longest(&pieces.then);
-        self.places.iter().map(both).fold(f64::INFINITY, f64::min)
+        self.positions.iter().map(both).fold(f64::INFINITY, f64::min)
     }
 
     fn piece_ns(&self, piece: &Piece) -> f64 {
@@ -589,10 +593,10 @@ impl<'a> Load<'a> {
                 let bus = &self.system.bus;
                 let command =
                     bus.arbitrate.ns() + bus.select.ns() + bus.message_out.ns() + bus.command.ns();
-                // A disk that begins anywhere in a write begins while the data come.
+                // A zero-latency write starts on the media while its data still arrive.
                 let early_ns =
                     if disk.zero_latency_write { self.data_ns(piece) as f64 } else { 0.0 };
-                let media = if piece.op == Op::Write && !self.device_behind() {
+                let media = if piece.op == Op::Write && !self.write_back() {
                     (piece.length as f64 * 1e9 / self.track_rate() - early_ns).max(0.0)
                 } else {
                     0.0
@@ -618,7 +622,7 @@ fn link_ns(link: &crate::system::LinkModel, piece: &Piece) -> u64 {
     link.fixed.ns() + rate.ns_for(piece.length)
 }
 
-/// The least time of a command in a flash device (ns).
+/// Least time of a command in a flash device (ns).
 fn flash_ns(flash: &FlashModel, piece: &Piece) -> f64 {
     let (fixed, unit, rate) = match piece.op {
         Op::Read => (flash.fixed_read, flash.unit_read.0, flash.read_rate),
@@ -633,13 +637,13 @@ fn flash_ns(flash: &FlashModel, piece: &Piece) -> f64 {
     if may_hit { missed.min(flash.cache_hit.ns() as f64) } else { missed }
 }
 
-/// How many pieces go first.
-fn sent_at_once(pieces: &Pieces) -> u64 {
+/// Number of pieces in the first stage.
+fn first_stage_len(pieces: &Pieces) -> u64 {
     let first = if pieces.first.is_empty() { &pieces.then } else { &pieces.first };
     first.len().max(1) as u64
 }
 
-/// The greatest common divisor.
-fn divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { divisor(b, a % b) }
+/// Greatest common divisor.
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -1,11 +1,11 @@
-//! What a calibrated system was compared with: the points of the run of a real device.
+//! The measured points that a calibrated system was compared with.
 //!
-//! Its system file keeps them, so that whoever asks the system something can be told how well it
-//! did near that question. Simulating uses none of them.
+//! The system file keeps them, so that an answer from the model can be reported with its error
+//! near that question. The simulation itself does not use them.
 
 use serde::{Deserialize, Serialize};
 
-/// A point of the run, measured and simulated.
+/// One point of the calibration run, measured and simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibrationPoint {
@@ -15,9 +15,9 @@ pub struct CalibrationPoint {
     pub pattern: String,
     /// Request size (bytes).
     pub request_bytes: u64,
-    /// Requests outstanding, of all threads together.
+    /// Requests in flight over all threads.
     pub outstanding: u32,
-    /// Whether it was held out of the fit.
+    /// Whether the point was held out of the fit.
     pub held_out: bool,
     /// Measured throughput (bytes per second).
     pub measured_bytes_per_s: f64,

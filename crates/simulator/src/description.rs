@@ -1,7 +1,7 @@
-//! A system file: TOML with unit and source for every value, no defaults.
+//! System files: TOML, in which every value has a unit and a source and nothing has a default.
 //!
-//! It lies in `systems/`, or is one of the user's own. [`Description::set`] changes any value by
-//! its path (`drive.rotation=5400`), and the keys of `setup` by their bare names (`disks=4`,
+//! A system is built in (`systems/`) or a file of the user. [`Description::set`] changes any value
+//! by its path (`drive.rotation=5400`). Keys of `setup` need no prefix (`disks=4`,
 //! `write_cache=on`).
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use crate::quantity::bytes_of;
 use crate::system::System;
 use crate::written;
 
-/// The systems that come with the program, by name.
+/// The built-in systems, by name.
 const BUILT_IN: [(&str, &str); 15] = [
     ("nt4-narrow", include_str!("../systems/nt4-narrow.toml")),
     ("nt4-fastwide", include_str!("../systems/nt4-fastwide.toml")),
@@ -33,25 +33,25 @@ const BUILT_IN: [(&str, &str); 15] = [
     ("rack", include_str!("../systems/rack.toml")),
 ];
 
-/// The key of the points of a calibration in a system file.
+/// Key of the calibration points in a system file.
 const CALIBRATION: &str = "calibration";
 
-/// A system file with the changes made to it, still as it was written.
+/// A parsed system file with any changes made to it, not yet validated.
 #[derive(Clone, Debug)]
 pub struct Description {
     table: Table,
 }
 
 impl Description {
-    /// The names of the systems that come with the program.
+    /// Names of the built-in systems.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// The file of a system that comes with the program.
+    /// The text of a built-in system file.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When no built-in system has that name.
     pub fn file(name: &str) -> Result<&'static str, Error> {
         let found = BUILT_IN.iter().find(|(known, _)| *known == name);
         found.map(|(_, text)| *text).ok_or_else(|| {
@@ -61,18 +61,18 @@ impl Description {
         })
     }
 
-    /// A system that comes with the program.
+    /// A built-in system.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When no built-in system has that name.
     pub fn named(name: &str) -> Result<Description, Error> {
         Description::read(Description::file(name)?, name)
     }
 
-    /// A system from the text of its file; `from` says whose.
+    /// Parses the text of a system file; `from` names the file in error messages.
     ///
     /// # Errors
-    /// When it is not TOML.
+    /// When the text is not TOML.
     pub fn read(text: &str, from: &str) -> Result<Description, Error> {
         let table = text.parse::<Table>().map_err(|error| {
             let what = format!("{from}: {}", one_line(&error.to_string()));
@@ -81,7 +81,7 @@ impl Description {
         Ok(Description { table })
     }
 
-    /// What the system is, in one line.
+    /// One-line description of the system.
     pub fn title(&self) -> Option<&str> {
         self.table.get("title").and_then(Value::as_str)
     }
@@ -89,7 +89,7 @@ impl Description {
     /// Changes a value: a key of `setup` by its bare name, any other by its path.
     ///
     /// # Errors
-    /// When there is no such key, or it does not take that.
+    /// When the key does not exist or does not accept the value.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), Error> {
         let path: Vec<&str> = key.split('.').collect();
         let refuse = |what: String| Error::new(ErrorKind::Usage, what);
@@ -105,19 +105,19 @@ impl Description {
         };
         let mut at = match path.len() {
             1 => self.table.get_mut("setup").and_then(|setup| setup.get_mut(path[0])),
-            _ => step(self.table.get_mut(path[0]), &path[1..]),
+            _ => descend(self.table.get_mut(path[0]), &path[1..]),
         };
         let place = at.as_mut().ok_or_else(unknown)?;
         change(place, text).map_err(|why| refuse(format!("`set` {key}={text}: {why}")))
     }
 
-    /// Puts a number, in the unit that the value has, and says where it comes from.
+    /// Sets a value to a number in its existing unit and records where it comes from.
     ///
     /// # Errors
-    /// When there is no such value.
+    /// When the key does not exist.
     pub fn put(&mut self, key: &str, number: f64, source: &str) -> Result<(), Error> {
         let path: Vec<&str> = key.split('.').collect();
-        let place = step(self.table.get_mut(path[0]), &path[1..]);
+        let place = descend(self.table.get_mut(path[0]), &path[1..]);
         let Some(value) = place.and_then(Value::as_table_mut).filter(|t| t.contains_key("unit"))
         else {
             let what = format!("{key}: the system has no such value");
@@ -128,24 +128,24 @@ impl Description {
         Ok(())
     }
 
-    /// Renames the system.
+    /// Changes name and title of the system.
     pub fn rename(&mut self, name: &str, title: &str) {
         for (key, text) in [("name", name), ("title", title)] {
             self.table.insert(key.to_owned(), Value::String(text.to_owned()));
         }
     }
 
-    /// The system file, with the values that it has now.
+    /// The text of the system file with its current values.
     pub fn text(&self) -> String {
         written::text_of(&self.table)
     }
 
-    /// Where a value comes from.
+    /// The source of a value.
     pub fn source_of(&self, key: &str) -> Option<String> {
         Some(self.value_at(key)?.get("source")?.as_str()?.to_owned())
     }
 
-    /// A value as a number in its own unit, with its unit.
+    /// A value in its own unit, and that unit.
     pub fn value_of(&self, key: &str) -> Option<(f64, String)> {
         let table = self.value_at(key)?;
         Some((number(table.get("value")?)?, table.get("unit")?.as_str()?.to_owned()))
@@ -164,7 +164,7 @@ impl Description {
         at?.as_table()
     }
 
-    /// The paths of all values that have a unit and a source.
+    /// Paths of all values that have a unit and a source.
     pub fn keys(&self) -> Vec<String> {
         let mut found = Vec::new();
         walk(&Value::Table(self.table.clone()), &mut String::new(), &mut |path, table| {
@@ -175,7 +175,7 @@ impl Description {
         found
     }
 
-    /// Every source that is cited.
+    /// All sources cited in the file.
     pub fn sources(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         walk(&Value::Table(self.table.clone()), &mut String::new(), &mut |_, table| {
@@ -188,13 +188,13 @@ impl Description {
         found
     }
 
-    /// The points that the system was calibrated with; none where it was not.
+    /// The calibration points; empty if the system was not calibrated.
     pub fn calibration(&self) -> Vec<CalibrationPoint> {
         let points = self.table.get(CALIBRATION).cloned();
         points.and_then(|points| points.try_into().ok()).unwrap_or_default()
     }
 
-    /// Keeps the points that the system was calibrated with.
+    /// Stores the calibration points.
     ///
     /// # Panics
     /// Never: the points are plain numbers and text.
@@ -203,10 +203,10 @@ impl Description {
         self.table.insert(CALIBRATION.to_owned(), points);
     }
 
-    /// The system.
+    /// Builds and validates the system.
     ///
     /// # Errors
-    /// When a value is missing, unknown or impossible.
+    /// When a value is missing, unknown or out of range.
     pub fn system(&self) -> Result<System, Error> {
         let system: Result<System, _> = self.table.clone().try_into();
         let refuse = |what: String| Error::new(ErrorKind::Usage, what);
@@ -219,7 +219,7 @@ impl Description {
     }
 }
 
-/// The lines of a message that say something, as one.
+/// Joins the non-empty lines of a message.
 fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" ")
@@ -229,7 +229,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|i| i as f64))
 }
 
-fn step<'a>(from: Option<&'a mut Value>, path: &[&str]) -> Option<&'a mut Value> {
+fn descend<'a>(from: Option<&'a mut Value>, path: &[&str]) -> Option<&'a mut Value> {
     let (first, rest) = match path.split_first() {
         Some(parts) => parts,
         None => return from,
@@ -239,10 +239,10 @@ fn step<'a>(from: Option<&'a mut Value>, path: &[&str]) -> Option<&'a mut Value>
         Value::Array(items) => first.parse::<usize>().ok().and_then(|i| items.get_mut(i)),
         _ => None,
     };
-    step(next, rest)
+    descend(next, rest)
 }
 
-/// Puts what was typed in place of a value of the same kind.
+/// Replaces a value by the typed text, keeping its kind.
 fn change(place: &mut Value, text: &str) -> Result<(), String> {
     match place {
         Value::Table(table) if table.contains_key("value") => {
@@ -252,7 +252,8 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
             table.insert("value".to_owned(), Value::Float(value));
             match unit.trim() {
                 "" => None,
-                // Sizes as everywhere else on the command line: 64k, 64K.
+                // The command line accepts sizes as 64k or 64K; system files only have the
+                // lower-case unit.
                 "K" | "M" | "G" | "T" => {
                     table.insert("unit".to_owned(), unit.trim().to_lowercase().into())
                 }
@@ -262,7 +263,7 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
         }
         Value::Table(_) | Value::Array(_) => return Err("that is a group of values".to_owned()),
         Value::String(old) => text.clone_into(old),
-        // A share may be written 0 and a size as bytes: what was a whole number need not be one.
+        // A share may have been written as 0, and a size as bytes: an integer may become either.
         Value::Integer(_) => {
             let number =
                 || text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float));
@@ -302,7 +303,7 @@ fn walk(value: &Value, path: &mut String, found: &mut dyn FnMut(&str, &Table)) {
 mod tests {
     use super::*;
 
-    fn coalesces(text: &str) -> Result<u64, String> {
+    fn coalesce_bytes(text: &str) -> Result<u64, String> {
         let mut description = Description::named("nt4-fastwide").unwrap();
         description.set("drive.coalesce", text).map_err(|error| error.to_string())?;
         match description.system().map_err(|error| error.to_string())?.drive {
@@ -312,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_typed_in_any_of_the_usual_ways() {
+    fn a_size_may_be_typed_in_all_usual_formats() {
         for text in ["64k", "64K", "64KiB", "64", "65536B", "128sectors"] {
-            assert_eq!(coalesces(text), Ok(65536), "{text}");
+            assert_eq!(coalesce_bytes(text), Ok(65536), "{text}");
         }
     }
 
     #[test]
-    fn sizes_and_shares_of_a_setup_may_be_whole_numbers_and_become_others() {
+    fn integers_in_a_setup_may_be_changed_to_sizes_and_shares() {
         let text = Description::file("nt4-ultrawide").unwrap();
         let text = text.replace("chunk = \"64k\"", "chunk = 65536");
         let text = text.replace("file_at = 0.3", "file_at = 0");
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_of_the_setup_that_is_none_is_refused() {
+    fn an_invalid_size_in_the_setup_is_refused() {
         for size in ["64q", "0.3k", "-1", "1e30"] {
             let mut text = Description::named("nt4-ultrawide").unwrap();
             text.set("misalign", size).unwrap();
@@ -347,8 +348,8 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_another_kind_is_refused_with_those_that_are() {
-        let said = coalesces("64us").unwrap_err();
+    fn a_wrong_unit_is_refused_with_the_valid_ones() {
+        let said = coalesce_bytes("64us").unwrap_err();
         assert!(said.contains("'us'") && said.contains("KiB"), "{said}");
     }
 

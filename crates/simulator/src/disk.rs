@@ -1,99 +1,97 @@
-//! A zoned disk: the arm, the platter, the buffer with its read-ahead and its cached writes, and
-//! the queue of what waits for the media.
+//! A zoned disk: arm, platter, buffer with read-ahead and write cache, and the media queue.
 //!
-//! The disk decides and keeps time; the machine tells it what arrives and when. Reading ahead is
-//! what the media do when nothing else waits: a *stream* whose progress follows from T(x), so
-//! that it needs no events. Requests that need the arm are served one operation at a time;
-//! writes that lie next to each other and wait together become one operation.
+//! The disk decides and computes times; the machine delivers commands. While nothing else waits,
+//! the media read ahead. Such a *stream* needs no events, because its progress follows from T(x)
+//! (see `geometry`). The arm serves one operation at a time. Adjacent queued writes are merged
+//! into one operation.
 
 use ioengine::Op;
 
 use crate::geometry::Geometry;
 use crate::system::{DiskModel, Schedule};
 
-/// What waits for the media. Writes from the cache belong to no command.
+/// A request for the media. Cached writes belong to no command.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wait {
-    /// The command that is to be told.
+pub(crate) struct MediaRequest {
+    /// The command to notify.
     pub command: Option<u32>,
     /// First byte.
     pub from: u64,
     /// Bytes.
     pub length: u64,
-    /// Direction.
+    /// Read or write.
     pub op: Op,
-    /// When its data began to come, or it was asked for (ns).
+    /// When its data began to arrive, or when it was requested (ns).
     pub since_ns: u64,
-    /// Requests of the host that it stands for.
+    /// Number of host requests merged into it.
     pub requests: u32,
 }
 
-impl Wait {
+impl MediaRequest {
     fn end(&self) -> u64 {
         self.from + self.length
     }
 }
 
-/// What the buffer has of a read.
+/// Result of looking up a read in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// It is there, or will be when the stream comes by: the last byte at this moment (ns).
-    Streamed(u64),
-    /// It was read before and is still there.
-    Again,
-    /// The arm must go for it, from this byte on.
-    Missed(u64),
+pub(crate) enum Lookup {
+    /// In the buffer, or arriving by read-ahead: time of the last byte (ns).
+    ReadAhead(u64),
+    /// Read before and still in the buffer.
+    Reread,
+    /// Needs the media, from this byte on.
+    Miss(u64),
 }
 
-/// A stretch that is read ahead.
+/// A sequential stream that is read ahead.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    /// Oldest byte that is still there.
+    /// Oldest byte still in the buffer.
     oldest: u64,
-    /// Taken by the host up to here.
+    /// The host has taken everything before this byte.
     next: u64,
-    /// Where the media were ...
+    /// Position of the media ...
     base: u64,
-    /// ... at this moment (ns), which may be still to come.
+    /// ... at this moment (ns), which may lie in the future.
     base_ns: u64,
-    /// The end of what commands have been told to wait for ...
+    /// End of what waiting commands need ...
     promised: u64,
     /// ... and its T (ns).
     promised_t_ns: u64,
-    /// When it was used last (ns).
+    /// Last use (ns).
     used_ns: u64,
 }
 
-/// A buffer remembers so many cached writes for each that it puts into a better order.
-const ENTRIES_FOR_EACH: u32 = 8;
+/// Cached writes that the buffer holds for each one that the scheduler considers.
+const ENTRIES_PER_SCHEDULED: u32 = 8;
 
-/// Where the time of the media goes (ns).
+/// Media time by activity (ns).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MediaTimes {
-    /// Arm moving.
+    /// Seeking, settling and firmware.
     pub seek_ns: u64,
     /// Waiting for the sector.
     pub rotate_ns: u64,
-    /// Transferring what was asked for.
+    /// Transferring requested data.
     pub transfer_ns: u64,
 }
 
-/// A zoned disk: the arm, the platter, the buffer with its read-ahead and its cached writes, and
-/// the queue of what waits for the media.
+/// A zoned disk: arm, platter, buffer with read-ahead and write cache, and the media queue.
 pub(crate) struct Disk {
     pub model: DiskModel,
     pub geometry: Geometry,
     times: MediaTimes,
     write_cache: bool,
     phase_ns: u64,
-    /// Where the arm is (cylinder) and where the media came to rest.
+    /// Cylinder of the arm, and where and when the last operation ended.
     cylinder: u64,
     rest: u64,
     rest_ns: u64,
-    operation: Vec<Wait>,
-    queue: Vec<Wait>,
-    /// The next one, chosen when the present one started: its first byte.
-    committed: Option<Wait>,
+    operation: Vec<MediaRequest>,
+    queue: Vec<MediaRequest>,
+    /// The next operation, already chosen while the current one runs (SPTF only).
+    committed: Option<MediaRequest>,
     streams: Vec<Stream>,
     active: Option<usize>,
     dirty_bytes: u64,
@@ -104,7 +102,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// A disk whose platter stands at `phase` (share of a revolution) at time 0.
+    /// A disk whose platter is at `phase` (share of a revolution) at time 0.
     pub fn new(model: &DiskModel, write_cache: bool, phase: f64, spindle_share: f64) -> Disk {
         let geometry = Geometry::new(model, spindle_share);
         let phase_ns = (phase * geometry.revolution_ns() as f64) as u64;
@@ -135,7 +133,7 @@ impl Disk {
         self.write_cache
     }
 
-    /// Where the time of the media has gone up to `now_ns`, without what is still to come.
+    /// Media time up to `now_ns`. Operations are booked whole, so future time is subtracted.
     pub fn times_until(&self, now_ns: u64) -> MediaTimes {
         let geometry = &self.geometry;
         let to_come = match self.active.map(|index| self.streams[index]) {
@@ -155,41 +153,43 @@ impl Disk {
         times
     }
 
-    /// Whether nothing waits for the media or is being served by them.
+    /// Whether the media have no work.
     fn is_idle(&self) -> bool {
         !self.busy && self.queue.is_empty() && self.committed.is_none()
     }
 
-    /// Where the media are in the stream now.
+    /// Position of the media in the stream now.
     fn reach(&self, stream: &Stream, active: bool, now_ns: u64) -> u64 {
         if !active || now_ns <= stream.base_ns {
             return stream.base;
         }
-        let limit = self.limit(stream);
+        let prefetch_limit = self.prefetch_limit(stream);
         let time = self.geometry.time_of(stream.base) + (now_ns - stream.base_ns);
-        self.geometry.byte_at(time).clamp(stream.base, limit)
+        self.geometry.byte_at(time).clamp(stream.base, prefetch_limit)
     }
 
-    /// Where reading ahead stops.
+    /// Where read-ahead stops.
     #[inline]
-    fn limit(&self, stream: &Stream) -> u64 {
+    fn prefetch_limit(&self, stream: &Stream) -> u64 {
         (stream.next + self.model.prefetch.bytes()).min(self.geometry.bytes()).max(stream.base)
     }
 
-    /// What the buffer has of a read.
-    pub fn find(&mut self, from: u64, length: u64, now_ns: u64) -> Found {
+    /// Looks up a read in the buffer.
+    pub fn lookup(&mut self, from: u64, length: u64, now_ns: u64) -> Lookup {
         let end = from + length;
         for index in 0..self.streams.len() {
             let active = self.active == Some(index);
             let stream = self.streams[index];
-            let follows = from >= stream.next && from <= self.limit(&stream).max(stream.promised);
+            let follows =
+                from >= stream.next && from <= self.prefetch_limit(&stream).max(stream.promised);
             if follows && active {
                 self.streams[index].used_ns = now_ns;
                 let end_t_ns = self.geometry.time_of(end);
                 if end > stream.promised {
-                    let from_t_ns = match from == stream.promised {
-                        true => stream.promised_t_ns,
-                        false => self.geometry.time_of(from.max(stream.promised)),
+                    let from_t_ns = if from == stream.promised {
+                        stream.promised_t_ns
+                    } else {
+                        self.geometry.time_of(from.max(stream.promised))
                     };
                     self.times.transfer_ns += end_t_ns - from_t_ns;
                     self.streams[index].promised = end;
@@ -197,30 +197,34 @@ impl Disk {
                 }
                 let base_t_ns = self.geometry.time_of(stream.base);
                 let end_ns = stream.base_ns + end_t_ns.saturating_sub(base_t_ns);
-                // What was read before the stream last stood still is there.
+                // Data before the point where the stream last paused are in the buffer.
                 let there = end <= stream.base;
-                return Found::Streamed(if there { now_ns } else { end_ns.max(now_ns) });
+                return Lookup::ReadAhead(if there { now_ns } else { end_ns.max(now_ns) });
             }
             let reach = self.reach(&stream, active, now_ns);
             if from >= stream.oldest && end <= reach {
                 self.streams[index].used_ns = now_ns;
-                return if from >= stream.next { Found::Streamed(now_ns) } else { Found::Again };
+                return if from >= stream.next {
+                    Lookup::ReadAhead(now_ns)
+                } else {
+                    Lookup::Reread
+                };
             }
             if follows && from < reach {
-                return Found::Missed(reach);
+                return Lookup::Miss(reach);
             }
         }
-        Found::Missed(from)
+        Lookup::Miss(from)
     }
 
-    /// The host has taken a read: the buffer has room again, and a stream that stood still goes
-    /// on when its next byte comes round.
+    /// The host has taken a read, which frees buffer space. A paused stream resumes when its next
+    /// byte passes under the head.
     pub fn take(&mut self, from: u64, length: u64, now_ns: u64) {
         let end = from + length;
-        let holds = |s: &Stream| from >= s.oldest && from <= self.limit(s) && end > s.next;
+        let holds = |s: &Stream| from >= s.oldest && from <= self.prefetch_limit(s) && end > s.next;
         let Some(index) = self.streams.iter().position(holds) else { return };
         let active = self.active == Some(index);
-        let old_limit = self.limit(&self.streams[index]);
+        let old_limit = self.prefetch_limit(&self.streams[index]);
         let stream = &mut self.streams[index];
         if active {
             let geometry = &self.geometry;
@@ -238,20 +242,20 @@ impl Disk {
     /// Whether a cached write fits into the buffer.
     pub fn has_room(&self, length: u64) -> bool {
         let fits = self.dirty_bytes + length <= self.model.write_buffer.bytes();
-        (fits && self.dirty_entries < self.most_entries()) || self.dirty_entries == 0
+        (fits && self.dirty_entries < self.max_entries()) || self.dirty_entries == 0
     }
 
-    /// Keeps room for a cached write that is about to come.
+    /// Reserves buffer space for a cached write that is about to arrive.
     pub fn reserve(&mut self, length: u64) {
         self.dirty_bytes += length;
         self.dirty_entries += 1;
     }
 
-    /// Takes a cached write, for which room was kept, into the buffer.
+    /// Stores a cached write for which space was reserved.
     pub fn cache_write(&mut self, from: u64, length: u64, since_ns: u64) {
         let most = self.model.write_buffer.bytes() / 2;
-        let before = self.queue.iter_mut().find(|wait| {
-            wait.command.is_none() && wait.end() == from && wait.length + length <= most
+        let before = self.queue.iter_mut().find(|request| {
+            request.command.is_none() && request.end() == from && request.length + length <= most
         });
         if let Some(before) = before {
             before.length += length;
@@ -260,15 +264,15 @@ impl Disk {
             return;
         }
         let (command, op) = (None, Op::Write);
-        self.enqueue(Wait { command, from, length, op, since_ns, requests: 1 });
+        self.enqueue(MediaRequest { command, from, length, op, since_ns, requests: 1 });
     }
 
-    /// Something that needs the media.
-    pub fn enqueue(&mut self, wait: Wait) {
-        self.queue.push(wait);
+    /// Queues a request for the media.
+    pub fn enqueue(&mut self, request: MediaRequest) {
+        self.queue.push(request);
     }
 
-    /// Starts the next operation if the media are free and something waits: gives its end (ns).
+    /// Starts the next operation if the media are free; returns its end (ns).
     pub fn start(&mut self, now_ns: u64) -> Option<u64> {
         if self.busy || self.streams_until(now_ns).is_some() {
             return None;
@@ -279,7 +283,7 @@ impl Disk {
         self.operation.push(first);
         let mut end = first.end();
         if first.op == Op::Write {
-            end = self.gather(first.from, end);
+            end = self.merge_writes(first.from, end);
             self.forget(first.from, end);
         }
         self.busy = true;
@@ -294,8 +298,7 @@ impl Disk {
         Some(end_ns)
     }
 
-    /// What the buffer holds of bytes that are written is old, and so is what was read ahead
-    /// beyond them.
+    /// Invalidates buffered data that a write replaces, and data read ahead beyond it.
     fn forget(&mut self, from: u64, end: u64) {
         for stream in &mut self.streams {
             if from <= stream.next && end > stream.oldest {
@@ -307,54 +310,55 @@ impl Disk {
         }
     }
 
-    /// Until when the stream goes on although something else waits for the media (ns): to the end
-    /// of what commands wait for, and to the end of its room where only cached writes wait and
-    /// there is room for more of them.
+    /// Until when read-ahead continues although requests wait (ns). It runs to the end of what
+    /// commands need. If only cached writes wait and the buffer has room for more, it runs on to
+    /// the prefetch limit.
     pub fn streams_until(&self, now_ns: u64) -> Option<u64> {
         let stream = &self.streams[self.active.filter(|_| !self.busy)?];
         if self.is_idle() {
             return None;
         }
-        let is_cached = |wait: &Wait| wait.command.is_none();
-        let patient = self.queue.iter().chain(&self.committed).all(is_cached) && !self.is_crowded();
-        let end = if patient { self.limit(stream) } else { stream.promised };
+        let is_cached = |request: &MediaRequest| request.command.is_none();
+        let can_continue =
+            self.queue.iter().chain(&self.committed).all(is_cached) && !self.is_under_pressure();
+        let end = if can_continue { self.prefetch_limit(stream) } else { stream.promised };
         let geometry = &self.geometry;
         let to_go = geometry.time_of(end).saturating_sub(geometry.time_of(stream.base));
         Some(stream.base_ns + to_go).filter(|until_ns| *until_ns > now_ns && end > stream.base)
     }
 
-    /// How many cached writes the buffer has entries for.
-    fn most_entries(&self) -> u32 {
-        self.model.write_entries.count().max(1) * ENTRIES_FOR_EACH
+    /// How many cached writes fit into the buffer.
+    fn max_entries(&self) -> u32 {
+        self.model.write_entries.count().max(1) * ENTRIES_PER_SCHEDULED
     }
 
-    /// Whether cached writes fill at least a third of their buffer, or of its entries.
-    fn is_crowded(&self) -> bool {
+    /// Whether cached writes fill at least a third of the buffer or of its entries.
+    fn is_under_pressure(&self) -> bool {
         self.dirty_bytes * 3 >= self.model.write_buffer.bytes()
-            || self.dirty_entries * 3 >= self.most_entries()
+            || self.dirty_entries * 3 >= self.max_entries()
     }
 
-    /// The command of the read that has just been started.
+    /// The command of the read that was just started.
     pub fn read_under_way(&self) -> Option<u32> {
-        self.operation.first().filter(|wait| wait.op == Op::Read)?.command
+        self.operation.first().filter(|request| request.op == Op::Read)?.command
     }
 
-    /// Positions the arm and gives start and end of the transfer (ns).
+    /// Positions the arm; returns start and end of the transfer (ns).
     fn time(&mut self, op: Op, from: u64, end: u64, now_ns: u64) -> (u64, u64) {
         let geometry = &self.geometry;
         let length_ns = geometry.time_of(end) - geometry.time_of(from);
         let distance = geometry.cylinder_of(from).abs_diff(self.cylinder);
-        let follows_on = from == self.rest && now_ns == self.rest_ns;
-        let requests: u64 = self.operation.iter().map(|wait| u64::from(wait.requests)).sum();
+        let contiguous = from == self.rest && now_ns == self.rest_ns;
+        let requests: u64 = self.operation.iter().map(|request| u64::from(request.requests)).sum();
         let settle_ns =
-            if op == Op::Write && !follows_on { self.model.write_settle.ns() } else { 0 };
-        let think_ns = if follows_on { 0 } else { self.model.firmware_miss.ns() };
-        let seek_ns = geometry.seek_ns(distance) + settle_ns + think_ns;
+            if op == Op::Write && !contiguous { self.model.write_settle.ns() } else { 0 };
+        let firmware_ns = if contiguous { 0 } else { self.model.firmware_miss.ns() };
+        let seek_ns = geometry.seek_ns(distance) + settle_ns + firmware_ns;
         self.times.seek_ns += seek_ns;
         let ready_ns = now_ns + seek_ns;
-        if op == Op::Write && self.model.zero_latency_write && !follows_on {
-            // It starts with whatever sector comes first, as soon as data come.
-            let since_ns = self.operation.first().map_or(now_ns, |wait| wait.since_ns);
+        if op == Op::Write && self.model.zero_latency_write && !contiguous {
+            // It starts with whichever sector comes first, as soon as data arrive.
+            let since_ns = self.operation.first().map_or(now_ns, |request| request.since_ns);
             let ready_ns = since_ns.max(self.rest_ns) + seek_ns;
             let revolution_ns = geometry.revolution_ns();
             let wait_ns = geometry.passes_at(from, ready_ns, self.phase_ns) - ready_ns;
@@ -367,7 +371,7 @@ impl Disk {
             return (start_ns, end_ns);
         }
         let mut start_ns = geometry.passes_at(from, ready_ns, self.phase_ns);
-        if op == Op::Write && follows_on {
+        if op == Op::Write && contiguous {
             self.gap_debt_ns += self.model.write_gap.ns() * requests;
             while self.gap_debt_ns >= geometry.revolution_ns() {
                 self.gap_debt_ns -= geometry.revolution_ns();
@@ -378,14 +382,12 @@ impl Disk {
         (start_ns, start_ns + length_ns)
     }
 
-    /// Adds waiting writes that follow directly, up to the limit; gives the new end.
-    fn gather(&mut self, from: u64, mut end: u64) -> u64 {
+    /// Merges queued writes that follow directly, up to the limit; returns the new end.
+    fn merge_writes(&mut self, from: u64, mut end: u64) -> u64 {
         let most = self.model.coalesce.bytes();
-        while let Some(index) = self
-            .queue
-            .iter()
-            .position(|wait| wait.op == Op::Write && wait.from == end && wait.end() - from <= most)
-        {
+        while let Some(index) = self.queue.iter().position(|request| {
+            request.op == Op::Write && request.from == end && request.end() - from <= most
+        }) {
             let next = self.queue.remove(index);
             end = next.end();
             self.operation.push(next);
@@ -393,57 +395,57 @@ impl Disk {
         end
     }
 
-    /// Takes the next one out of the queue.
-    fn choose(&mut self, now_ns: u64) -> Option<Wait> {
-        // What goes straight on costs no positioning.
+    /// Removes the next request from the queue.
+    fn choose(&mut self, now_ns: u64) -> Option<MediaRequest> {
+        // A contiguous request needs no positioning.
         let (rest, rest_ns) = (self.rest, self.rest_ns);
         if now_ns == rest_ns
-            && let Some(index) = self.queue.iter().position(|wait| wait.from == rest)
+            && let Some(index) = self.queue.iter().position(|request| request.from == rest)
         {
             return Some(self.queue.remove(index));
         }
         if let Some(next) = self.committed.take() {
             return Some(next);
         }
-        let index = self.best(now_ns)?;
+        let index = self.pick(now_ns)?;
         Some(self.queue.remove(index))
     }
 
-    /// Commits to the next one while the present one is under way.
+    /// With SPTF, chooses the next operation while the current one runs.
     fn commit(&mut self) {
         if self.model.schedule == Schedule::Sptf && self.committed.is_none() {
-            let next = self.best(self.rest_ns);
+            let next = self.pick(self.rest_ns);
             self.committed = next.map(|index| self.queue.remove(index));
         }
     }
 
-    /// The place in the queue of the one to serve next.
-    fn best(&mut self, now_ns: u64) -> Option<usize> {
-        let is_read = |wait: &Wait| wait.op == Op::Read;
+    /// Index of the request to serve next.
+    fn pick(&mut self, now_ns: u64) -> Option<usize> {
+        let is_read = |request: &MediaRequest| request.op == Op::Read;
         let any_read = self.queue.iter().any(is_read);
-        // Cached writes wait for reads as long as there is room.
-        let crowded = self.is_crowded();
+        // Cached writes wait for reads as long as the buffer has room.
+        let under_pressure = self.is_under_pressure();
         let most = self.model.write_entries.count().max(1);
         let mut cached = 0;
-        let places = self.queue.iter().enumerate().filter(|(_, wait)| {
-            if wait.command.is_some() {
+        let places = self.queue.iter().enumerate().filter(|(_, request)| {
+            if request.command.is_some() {
                 return true;
             }
-            // Of the cached writes only the oldest are looked at.
+            // The scheduler considers only the oldest cached writes.
             cached += 1;
-            cached <= most && (!any_read || crowded)
+            cached <= most && (!any_read || under_pressure)
         });
         match self.model.schedule {
             Schedule::Fcfs => places.map(|(index, _)| index).next(),
-            Schedule::Sptf => places.min_by_key(|(_, w)| self.reaches(w, now_ns)).map(|(i, _)| i),
+            Schedule::Sptf => places.min_by_key(|(_, w)| self.reach_ns(w, now_ns)).map(|(i, _)| i),
             Schedule::Look => {
                 let here = self.cylinder;
-                let key = |wait: &Wait| {
-                    let there = self.geometry.cylinder_of(wait.from);
+                let key = |request: &MediaRequest| {
+                    let there = self.geometry.cylinder_of(request.from);
                     let behind = if self.upwards { there < here } else { there > here };
                     (behind, there.abs_diff(here))
                 };
-                let found = places.min_by_key(|(_, wait)| key(wait)).map(|(index, _)| index);
+                let found = places.min_by_key(|(_, request)| key(request)).map(|(index, _)| index);
                 if let Some(index) = found
                     && key(&self.queue[index]).0
                 {
@@ -454,20 +456,20 @@ impl Disk {
         }
     }
 
-    /// When the arm, settled where it is to write, and the platter reach a byte from where they
-    /// rest.
-    fn reaches(&self, wait: &Wait, now_ns: u64) -> u64 {
-        let distance = self.geometry.cylinder_of(wait.from).abs_diff(self.cylinder);
-        let settle_ns = if wait.op == Op::Write { self.model.write_settle.ns() } else { 0 };
-        let think_ns = self.model.firmware_miss.ns() + settle_ns;
-        let ready_ns = now_ns + self.geometry.seek_ns(distance) + think_ns;
-        self.geometry.passes_at(wait.from, ready_ns, self.phase_ns)
+    /// When the head reaches the first byte of a request (ns): seek, settling for writes, firmware
+    /// and rotation.
+    fn reach_ns(&self, request: &MediaRequest, now_ns: u64) -> u64 {
+        let distance = self.geometry.cylinder_of(request.from).abs_diff(self.cylinder);
+        let settle_ns = if request.op == Op::Write { self.model.write_settle.ns() } else { 0 };
+        let firmware_ns = self.model.firmware_miss.ns() + settle_ns;
+        let ready_ns = now_ns + self.geometry.seek_ns(distance) + firmware_ns;
+        self.geometry.passes_at(request.from, ready_ns, self.phase_ns)
     }
 
     fn stop_reading_ahead(&mut self, now_ns: u64) {
         if let Some(index) = self.active.take() {
             if now_ns == self.rest_ns {
-                // Right after the read itself; its end is known to the byte.
+                // Right after a read, the position is known exactly.
                 self.streams[index].base = self.rest;
                 return;
             }
@@ -478,9 +480,9 @@ impl Disk {
         }
     }
 
-    /// The read that begins now becomes a stream that goes on after it.
-    fn begin_stream(&mut self, wait: &Wait, start_ns: u64) {
-        let continued = self.streams.iter().position(|stream| stream.base == wait.from);
+    /// Starts a stream that continues after the read that begins now.
+    fn begin_stream(&mut self, request: &MediaRequest, start_ns: u64) {
+        let continued = self.streams.iter().position(|stream| stream.base == request.from);
         let index = match continued {
             Some(index) => index,
             None if self.streams.len() < self.model.segments.count() as usize => {
@@ -494,23 +496,23 @@ impl Disk {
         };
         let stream = &mut self.streams[index];
         if continued.is_none() {
-            (stream.oldest, stream.next) = (wait.from, wait.from);
+            (stream.oldest, stream.next) = (request.from, request.from);
         }
-        stream.promised = wait.end();
-        stream.promised_t_ns = self.geometry.time_of(wait.end());
-        (stream.base, stream.base_ns, stream.used_ns) = (wait.from, start_ns, start_ns);
+        stream.promised = request.end();
+        stream.promised_t_ns = self.geometry.time_of(request.end());
+        (stream.base, stream.base_ns, stream.used_ns) = (request.from, start_ns, start_ns);
         self.active = Some(index);
     }
 
-    /// The operation has ended: gives what it served.
-    pub fn finish(&mut self, served: &mut Vec<Wait>) {
+    /// Ends the operation and returns the requests it served.
+    pub fn finish(&mut self, served: &mut Vec<MediaRequest>) {
         self.busy = false;
-        for wait in self.operation.drain(..) {
-            if wait.command.is_none() {
-                self.dirty_bytes -= wait.length;
+        for request in self.operation.drain(..) {
+            if request.command.is_none() {
+                self.dirty_bytes -= request.length;
                 self.dirty_entries -= 1;
             }
-            served.push(wait);
+            served.push(request);
         }
     }
 }
@@ -528,7 +530,7 @@ mod tests {
     }
 
     fn serve(disk: &mut Disk, op: Op, from: u64, length: u64, now_ns: u64) -> u64 {
-        disk.enqueue(Wait { command: Some(0), from, length, op, since_ns: 0, requests: 1 });
+        disk.enqueue(MediaRequest { command: Some(0), from, length, op, since_ns: 0, requests: 1 });
         let end_ns = disk.start(now_ns).expect("the media are free");
         disk.finish(&mut Vec::new());
         if op == Op::Read {
@@ -538,17 +540,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_ahead_and_written_since_is_read_again() {
+    fn a_write_invalidates_data_that_were_read_ahead() {
         let mut disk = disk();
         let mut now_ns = serve(&mut disk, Op::Read, 0, 8192, 0) + 100_000_000;
         now_ns = serve(&mut disk, Op::Write, 16384, 8192, now_ns);
-        assert_eq!(disk.find(8192, 8192, now_ns), Found::Streamed(now_ns), "before it: there");
-        assert_eq!(disk.find(16384, 8192, now_ns), Found::Missed(16384));
-        assert_eq!(disk.find(24576, 8192, now_ns), Found::Missed(24576));
+        assert_eq!(disk.lookup(8192, 8192, now_ns), Lookup::ReadAhead(now_ns), "before it: there");
+        assert_eq!(disk.lookup(16384, 8192, now_ns), Lookup::Miss(16384));
+        assert_eq!(disk.lookup(24576, 8192, now_ns), Lookup::Miss(24576));
     }
 
     #[test]
-    fn queued_reads_that_follow_each_other_are_read_in_one_go() {
+    fn queued_sequential_reads_need_no_repositioning() {
         for name in Description::names() {
             let system = Description::named(name).unwrap().system().unwrap();
             let DriveModel::Disk(model) = system.drive else { continue };
@@ -559,8 +561,15 @@ mod tests {
                 let mut ends_ns = vec![1_000_000_000 * (place + 1)];
                 for number in 0..4 {
                     let from = base + number * length;
-                    disk.enqueue(Wait { command, from, length, op, since_ns: 0, requests: 1 });
-                    // All are waiting before the first is done.
+                    disk.enqueue(MediaRequest {
+                        command,
+                        from,
+                        length,
+                        op,
+                        since_ns: 0,
+                        requests: 1,
+                    });
+                    // All requests are queued before the first completes.
                     if number == 0 {
                         ends_ns.push(disk.start(ends_ns[0]).expect("the media are free"));
                     }
@@ -578,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_writes_that_fill_the_entries_of_the_buffer_wait_for_no_read() {
+    fn a_full_write_cache_is_written_before_reads() {
         let mut text = Description::named("w2k-atlas10k").unwrap();
         text.set("drive.write_entries", "1").unwrap();
         let DriveModel::Disk(model) = text.system().unwrap().drive else { panic!("no disk") };
@@ -591,24 +600,38 @@ mod tests {
         }
         let (command, op) = (Some(0), Op::Read);
         let far = 8 << 30;
-        disk.enqueue(Wait { command, from: far, length: 2048, op, since_ns: 0, requests: 1 });
+        disk.enqueue(MediaRequest {
+            command,
+            from: far,
+            length: 2048,
+            op,
+            since_ns: 0,
+            requests: 1,
+        });
         disk.start(0).expect("the media are free");
         assert_eq!(disk.read_under_way(), None, "the write is nearer");
     }
 
     #[test]
-    fn a_read_that_is_written_back_leaves_what_was_read_ahead() {
+    fn writing_back_a_read_block_keeps_the_read_ahead() {
         let mut disk = disk();
         let mut now_ns = serve(&mut disk, Op::Read, 0, 8192, 0) + 100_000_000;
         now_ns = serve(&mut disk, Op::Write, 0, 8192, now_ns);
-        assert_eq!(disk.find(8192, 8192, now_ns), Found::Streamed(now_ns));
+        assert_eq!(disk.lookup(8192, 8192, now_ns), Lookup::ReadAhead(now_ns));
     }
 
     #[test]
-    fn the_media_are_never_busy_for_more_than_the_time() {
+    fn media_busy_time_never_exceeds_elapsed_time() {
         let mut disk = disk();
         let (command, op) = (Some(0), Op::Read);
-        disk.enqueue(Wait { command, from: 1 << 30, length: 65536, op, since_ns: 0, requests: 1 });
+        disk.enqueue(MediaRequest {
+            command,
+            from: 1 << 30,
+            length: 65536,
+            op,
+            since_ns: 0,
+            requests: 1,
+        });
         let end_ns = disk.start(0).expect("the media are free");
         for share in 0..=10 {
             let now_ns = end_ns * share / 10;

@@ -1,16 +1,16 @@
-//! A simulated system driven from outside, without engine and clock: requests go in with the
-//! moment of their arrival, and come out when whoever drives lets time pass.
+//! Drives a simulated system without an engine or a clock: the caller submits each request with
+//! its arrival time and advances the time itself.
 //!
-//! For a world whose time follows a real clock. Time passes only from event to event and to
-//! arrivals: a request may therefore arrive at any moment after the last event, also if the
-//! driver has looked at later moments already and found nothing there.
+//! This serves a simulation that follows a real clock. The virtual time moves only to events and
+//! arrivals. A request may therefore arrive at any time after the last event, even if the caller
+//! has already advanced further and found nothing.
 
 use ioengine::{Caching, Op, Request};
 
 use crate::machine::Machine;
 use crate::system::System;
 
-/// A file on a system, and the system's time.
+/// A simulated system with one open file.
 pub struct Driver {
     machine: Machine,
     issuer: u32,
@@ -20,7 +20,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A system at rest at moment 0, with its file opened by one thread of its first host.
+    /// A system at rest at time 0, with its file opened by one thread of the first host.
     pub fn new(system: &System, caching: Caching, seed: u64) -> Driver {
         let mut machine = Machine::new(system, seed);
         let file = machine.open(0, 0, !caching.is_direct(), caching.is_write_through());
@@ -30,37 +30,37 @@ impl Driver {
         Driver { machine, issuer, in_flight: 0, size_bytes, most_bytes }
     }
 
-    /// Size of the file as the system says (bytes).
+    /// File size set by the system (bytes).
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// What the devices hold (bytes).
+    /// Largest possible file (bytes).
     pub fn most_bytes(&self) -> u64 {
         self.most_bytes
     }
 
-    /// Requests that have not come out.
+    /// Requests that have not completed.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Takes in a request that arrives at a moment, or at the last event if that is later. What
-    /// happens until then happens first.
+    /// Submits a request at its arrival time, or at the last event if that is later. Earlier events
+    /// run first.
     pub fn submit(&mut self, at_ns: u64, tag: u32, op: Op, offset: u64, length: u32) {
         while self.machine.advance(at_ns) {}
-        self.machine.agenda.pass_to(at_ns);
+        self.machine.events.advance_to(at_ns);
         self.in_flight += 1;
         self.machine
             .submit(self.issuer, &Request { offset, length, within: 0, slot: tag, file: 0, op });
     }
 
-    /// When something happens next (ns).
+    /// Time of the next event (ns).
     pub fn next_ns(&self) -> Option<u64> {
-        self.machine.agenda.next_ns()
+        self.machine.events.next_ns()
     }
 
-    /// Lets everything happen up to a moment, and adds the tags of what is complete.
+    /// Runs all events up to a moment and appends the tags of completed requests.
     pub fn advance(&mut self, until_ns: u64, done: &mut Vec<u32>) {
         while self.machine.advance(until_ns) {}
         self.machine.woken.clear();
@@ -80,7 +80,7 @@ mod tests {
         Driver::new(&system, Caching::Direct, 1)
     }
 
-    /// Moments at which so many reads complete that each follow the last after `pause_ns`.
+    /// Completion times of `count` reads, each issued `pause_ns` after the previous one completed.
     fn reads(driver: &mut Driver, count: u32, pause_ns: u64) -> Vec<u64> {
         let (mut now_ns, mut done, mut moments) = (0, Vec::new(), Vec::new());
         for tag in 0..count {
@@ -105,21 +105,21 @@ mod tests {
     }
 
     #[test]
-    fn to_have_looked_at_later_moments_changes_nothing() {
-        let (mut plain, mut curious) = (ultra(), ultra());
+    fn advancing_without_an_event_changes_nothing() {
+        let (mut plain, mut ahead) = (ultra(), ultra());
         let mut done = Vec::new();
         for (tag, at_ns) in [(0, 1_000_000), (1, 40_000_000)] {
-            for driver in [&mut plain, &mut curious] {
+            for driver in [&mut plain, &mut ahead] {
                 driver.submit(at_ns, tag, Op::Write, 0, 4096);
             }
             let next_ns = plain.next_ns().unwrap();
-            curious.advance(next_ns - 1, &mut done);
-            assert!(done.is_empty() && curious.in_flight() == 1);
-            for driver in [&mut plain, &mut curious] {
+            ahead.advance(next_ns - 1, &mut done);
+            assert!(done.is_empty() && ahead.in_flight() == 1);
+            for driver in [&mut plain, &mut ahead] {
                 driver.advance(at_ns + 30_000_000, &mut done);
                 assert_eq!((std::mem::take(&mut done), driver.in_flight()), (vec![tag], 0));
             }
-            assert_eq!(plain.next_ns(), curious.next_ns());
+            assert_eq!(plain.next_ns(), ahead.next_ns());
         }
     }
 

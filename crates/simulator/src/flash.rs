@@ -1,8 +1,8 @@
-//! A device of flash, or a cloud's volume: units that work side by side, a shared channel, a
-//! cache for reads, a buffer for writes, limits on rate and requests, and saved-up credit.
+//! A flash device or cloud volume: parallel units, a shared channel, a read cache, a write buffer,
+//! limits on throughput and requests per second, and burst credit.
 //!
-//! When a request arrives its end is known at once, from the moments at which the parts are free
-//! again, so that a request is one event.
+//! All parts are FIFO servers, so the end of a request is known when it arrives, and a request is
+//! one event.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,11 +11,10 @@ use ioengine::Op;
 use crate::server::Server;
 use crate::system::FlashModel;
 
-/// The grain of the read cache (bytes).
+/// Line size of the read cache (bytes).
 const LINE_BYTES: u64 = 4096;
 
-/// A device of flash, or a cloud's volume: units that work side by side, a shared channel, a cache
-/// for reads, a buffer for writes, limits on rate and requests, and saved-up credit.
+/// A flash device or cloud volume.
 pub(crate) struct Flash {
     model: FlashModel,
     units: Vec<Server>,
@@ -23,41 +22,41 @@ pub(crate) struct Flash {
     pacer: Server,
     sustained: Credit,
     cache: Lru,
-    /// Bytes in the write buffer at a moment (ns).
+    /// Bytes in the write buffer ...
     buffered: f64,
     buffered_ns: u64,
-    /// When it had no room for a write, until one of its length would find some.
+    /// Busy while the write buffer has no room for another write of the same length.
     full: Server,
 }
 
-/// Where the time of a device goes (ns).
+/// Busy time of a device by part (ns).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlashTimes {
-    /// Units at work.
+    /// Units.
     pub units_ns: u64,
-    /// Data on the channel, by direction.
+    /// Channel, by direction.
     pub channel_ns: [u64; 2],
-    /// The limit on requests.
+    /// Limit on requests per second.
     pub paced_ns: u64,
-    /// The write buffer without room.
+    /// Write buffer full.
     pub full_ns: u64,
-    /// The credit spent.
+    /// Burst credit exhausted.
     pub spent_ns: u64,
 }
 
-/// A bucket of tokens that fills at a rate.
+/// Burst credit: a token bucket.
 #[derive(Clone, Debug)]
 struct Credit {
     most: f64,
     left: f64,
     bytes_per_s: f64,
     at_ns: u64,
-    /// When nothing was left for a request, until one of its length would find enough.
+    /// Busy while the credit does not cover another request of the same length.
     spent: Server,
 }
 
 impl Credit {
-    /// When so many bytes may be through (ns), given that they want to be at `wish_ns`.
+    /// Spends credit for a transfer that wants to end at `wish_ns`; returns when it may end (ns).
     fn spend(&mut self, bytes: u64, wish_ns: u64) -> u64 {
         if self.bytes_per_s <= 0.0 {
             return wish_ns;
@@ -67,18 +66,18 @@ impl Credit {
         self.left = (self.left + earned).min(self.most) - bytes as f64;
         self.at_ns = at_ns;
         if self.left < 0.0 {
-            // What is owed is earned before the request ends.
+            // A deficit must be earned before the request ends.
             self.at_ns += (-self.left * 1e9 / self.bytes_per_s).ceil() as u64;
             self.left = 0.0;
-            let again = (bytes as f64).min(self.most) * 1e9 / self.bytes_per_s;
-            self.spent.cover(at_ns, self.at_ns + again as u64);
+            let next_ns = (bytes as f64).min(self.most) * 1e9 / self.bytes_per_s;
+            self.spent.mark_busy(at_ns, self.at_ns + next_ns as u64);
         }
         self.at_ns
     }
 }
 
-/// Lines in the order of their last use. `ioengine::truth` has the same once more, on purpose: the
-/// device of known truth and the simulator check each other and share no code.
+/// Cache lines in LRU order. The reference device in `ioengine::truth` has its own copy on
+/// purpose: it and the simulator check each other and share no code.
 #[derive(Default)]
 struct Lru {
     most: u64,
@@ -88,7 +87,7 @@ struct Lru {
 }
 
 impl Lru {
-    /// Whether all lines of a request are there; afterwards they are.
+    /// Whether all lines of a request are cached; caches them.
     fn touch(&mut self, from: u64, length: u64) -> bool {
         if self.most == 0 {
             return false;
@@ -140,12 +139,12 @@ impl Flash {
         self.model.capacity.bytes()
     }
 
-    /// How long the host is not told of a request at the most (ns).
+    /// Longest delay of a completion by coalescing (ns).
     pub fn coalesce_ns(&self) -> u64 {
         self.model.coalesce.ns()
     }
 
-    /// When a request that arrives now is done (ns).
+    /// When a request that arrives now completes (ns).
     pub fn admit(&mut self, now_ns: u64, op: Op, from: u64, length: u64) -> u64 {
         let model = &self.model;
         let fixed_ns = if op == Op::Read { model.fixed_read } else { model.fixed_write }.ns();
@@ -156,7 +155,7 @@ impl Flash {
             start_ns = begun_ns;
         }
         if self.cache.touch(from, length) && op == Op::Read {
-            // A hit counts against the limits of the volume as any other request does.
+            // A cache hit also counts against the limits of the volume.
             return self.sustained.spend(length, start_ns + self.model.cache_hit.ns());
         }
         let ready_ns = match op {
@@ -168,7 +167,7 @@ impl Flash {
         self.sustained.spend(length, moved_ns)
     }
 
-    /// The units that a request needs, each for its piece: gives the end of the last (ns).
+    /// Serves a request with as many units as it covers; returns the end of the last (ns).
     fn work(&mut self, op: Op, ready_ns: u64, from: u64, length: u64) -> u64 {
         let unit_size = self.model.unit_size.bytes().max(1);
         let time = if op == Op::Read { self.model.unit_read } else { self.model.unit_write };
@@ -185,7 +184,7 @@ impl Flash {
         end_ns
     }
 
-    /// The write buffer: gives when there is room (ns).
+    /// Adds a write to the buffer; returns when there is room (ns).
     fn buffer(&mut self, ready_ns: u64, length: u64) -> u64 {
         let drain = (self.model.drain.0 / self.model.write_amplification.0.max(1.0)).max(1.0);
         let at_ns = self.buffered_ns.max(ready_ns);
@@ -196,14 +195,13 @@ impl Flash {
         if over > 0.0 {
             self.buffered_ns += (over * 1e9 / drain).ceil() as u64;
             self.buffered -= over;
-            let again = (length as f64).min(self.model.buffer.0) * 1e9 / drain;
-            self.full.cover(at_ns, self.buffered_ns + again as u64);
+            let next_ns = (length as f64).min(self.model.buffer.0) * 1e9 / drain;
+            self.full.mark_busy(at_ns, self.buffered_ns + next_ns as u64);
         }
         self.buffered_ns
     }
 
-    /// How long each part has been busy up to `now_ns`: units all together, channels of either
-    /// direction.
+    /// Busy time up to `now_ns`, summed over all units, and for each direction of the channel.
     pub fn times_until(&self, now_ns: u64) -> FlashTimes {
         FlashTimes {
             units_ns: self.units.iter().map(|unit| unit.busy_ns(now_ns)).sum(),
@@ -246,13 +244,13 @@ mod tests {
 
     #[test]
     fn units_work_side_by_side_and_the_channel_is_shared() {
-        let mut two = Flash::new(&FlashModel {
+        let mut device = Flash::new(&FlashModel {
             units: Number(2.0),
             unit_read: Time(1000.0),
             read_rate: Rate(4096e6),
             ..model()
         });
-        let ends: Vec<u64> = (0..4).map(|i| two.admit(0, Op::Read, i * 4096, 4096)).collect();
+        let ends: Vec<u64> = (0..4).map(|i| device.admit(0, Op::Read, i * 4096, 4096)).collect();
         assert_eq!(ends, [102_000, 103_000, 104_000, 105_000]);
     }
 

@@ -1,14 +1,13 @@
-//! Where a byte lies on a zoned disk and when it passes under the head.
+//! Where a byte lies on a zoned disk, and when it passes under the head.
 //!
-//! Streaming through the whole disk without ever missing a revolution defines T(x): the time from
-//! byte 0 to byte x, track and cylinder skew included. The angle of x is T(x) modulo the time of
-//! a revolution, so all media timing follows from T and its inverse, without an event for each
-//! sector.
+//! T(x) is the time to stream from byte 0 to byte x without missing a revolution, including track
+//! and cylinder skew. The angle of x is T(x) modulo the revolution time. All media timing follows
+//! from T and its inverse, without an event per sector.
 
 use crate::models::SECTOR_BYTES;
 use crate::system::{DiskModel, SeekCurve};
 
-/// A band of cylinders with the same number of sectors on each track.
+/// A zone: cylinders with the same number of sectors per track.
 #[derive(Clone, Debug)]
 struct Zone {
     first_byte: u64,
@@ -22,7 +21,7 @@ struct Zone {
     cylinder_ns: u64,
 }
 
-/// Where a byte lies on a zoned disk and when it passes under the head.
+/// Where a byte lies on a zoned disk, and when it passes under the head.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     zones: Vec<Zone>,
@@ -33,7 +32,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The geometry of a disk whose spindle turns a little faster or slower than it should.
+    /// The geometry of a disk. `spindle_share` scales the revolution time; 1 is nominal.
     pub fn new(model: &DiskModel, spindle_share: f64) -> Geometry {
         let revolution_ns = (60e9 / model.rotation.0 * spindle_share).round() as u64;
         let heads = u64::from(model.heads.count()).max(1);
@@ -68,7 +67,7 @@ impl Geometry {
         self.bytes
     }
 
-    /// The time of one revolution (ns).
+    /// Time of one revolution (ns).
     #[inline]
     pub fn revolution_ns(&self) -> u64 {
         self.revolution_ns
@@ -80,7 +79,7 @@ impl Geometry {
         &self.zones[after]
     }
 
-    /// T(x): when streaming from byte 0 reaches byte `at` (ns).
+    /// T(x): time to stream from byte 0 to byte `at` (ns).
     #[inline]
     pub fn time_of(&self, at: u64) -> u64 {
         if at >= self.bytes {
@@ -96,7 +95,7 @@ impl Geometry {
             + rest * self.revolution_ns / zone.track_bytes
     }
 
-    /// The inverse of T: which byte streaming has reached after `time_ns`.
+    /// The inverse of T: the byte that streaming has reached after `time_ns`.
     #[inline]
     pub fn byte_at(&self, time_ns: u64) -> u64 {
         if time_ns >= self.end_ns {
@@ -108,7 +107,7 @@ impl Geometry {
         let last = zone.cylinder_bytes / zone.track_bytes - 1;
         let track = (rest / zone.track_ns).min(last);
         let rest = rest - track * zone.track_ns;
-        // In the gap between two tracks the head waits at the end of the first.
+        // During the skew between two tracks, streaming stays at the end of the first.
         let in_track = (rest * zone.track_bytes / self.revolution_ns).min(zone.track_bytes);
         let track_start = cylinder * zone.cylinder_bytes + track * zone.track_bytes;
         let zone_bytes = zone.first_byte + track_start + in_track;
@@ -122,7 +121,7 @@ impl Geometry {
         zone.first_cylinder + (at - zone.first_byte) / zone.cylinder_bytes
     }
 
-    /// Time of a seek over so many cylinders (ns), head settling included.
+    /// Seek time over `distance` cylinders (ns), including head settling.
     #[inline]
     pub fn seek_ns(&self, distance: u64) -> u64 {
         if distance == 0 {
@@ -138,8 +137,8 @@ impl Geometry {
         ns as u64
     }
 
-    /// The first moment not before `ready_ns` at which byte `at` passes under the head of a disk
-    /// whose byte 0 passed it at `phase_ns`.
+    /// First time from `ready_ns` on at which byte `at` passes under the head; byte 0 passes at
+    /// `phase_ns`.
     #[inline]
     pub fn passes_at(&self, at: u64, ready_ns: u64, phase_ns: u64) -> u64 {
         let revolution = self.revolution_ns;
@@ -148,26 +147,29 @@ impl Geometry {
         ready_ns + if angle >= now { angle - now } else { angle + revolution - now }
     }
 
-    /// The best rate at or after a byte (bytes per second): of long stretches, skews included, or
-    /// within a track.
+    /// Best rate at or after a byte (bytes per second): with skews for long transfers, within one
+    /// track otherwise.
     pub fn best_rate_from(&self, at: u64, long: bool) -> f64 {
-        let rate = |zone: &Zone| match long {
-            true => zone.cylinder_bytes as f64 / zone.cylinder_ns as f64,
-            false => zone.track_bytes as f64 / self.revolution_ns as f64,
+        let rate = |zone: &Zone| {
+            if long {
+                zone.cylinder_bytes as f64 / zone.cylinder_ns as f64
+            } else {
+                zone.track_bytes as f64 / self.revolution_ns as f64
+            }
         };
         let first = self.zone_of(|zone| zone.first_byte <= at).first_byte;
         let after = self.zones.iter().filter(|zone| zone.first_byte >= first);
         after.map(rate).fold(0.0, f64::max) * 1e9
     }
 
-    /// Bytes of a track, for each band from a byte on.
+    /// Bytes per track of each zone from a byte on.
     pub fn tracks_from(&self, at: u64) -> impl Iterator<Item = u64> {
         let first = self.zone_of(|zone| zone.first_byte <= at).first_byte;
         self.zones.iter().filter(move |zone| zone.first_byte >= first).map(|zone| zone.track_bytes)
     }
 
-    /// By how much a stretch can be faster than its zone's sustained rate, since it meets fewer
-    /// skews than its share (ns).
+    /// Upper limit of the time that a stretch gains over the sustained rate of its zone by crossing
+    /// fewer skews than average (ns).
     pub fn skew_ns(&self) -> u64 {
         let most = |zone: &Zone| {
             let track_skew = zone.track_ns - self.revolution_ns;
@@ -179,7 +181,7 @@ impl Geometry {
         self.zones.iter().map(most).max().unwrap_or(0)
     }
 
-    /// The sustained rate of reading at a byte (bytes per second), skews included.
+    /// Sustained read rate at a byte, including skews (bytes per second).
     pub fn rate_at(&self, at: u64) -> f64 {
         let zone = self.zone_of(|zone| zone.first_byte <= at);
         zone.cylinder_bytes as f64 * 1e9 / zone.cylinder_ns as f64

@@ -1,12 +1,12 @@
 //! Discrete-event models of disks, SSDs, caches, buses, volumes, hosts and networks.
 //!
-//! A [`System`] is read from a file in which every value has its unit and source; a [`SimWorld`]
-//! is that system at work. It gives a target, engines, a clock and a CPU meter, so that whatever
-//! measures a real device measures a simulated one, in virtual time: integer nanoseconds, events
-//! in the order of (time, number), every random choice from one seed, the same to the bit on
-//! every run.
+//! A [`System`] is read from a file in which every value has a unit and a source. A [`SimWorld`]
+//! runs it and provides a target, engines, a clock and a CPU meter, so code that measures real
+//! devices can measure simulated ones. Time is virtual, in integer nanoseconds. Events run in
+//! order of time and insertion, and all randomness comes from one seed, so runs repeat bit for
+//! bit.
 
-mod agenda;
+mod event_queue;
 mod random;
 mod server;
 pub mod quantity;

@@ -1,10 +1,9 @@
-//! The simulated machine: hosts, links, buses and devices, and what happens to a request on its
-//! way through them.
+//! The simulated machine: hosts, links, buses and devices, and the path of a request through them.
 //!
-//! One loop takes the next event and lets the part that it concerns act; parts that serve one
-//! customer after the other know at his arrival when he will be done, so that a request of one
-//! disk is about six events. `wire` moves commands and data between adapter and device,
-//! `filecache` is the path through the file system's cache, `remote` the one over a network.
+//! One loop takes the next event and passes it to the part concerned. FIFO servers compute a
+//! request's completion time on arrival, so a request to one disk takes about six events. `wire`
+//! moves commands and data between adapter and device, `filecache` is the path through a cache,
+//! and `remote` the path over a network.
 
 mod filecache;
 mod remote;
@@ -12,8 +11,8 @@ mod wire;
 
 use ioengine::{Completion, Op, Request};
 
-use crate::agenda::Agenda;
 use crate::disk::Disk;
+use crate::event_queue::EventQueue;
 use crate::flash::Flash;
 use crate::random::Stream;
 use crate::server::{Gauge, Server};
@@ -23,60 +22,60 @@ use crate::volume::{Piece, Pieces, Volume};
 pub(crate) use filecache::{FileCache, Layer};
 pub(crate) use wire::{Bus, Device, Mechanism, PHASE_NAMES};
 
-/// Something that happens at a moment.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// The CPU has issued a request.
     Issued(u32),
-    /// A bus is free again.
+    /// A bus has become free.
     BusFree(u32),
-    /// A device's controller has understood a command.
+    /// A device's controller has decoded a command.
     Processed(u32),
-    /// The data of a read will be there by the time the bus has moved it.
+    /// The data of a read will be complete by the time the bus has moved them.
     DataReady(u32),
-    /// The media have ended an operation.
+    /// The media have finished an operation.
     MediaFree(u32),
-    /// The media may have become free for what waits for them.
-    MediaAsked(u32),
-    /// A device without a controller of ours has done a command.
+    /// Read-ahead ends, so queued media requests may start.
+    MediaRetry(u32),
+    /// A flash device has finished a command, or a delayed command may leave the host.
     Answered(u32),
-    /// A command that is done may have been held back for as long as it may.
-    HeldLong(u32),
+    /// The completion coalescing time of a device has passed.
+    CoalesceTimeout(u32),
     /// The CPU has completed a request.
     Completed(u32),
-    /// The lazy writer of a file looks for work.
+    /// The lazy writer of a file starts after its initial delay.
     LazyWriter(u32),
-    /// The lazy writer of a file has had its pause.
-    WriterRested(u32),
-    /// The first request of a file's cache goes on.
-    CacheAgain(u32),
-    /// A RAID controller has done its part of a request.
+    /// The pause between two writes of the lazy writer is over.
+    WriterPauseOver(u32),
+    /// The delay of the read-ahead bug is over for the first queued request of a file.
+    CacheResume(u32),
+    /// A RAID controller has finished its part of a request.
     Stored(u32),
-    /// A network message has arrived, or a server has done a step.
+    /// A network message has arrived, or the file server has finished a step.
     Remote(u32),
     /// The next stretch of the rebuild of a file's volume.
     Rebuild(u32),
 }
 
-/// Why a transfer is made.
+/// Who started a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// For a program: which engine and slot.
+    /// A program.
     App {
-        /// Number of the engine.
+        /// Engine number.
         engine: u32,
-        /// Slot of its request.
+        /// Slot of the request in the engine.
         slot: u32,
     },
-    /// The cache brings in what will be read, or what a write needs.
-    BringIn,
-    /// The cache writes behind.
+    /// The cache, for a read, for read-ahead, or to fill a page before a partial write.
+    CacheFetch,
+    /// The lazy writer.
     WriteBehind,
     /// A rebuild.
     Rebuild,
 }
 
-/// A request on its way.
+/// A request in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Io {
     pub op: Op,
@@ -84,19 +83,19 @@ pub(crate) struct Io {
     pub offset: u64,
     pub length: u64,
     pub origin: Origin,
-    /// When it began (ns).
+    /// Start time (ns).
     pub begun_ns: u64,
-    /// Pieces that are still under way.
+    /// Pieces of the current stage that are not complete.
     pub left: u32,
-    /// What comes after the first pieces.
+    /// Pieces of the second stage.
     pub then: Vec<Piece>,
-    /// What comes then is written twice, zeroes first.
+    /// The second stage is sent twice: zeroes first, then the data.
     pub zeroes: bool,
     pub stage: u8,
 }
 
 impl Io {
-    /// A transfer that begins now.
+    /// A transfer that starts now.
     #[inline]
     fn new(origin: Origin, op: Op, (file, offset, length): (u32, u64, u64), now_ns: u64) -> Io {
         let (left, then, zeroes, stage) = (0, Vec::new(), false, 0);
@@ -114,12 +113,12 @@ pub(crate) struct Command {
     pub op: Op,
     /// Answered without disconnecting.
     pub inline: bool,
-    /// The media kept it waiting.
+    /// The media kept it waiting, or it is delayed in the host.
     pub waited: bool,
     pub begun_ns: u64,
 }
 
-/// Values with numbers that are used again.
+/// Items addressed by number; numbers are reused.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     items: Vec<T>,
@@ -132,7 +131,7 @@ impl<T> Slab<T> {
     }
 
     #[inline]
-    pub fn put(&mut self, item: T) -> u32 {
+    pub fn insert(&mut self, item: T) -> u32 {
         match self.free.pop() {
             Some(number) => {
                 self.items[number as usize] = item;
@@ -146,7 +145,7 @@ impl<T> Slab<T> {
     }
 
     #[inline]
-    pub fn give_back(&mut self, number: u32) {
+    pub fn release(&mut self, number: u32) {
         self.free.push(number);
     }
 }
@@ -180,7 +179,7 @@ impl Host {
         Host { cpus, charged_ns: 0, uncharged_ns: 0 }
     }
 
-    /// Works for so long on the CPU that is free first, after `ready_ns`: gives the end (ns).
+    /// Runs `ns` of work on the CPU that is free first, from `ready_ns` on; returns the end (ns).
     #[inline]
     pub fn work(&mut self, ready_ns: u64, ns: u64) -> u64 {
         let mut first = 0;
@@ -204,47 +203,47 @@ impl Host {
         self.cpus.iter().map(|cpu| cpu.busy_ns(now_ns)).sum()
     }
 
-    /// How many CPUs there are.
+    /// Number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.cpus.len() as u32
     }
 }
 
-/// A link and what it has carried.
+/// A link and the bytes it carried, by direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
     pub server: Server,
     pub bytes: [u64; 2],
 }
 
-/// A thread that issues requests: its engine's side of the world.
+/// A thread that issues requests; each engine has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
     pub file: u32,
     pub ready: Vec<Completion>,
-    /// Its thread at work.
+    /// CPU work of the thread.
     pub thread: Server,
 }
 
-/// A file: where it lies and how it is opened.
+/// An open file.
 pub(crate) struct File {
     pub volume: Volume,
     pub host: u32,
     pub cache: Option<FileCache>,
-    /// Each write is on the media before it completes.
+    /// Writes reach the media before they complete.
     pub through: bool,
-    /// Where the next request is if it follows the last one.
+    /// Offset at which a sequential request would start.
     next: u64,
-    /// Writes that grow the file, one at a time: 1 or 0 under way.
+    /// 1 while a write that grows the file is in progress. Such writes run one at a time.
     pub growing: Gauge,
     grow_queue: std::collections::VecDeque<u32>,
-    /// Whether its volume is being rebuilt, and how far that has come (bytes of each device).
+    /// Whether the volume is being rebuilt, and the position (bytes on each device).
     is_rebuilding: bool,
     rebuilt: u64,
 }
 
 impl File {
-    /// A file that nothing has been done to.
+    /// A newly opened file.
     fn new(volume: Volume, host: u32, cache: Option<FileCache>, through: bool) -> File {
         let grow_queue = std::collections::VecDeque::new();
         let (next, growing, is_rebuilding, rebuilt) = (0, Gauge::default(), false, 0);
@@ -252,14 +251,14 @@ impl File {
     }
 }
 
-/// What has gone in and come out, for the checks.
+/// Counters of requests of programs, for the checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Count {
     pub requests: u64,
     pub bytes: u64,
-    /// Sum of the times that requests were in the system (ns).
+    /// Total time that completed requests spent in the system (ns).
     pub residence_ns: u128,
-    /// Integral of the number of requests in the system over time (ns).
+    /// Number of requests in the system, integrated over time (ns).
     pub presence_ns: u128,
     pub inside: u64,
     pub changed_ns: u64,
@@ -274,13 +273,12 @@ impl Count {
     }
 }
 
-/// The simulated machine: hosts, links, buses and devices, and what happens to a request on its way
-/// through them.
+/// The simulated machine and its state.
 pub(crate) struct Machine {
-    pub agenda: Agenda<Event>,
+    pub events: EventQueue<Event>,
     pub system: System,
     pub hosts: Vec<Host>,
-    /// The links of the system, each with all of its copies.
+    /// All copies of each link of the system.
     pub links: Vec<Vec<Link>>,
     pub buses: Vec<Bus>,
     pub devices: Vec<Device>,
@@ -291,18 +289,18 @@ pub(crate) struct Machine {
     pub device_requests: [u64; 2],
     /// The processor of a RAID controller.
     pub raid: Server,
-    /// The server's side of a network.
+    /// The client host and the network, if there is one.
     pub remote: Option<remote::Remote>,
     pub ios: Slab<Io>,
     pub commands: Slab<Command>,
     scratch: Pieces,
-    served: Vec<crate::disk::Wait>,
-    /// Engines that have something for their worker.
+    served: Vec<crate::disk::MediaRequest>,
+    /// Engines with completed requests that their worker has not yet collected.
     pub woken: std::collections::VecDeque<u32>,
 }
 
 impl Machine {
-    /// The machine of a system, at rest. Platters stand where the seed puts them.
+    /// The machine of a system, at rest. The seed sets the rotational positions of the disks.
     pub fn new(system: &System, seed: u64) -> Machine {
         let mut random = Stream::new(seed);
         let setup = &system.setup;
@@ -317,7 +315,7 @@ impl Machine {
         let hosts = (0..setup.hosts).map(|_| Host::new(system.host.cpus.count())).collect();
         let remote = system.network.as_ref().map(|model| remote::Remote::new(model, system));
         Machine {
-            agenda: Agenda::new(),
+            events: EventQueue::new(),
             hosts,
             links: links_of(system),
             buses,
@@ -341,10 +339,10 @@ impl Machine {
     /// The virtual time (ns).
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        self.agenda.now_ns()
+        self.events.now_ns()
     }
 
-    /// Opens a file on a device, direct or through the cache; gives its number.
+    /// Opens a file on a device, buffered or direct; returns its number.
     pub fn open(&mut self, home: u32, host: u32, buffered: bool, through: bool) -> u32 {
         let device_bytes = self.devices[home as usize].bytes();
         let most = self.system.host.max_transfer.bytes();
@@ -355,13 +353,13 @@ impl Machine {
             Some(model) => FileCache::of_controller(model, &system.setup),
             None => None,
         };
-        // The host of the devices is one; programs on others reach it over the network.
+        // With a network, one server owns the devices, and the programs run on another host.
         let host = if self.remote.is_some() { 0 } else { host };
         self.files.push(File::new(volume, host, cache, through));
         self.files.len() as u32 - 1
     }
 
-    /// A new thread that issues requests to a file; gives the number of its engine.
+    /// Adds a thread that issues requests to a file; returns its engine number.
     pub fn issuer(&mut self, file: u32) -> u32 {
         self.issuers.push(Issuer { file, ready: Vec::new(), thread: Server::default() });
         self.issuers.len() as u32 - 1
@@ -380,7 +378,7 @@ impl Machine {
         }
         let origin = Origin::App { engine, slot: request.slot };
         let place = (file, request.offset, u64::from(request.length));
-        let io = self.ios.put(Io::new(origin, request.op, place, now_ns));
+        let io = self.ios.insert(Io::new(origin, request.op, place, now_ns));
         if self.remote.is_some() {
             self.remote_begin(io);
         } else if self.is_cached(file, Layer::FileSystem) {
@@ -392,7 +390,7 @@ impl Machine {
             let share = self.system.host.issue_share.0;
             let issue_ns = (ns as f64 * share) as u64 + extra_ns;
             let end_ns = self.work_for(engine, cost, issue_ns, ns + extra_ns);
-            self.agenda.at(end_ns, Event::Issued(io));
+            self.events.schedule(end_ns, Event::Issued(io));
         }
     }
 
@@ -405,12 +403,12 @@ impl Machine {
         if op == Op::Read { host.direct_read } else { host.direct_write }
     }
 
-    /// A thread's CPU work now: gives its end (ns). Of the whole cost of a request, `whole_ns`,
-    /// the uncharged share is booked with the first part.
+    /// Runs CPU work of a thread from now on; returns its end (ns). `whole_ns` is booked as the
+    /// cost of the whole request, in part as uncharged; it is 0 on the second call for a request.
     fn work_for(&mut self, engine: u32, cost: Cost, ns: u64, whole_ns: u64) -> u64 {
         let issuer = &mut self.issuers[engine as usize];
         let host = &mut self.hosts[self.files[issuer.file as usize].host as usize];
-        let end_ns = host.work_for(&mut issuer.thread, self.agenda.now_ns(), ns);
+        let end_ns = host.work_for(&mut issuer.thread, self.events.now_ns(), ns);
         if whole_ns > 0 {
             let uncharged = (cost.fixed.0 * cost.uncharged.0) as u64;
             host.uncharged_ns += uncharged.min(whole_ns);
@@ -419,34 +417,34 @@ impl Machine {
         end_ns
     }
 
-    /// CPU work of the system itself, charged to nobody: gives its end (ns).
-    fn work_unasked(&mut self, file: u32, ns: u64) -> u64 {
+    /// Runs CPU work of the system that is charged to no process; returns its end (ns).
+    fn run_system_work(&mut self, file: u32, ns: u64) -> u64 {
         let now_ns = self.now_ns();
         let host = &mut self.hosts[self.files[file as usize].host as usize];
         host.uncharged_ns += ns;
         host.work(now_ns, ns)
     }
 
-    /// Lets the next event happen, if there is one not after `until_ns`.
+    /// Runs the next event unless it is later than `until_ns`.
     #[inline]
     pub fn advance(&mut self, until_ns: u64) -> bool {
-        if self.agenda.next_ns().is_none_or(|next| next > until_ns) {
+        if self.events.next_ns().is_none_or(|next| next > until_ns) {
             return false;
         }
-        let Some(event) = self.agenda.next() else { return false };
+        let Some(event) = self.events.next() else { return false };
         match event {
             Event::Issued(io) => self.issued(io),
             Event::BusFree(bus) => self.bus_free(bus),
             Event::Processed(device) => self.processed(device),
             Event::DataReady(command) => self.data_ready(command),
             Event::MediaFree(device) => self.media_free(device),
-            Event::MediaAsked(device) => self.start_media(device),
+            Event::MediaRetry(device) => self.start_media(device),
             Event::Answered(command) => self.answered(command),
-            Event::HeldLong(device) => self.held_long(device),
+            Event::CoalesceTimeout(device) => self.coalesce_timeout(device),
             Event::Completed(io) => self.completed(io),
             Event::LazyWriter(file) => self.lazy_writer(file),
-            Event::WriterRested(file) => self.writer_rested(file),
-            Event::CacheAgain(file) => self.cache_again(file),
+            Event::WriterPauseOver(file) => self.writer_pause_over(file),
+            Event::CacheResume(file) => self.cache_resume(file),
             Event::Stored(io) => self.stored(io),
             Event::Remote(io) => self.remote_step(io),
             Event::Rebuild(file) => self.rebuild(file),
@@ -454,7 +452,7 @@ impl Machine {
         true
     }
 
-    /// The request has left the CPU: to the devices, one at a time where the file grows.
+    /// The CPU has issued a request. It goes to the devices; writes that grow the file queue up.
     fn issued(&mut self, io: u32) {
         let Io { op, file, origin, .. } = self.ios[io];
         let through = op == Op::Write && self.files[file as usize].through;
@@ -479,19 +477,19 @@ impl Machine {
         self.dispatch(io);
     }
 
-    /// Cuts a request to pieces and sends them.
+    /// Splits a request and sends the first stage.
     pub(crate) fn dispatch(&mut self, io: u32) {
         let Io { op, file, offset, length, .. } = self.ios[io];
         let mut pieces = std::mem::take(&mut self.scratch);
         let devices = &self.devices;
         let load = |device: u32| devices[device as usize].outstanding;
-        self.files[file as usize].volume.cut((op, offset, length), &load, &mut pieces);
+        self.files[file as usize].volume.split(op, offset, length, &load, &mut pieces);
         if pieces.first.is_empty() {
             std::mem::swap(&mut pieces.first, &mut pieces.then);
         }
         let zeroed = self.system.setup.allocation == Allocated::Zeroed;
         if zeroed && op == Op::Write && matches!(self.ios[io].origin, Origin::App { .. }) {
-            // The writes come last: alone, or after what parity needs to be read.
+            // The data go last: alone, or after the reads that the parity needs.
             if pieces.then.is_empty() {
                 pieces.then.extend_from_slice(&pieces.first);
             } else {
@@ -510,8 +508,8 @@ impl Machine {
         self.scratch = pieces;
     }
 
-    /// What putting a volume together costs: on the host its CPU, else the controller's
-    /// processor. Gives when the pieces may go (ns).
+    /// CPU time to assemble a volume, on the host or on the controller's processor. Returns when
+    /// the pieces may be sent (ns).
     fn volume_work(&mut self, io: u32, pieces: u64, parity: u64) -> u64 {
         let now_ns = self.now_ns();
         let setup = &self.system.setup;
@@ -522,15 +520,15 @@ impl Machine {
             let ns = self.system.host.parity.ns_for(parity)
                 + self.system.host.piece.ns() * pieces.saturating_sub(1);
             let file = self.ios[io].file;
-            return if ns == 0 { now_ns } else { self.work_unasked(file, ns) };
+            return if ns == 0 { now_ns } else { self.run_system_work(file, ns) };
         }
         let Some(controller) = self.system.controller() else { return now_ns };
         let Io { op, file, length, origin, .. } = self.ios[io];
         let each = if op == Op::Read { controller.read } else { controller.write };
-        // What its own cache does has been paid for by the request.
-        let is_of_cache = matches!(origin, Origin::BringIn | Origin::WriteBehind);
-        let own = is_of_cache && self.is_cached(file, Layer::Controller);
-        let request_ns = if own { 0 } else { controller.fixed.ns() + each.ns_for(length) };
+        // For transfers of the controller's own cache, the request has already paid.
+        let from_cache = matches!(origin, Origin::CacheFetch | Origin::WriteBehind);
+        let paid = from_cache && self.is_cached(file, Layer::Controller);
+        let request_ns = if paid { 0 } else { controller.fixed.ns() + each.ns_for(length) };
         let ns = request_ns
             + controller.piece.ns() * pieces.saturating_sub(1)
             + controller.parity.ns_for(parity);
@@ -541,9 +539,10 @@ impl Machine {
     pub(crate) fn pieces_done(&mut self, io: u32) {
         if !self.ios[io].then.is_empty() {
             let entry = &mut self.ios[io];
-            let then = match std::mem::take(&mut entry.zeroes) {
-                true => entry.then.clone(),
-                false => std::mem::take(&mut entry.then),
+            let then = if std::mem::take(&mut entry.zeroes) {
+                entry.then.clone()
+            } else {
+                std::mem::take(&mut entry.then)
             };
             self.ios[io].left = then.len() as u32;
             let now_ns = self.now_ns();
@@ -559,18 +558,18 @@ impl Machine {
         match origin {
             Origin::App { .. } if self.remote.is_some() => self.remote_stored(io),
             Origin::App { .. } if self.is_cached(file, Layer::FileSystem) => {
-                self.agenda.at(self.agenda.now_ns(), Event::Completed(io));
+                self.events.schedule(self.events.now_ns(), Event::Completed(io));
             }
             Origin::App { .. } => self.stored(io),
-            Origin::BringIn | Origin::WriteBehind => self.cache_transfer_done(io),
+            Origin::CacheFetch | Origin::WriteBehind => self.cache_transfer_done(io),
             Origin::Rebuild => {
-                self.ios.give_back(io);
-                self.agenda.at(self.agenda.now_ns(), Event::Rebuild(file));
+                self.ios.release(io);
+                self.events.schedule(self.events.now_ns(), Event::Rebuild(file));
             }
         }
     }
 
-    /// Devices and controllers have done their part of a direct request: the CPU completes it.
+    /// Devices and controllers have finished a direct request; the CPU completes it.
     fn stored(&mut self, io: u32) {
         let Io { op, origin, length, .. } = self.ios[io];
         let Origin::App { engine, .. } = origin else { return };
@@ -578,19 +577,19 @@ impl Machine {
         let ns = cost.ns_for(length);
         let rest_ns = ns - (ns as f64 * self.system.host.issue_share.0) as u64;
         let end_ns = self.work_for(engine, cost, rest_ns, 0);
-        self.agenda.at(end_ns, Event::Completed(io));
+        self.events.schedule(end_ns, Event::Completed(io));
     }
 
-    /// The file has grown: the next write may go.
+    /// A write that grew the file is done; the next one may start.
     fn grown(&mut self, file: u32) {
         let next = self.files[file as usize].grow_queue.pop_front();
         match next {
             Some(io) => self.dispatch(io),
-            None => self.files[file as usize].growing.set(self.agenda.now_ns(), 0),
+            None => self.files[file as usize].growing.set(self.events.now_ns(), 0),
         }
     }
 
-    /// A request is back with the program.
+    /// Returns a completed request to its program.
     pub(crate) fn completed(&mut self, io: u32) {
         let now_ns = self.now_ns();
         let Io { length, origin, begun_ns, .. } = self.ios[io];
@@ -604,16 +603,16 @@ impl Machine {
             self.woken.push_back(engine);
         }
         issuer.ready.push(Completion { slot, result: length as i32 });
-        self.ios.give_back(io);
+        self.ios.release(io);
     }
 
-    /// Everything written reaches the devices: lets time pass until then.
+    /// Writes everything dirty to the devices, advancing the time until that is done.
     pub fn flush(&mut self, file: u32) {
         self.begin_flush(file);
         while !self.is_flushed(file) && self.advance(u64::MAX) {}
     }
 
-    /// Begins to rebuild every volume that is not being rebuilt; a volume with several files once.
+    /// Starts the rebuild of every idle volume. Files that share a volume rebuild it once.
     fn begin_rebuilds(&mut self) {
         let now_ns = self.now_ns();
         for file in 0..self.files.len() {
@@ -621,13 +620,14 @@ impl Machine {
             let home = rest[0].volume.home();
             if !rest[0].is_rebuilding && before.iter().all(|other| other.volume.home() != home) {
                 rest[0].is_rebuilding = true;
-                self.agenda.at(now_ns, Event::Rebuild(file as u32));
+                self.events.schedule(now_ns, Event::Rebuild(file as u32));
             }
         }
     }
 
-    /// Reads the next stretch of the devices of a volume that are left and writes it to the spare,
-    /// one stretch at a time for as long as a program works: a rebuild has no end of its own here.
+    /// Rebuilds the next stretch: reads it from the remaining devices and writes it to the spare.
+    /// One stretch is in progress while a program has requests in flight. The rebuild wraps around
+    /// at the end of the device, so it never completes.
     fn rebuild(&mut self, file: u32) {
         let entry = &mut self.files[file as usize];
         entry.is_rebuilding = self.count.inside > 0;
@@ -642,7 +642,7 @@ impl Machine {
         entry.rebuilt = (at + length) % (self.devices[home as usize].bytes() / length * length);
         let spare = Piece { device: home, at, length, op: Op::Write };
         let io = Io::new(Origin::Rebuild, Op::Read, (file, at, length), self.now_ns());
-        let io = self.ios.put(Io { left: sources, then: vec![spare], ..io });
+        let io = self.ios.insert(Io { left: sources, then: vec![spare], ..io });
         let from_ns = self.volume_work(io, u64::from(sources), parity);
         for device in home + 1..=home + sources {
             self.send(io, Piece { device, op: Op::Read, ..spare }, from_ns);
@@ -650,7 +650,7 @@ impl Machine {
     }
 }
 
-/// The links of a system: of each one, one for each bus or one for each host.
+/// Creates the links: one per system, per bus or per host.
 fn links_of(system: &System) -> Vec<Vec<Link>> {
     let copies = |model: &LinkModel| match model.per {
         LinkPer::System => 1,
@@ -661,7 +661,7 @@ fn links_of(system: &System) -> Vec<Vec<Link>> {
     all.map(|model| vec![Link::default(); copies(model) as usize]).collect()
 }
 
-/// One device of the system.
+/// Creates the mechanism of one device.
 fn mechanism(system: &System, random: &mut Stream) -> Mechanism {
     match &system.drive {
         DriveModel::Disk(model) => {

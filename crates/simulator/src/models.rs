@@ -1,4 +1,4 @@
-//! The parts of a simulated system, as its file describes them: every value with unit and source.
+//! Parameters of the parts of a simulated system. Every value in the file has a unit and a source.
 
 use std::fmt;
 
@@ -18,53 +18,52 @@ macro_rules! choice {
 
 pub(crate) use choice;
 
-/// A host: processors, what requests cost them, and the file-system cache.
+/// A host: processors, CPU costs of requests, and the file-system cache.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostModel {
-    /// Processors.
+    /// Number of processors.
     pub cpus: Number,
     /// Largest request that is sent to a device in one piece.
     pub max_transfer: Size,
-    /// Part of a request's CPU time that is spent before it leaves.
+    /// Share of a request's CPU time that is spent before it is sent.
     pub issue_share: Number,
-    /// Past the cache.
+    /// CPU cost of a direct read.
     pub direct_read: Cost,
-    /// Past the cache.
+    /// CPU cost of a direct write.
     pub direct_write: Cost,
-    /// Through the cache, copying included, without what read-ahead and lazy writer cost.
+    /// CPU cost of a buffered read: copying included, read-ahead excluded.
     pub buffered_read: Cost,
-    /// See `buffered_read`.
+    /// CPU cost of a buffered write: copying included, lazy writer excluded.
     pub buffered_write: Cost,
-    /// Each piece after the first of a request that is cut to pieces, and what the cache itself
-    /// sends to devices.
+    /// CPU time of each further piece of a split request, and of each transfer of the cache.
     pub piece: Time,
-    /// What a request that does not follow the one before it costs more.
+    /// Additional CPU time of a request that is not sequential.
     pub random: Time,
-    /// Parity of each byte.
+    /// CPU time of parity, per byte.
     pub parity: PerByte,
-    /// The cache of the file system.
+    /// The file-system cache.
     pub cache: CacheModel,
-    /// Memory: the best rate of reading a file that is in memory.
+    /// Highest rate of reading a file that is in memory.
     pub memory_read: Rate,
-    /// Memory: the best rate of writing a file that stays in memory.
+    /// Highest rate of writing a file that stays in memory.
     pub memory_write: Rate,
 }
 
-/// CPU time of a request: fixed + each byte, and what is charged to nobody.
+/// CPU time of a request: a fixed part and a part per byte.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// For each request.
+    /// Per request.
     pub fixed: Time,
-    /// For each byte.
+    /// Per byte.
     pub each: PerByte,
-    /// Of the fixed time, the part that is spent in interrupts and charged to no process.
+    /// Share of the fixed part that is spent in interrupts and charged to no process.
     pub uncharged: Number,
 }
 
 impl Cost {
-    /// CPU time of a request of so many bytes (ns).
+    /// CPU time of a request of `bytes` bytes (ns).
     #[inline]
     pub fn ns_for(&self, bytes: u64) -> u64 {
         self.fixed.ns() + self.each.ns_for(bytes)
@@ -75,99 +74,99 @@ impl Cost {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheModel {
-    /// A page.
+    /// Page size.
     pub page: Size,
-    /// What it holds.
+    /// Capacity.
     pub size: Size,
-    /// Reads ahead so much at a time, one request outstanding.
+    /// Unit of read-ahead; one request is outstanding.
     pub read_ahead: Size,
-    /// Writes behind so much at a time, one request outstanding.
+    /// Largest write of the lazy writer; one request is outstanding.
     pub write_behind: Size,
-    /// The lazy writer's own pause between one request and the next.
+    /// Pause of the lazy writer between two requests.
     pub write_behind_gap: Time,
-    /// Dirty bytes at which writers wait.
+    /// Dirty bytes at which writers block.
     pub dirty_limit: Size,
-    /// How long after the first dirty page the lazy writer begins.
+    /// Delay between the first dirty page and the start of the lazy writer.
     pub first_delay: Time,
-    /// Requests from this size on defeat read-ahead (the performance bug of NT4 SP3; 0: none).
+    /// Requests of this size or more defeat read-ahead (performance bug of NT4 SP3; 0: none).
     pub read_ahead_bug_from: Size,
-    /// ... and lose so long each.
+    /// ... and each loses this much time.
     pub read_ahead_bug: Time,
-    /// Bytes brought in around each random write that is smaller.
+    /// A smaller random write fetches an aligned frame of this size.
     pub write_frame: Size,
-    /// CPU time of looking at another part of the file.
+    /// CPU time to map another part of the file.
     pub random_view: Time,
     /// CPU time of the file system each time it extends a file.
     pub extend: Time,
 }
 
-/// A serial path with a fixed time for each transfer and a rate for each direction.
+/// A serial link with a fixed time per transfer and a rate per direction.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkModel {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Whether there is one of it for each bus, each host, or one in all.
+    /// Whether it exists once, once per bus or once per host.
     pub per: LinkPer,
-    /// For each transfer.
+    /// Time per transfer.
     pub fixed: Time,
-    /// Towards the host.
+    /// Rate towards the host.
     pub read: Rate,
-    /// Towards the device.
+    /// Rate towards the device.
     pub write: Rate,
-    /// What it is advertised to carry.
+    /// Advertised rate.
     pub advertised: Rate,
 }
 
 choice!(
-    /// How many of a link there are.
+    /// How often a link exists.
     LinkPer {
-        /// One in all.
+        /// Once.
         System,
-        /// One for each bus (an adapter).
+        /// Once per bus (an adapter).
         Bus,
-        /// One for each host.
+        /// Once per host.
         Host,
     }
 );
 
-/// The bus: what a command spends in each phase (paper 1, Table 4).
+/// The bus: time of a command in each phase (paper 1, Table 4).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusModel {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Winning the bus.
+    /// Arbitration.
     pub arbitrate: Time,
-    /// Choosing the device.
+    /// Selection of the device.
     pub select: Time,
-    /// Identifying and tagging.
+    /// Identify and tag messages.
     pub message_out: Time,
-    /// The command itself.
+    /// The command bytes.
     pub command: Time,
-    /// Messages of the device in a tenure that is not broken.
+    /// Messages of the device in a tenure without disconnection.
     pub message_in: Time,
-    /// Further messages where the device disconnects and comes back.
+    /// Additional messages if the device disconnects and reconnects.
     pub disconnect: Time,
-    /// The device choosing the host.
+    /// Reselection of the host by the device.
     pub reselect: Time,
-    /// Status.
+    /// The status byte.
     pub status: Time,
-    /// Data towards the host.
+    /// Data rate towards the host.
     pub read: Rate,
-    /// Data towards the device.
+    /// Data rate towards the device.
     pub write: Rate,
-    /// What it is advertised to carry.
+    /// Advertised rate.
     pub advertised: Rate,
 }
 
-/// A device.
+/// A storage device.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum DriveModel {
-    /// With platters.
+    /// A rotating disk.
     Disk(Box<DiskModel>),
-    /// With flash: an SSD, or a volume of a cloud.
+    /// Flash: an SSD or a cloud volume.
     Flash(Box<FlashModel>),
 }
 
@@ -175,82 +174,82 @@ pub enum DriveModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskModel {
-    /// What it is called.
+    /// Model name.
     pub model: String,
     /// Revolutions per minute.
     pub rotation: Number,
-    /// By how much spindles differ, at the most, as a share.
+    /// Largest deviation of the spindle speed, as a share.
     pub spindle_spread: Number,
     /// Recording surfaces.
     pub heads: Number,
-    /// Bands, outermost first: number of cylinders and sectors of a track.
+    /// Zones, outermost first: number of cylinders and sectors per track.
     pub zones: Vec<[u64; 2]>,
-    /// Where the bands come from.
+    /// Source of the zones.
     pub zones_source: String,
-    /// From the end of a track to the start of the next one.
+    /// From the end of a track to the start of the next one (revolutions).
     pub track_skew: Number,
-    /// From the end of a cylinder to the start of the next one.
+    /// From the end of a cylinder to the start of the next one (revolutions).
     pub cylinder_skew: Number,
-    /// How long seeks take.
+    /// Seek times.
     pub seek: SeekCurve,
-    /// Settling before a write, beyond a seek.
+    /// Settling before a write, in addition to the seek.
     pub write_settle: Time,
-    /// Firmware: a read that is in the buffer or on its way.
+    /// Firmware time of a read that is in the buffer or being read ahead.
     pub firmware_read: Time,
-    /// Firmware: a read that needs the arm.
+    /// Firmware time of a read that needs the arm.
     pub firmware_miss: Time,
-    /// Firmware: a write.
+    /// Firmware time of a write.
     pub firmware_write: Time,
-    /// Firmware: what a command costs more while others wait: reads ...
+    /// Additional firmware time while other commands are queued, for reads ...
     pub firmware_queued_read: Time,
-    /// ... that are smaller than this,
+    /// ... smaller than this,
     pub queued_read_below: Size,
-    /// and writes.
+    /// and for writes.
     pub firmware_queued_write: Time,
-    /// Firmware: what a read of data costs more that were read before and are still there.
+    /// Additional firmware time of a read that repeats data still in the buffer.
     pub firmware_again: Time,
-    /// No read from the buffer ends sooner than so long after it began.
+    /// Minimum time of a read from the buffer.
     pub read_floor: Time,
-    /// No write from the host ends sooner than so long after it began.
+    /// Minimum time of a write from the host.
     pub write_floor: Time,
-    /// How long a device that disconnects stays away at least.
+    /// Minimum time before a device reconnects.
     pub disconnect_delay: Time,
-    /// Whether a single read that is in the buffer is answered without disconnecting.
+    /// Whether a single read that is in the buffer is answered without disconnecting,
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline: bool,
-    /// ... also where other commands wait, if its data are there.
+    /// ... also if other commands are queued and its data are ready,
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline_queued: bool,
-    /// ... if it waits for the media no longer than this.
+    /// ... if it waits for the media at most this long.
     pub inline_wait: Time,
-    /// After an inline read that waited for the media the firmware does not answer for so long.
+    /// After an inline read that waited for the media, the firmware does not respond for this long.
     pub housekeeping: Time,
-    /// Streams that the buffer can follow at once.
+    /// Number of streams the buffer can follow.
     pub segments: Number,
-    /// Reads ahead so much.
+    /// Read-ahead distance.
     pub prefetch: Size,
-    /// Of what was read, so much stays readable.
+    /// Data that stay in the buffer after they were read.
     pub retained: Size,
-    /// Writes that wait in the buffer (WCE) hold at most so much.
+    /// Buffer space for cached writes (WCE).
     pub write_buffer: Size,
-    /// ... and so many of them, the oldest, are put into a better order.
+    /// Number of cached writes, oldest first, that the scheduler considers.
     pub write_entries: Number,
-    /// Media time that each cached write costs beyond its own.
+    /// Additional media time per cached write.
     pub write_gap: Time,
-    /// Writes next to each other go to the media together up to so much.
+    /// Adjacent writes are merged up to this size.
     pub coalesce: Size,
-    /// Whether a write starts at whatever sector comes first.
+    /// Whether a write starts at whichever sector comes first.
     #[serde(deserialize_with = "switch_text")]
     pub zero_latency_write: bool,
-    /// In which order requests are served.
+    /// Scheduling of the queue.
     pub schedule: Schedule,
 }
 
-/// What a sector holds (bytes).
+/// Sector size (bytes).
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
 impl DiskModel {
-    /// Bytes of all zones; None where they are too many to be counted.
+    /// Capacity (bytes); `None` on overflow.
     pub(crate) fn capacity(&self) -> Option<u64> {
         let heads = u64::from(self.heads.count());
         self.zones.iter().try_fold(0_u64, |sum, [cylinders, sectors]| {
@@ -261,13 +260,13 @@ impl DiskModel {
 }
 
 choice!(
-    /// The order in which a device serves its queue.
+    /// Order in which a device serves its queue.
     Schedule {
         /// First come, first served.
         Fcfs,
-        /// The nearest in the direction of the arm.
+        /// The nearest request in the direction of the arm.
         Look,
-        /// The shortest positioning time first, the next one chosen when the present one starts.
+        /// Shortest positioning time first. The next request is chosen when the current one starts.
         Sptf,
     }
 );
@@ -276,83 +275,83 @@ choice!(
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeekCurve {
-    /// For short seeks.
+    /// Constant part of short seeks.
     pub near_fixed: Time,
-    /// For short seeks, times the root of the distance in cylinders.
+    /// Factor of the square root of the distance (cylinders) in short seeks.
     pub near_root: Time,
-    /// Where short seeks end.
+    /// Largest distance of a short seek (cylinders).
     pub knee: Number,
-    /// For long seeks.
+    /// Constant part of long seeks.
     pub far_fixed: Time,
-    /// For long seeks, for each cylinder.
+    /// Per cylinder in long seeks.
     pub far_each: Time,
 }
 
-/// A device of flash, or a volume made of many.
+/// A flash device, or a cloud volume.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashModel {
-    /// What it is called.
+    /// Model name.
     pub model: String,
     /// Capacity.
     pub capacity: Size,
-    /// For each request, whatever the device does.
+    /// Fixed latency of a read.
     pub fixed_read: Time,
-    /// See `fixed_read`.
+    /// Fixed latency of a write.
     pub fixed_write: Time,
-    /// Units that work at the same time.
+    /// Units that work in parallel.
     pub units: Number,
-    /// What a unit serves at once.
+    /// Data that a unit serves at once.
     pub unit_size: Size,
-    /// Time of a unit for one piece.
+    /// Time of a unit to read one piece.
     pub unit_read: Time,
-    /// Time of a unit for one piece.
+    /// Time of a unit to write one piece.
     pub unit_write: Time,
-    /// Rate of all channels together, towards the host (0: no limit).
+    /// Rate of all channels together towards the host (0: no limit).
     pub read_rate: Rate,
-    /// See `read_rate`.
+    /// Rate of all channels together towards the device (0: no limit).
     pub write_rate: Rate,
-    /// Requests per second at the most (0: no limit).
+    /// Limit on requests per second (0: none).
     pub requests_per_s: Number,
-    /// Data kept for reads.
+    /// Read cache.
     pub cache: Size,
-    /// Time of a read from the cache, in place of fixed time, units and channel.
+    /// Latency of a read cache hit, instead of fixed latency, units and channel.
     pub cache_hit: Time,
-    /// Writes complete from here ...
+    /// Write buffer, from which writes complete ...
     pub buffer: Size,
-    /// ... which empties at this rate.
+    /// ... and the rate at which it drains.
     pub drain: Rate,
-    /// Bytes that the media write for each byte of the host.
+    /// Bytes written to the media per byte from the host.
     pub write_amplification: Number,
-    /// Bytes beyond the sustained rate that are saved up.
+    /// Burst credit: bytes that may exceed the sustained rate.
     pub credit: Size,
-    /// The sustained rate, once the credit is spent (0: none).
+    /// Sustained rate once the credit is spent (0: no limit).
     pub sustained: Rate,
-    /// The host is told of requests together, when nothing is under way on the device any more or
-    /// the first has waited so long (0: of each by itself). Virtual disks do, and interrupt
-    /// coalescing is the same.
+    /// Completion coalescing, as by virtual disks and interrupt coalescing. Completions are
+    /// reported together once no command is outstanding on the device, or once the first has waited
+    /// this long (0: no coalescing).
     pub coalesce: Time,
 }
 
-/// A RAID controller that is not the host's CPU.
+/// A RAID controller with its own processor.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerModel {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Its processor's time for each request.
+    /// Processor time per request,
     pub fixed: Time,
-    /// ... for each further piece of it.
+    /// ... per further piece of it,
     pub piece: Time,
-    /// ... for each byte of a read.
+    /// ... per byte of a read,
     pub read: PerByte,
-    /// ... for each byte of a write.
+    /// ... per byte of a write,
     pub write: PerByte,
-    /// ... for each byte of parity.
+    /// ... per byte of parity.
     pub parity: PerByte,
-    /// Writes that it holds and joins; 0: it holds none.
+    /// Buffer in which writes are held and merged (0: none).
     pub write_buffer: Size,
-    /// Sequential reads that it fetches in advance, for each device; 0: none.
+    /// Read-ahead for sequential reads, per device (0: none).
     pub read_ahead: Size,
 }
 
@@ -360,35 +359,35 @@ pub struct ControllerModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkModel {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// From host to host.
+    /// One-way latency between the hosts.
     pub latency: Time,
-    /// What the wire carries.
+    /// Rate of the wire.
     pub rate: Rate,
     /// Round trips of a read.
     pub read_round_trips: Number,
     /// Round trips of a write.
     pub write_round_trips: Number,
-    /// CPU of the program's host.
+    /// CPU cost of a read on the program's host.
     pub client_read: Cost,
-    /// CPU of the program's host.
+    /// CPU cost of a write on the program's host.
     pub client_write: Cost,
-    /// CPU of the server.
+    /// CPU cost of a read on the server.
     pub server_read: Cost,
-    /// CPU of the server.
+    /// CPU cost of a write on the server.
     pub server_write: Cost,
     /// How often the data of a request cross the server's interconnect.
     pub crossings: Number,
-    /// Writes are taken one at a time, so long each.
+    /// Time per write at the server, which takes one write at a time.
     pub write_turn: Time,
-    /// Writes from this size on are slow (an artefact that the paper cannot explain; 0: none).
+    /// Writes of this size or more are slow (an artefact that the paper cannot explain; 0: none),
     pub slow_write_from: Size,
-    /// ... and take so long for each byte.
+    /// ... with this additional time per byte.
     pub slow_write: PerByte,
 }
 
-/// Reads `"64k"`, `"10MB"` or a bare number of bytes, in quotes or not.
+/// Parses `"64k"`, `"10MB"` or a number of bytes, quoted or not.
 pub(crate) fn size_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     struct Bytes;
 
@@ -411,7 +410,7 @@ pub(crate) fn size_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64
     from.deserialize_any(Bytes)
 }
 
-/// Reads `on` or `off`.
+/// Parses `on` or `off`.
 pub(crate) fn switch_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     let text = String::deserialize(from)?;
     match text.as_str() {

@@ -1,14 +1,13 @@
-//! Values as system files write them: a number, its unit and where it comes from.
+//! Values in system files: a number, its unit and its source.
 //!
-//! Every value of a system is a table `{ value = 8.333, unit = "ms", source = "..." }`; there are
-//! no defaults. Each kind of quantity has its units and one canonical unit in which it is kept:
-//! times in ns, sizes in bytes, rates in bytes per second, costs in ns per byte. Times,
-//! sizes, rates and costs have a most, so that what the models add and multiply stays a number;
-//! of numbers `system` says what they may be, each by its key.
+//! Every value is a table `{ value = 8.333, unit = "ms", source = "..." }`; there are no defaults.
+//! Each kind of quantity has a list of units and is stored in one of them: times in ns, sizes in
+//! bytes, rates in bytes per second, costs in ns per byte. These four have a maximum, so that the
+//! arithmetic of the models cannot overflow. `system` checks plain numbers, key by key.
 
 use serde::Deserialize;
 
-/// A value as it is written.
+/// A value as written in the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -17,19 +16,19 @@ struct Written {
     source: String,
 }
 
-/// Units of one kind of quantity, each with its size in the canonical unit.
+/// Units of a kind of quantity, each with its size in the stored unit.
 type Units = &'static [(&'static str, f64)];
 
-/// The longest time (ns): an hour.
-pub(crate) const TIME_NS_MOST: f64 = 3.6e12;
-/// The largest size (bytes): more fit neither a file nor the arithmetic.
-pub(crate) const BYTES_MOST: f64 = 9e18;
-/// The highest rate (bytes per second).
-const RATE_MOST: f64 = 1e18;
-/// The lowest rate that is one (bytes per second): a request through it takes hours, not years.
-const RATE_LEAST: f64 = 1e3;
-/// The most that a byte costs (ns).
-const PER_BYTE_MOST: f64 = 1e6;
+/// Longest time (ns): one hour.
+pub(crate) const TIME_NS_MAX: f64 = 3.6e12;
+/// Largest size (bytes); larger ones fit neither a file nor the arithmetic.
+pub(crate) const BYTES_MAX: f64 = 9e18;
+/// Highest rate (bytes per second).
+const RATE_MAX: f64 = 1e18;
+/// Lowest rate above 0 (bytes per second); keeps a request below some hours.
+const RATE_MIN: f64 = 1e3;
+/// Highest cost per byte (ns).
+const PER_BYTE_MAX: f64 = 1e6;
 
 fn canonical(written: &Written, units: Units, range: [f64; 2]) -> Result<f64, String> {
     if written.source.trim().is_empty() {
@@ -75,10 +74,10 @@ macro_rules! quantity {
 quantity!(
     /// A time (ns).
     Time,
-    [0.0, TIME_NS_MOST],
+    [0.0, TIME_NS_MAX],
     &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)]
 );
-/// Units of sizes: a bare letter is a power of 1024.
+/// Units of sizes; a bare letter is a power of 1024.
 const SIZES: Units = &[
     ("B", 1.0),
     ("k", 1024.0),
@@ -99,13 +98,13 @@ const SIZES: Units = &[
 quantity!(
     /// A size (bytes).
     Size,
-    [0.0, BYTES_MOST],
+    [0.0, BYTES_MAX],
     SIZES
 );
 quantity!(
     /// A rate (bytes per second).
     Rate,
-    [RATE_LEAST, RATE_MOST],
+    [RATE_MIN, RATE_MAX],
     &[
         ("KB/s", 1e3),
         ("KiB/s", 1024.0),
@@ -117,13 +116,13 @@ quantity!(
     ]
 );
 quantity!(
-    /// What each byte costs (ns per byte).
+    /// Cost per byte (ns per byte).
     PerByte,
-    [0.0, PER_BYTE_MOST],
+    [0.0, PER_BYTE_MAX],
     &[("ns/B", 1.0), ("us/KiB", 1e3 / 1024.0), ("ms/MiB", 1e6 / 1_048_576.0)]
 );
 quantity!(
-    /// A number.
+    /// A plain number.
     Number,
     [0.0, f64::MAX],
     &[
@@ -145,8 +144,7 @@ quantity!(
     ]
 );
 
-/// Bytes of a size as it is typed, with its unit in capitals or not: `64k`, `1.5MiB`, `10MB`, or
-/// bytes.
+/// Parses a size from the command line: `64k`, `1.5MiB`, `10MB`, or bytes. Case does not matter.
 pub(crate) fn bytes_of(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (number, unit) =
@@ -155,7 +153,7 @@ pub(crate) fn bytes_of(text: &str) -> Result<u64, String> {
     let scale = if unit.is_empty() { Some(1.0) } else { SIZES.iter().find(is_named).map(|u| u.1) };
     let refuse = || format!("'{text}' is no size; write bytes, or 64k, 1m, 4g, 10MB");
     let (number, scale) = (number.trim(), scale.ok_or_else(refuse)?);
-    // Whole numbers exactly, however large.
+    // Integers are parsed as such, to keep them exact beyond 2^53.
     let bytes = match number.parse::<u64>() {
         Ok(whole) => whole.checked_mul(scale as u64),
         Err(_) => {
@@ -166,10 +164,10 @@ pub(crate) fn bytes_of(text: &str) -> Result<u64, String> {
             if (bytes - bytes.round()).abs() > bytes * f64::EPSILON {
                 return Err(format!("'{text}' is not a whole number of bytes"));
             }
-            (bytes <= BYTES_MOST).then_some(bytes.round() as u64)
+            (bytes <= BYTES_MAX).then_some(bytes.round() as u64)
         }
     };
-    let most = BYTES_MOST as u64;
+    let most = BYTES_MAX as u64;
     bytes.filter(|bytes| *bytes <= most).ok_or_else(|| format!("'{text}' is too large"))
 }
 
@@ -188,7 +186,7 @@ impl Size {
 }
 
 impl Rate {
-    /// How long so many bytes take (ns); a rate of 0 is no limit.
+    /// Transfer time (ns); a rate of 0 is no limit.
     #[inline]
     pub fn ns_for(self, bytes: u64) -> u64 {
         if self.0 > 0.0 { (bytes as f64 * 1e9 / self.0) as u64 } else { 0 }
@@ -196,7 +194,7 @@ impl Rate {
 }
 
 impl PerByte {
-    /// What so many bytes cost (ns).
+    /// Total cost (ns).
     #[inline]
     pub fn ns_for(self, bytes: u64) -> u64 {
         (self.0 * bytes as f64) as u64
@@ -204,7 +202,7 @@ impl PerByte {
 }
 
 impl Number {
-    /// As a count.
+    /// Rounded to a whole number.
     pub fn count(self) -> u32 {
         self.0.round() as u32
     }
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_no_sum_could_hold_is_refused_with_what_could() {
+    fn out_of_range_values_are_refused_with_the_allowed_range() {
         let value = |value: &str, unit: &str| {
             format!(r#"{{ value = {value}, unit = "{unit}", source = "x" }}"#)
         };

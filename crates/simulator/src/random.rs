@@ -1,11 +1,11 @@
-//! Numbers that look random and come from a seed: SplitMix64 (Steele, Lea and Flood 2014).
+//! Pseudo-random numbers: SplitMix64 (Steele, Lea and Flood 2014).
 
-/// A stream of numbers.
+/// A random number generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream(u64);
 
 impl Stream {
-    /// The stream of a seed.
+    /// A generator with a seed.
     pub fn new(seed: u64) -> Stream {
         Stream(seed)
     }
@@ -19,7 +19,7 @@ impl Stream {
         z ^ (z >> 31)
     }
 
-    /// Evenly spread over 0 to 1, 1 excluded.
+    /// Uniform in [0, 1).
     pub fn share(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -1,7 +1,7 @@
-//! A server: one thing at a time, first come first served, with its busy time by phase.
+//! Single servers (first come, first served) and gauges, both with their busy time.
 
-/// A single server whose customers know at their arrival how long they will take, so that no
-/// queue need be kept: the moment at which it is free again is enough.
+/// A FIFO server. Service times are known on arrival, so no queue is needed: the time at which
+/// it becomes free is enough.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
     free_ns: u64,
@@ -9,8 +9,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves for `length_ns` as soon as it is free, at the earliest now. Gives the start and the
-    /// end (ns).
+    /// Serves for `length_ns`, from `now_ns` on or as soon as it is free. Returns start and end
+    /// (ns).
     #[inline]
     pub fn serve(&mut self, now_ns: u64, length_ns: u64) -> (u64, u64) {
         let start_ns = self.free_ns.max(now_ns);
@@ -19,27 +19,27 @@ impl Server {
         (start_ns, self.free_ns)
     }
 
-    /// Is busy from one moment to another, as far as it was not already: for what is no queue.
-    pub fn cover(&mut self, from_ns: u64, until_ns: u64) {
+    /// Marks an interval as busy, except where it already is. Unlike `serve`, it does not queue.
+    pub fn mark_busy(&mut self, from_ns: u64, until_ns: u64) {
         let start_ns = self.free_ns.max(from_ns);
         if until_ns > start_ns {
             self.serve(start_ns, until_ns - start_ns);
         }
     }
 
-    /// When it is free again (ns).
+    /// When it becomes free (ns).
     #[inline]
     pub fn free_ns(&self) -> u64 {
         self.free_ns
     }
 
-    /// How long it has been busy up to `now_ns`.
+    /// Busy time up to `now_ns` (ns).
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         self.busy_ns - self.free_ns.saturating_sub(now_ns).min(self.busy_ns)
     }
 }
 
-/// How many of something there were over time.
+/// A count over time, and its integral.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauge {
     count: u32,
@@ -48,19 +48,19 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    /// From now on there are so many.
+    /// Changes the count from now on.
     #[inline]
     pub fn set(&mut self, now_ns: u64, count: u32) {
         (self.sum_ns, self.since_ns, self.count) = (self.sum_ns(now_ns), now_ns, count);
     }
 
-    /// How many there are.
+    /// The current count.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Time that all of them have been there up to `now_ns`, each counted (ns).
+    /// Integral of the count up to `now_ns` (ns).
     pub fn sum_ns(&self, now_ns: u64) -> u64 {
         self.sum_ns + u64::from(self.count) * (now_ns - self.since_ns)
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn customers_are_served_one_after_the_other() {
+    fn requests_are_served_in_fifo_order() {
         let mut server = Server::default();
         assert_eq!(server.serve(10, 5), (10, 15));
         assert_eq!(server.serve(11, 5), (15, 20));
@@ -82,17 +82,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_covered_twice_counts_once() {
+    fn overlapping_busy_intervals_count_once() {
         let mut server = Server::default();
-        server.cover(10, 20);
-        server.cover(15, 25);
-        server.cover(12, 24);
-        server.cover(30, 40);
+        server.mark_busy(10, 20);
+        server.mark_busy(15, 25);
+        server.mark_busy(12, 24);
+        server.mark_busy(30, 40);
         assert_eq!(server.busy_ns(40), 25);
     }
 
     #[test]
-    fn a_gauge_counts_each_for_the_time_that_it_is_there() {
+    fn a_gauge_integrates_its_count_over_time() {
         let mut gauge = Gauge::default();
         gauge.set(10, 1);
         gauge.set(20, 3);

@@ -1,6 +1,6 @@
-//! A simulated system: its parts and how they are put together.
+//! A simulated system: its parts and how they are connected.
 //!
-//! What a system cannot be is refused here, so that the models need not check.
+//! Impossible systems are refused here, so the models need not check.
 
 use std::ops::RangeInclusive;
 
@@ -8,51 +8,51 @@ use serde::Deserialize;
 
 use crate::calibration::CalibrationPoint;
 use crate::models::{SECTOR_BYTES, choice, size_text, switch_text};
-use crate::quantity::{BYTES_MOST, Number, Size, TIME_NS_MOST};
+use crate::quantity::{BYTES_MAX, Number, Size, TIME_NS_MAX};
 
 pub use crate::models::{
     BusModel, CacheModel, ControllerModel, Cost, DiskModel, DriveModel, FlashModel, HostModel,
     LinkModel, LinkPer, NetworkModel, Schedule, SeekCurve,
 };
 
-/// Devices of a system: more than any machine room has, few enough for memory.
-const DISKS_MOST: u32 = 65_536;
-/// Processors of a host, units, heads and segments of a device, for the same reasons.
-const UNITS_MOST: u32 = 65_536;
-/// Of parts that are there once for each of another, in all: what memory holds.
-const PARTS_MOST: usize = 1 << 20;
-/// Devices of a RAID 5: all places of a row on each of them are looked at together.
-const RAID5_DISKS_MOST: u32 = 1024;
-/// What a cache moves and keeps in one piece (bytes): it must not be cut to millions of requests.
-const STRETCH: RangeInclusive<u64> = 512..=64 << 20;
-/// The largest request to a device (bytes), or more than any program asks for: nothing is cut.
-const TRANSFER: RangeInclusive<u64> = 512..=1 << 40;
-/// The largest chunk (bytes): a row of the largest volume can still be counted.
-const CHUNK_MOST: u64 = 1 << 30;
-/// The shortest revolution (ns); the longest is the longest of all times.
-const REVOLUTION_NS_LEAST: f64 = 1e3;
-/// Skews of a track or cylinder (revolutions).
-const SKEW_MOST: f64 = 10.0;
-/// Bands of a disk.
-const ZONES_MOST: usize = 1024;
-/// Round trips, crossings and amplification.
-const TIMES_MOST: f64 = 1000.0;
+/// Limit on devices of a system: more than any machine room has, few enough for memory.
+const DISKS_MAX: u32 = 65_536;
+/// Limit on processors of a host, and on units, heads and segments of a device.
+const UNITS_MAX: u32 = 65_536;
+/// Limit on a product of counts, such as hosts times processors, so that they fit in memory.
+const PARTS_MAX: usize = 1 << 20;
+/// Limit on devices of a RAID 5, because all offsets of a row on each device are examined.
+const RAID5_DISKS_MAX: u32 = 1024;
+/// Sizes of cache units (bytes). Small units would split requests into millions of pieces.
+const CACHE_UNIT_RANGE: RangeInclusive<u64> = 512..=64 << 20;
+/// Sizes of the largest request to a device (bytes). The upper end never splits a request.
+const MAX_TRANSFER_RANGE: RangeInclusive<u64> = 512..=1 << 40;
+/// Largest chunk (bytes); a row of the largest volume still fits the arithmetic.
+const CHUNK_MAX: u64 = 1 << 30;
+/// Shortest revolution (ns); the longest is `TIME_NS_MAX`.
+const REVOLUTION_NS_MIN: f64 = 1e3;
+/// Largest skew of a track or cylinder (revolutions).
+const SKEW_MAX: f64 = 10.0;
+/// Largest number of zones of a disk.
+const ZONES_MAX: usize = 1024;
+/// Limit on round trips, crossings and write amplification.
+const FACTOR_MAX: f64 = 1000.0;
 
-/// A system, ready to be built.
+/// A validated description of a system.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct System {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// What it is, in one line.
+    /// One-line description.
     pub title: String,
-    /// Claims and figures of the papers on which it is scored: for those who read the file.
+    /// Claims and figures of the papers that it is compared with; informative only.
     pub claims: Vec<String>,
-    /// How it is put together.
+    /// Configuration.
     pub setup: Setup,
     /// The host.
     pub host: HostModel,
-    /// What lies between host memory and the bus, nearest to the host first.
+    /// Links between host memory and the bus, nearest to the host first.
     pub links: Vec<LinkModel>,
     /// The bus to the devices.
     pub bus: BusModel,
@@ -64,167 +64,170 @@ pub struct System {
     pub array: Option<ControllerModel>,
     /// A network between the program and the host of the devices.
     pub network: Option<NetworkModel>,
-    /// The points that it was calibrated with.
+    /// The points it was calibrated with.
     #[serde(default)]
     pub calibration: Vec<CalibrationPoint>,
 }
 
-/// How a system is put together: choices, not measurements.
+/// The configuration of a system: choices, not measurements.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// Devices.
+    /// Number of devices.
     pub disks: u32,
-    /// Buses, over which the devices are spread in order; 0: one for each device.
+    /// Number of buses; devices are assigned in order. 0: one per device.
     pub buses: u32,
-    /// Hosts, each with all of the devices' share.
+    /// Number of hosts; each has an equal share of the devices.
     pub hosts: u32,
-    /// What binds the devices together.
+    /// Kind of volume formed by the devices.
     pub volume: VolumeKind,
-    /// Who does it.
+    /// Which part assembles the volume.
     pub raid_in: RaidIn,
-    /// Stripe unit.
+    /// Stripe unit (bytes).
     #[serde(deserialize_with = "size_text")]
     pub chunk: u64,
-    /// By how much the file starts after a chunk boundary.
+    /// Offset of the file from a chunk boundary (bytes).
     #[serde(deserialize_with = "size_text")]
     pub misalign: u64,
-    /// Devices of the volume that have failed (RAID 1 and 5).
+    /// Failed devices of the volume (RAID 1 and 5).
     pub failed: u32,
     /// Whether a failed device is being rebuilt onto a spare.
     #[serde(deserialize_with = "switch_text")]
     pub rebuilding: bool,
-    /// How RAID 1 spreads reads.
+    /// How RAID 1 distributes reads.
     pub mirror_reads: MirrorReads,
-    /// Whether the file's blocks exist.
+    /// Whether the file's blocks are already allocated.
     pub allocation: Allocated,
-    /// Through the file-system cache or past it, where a target is not opened either way.
+    /// Buffered or direct, if the target does not say.
     pub caching: CachingChoice,
-    /// Whether devices, and the controllers of volumes, complete writes from their caches.
+    /// Whether devices and volume controllers complete writes from their caches.
     #[serde(deserialize_with = "switch_text")]
     pub write_cache: bool,
-    /// Where on each device the file lies, as a share of its capacity.
+    /// Where the file starts on each device, as a share of its capacity.
     pub file_at: f64,
-    /// Size of the file.
+    /// File size (bytes).
     #[serde(deserialize_with = "size_text")]
     pub file_size: u64,
-    /// Whether requests go through the file system or straight to the driver.
+    /// Whether requests go through the file system or directly to the driver.
     pub path: Path,
 }
 
 choice!(
-    /// What binds devices into one volume.
+    /// Kind of a volume.
     VolumeKind {
-        /// Nothing: one device, or several one after the other.
+        /// No volume: each device has its own file.
         None,
         /// RAID 0.
         Stripe,
-        /// Two copies.
+        /// RAID 1.
         Raid1,
-        /// Rotated parity.
+        /// RAID 5 with rotated parity.
         Raid5,
     }
 );
 choice!(
-    /// Where a volume is put together.
+    /// Which part assembles a volume.
     RaidIn {
-        /// By the host's CPU.
+        /// The host's CPU.
         Host,
-        /// By a processor on the adapter.
+        /// A processor on the adapter.
         Adapter,
-        /// By the array behind the bus.
+        /// The array behind the bus.
         Array,
     }
 );
 choice!(
-    /// Which copy a mirrored read goes to.
+    /// Which copy serves a mirrored read.
     MirrorReads {
-        /// The first one, always.
+        /// Always the first.
         First,
         /// The one with fewer requests outstanding.
         Shortest,
-        /// As `Shortest` for random requests; the copies in turn, 256 KiB each, for sequential ones
-        /// of which so much is outstanding; else the copy whose turn it was (3ware TwinStor).
+        /// 3ware TwinStor: as `Shortest` for random requests. Sequential requests alternate between
+        /// the copies every 256 KiB if that much is outstanding, and otherwise stay on the current
+        /// copy.
         Twinstor,
     }
 );
 choice!(
-    /// Whether the blocks of a file exist.
+    /// Whether the blocks of a file are allocated.
     Allocated {
-        /// Written before.
+        /// Already written.
         Existing,
         /// Writes grow the file.
         Extend,
-        /// The last block was written first: each other one is zeroed before it is written.
+        /// The last block was written first, so each other block is zeroed before it is written.
         Zeroed,
     }
 );
 choice!(
-    /// Through the file-system cache or past it.
+    /// Buffered or direct.
     CachingChoice {
-        /// Past it.
+        /// Bypass the file-system cache.
         Direct,
-        /// Through it.
+        /// Use the file-system cache.
         Buffered,
     }
 );
 choice!(
-    /// What requests go through.
+    /// Software layers that requests pass.
     Path {
         /// The file system.
         FileSystem,
-        /// The driver only (the papers' ASPI program): nothing is disconnected.
+        /// The driver only (the papers' ASPI program); devices do not disconnect.
         Driver,
     }
 );
 
 impl Setup {
-    /// Devices of each volume; without one, each device is for itself.
+    /// Devices per volume; 1 without volumes.
     pub fn volume_disks(&self) -> u32 {
         if self.volume == VolumeKind::None { 1 } else { self.disks / self.hosts }
     }
 
-    /// Who puts the volume together; without one there is nothing for a controller to do.
-    fn puts_together(&self) -> RaidIn {
+    /// Which part assembles the volume; without one, a controller has nothing to do.
+    fn assembled_by(&self) -> RaidIn {
         if self.volume == VolumeKind::None { RaidIn::Host } else { self.raid_in }
     }
 
-    /// Whether a controller of volumes completes writes from its memory.
+    /// Whether a volume controller completes writes from its memory.
     pub fn holds_writes(&self, controller: &ControllerModel) -> bool {
         self.write_cache && controller.write_buffer.bytes() > 0
     }
 
-    /// Files that a load works on: one for each host's volume, or without one for each device.
+    /// Number of files a load uses: one per host's volume, or one per device without volumes.
     pub fn files(&self) -> u32 {
         if self.volume == VolumeKind::None { self.disks } else { self.hosts }
     }
 }
 
 impl System {
-    /// Who puts the volume together, where there is one and the host does not.
+    /// The controller that assembles the volume, unless the host does.
     pub fn controller(&self) -> Option<&ControllerModel> {
-        match self.setup.puts_together() {
+        match self.setup.assembled_by() {
             RaidIn::Host => None,
             RaidIn::Adapter => self.adapter.as_ref(),
             RaidIn::Array => self.array.as_ref(),
         }
     }
 
-    /// Buses to the devices: those of the setup, or one for each device within an array that puts
-    /// a volume together.
+    /// Number of buses: as configured, or one per device in an array that assembles a volume.
     pub fn buses(&self) -> u32 {
-        match (self.setup.puts_together(), self.setup.buses) {
+        match (self.setup.assembled_by(), self.setup.buses) {
             (RaidIn::Array, _) | (_, 0) => self.setup.disks,
             (_, buses) => buses,
         }
     }
 
-    /// What cannot be, said before anything is built.
+    /// Checks the configuration.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Setup { disks, buses, hosts, volume, failed, file_at, chunk, .. } = self.setup;
-        let need = |least: u32, what: &str| match disks / hosts.max(1) >= least {
-            true => Ok(()),
-            false => Err(format!("volume={what} needs disks={least} or more for each host")),
+        let need = |least: u32, what: &str| {
+            if disks / hosts.max(1) >= least {
+                Ok(())
+            } else {
+                Err(format!("volume={what} needs disks={least} or more for each host"))
+            }
         };
         match volume {
             VolumeKind::None => {}
@@ -235,8 +238,8 @@ impl System {
         if disks == 0 || hosts == 0 || buses > disks || hosts > disks {
             return Err("disks and hosts are 1 or more, buses and hosts at most disks".into());
         }
-        if disks > DISKS_MOST {
-            return Err(format!("disks is at most {DISKS_MOST}"));
+        if disks > DISKS_MAX {
+            return Err(format!("disks is at most {DISKS_MAX}"));
         }
         if failed > 1 || (failed == 1 && matches!(volume, VolumeKind::None | VolumeKind::Stripe)) {
             return Err("failed is 0, or 1 for raid1 and raid5".into());
@@ -247,11 +250,11 @@ impl System {
         if !(0.0..1.0).contains(&file_at) {
             return Err("file_at is a share of the disk, from 0 to below 1".into());
         }
-        if chunk < 512 || !chunk.is_multiple_of(512) || chunk > CHUNK_MOST {
-            return Err(format!("chunk is a multiple of 512 bytes, at most {CHUNK_MOST}"));
+        if chunk < 512 || !chunk.is_multiple_of(512) || chunk > CHUNK_MAX {
+            return Err(format!("chunk is a multiple of 512 bytes, at most {CHUNK_MAX}"));
         }
-        if volume == VolumeKind::Raid5 && disks / hosts > RAID5_DISKS_MOST {
-            return Err(format!("volume=raid5 has at most disks={RAID5_DISKS_MOST} for each host"));
+        if volume == VolumeKind::Raid5 && disks / hosts > RAID5_DISKS_MAX {
+            return Err(format!("volume=raid5 has at most disks={RAID5_DISKS_MAX} for each host"));
         }
         let has_controller = match self.setup.raid_in {
             RaidIn::Host => true,
@@ -264,13 +267,16 @@ impl System {
         self.check_values()
     }
 
-    /// Values that the models could not work with, or that memory could not hold.
+    /// Checks values that the models could not compute with, or that would not fit in memory.
     fn check_values(&self) -> Result<(), String> {
         self.check_host()?;
         let controllers = [("adapter", &self.adapter), ("array", &self.array)];
         for (name, controller) in controllers {
             if let Some(controller) = controller.as_ref().filter(|c| c.read_ahead.0 > 0.0) {
-                stretch(controller.read_ahead, &format!("{name}.read_ahead, where there is any,"))?;
+                check_cache_unit(
+                    controller.read_ahead,
+                    &format!("{name}.read_ahead, where there is any,"),
+                )?;
             }
         }
         if let Some(network) = &self.network {
@@ -280,11 +286,11 @@ impl System {
                 (&network.server_read, "network.server_read"),
                 (&network.server_write, "network.server_write"),
             ] {
-                share(cost.uncharged, &format!("{what}.uncharged"))?;
+                check_share(cost.uncharged, &format!("{what}.uncharged"))?;
             }
-            few_times(network.read_round_trips, "network.read_round_trips")?;
-            few_times(network.write_round_trips, "network.write_round_trips")?;
-            few_times(network.crossings, "network.crossings")?;
+            check_factor(network.read_round_trips, "network.read_round_trips")?;
+            check_factor(network.write_round_trips, "network.write_round_trips")?;
+            check_factor(network.crossings, "network.crossings")?;
         }
         let device_bytes = match &self.drive {
             DriveModel::Disk(disk) => check_disk(disk)?,
@@ -296,22 +302,25 @@ impl System {
 
     fn check_host(&self) -> Result<(), String> {
         let host = &self.host;
-        counted(host.cpus, "host.cpus")?;
-        within(host.max_transfer, &TRANSFER, "host.max_transfer")?;
-        stretch(host.cache.page, "host.cache.page")?;
-        stretch(host.cache.read_ahead, "host.cache.read_ahead")?;
-        stretch(host.cache.write_behind, "host.cache.write_behind")?;
+        check_count(host.cpus, "host.cpus")?;
+        check_range(host.max_transfer, &MAX_TRANSFER_RANGE, "host.max_transfer")?;
+        check_cache_unit(host.cache.page, "host.cache.page")?;
+        check_cache_unit(host.cache.read_ahead, "host.cache.read_ahead")?;
+        check_cache_unit(host.cache.write_behind, "host.cache.write_behind")?;
         if host.cache.write_frame.0 > 0.0 {
-            stretch(host.cache.write_frame, "host.cache.write_frame, where there is one,")?;
+            check_cache_unit(
+                host.cache.write_frame,
+                "host.cache.write_frame, where there is one,",
+            )?;
         }
-        share(host.issue_share, "host.issue_share")?;
-        share(host.direct_read.uncharged, "host.direct_read.uncharged")?;
-        share(host.direct_write.uncharged, "host.direct_write.uncharged")?;
-        share(host.buffered_read.uncharged, "host.buffered_read.uncharged")?;
-        share(host.buffered_write.uncharged, "host.buffered_write.uncharged")
+        check_share(host.issue_share, "host.issue_share")?;
+        check_share(host.direct_read.uncharged, "host.direct_read.uncharged")?;
+        check_share(host.direct_write.uncharged, "host.direct_write.uncharged")?;
+        check_share(host.buffered_read.uncharged, "host.buffered_read.uncharged")?;
+        check_share(host.buffered_write.uncharged, "host.buffered_write.uncharged")
     }
 
-    /// The file lies on its devices, and all of them together can be counted.
+    /// Checks that the file fits its devices and that the total size fits the arithmetic.
     fn check_sizes(&self, device_bytes: u64) -> Result<(), String> {
         let Setup { disks, file_at, chunk, .. } = self.setup;
         let before = (device_bytes as f64 * file_at) as u64 / chunk * chunk;
@@ -321,21 +330,25 @@ impl System {
             );
         }
         let all = device_bytes.checked_mul(u64::from(disks));
-        match all.is_some_and(|bytes| bytes as f64 <= BYTES_MOST) {
-            true => Ok(()),
-            false => Err(format!(
+        if all.is_some_and(|bytes| bytes as f64 <= BYTES_MAX) {
+            Ok(())
+        } else {
+            Err(format!(
                 "disks={disks} of {device_bytes} bytes hold more than can be counted; make disks, \
                  drive.zones or drive.capacity smaller"
-            )),
+            ))
         }
     }
 
-    /// Each part takes memory, and some are there once for each of another.
+    /// Checks that the number of parts fits in memory.
     fn check_parts(&self) -> Result<(), String> {
         let Setup { disks, hosts, .. } = self.setup;
-        let few = |a: usize, b: u32, what: &str| match a.saturating_mul(b as usize) <= PARTS_MOST {
-            true => Ok(()),
-            false => Err(format!("{what} are at most {PARTS_MOST} in all")),
+        let few = |a: usize, b: u32, what: &str| {
+            if a.saturating_mul(b as usize) <= PARTS_MAX {
+                Ok(())
+            } else {
+                Err(format!("{what} are at most {PARTS_MAX} in all"))
+            }
         };
         few(self.host.cpus.count() as usize, hosts, "hosts times host.cpus")?;
         few(self.links.len(), self.buses().max(hosts), "[[links]] times buses or hosts")?;
@@ -348,58 +361,53 @@ impl System {
     }
 }
 
-/// What there is once or more, as the models count it.
-fn counted(value: Number, what: &str) -> Result<(), String> {
+/// Checks a count of parts.
+fn check_count(value: Number, what: &str) -> Result<(), String> {
     match value.count() {
         0 => Err(format!("{what} is 1 or more")),
-        count if count > UNITS_MOST => Err(format!("{what} is at most {UNITS_MOST}")),
+        count if count > UNITS_MAX => Err(format!("{what} is at most {UNITS_MAX}")),
         _ => Ok(()),
     }
 }
 
-/// What a cache moves or keeps in one piece.
-fn stretch(value: Size, what: &str) -> Result<(), String> {
-    within(value, &STRETCH, what)
+/// Checks the size of a cache unit.
+fn check_cache_unit(value: Size, what: &str) -> Result<(), String> {
+    check_range(value, &CACHE_UNIT_RANGE, what)
 }
 
-fn within(value: Size, range: &RangeInclusive<u64>, what: &str) -> Result<(), String> {
-    match range.contains(&value.bytes()) {
-        true => Ok(()),
-        false => Err(format!("{what} is from {} to {} bytes", range.start(), range.end())),
+fn check_range(value: Size, range: &RangeInclusive<u64>, what: &str) -> Result<(), String> {
+    if range.contains(&value.bytes()) {
+        Ok(())
+    } else {
+        Err(format!("{what} is from {} to {} bytes", range.start(), range.end()))
     }
 }
 
-fn share(value: Number, what: &str) -> Result<(), String> {
-    match value.0 <= 1.0 {
-        true => Ok(()),
-        false => Err(format!("{what} is a share, from 0 to 1")),
-    }
+fn check_share(value: Number, what: &str) -> Result<(), String> {
+    if value.0 <= 1.0 { Ok(()) } else { Err(format!("{what} is a share, from 0 to 1")) }
 }
 
-fn few_times(value: Number, what: &str) -> Result<(), String> {
-    match value.0 <= TIMES_MOST {
-        true => Ok(()),
-        false => Err(format!("{what} is at most {TIMES_MOST}")),
-    }
+fn check_factor(value: Number, what: &str) -> Result<(), String> {
+    if value.0 <= FACTOR_MAX { Ok(()) } else { Err(format!("{what} is at most {FACTOR_MAX}")) }
 }
 
-/// Gives the capacity of a disk (bytes).
+/// Checks a disk; returns its capacity (bytes).
 fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     let revolution_ns = 60e9 / disk.rotation.0;
-    if !(REVOLUTION_NS_LEAST..=TIME_NS_MOST).contains(&revolution_ns) {
+    if !(REVOLUTION_NS_MIN..=TIME_NS_MAX).contains(&revolution_ns) {
         return Err("drive.rotation is such that a revolution takes from 1 us to an hour".into());
     }
     if disk.spindle_spread.0 >= 0.5 {
         return Err("drive.spindle_spread is a share, from 0 to below 0.5".into());
     }
-    counted(disk.heads, "drive.heads")?;
-    counted(disk.segments, "drive.segments")?;
-    if disk.write_entries.count() > UNITS_MOST {
-        return Err(format!("drive.write_entries is at most {UNITS_MOST}"));
+    check_count(disk.heads, "drive.heads")?;
+    check_count(disk.segments, "drive.segments")?;
+    if disk.write_entries.count() > UNITS_MAX {
+        return Err(format!("drive.write_entries is at most {UNITS_MAX}"));
     }
     for (skew, what) in [(disk.track_skew, "track_skew"), (disk.cylinder_skew, "cylinder_skew")] {
-        if skew.0 > SKEW_MOST {
-            return Err(format!("drive.{what} is at most {SKEW_MOST} revolutions"));
+        if skew.0 > SKEW_MAX {
+            return Err(format!("drive.{what} is at most {SKEW_MAX} revolutions"));
         }
     }
     if disk.zones.is_empty() {
@@ -410,13 +418,13 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     }
     let heads = u64::from(disk.heads.count());
     let capacity = disk.capacity();
-    // The geometry multiplies the bytes of a track by a time of up to a turn with its skew.
-    let cylinder_ns = revolution_ns * 1.5 * (1.0 + SKEW_MOST);
+    // The geometry multiplies the bytes of a track by a time of up to one turn plus skew.
+    let cylinder_ns = revolution_ns * 1.5 * (1.0 + SKEW_MAX);
     let fits = |[cylinders, sectors]: &[u64; 2]| {
-        *sectors as f64 * SECTOR_BYTES as f64 * cylinder_ns <= BYTES_MOST
-            && *cylinders as f64 * heads as f64 * cylinder_ns <= BYTES_MOST / ZONES_MOST as f64
+        *sectors as f64 * SECTOR_BYTES as f64 * cylinder_ns <= BYTES_MAX
+            && *cylinders as f64 * heads as f64 * cylinder_ns <= BYTES_MAX / ZONES_MAX as f64
     };
-    let capacity = capacity.filter(|_| disk.zones.len() <= ZONES_MOST);
+    let capacity = capacity.filter(|_| disk.zones.len() <= ZONES_MAX);
     let Some(bytes) = capacity.filter(|_| disk.zones.iter().all(fits)) else {
         return Err(
             "drive.zones, drive.heads and the time of a revolution are more than can be counted; \
@@ -427,25 +435,25 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     let cylinders = disk.zones.iter().map(|zone| zone[0]).sum::<u64>() as f64;
     let seek = &disk.seek;
     let near_ns = seek.near_fixed.0 + seek.near_root.0 * seek.knee.0.min(cylinders).sqrt();
-    if near_ns.max(seek.far_fixed.0 + seek.far_each.0 * cylinders) > TIME_NS_MOST {
+    if near_ns.max(seek.far_fixed.0 + seek.far_each.0 * cylinders) > TIME_NS_MAX {
         return Err("a seek of drive.seek takes more than an hour; make its times shorter".into());
     }
     Ok(bytes)
 }
 
-/// Gives the capacity of a flash device (bytes).
+/// Checks a flash device; returns its capacity (bytes).
 fn check_flash(flash: &FlashModel) -> Result<u64, String> {
-    counted(flash.units, "drive.units")?;
-    if flash.unit_size.bytes() < *STRETCH.start() {
-        return Err(format!("drive.unit_size is {} bytes or more", STRETCH.start()));
+    check_count(flash.units, "drive.units")?;
+    if flash.unit_size.bytes() < *CACHE_UNIT_RANGE.start() {
+        return Err(format!("drive.unit_size is {} bytes or more", CACHE_UNIT_RANGE.start()));
     }
     if flash.buffer.0 > 0.0 && flash.drain.0 <= 0.0 {
         return Err("drive.drain, where drive.buffer is, must be above 0".into());
     }
     let each_ns = 1e9 / flash.requests_per_s.0;
-    if flash.requests_per_s.0 > 0.0 && each_ns > TIME_NS_MOST {
+    if flash.requests_per_s.0 > 0.0 && each_ns > TIME_NS_MAX {
         return Err("drive.requests_per_s is 0 (no limit), or one in an hour or more".into());
     }
-    few_times(flash.write_amplification, "drive.write_amplification")?;
+    check_factor(flash.write_amplification, "drive.write_amplification")?;
     Ok(flash.capacity.bytes())
 }

@@ -1,7 +1,7 @@
-//! The seam: a simulated system as a target with its engine, clock and CPU meter.
+//! A simulated system as a target with an engine, a clock and a CPU meter.
 //!
-//! All of them share one machine. Nothing here lets time pass but [`SimClock::pass`] and
-//! [`SimTarget::sync`]: an engine takes requests and gives back what is complete by now.
+//! All of them share one machine. Only [`SimClock::pass`] and [`SimTarget::sync`] advance the
+//! time. An engine accepts requests and returns those that have completed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,20 +17,20 @@ use crate::account::{Account, Reading};
 use crate::machine::Machine;
 use crate::system::{Setup, System, VolumeKind};
 
-/// A world in which simulated targets, clocks and meters live together.
+/// A simulated system in operation, from which targets, clock and meter are made.
 #[derive(Clone)]
 pub struct SimWorld {
     machine: Rc<RefCell<Machine>>,
 }
 
 impl SimWorld {
-    /// The world of one system.
+    /// Builds a system. The seed sets the rotational positions of its disks.
     pub fn new(system: &System, seed: u64) -> SimWorld {
         SimWorld { machine: Rc::new(RefCell::new(Machine::new(system, seed))) }
     }
 
-    /// All files of the system, opened in a mode: one for each host where devices are bound into
-    /// volumes, else one for each device.
+    /// Opens all files of the system: one per host if devices form volumes, otherwise one per
+    /// device.
     pub fn files(&self, caching: Caching) -> Vec<SimTarget> {
         let setup = self.machine.borrow().system.setup.clone();
         let Setup { disks, hosts, .. } = setup;
@@ -42,7 +42,7 @@ impl SimWorld {
         }
     }
 
-    /// A file that begins on device `home`, of host `host`.
+    /// Opens a file that starts on device `home` and belongs to host `host`.
     fn open(&self, home: u32, host: u32, caching: Caching) -> SimTarget {
         let mut machine = self.machine.borrow_mut();
         let file = machine.open(home, host, !caching.is_direct(), caching.is_write_through());
@@ -54,28 +54,28 @@ impl SimWorld {
         SimTarget { machine: Rc::clone(&self.machine), file, name, size, most, caching }
     }
 
-    /// The clock.
+    /// The virtual clock.
     pub fn clock(&self) -> SimClock {
         SimClock { machine: Rc::clone(&self.machine) }
     }
 
-    /// The meter of the program's host.
+    /// The CPU meter of the host that runs the program.
     pub fn meter(&self) -> SimMeter {
         SimMeter { machine: Rc::clone(&self.machine) }
     }
 
-    /// The counters now; see [`SimWorld::account_since`].
+    /// A reading of the counters, for [`SimWorld::account_since`].
     pub fn mark(&self) -> Mark {
         Mark(Reading::of(&self.machine.borrow()))
     }
 
-    /// What has happened since a mark.
+    /// Activity since a mark.
     pub fn account_since(&self, mark: &Mark) -> Account {
         Reading::of(&self.machine.borrow()).since(&mark.0)
     }
 }
 
-/// Counters at a moment.
+/// A reading of the counters.
 #[derive(Clone, Debug)]
 pub struct Mark(Reading);
 
@@ -90,7 +90,7 @@ pub struct SimTarget {
 }
 
 impl SimTarget {
-    /// The same file of another size, at the most what the devices hold.
+    /// The same file with another size, at most what the devices hold.
     #[must_use]
     pub fn with_size(mut self, bytes: u64) -> SimTarget {
         self.size = bytes.min(self.most);
@@ -200,7 +200,7 @@ impl Target for SimTarget {
     }
 }
 
-/// Requests of one thread to a simulated file.
+/// The engine of one thread on a simulated file.
 pub struct SimEngine {
     machine: Rc<RefCell<Machine>>,
     number: u32,
@@ -230,8 +230,8 @@ impl Engine for SimEngine {
         EngineSetup { features, buffer_bytes: self.memory.len() as u64, huge_bytes: 0 }
     }
 
-    /// Takes the batch and gives what is complete by now; never lets time pass, whatever
-    /// `at_least` says: that is for whoever steps all workers.
+    /// Submits the batch and returns what has completed. It ignores `at_least` and never advances
+    /// the time; the loop that steps all workers does.
     #[inline]
     fn submit_and_wait(
         &mut self,
@@ -252,7 +252,7 @@ impl Engine for SimEngine {
     }
 }
 
-/// Virtual time. Sleeping is left to whoever steps all workers.
+/// Virtual time. Sleeping is left to the loop that steps all workers.
 #[derive(Clone)]
 pub struct SimClock {
     machine: Rc<RefCell<Machine>>,
@@ -280,7 +280,7 @@ impl VirtualTime for SimClock {
             }
             if !machine.advance(until_ns) {
                 if until_ns != u64::MAX {
-                    machine.agenda.pass_to(until_ns);
+                    machine.events.advance_to(until_ns);
                 }
                 return None;
             }
@@ -288,7 +288,7 @@ impl VirtualTime for SimClock {
     }
 }
 
-/// What the simulated host's processors did.
+/// CPU time of the simulated host.
 #[derive(Clone)]
 pub struct SimMeter {
     machine: Rc<RefCell<Machine>>,

@@ -1,34 +1,33 @@
-//! Volumes: which pieces of which devices a request of a file becomes.
+//! Volumes: how a request of a file is split into requests to devices.
 //!
-//! A request is cut at chunk boundaries and at the largest transfer. RAID 5 rotates its parity
-//! to the left; a write of a part of a row reads old data and old parity first, a write of a
-//! whole row only writes. A failed device is read by reading all others; what is written to it
-//! goes into the parity alone, for which the others are read, or also to the spare onto which it
-//! is being rebuilt.
+//! A request is split at chunk boundaries and at the largest transfer. RAID 5 uses left-rotating
+//! parity. A partial-row write reads old data and old parity first; a full-row write only writes.
+//! A read of a failed device reads all others. A write to it updates only the parity, for which
+//! the others are read, or also goes to the spare that is being rebuilt.
 
 use ioengine::Op;
 
 use crate::system::{MirrorReads, Setup, VolumeKind};
 
-/// A transfer of one device.
+/// A transfer to or from one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Which device.
+    /// Device number.
     pub device: u32,
-    /// Where on it (bytes).
+    /// Offset on the device (bytes).
     pub at: u64,
-    /// How much (bytes).
+    /// Length (bytes).
     pub length: u64,
-    /// Direction.
+    /// Read or write.
     pub op: Op,
 }
 
-/// What a request becomes: some pieces first, others when those are done.
+/// A split request in two stages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
-    /// At once.
+    /// Sent at once.
     pub first: Vec<Piece>,
-    /// When all of the first are done.
+    /// Sent when all of the first stage are done.
     pub then: Vec<Piece>,
     /// Bytes over which parity is computed.
     pub parity_bytes: u64,
@@ -42,22 +41,22 @@ impl Pieces {
     }
 }
 
-/// Volumes: which pieces of which devices a request of a file becomes.
+/// A volume and the part of it that a file uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     kind: VolumeKind,
-    /// Its devices: so many from `home` on.
+    /// Number of devices; the first is `home`.
     disks: u64,
     home: u32,
     chunk: u64,
     misalign: u64,
-    /// Where the file begins on each device (bytes).
+    /// Where the file starts on each device (bytes).
     base: u64,
-    /// Bytes that each device gives to the file.
+    /// Bytes of each device that the file may use.
     each: u64,
     most: u64,
     failed: Option<u32>,
-    /// What is written to the failed device goes to a spare in its place.
+    /// Writes to the failed device go to a spare in its place.
     spare: bool,
     mirror: MirrorReads,
     turn: u64,
@@ -65,7 +64,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// A host's volume on its share of the devices, from `home` on; pieces are cut at `most`.
+    /// A host's volume on the devices from `home` on; pieces are at most `most` bytes.
     pub fn new(setup: &Setup, home: u32, device_bytes: u64, most: u64) -> Volume {
         let at = (device_bytes as f64 * setup.file_at) as u64;
         let base = at / setup.chunk * setup.chunk;
@@ -101,10 +100,12 @@ impl Volume {
         (self.each / self.chunk * self.chunk * data).saturating_sub(self.misalign)
     }
 
-    /// Cuts a request. `load` tells how many requests a device has.
-    pub fn cut(
+    /// Splits a request. `load` returns the number of outstanding requests of a device.
+    pub fn split(
         &mut self,
-        (op, offset, length): (Op, u64, u64),
+        op: Op,
+        offset: u64,
+        length: u64,
         load: &dyn Fn(u32) -> u32,
         out: &mut Pieces,
     ) {
@@ -115,8 +116,8 @@ impl Volume {
                 self.add(0, at, length, op, &mut out.first);
             }
             VolumeKind::Stripe => {
-                self.each_chunk(offset, length, |volume, row, chunk, within, n| {
-                    let at = volume.base + row * volume.chunk + within;
+                self.each_chunk(offset, length, |volume, row, chunk, within_chunk, n| {
+                    let at = volume.base + row * volume.chunk + within_chunk;
                     volume.add(chunk as u32, at, n, op, &mut out.first);
                 });
             }
@@ -125,7 +126,7 @@ impl Volume {
         }
     }
 
-    /// Adds a piece, cut at the largest transfer.
+    /// Adds a piece, split at the largest transfer.
     fn add(&self, device: u32, mut at: u64, mut length: u64, op: Op, to: &mut Vec<Piece>) {
         while length > 0 {
             let now = length.min(self.most);
@@ -134,7 +135,7 @@ impl Volume {
         }
     }
 
-    /// Visits the chunks of a request: row, place in the row, offset within, bytes.
+    /// Visits the chunks of a request: row, index in the row, offset in the chunk, bytes.
     fn each_chunk(
         &self,
         offset: u64,
@@ -144,14 +145,14 @@ impl Volume {
         let data = if self.kind == VolumeKind::Raid5 { self.disks - 1 } else { self.disks };
         let (mut at, mut left) = (offset + self.misalign, length);
         while left > 0 {
-            let (number, within) = (at / self.chunk, at % self.chunk);
-            let now = left.min(self.chunk - within);
-            visit(self, number / data, number % data, within, now);
+            let (number, within_chunk) = (at / self.chunk, at % self.chunk);
+            let now = left.min(self.chunk - within_chunk);
+            visit(self, number / data, number % data, within_chunk, now);
             (at, left) = (at + now, left - now);
         }
     }
 
-    /// Whether a device, or a spare in its place, takes writes.
+    /// Whether a device, or a spare in its place, accepts writes.
     fn takes_writes(&self, device: u32) -> bool {
         self.spare || self.failed != Some(device)
     }
@@ -195,7 +196,7 @@ impl Volume {
         self.add(device.unwrap_or(0), at, length, op, &mut out.first);
     }
 
-    /// Which device holds the parity of a row.
+    /// Index of the device that holds the parity of a row.
     fn parity_of(&self, row: u64) -> u64 {
         self.disks - 1 - row % self.disks
     }
@@ -203,7 +204,7 @@ impl Volume {
     fn with_parity(&mut self, op: Op, offset: u64, length: u64, out: &mut Pieces) {
         let row_bytes = self.chunk * (self.disks - 1);
         let mut done = 0;
-        // One row after the other, since each has its own parity.
+        // Row by row, because each row has its own parity.
         while done < length {
             let at = offset + self.misalign + done;
             let now = (row_bytes - at % row_bytes).min(length - done);
@@ -217,9 +218,9 @@ impl Volume {
     fn row(&self, op: Op, row: u64, (offset, length): (u64, u64), whole: bool, out: &mut Pieces) {
         let parity = self.parity_of(row) as u32;
         let from = (offset + self.misalign) % (self.chunk * (self.disks - 1));
-        let stretch = Stretch { chunk: self.chunk, from, end: from + length };
+        let part = RowPart { chunk: self.chunk, from, end: from + length };
         let device_of = |index: u64| ((u64::from(parity) + 1 + index) % self.disks) as u32;
-        let all = || (0..self.disks - 1).map(|index| (device_of(index), stretch.within(index)));
+        let all = || (0..self.disks - 1).map(|index| (device_of(index), part.within_chunk(index)));
         let at = self.base + row * self.chunk;
         let lost = all().find(|(device, own)| self.failed == Some(*device) && own.0 < own.1);
         let lost = lost.map(|(_, own)| own);
@@ -231,7 +232,7 @@ impl Volume {
         if op == Op::Read {
             all().for_each(|(device, own)| read(device, own));
             if let Some((low, high)) = lost {
-                // Whoever is read anyway over all of it need not be read twice.
+                // Devices whose own part already covers the lost range are not read twice.
                 let others = all().filter(|(_, own)| own.0 > low || own.1 < high);
                 others.for_each(|(device, _)| read(device, (low, high)));
                 read(parity, (low, high));
@@ -239,11 +240,11 @@ impl Volume {
             }
             return;
         }
-        let (low, high) = stretch.spanned();
+        let (low, high) = part.spanned();
         let no_parity = !self.takes_writes(parity);
         let new_parity = self.failed == Some(parity) && !no_parity;
         if !whole && (lost.is_some() || new_parity) {
-            // The old data or parity are gone: the new parity comes from what the others hold.
+            // The old data or parity is lost, so the new parity is computed from the other devices.
             let others = all().filter(|(_, own)| own.0 > low || own.1 < high);
             others.for_each(|(device, _)| read(device, (low, high)));
             if lost.is_some_and(|lost| lost != (low, high)) {
@@ -266,20 +267,20 @@ impl Volume {
 
 /// The part of a row that a request covers.
 #[derive(Clone, Copy)]
-struct Stretch {
+struct RowPart {
     chunk: u64,
     from: u64,
     end: u64,
 }
 
-impl Stretch {
-    /// From where to where in the chunk with this place in the row; nothing: both the same.
-    fn within(&self, index: u64) -> (u64, u64) {
+impl RowPart {
+    /// Start and end of the part within a chunk; both are equal if the part is empty.
+    fn within_chunk(&self, index: u64) -> (u64, u64) {
         let inside = |at: u64| at.saturating_sub(index * self.chunk).min(self.chunk);
         (inside(self.from), inside(self.end))
     }
 
-    /// From where to where in any of the chunks: what parity must follow.
+    /// Start and end over all chunks: the range of the parity that changes.
     fn spanned(&self) -> (u64, u64) {
         let (low, high) = (self.from % self.chunk, (self.end - 1) % self.chunk + 1);
         let one = self.from / self.chunk == (self.end - 1) / self.chunk;
@@ -287,7 +288,7 @@ impl Stretch {
     }
 }
 
-/// Fewer bytes outstanding count as random (paper 2, C234).
+/// With fewer bytes outstanding, reads count as random (paper 2, C234).
 const TWINSTOR_BYTES: u64 = 256 * 1024;
 
 #[cfg(test)]
@@ -308,13 +309,13 @@ mod tests {
         Volume::new(&system.setup, 0, DEVICE_BYTES, system.host.max_transfer.bytes())
     }
 
-    fn cut(volume: &mut Volume, op: Op, offset: u64, length: u64) -> Pieces {
+    fn split(volume: &mut Volume, op: Op, offset: u64, length: u64) -> Pieces {
         let mut pieces = Pieces::default();
-        volume.cut((op, offset, length), &|_| 0, &mut pieces);
+        volume.split(op, offset, length, &|_| 0, &mut pieces);
         pieces
     }
 
-    /// Sectors of devices that pieces touch; no sector twice.
+    /// Device sectors that the pieces touch; asserts that none is touched twice.
     fn sectors(pieces: &[Piece]) -> BTreeSet<(u32, u64)> {
         let mut all = BTreeSet::new();
         for piece in pieces {
@@ -345,9 +346,9 @@ mod tests {
             let setup = [("chunk", chunk.as_str()), ("misalign", misalign.as_str())];
             let mut volume = volume(kind, disks, &setup);
             let (from, first, second) = (from * 512, first * 512, second * 512);
-            let whole = cut(&mut volume, Op::Read, from, first + second);
-            let head = cut(&mut volume, Op::Read, from, first);
-            let tail = cut(&mut volume, Op::Read, from + first, second);
+            let whole = split(&mut volume, Op::Read, from, first + second);
+            let head = split(&mut volume, Op::Read, from, first);
+            let tail = split(&mut volume, Op::Read, from + first, second);
             prop_assert_eq!(bytes(&whole.first), first + second);
             let (head, tail) = (sectors(&head.first), sectors(&tail.first));
             prop_assert!(head.is_disjoint(&tail), "two bytes of the file share a place");
@@ -362,11 +363,11 @@ mod tests {
         ) {
             let misalign = (misalign * 512).to_string();
             let mut volume = volume("raid5", disks, &[("misalign", &misalign)]);
-            let read = sectors(&cut(&mut volume, Op::Read, from * 512, length * 512).first);
-            let written = cut(&mut volume, Op::Write, from * 512, length * 512);
+            let read = sectors(&split(&mut volume, Op::Read, from * 512, length * 512).first);
+            let written = split(&mut volume, Op::Write, from * 512, length * 512);
             let to = sectors(&written.then);
             prop_assert!(to.is_superset(&read));
-            // Every place that is written has its parity, on another device of the row.
+            // Every written sector has its parity on another device of the row.
             for (device, at) in &read {
                 let row = (at - volume.base) / volume.chunk;
                 let parity = volume.parity_of(row) as u32;
@@ -381,7 +382,7 @@ mod tests {
         ) {
             let op = if write { Op::Write } else { Op::Read };
             let mut volume = volume("raid5", disks, &[("failed", "1")]);
-            let pieces = cut(&mut volume, op, from * 512, length * 512);
+            let pieces = split(&mut volume, op, from * 512, length * 512);
             prop_assert!(pieces.first.iter().chain(&pieces.then).all(|piece| piece.device != 0));
             sectors(&pieces.then);
         }
@@ -397,21 +398,21 @@ mod tests {
     fn raid_5_writes_a_row_in_one_write_each_and_a_part_with_two_reads_and_two_writes() {
         let mut volume = volume("raid5", 5, &[]);
         let row = 4 * 65536;
-        assert_eq!(counts(&cut(&mut volume, Op::Write, row, row)), [0, 5]);
-        assert_eq!(counts(&cut(&mut volume, Op::Write, row, 65536)), [2, 2]);
-        assert_eq!(counts(&cut(&mut volume, Op::Write, row, 8192)), [2, 2]);
-        assert_eq!(counts(&cut(&mut volume, Op::Write, row + 65536, row)), [6, 6]);
-        assert_eq!(counts(&cut(&mut volume, Op::Read, row, row)), [4, 0]);
+        assert_eq!(counts(&split(&mut volume, Op::Write, row, row)), [0, 5]);
+        assert_eq!(counts(&split(&mut volume, Op::Write, row, 65536)), [2, 2]);
+        assert_eq!(counts(&split(&mut volume, Op::Write, row, 8192)), [2, 2]);
+        assert_eq!(counts(&split(&mut volume, Op::Write, row + 65536, row)), [6, 6]);
+        assert_eq!(counts(&split(&mut volume, Op::Read, row, row)), [4, 0]);
     }
 
     #[test]
     fn raid_1_writes_every_copy_and_reads_one() {
         let mut pair = volume("raid1", 2, &[]);
-        assert_eq!(counts(&cut(&mut pair, Op::Write, 0, 8192)), [0, 2]);
-        assert_eq!(counts(&cut(&mut pair, Op::Read, 0, 8192)), [1, 0]);
+        assert_eq!(counts(&split(&mut pair, Op::Write, 0, 8192)), [0, 2]);
+        assert_eq!(counts(&split(&mut pair, Op::Read, 0, 8192)), [1, 0]);
         let mut broken = volume("raid1", 2, &[("failed", "1")]);
-        assert_eq!(counts(&cut(&mut broken, Op::Write, 0, 8192)), [0, 1]);
-        assert_eq!(cut(&mut broken, Op::Read, 0, 8192).first[0].device, 1);
+        assert_eq!(counts(&split(&mut broken, Op::Write, 0, 8192)), [0, 1]);
+        assert_eq!(split(&mut broken, Op::Read, 0, 8192).first[0].device, 1);
     }
 
     #[test]
@@ -420,13 +421,13 @@ mod tests {
         let mut devices = BTreeSet::new();
         let mut pieces = Pieces::default();
         for offset in (0..4 << 20).step_by(65536) {
-            pair.cut((Op::Read, offset, 65536), &|_| 4, &mut pieces);
+            pair.split(Op::Read, offset, 65536, &|_| 4, &mut pieces);
             devices.insert(pieces.first[0].device);
         }
         assert_eq!(devices.len(), 2);
         let mut alone = volume("raid1", 2, &[("mirror_reads", "twinstor"), ("failed", "1")]);
         for offset in (0..4 << 20).step_by(65536) {
-            alone.cut((Op::Read, offset, 65536), &|_| 4, &mut pieces);
+            alone.split(Op::Read, offset, 65536, &|_| 4, &mut pieces);
             assert_eq!(pieces.first[0].device, 1);
         }
     }
@@ -434,33 +435,33 @@ mod tests {
     #[test]
     fn a_degraded_read_reads_all_others_once() {
         let mut volume = volume("raid5", 5, &[("failed", "1")]);
-        // Row 0 has its parity on device 4 and its data on 0 to 3.
-        assert_eq!(counts(&cut(&mut volume, Op::Read, 0, 8192)), [4, 0]);
-        assert_eq!(counts(&cut(&mut volume, Op::Read, 65536, 8192)), [1, 0]);
-        assert_eq!(counts(&cut(&mut volume, Op::Read, 0, 4 * 65536)), [4, 0]);
+        // Row 0 has its parity on device 4 and its data on devices 0 to 3.
+        assert_eq!(counts(&split(&mut volume, Op::Read, 0, 8192)), [4, 0]);
+        assert_eq!(counts(&split(&mut volume, Op::Read, 65536, 8192)), [1, 0]);
+        assert_eq!(counts(&split(&mut volume, Op::Read, 0, 4 * 65536)), [4, 0]);
     }
 
     #[test]
     fn what_is_written_during_a_rebuild_goes_to_the_spare_too() {
         let spare = [("failed", "1"), ("rebuilding", "on")];
         let mut pair = volume("raid1", 2, &spare);
-        assert_eq!(counts(&cut(&mut pair, Op::Write, 0, 8192)), [0, 2]);
-        assert_eq!(cut(&mut pair, Op::Read, 0, 8192).first[0].device, 1, "not yet read from it");
+        assert_eq!(counts(&split(&mut pair, Op::Write, 0, 8192)), [0, 2]);
+        assert_eq!(split(&mut pair, Op::Read, 0, 8192).first[0].device, 1, "not yet read from it");
         let mut five = volume("raid5", 5, &spare);
-        // Data, then parity on device 0: the others are read, and both are written.
-        assert_eq!(counts(&cut(&mut five, Op::Write, 0, 8192)), [3, 2]);
-        assert_eq!(counts(&cut(&mut five, Op::Write, 16 * 65536, 8192)), [3, 2]);
-        assert_eq!(counts(&cut(&mut five, Op::Write, 0, 4 * 65536)), [0, 5]);
+        // Data, then parity, on device 0: the others are read and both are written.
+        assert_eq!(counts(&split(&mut five, Op::Write, 0, 8192)), [3, 2]);
+        assert_eq!(counts(&split(&mut five, Op::Write, 16 * 65536, 8192)), [3, 2]);
+        assert_eq!(counts(&split(&mut five, Op::Write, 0, 4 * 65536)), [0, 5]);
     }
 
     #[test]
     fn a_degraded_write_takes_the_parity_from_what_the_others_hold() {
         let mut volume = volume("raid5", 5, &[("failed", "1")]);
         // To the failed device 0: the three others are read, the parity is written.
-        assert_eq!(counts(&cut(&mut volume, Op::Write, 0, 8192)), [3, 1]);
-        // To another one: as ever.
-        assert_eq!(counts(&cut(&mut volume, Op::Write, 65536, 8192)), [2, 2]);
-        // Row 4 has its parity on device 0: no parity is left to keep.
-        assert_eq!(counts(&cut(&mut volume, Op::Write, 16 * 65536, 8192)), [0, 1]);
+        assert_eq!(counts(&split(&mut volume, Op::Write, 0, 8192)), [3, 1]);
+        // To another device: two reads and two writes, as without a failure.
+        assert_eq!(counts(&split(&mut volume, Op::Write, 65536, 8192)), [2, 2]);
+        // Row 4 has its parity on device 0: no parity to update.
+        assert_eq!(counts(&split(&mut volume, Op::Write, 16 * 65536, 8192)), [0, 1]);
     }
 }

@@ -1,7 +1,7 @@
-//! A system file written again: the text of a description with the values that it has now.
+//! Writes a description back as the text of a system file.
 //!
-//! Values with unit and source stand on one line each, groups under their headings, as in the
-//! files that come with the program; reading the text gives the same description.
+//! Each value stands on one line with unit and source; groups have headings, as in the built-in
+//! files. Parsing the text gives the same description.
 
 use std::fmt::Write;
 
@@ -52,7 +52,7 @@ fn is_value(table: &Table) -> bool {
 fn inline(value: &Value) -> String {
     match value {
         Value::Table(table) => {
-            // Value, unit, source: the order in which people read them.
+            // Reverse alphabetical order puts value, unit and source in reading order.
             let mut keys: Vec<&String> = table.keys().collect();
             keys.sort_by_key(|key| std::cmp::Reverse(key.as_str()));
             let parts: Vec<String> = keys
@@ -74,7 +74,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A key, in quotes where it is not of the plain kind.
+/// A key, quoted unless it is a bare TOML key.
 fn name(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
@@ -100,7 +100,7 @@ mod tests {
     use crate::Description;
 
     #[test]
-    fn whatever_text_and_keys_hold_is_read_again() {
+    fn unusual_keys_and_text_survive_a_round_trip() {
         let odd = "'a b' = \"\\u007f \\\" \\\\ \\n\"\nx = [{ y = nan }, 1]\n[\"\".\"k.l\"]\n";
         let before = Description::read(odd, "odd").unwrap();
         let after = Description::read(&before.text(), "written").unwrap();

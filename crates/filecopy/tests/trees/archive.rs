@@ -1,5 +1,5 @@
-//! Copies that keep everything are as their sources, in every respect; beside them what `cp -a` and
-//! `rsync -aHAXS` make of the same trees.
+//! Copies that keep everything equal their sources in every respect; compared with the results of
+//! `cp -a` and `rsync -aHAXS` for the same trees.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Difference, Snapshot, differences};
 
-/// What a copy may lack of its source, and why; nothing, for root.
+/// Accepted differences of a copy, with the reason; none for root.
 const INTENDED: &[(&str, &str)] = &[];
 
 fn recipe(random: &mut Random) -> Recipe {
@@ -31,10 +31,10 @@ fn run(program: &str, arguments: &[&str], from: &Path, to: &Path) {
     assert!(output.status.success(), "{program}: {said}");
 }
 
-/// A way to copy, with its name.
+/// A named way to copy.
 type Way = (&'static str, fn(&Path) -> Settings);
 
-/// How copies of one tree are made.
+/// The ways to copy one tree.
 fn ways(number: u64) -> Vec<Way> {
     let plain: fn(&Path) -> Settings = |folder| settings(folder, Keep::All);
     let others: [Way; 4] = [
@@ -46,7 +46,7 @@ fn ways(number: u64) -> Vec<Way> {
     vec![("plain", plain), others[(number % 4) as usize]]
 }
 
-/// Copies random trees in every way; counts by program what their copies lack.
+/// Copies random trees in every way; counts the differences by program.
 fn compare(trees: u64, first_seed: u64) -> BTreeMap<(&'static str, &'static str), u64> {
     let mut lacks: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let rivals: Vec<(&'static str, &[&str])> = [
@@ -77,7 +77,7 @@ fn compare(trees: u64, first_seed: u64) -> BTreeMap<(&'static str, &'static str)
             let found = unintended(differences(&wanted, &Snapshot::of(&copy)));
             assert!(found.is_empty(), "tree {seed}, {way}: {}", lines(&found));
             assert_eq!(leftovers(folder.path()), Vec::<std::path::PathBuf>::new(), "tree {seed}");
-            // The same again finds everything as it is.
+            // Repeating the copy finds everything up to date.
             let again = settings(folder.path());
             if !again.all_or_nothing {
                 let progress = std::sync::Arc::clone(&again.progress);

@@ -1,4 +1,4 @@
-//! What the tests are made of: places for trees, sessions that copy them, and what is skipped.
+//! Fixtures: folders for trees, sessions that copy them, and skipped tests.
 
 use std::fs;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use filecopy::{Destination, Keep, Problem, Session, Settings};
 
-/// A folder on the disk of the build, which has attributes and holes.
+/// A folder on the disk of the build, which supports attributes and holes.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -17,7 +17,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Says that a test was skipped, where `./test` looks for it too.
+/// Reports a skipped test, in the place where `./test` looks for it too.
 pub fn skip(test: &str, why: &str) {
     let line = format!("skipped: trees::{test}: {why}\n");
     eprint!("{line}");
@@ -32,25 +32,25 @@ pub fn is_on_path(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// Settings whose state lies in a folder of the test.
+/// Settings with the state folder inside the folder of the test.
 pub fn settings(folder: &Path, keep: Keep) -> Settings {
     let state_folder = Some(folder.join("state"));
     Settings { keep, state_folder, ..Settings::default() }
 }
 
-/// The same, where everything may be replaced.
+/// The same, with permission to replace everything.
 pub fn replacing(folder: &Path, keep: Keep) -> Settings {
     Settings { may_replace: Arc::new(|_, _, _| Ok(())), ..settings(folder, keep) }
 }
 
-/// Copies one source; gives the problems.
+/// Copies one source; returns the problems.
 pub fn copy(settings: Settings, from: &Path, to: &Path) -> Vec<Problem> {
     let session = Session::new(settings);
     session.copy(from, &Destination { path: to.to_path_buf() });
     session.finish()
 }
 
-/// Copies one source, without any problem.
+/// Copies one source and asserts that there are no problems.
 #[track_caller]
 pub fn copies(settings: Settings, from: &Path, to: &Path) {
     let problems = copy(settings, from, to);
@@ -61,14 +61,14 @@ pub fn listed(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("{problem}\n")).collect()
 }
 
-/// The private directories that are left anywhere below a folder.
+/// Private directories that remain anywhere below a folder.
 pub fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
         let name = entry.file_name().to_string_lossy().into_owned();
-        // The generator makes a file of such a name, never a directory.
+        // The generator creates a file with such a name, but never a directory.
         if is_directory && name.starts_with(".halfpower-") && name.len() == 43 {
             found.push(path.clone());
         }
@@ -79,8 +79,7 @@ pub fn leftovers(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// How many cases a property is tried on: few in the short form, as many as a campaign says in the
-/// long one.
+/// Number of cases for a property: `short`, or HALFPOWER_CASES in a campaign.
 pub fn cases(short: u64) -> u64 {
     let asked = std::env::var("HALFPOWER_CASES").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or(short)

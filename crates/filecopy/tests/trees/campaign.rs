@@ -1,5 +1,5 @@
-//! Faults at random, one after the other, and the long forms of what is tried at random elsewhere:
-//! each says how often it tried, for docs/reliability.md.
+//! Random faults, and long campaigns of the other random tests. Each prints how often it tried, for
+//! docs/reliability.md.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::hostile::beside_a_hostile_user;
 use crate::killed::kill_at_random;
 use crate::random::Random;
 
-/// Copies with kills before the tree is another one.
+/// Killed copies per tree.
 const KILLS_OF_A_TREE: u64 = 100;
-/// The request size of copies with faults (bytes).
+/// Request size of copies with faults (bytes).
 const REQUEST_BYTES: u32 = 64 << 10;
 
 /// One fault, or several of the same kind in a row, in the requests of a copy.
@@ -37,7 +37,7 @@ fn random_fault(random: &mut Random) -> FaultRule {
     FaultRule { fault, only, first: random.below(60), count: 1 + random.below(3) }
 }
 
-/// Copies with faults; how many ended with a named failure.
+/// Copies with faults; returns how many ended with a reported failure.
 fn faults_at_random(rounds: u64, first_seed: u64) -> u64 {
     let mut named = 0;
     let folder = folder();
@@ -60,7 +60,7 @@ fn faults_at_random(rounds: u64, first_seed: u64) -> u64 {
             .depth(1 + random.below(8) as u32)
             .faults(FaultPlan { rules: vec![rule] });
         let target = folder.path().join("copy");
-        // A write that goes astray without a word is found by reading back alone.
+        // A silently misdirected write is found only by verifying.
         let with = |options| Settings {
             options,
             verify: true,
@@ -86,7 +86,7 @@ fn faults_at_random(rounds: u64, first_seed: u64) -> u64 {
                 ),
             }
         }
-        // The next session brings the rest.
+        // The next session copies the rest.
         copies(with(seqio::Options::new()), &source, &target);
         assert_same(&source, &target, seed);
         assert!(leftovers(folder.path()).is_empty(), "seed {seed}, {rule:?}");

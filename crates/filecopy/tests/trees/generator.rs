@@ -1,5 +1,5 @@
-//! Trees with everything in them that trees have: every type of file, links of all kinds, holes,
-//! odd names, modes, owners, times, attributes and access control lists.
+//! Random trees with all types of files, links, holes, odd names, modes, owners, times, attributes
+//! and ACLs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -12,17 +12,17 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags}
 
 use crate::random::Random;
 
-/// How a tree is to be.
+/// Parameters of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
     pub entries: u64,
     /// Owners, devices and attributes that only root may set.
     pub as_root: bool,
-    /// Files of more than a mebibyte, in percent.
+    /// Share of files larger than 1 MiB, in percent.
     pub large_percent: u64,
 }
 
-/// Makes a tree in a directory that exists; gives the paths of all entries.
+/// Creates a tree in an existing directory; returns the paths of all entries.
 pub fn grow(root: &Path, recipe: Recipe, random: &mut Random) -> Vec<PathBuf> {
     let mut directories = vec![root.to_path_buf()];
     let mut entries = Vec::new();
@@ -82,7 +82,7 @@ pub fn grow(root: &Path, recipe: Recipe, random: &mut Random) -> Vec<PathBuf> {
     for path in &entries {
         dress(path, recipe, random);
     }
-    // Directories last and innermost first: their times change with what is made in them.
+    // Directories last, innermost first, because creating entries changes their times.
     directories.sort();
     for path in directories.iter().rev() {
         dress(path, recipe, random);
@@ -91,11 +91,11 @@ pub fn grow(root: &Path, recipe: Recipe, random: &mut Random) -> Vec<PathBuf> {
 }
 
 fn make_special(path: &Path, kind: FileType, device: u64) {
-    // Where devices cannot be made (in a container), there are none.
+    // Fails where devices cannot be created (in a container).
     let _ = rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device);
 }
 
-/// A name, sometimes one that programs stumble over.
+/// A name, sometimes one that is difficult for programs.
 fn name(random: &mut Random, number: u64) -> OsString {
     if random.percent(75) {
         return OsString::from(format!("entry-{number}"));
@@ -119,7 +119,7 @@ fn name(random: &mut Random, number: u64) -> OsString {
     ];
     let mut name = random.pick(odd).to_vec();
     if random.percent(20) {
-        // As long as a name may be.
+        // Nearly the longest possible name.
         name = vec![b'n'; 250];
     }
     if !random.percent(30) {
@@ -161,7 +161,7 @@ fn sparse_file(path: &Path, random: &mut Random) {
     }
 }
 
-/// Gives an entry owner, attributes, mode and times.
+/// Sets owner, attributes, mode and times of an entry.
 fn dress(path: &Path, recipe: Recipe, random: &mut Random) {
     let metadata = fs::symlink_metadata(path).unwrap();
     let kind = metadata.file_type();
@@ -195,7 +195,7 @@ fn dress(path: &Path, recipe: Recipe, random: &mut Random) {
 }
 
 fn attributes(path: &Path, is_directory: bool, recipe: Recipe, random: &mut Random) {
-    // Where the file system knows no attributes, there are none.
+    // Fails on file systems without attributes.
     let set = |name: &str, value: &[u8]| {
         let _ = rustix::fs::setxattr(path, name, value, XattrFlags::empty());
     };
@@ -221,7 +221,7 @@ fn attributes(path: &Path, is_directory: bool, recipe: Recipe, random: &mut Rand
     }
 }
 
-/// An access control list for a user and a group (acl(5), linux/posix_acl_xattr.h).
+/// An ACL for a user and a group (acl(5), linux/posix_acl_xattr.h).
 fn acl(random: &mut Random) -> Vec<u8> {
     let mut bits = || random.below(8) as u16;
     let nobody = u32::MAX;

@@ -1,5 +1,5 @@
-//! Other users, who may write where a copy goes: they never read what they may not, nothing outside
-//! the destination changes, and what they put in the way is not taken for the copy.
+//! Hostile users who may write at the destination: they never read what they may not, nothing
+//! outside the destination changes, and their files are not mistaken for copies.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,9 +14,9 @@ use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
 const NOBODY: u32 = 65_534;
-/// Grows by a byte with each move of somebody hostile.
+/// Grows by a byte with each action of the hostile process.
 const MOVES: &str = "moves-made";
-/// Stands in every file that only its owner may read.
+/// Contents of every file that only its owner may read.
 const SECRET: &[u8] = b"for the eyes of its owner alone";
 
 fn chmod(path: &Path, mode: u32) {
@@ -30,7 +30,7 @@ fn a_file_of_somebody_else_is_never_taken_for_an_unfinished_copy() {
     fs::create_dir(&to).unwrap();
     fs::write(&source, Random::new(1).bytes(9 << 20)).unwrap();
     chmod(&source, 0o600);
-    // As earlier versions called it; and as any directory of theirs might be called.
+    // Names used by earlier versions, and by private directories.
     for name in [".secret.halfpower-partial", ".halfpower-00000000000000000000000000000000"] {
         fs::write(to.join(name), "trap").unwrap();
         chmod(&to.join(name), 0o666);
@@ -86,7 +86,7 @@ fn an_unfinished_copy_is_gone_on_with_only_if_it_is_the_very_file() {
     interrupted();
     assert!(finish() > 0, "it goes on");
     assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
-    // Another file lies in its place, or it has a second name, or others may write it.
+    // Another file is in its place, it has a second link, or others may write it.
     type Exchange = (&'static str, fn(&Path));
     let exchanges: [Exchange; 4] = [
         ("another file", |path| {
@@ -111,7 +111,7 @@ fn an_unfinished_copy_is_gone_on_with_only_if_it_is_the_very_file() {
             fs::remove_dir_all(left).unwrap();
         }
     }
-    // The source is not what it was.
+    // The source has changed.
     interrupted();
     let mut changed = wanted.clone();
     changed[0] ^= 1;
@@ -155,7 +155,7 @@ fn a_copy_is_private_until_it_has_its_name_and_never_wider_than_its_source() {
     }
 }
 
-/// A process of nobody that does its worst in a folder until it is killed.
+/// A process of user nobody that attacks a folder until it is killed.
 struct Hostile(Child);
 
 impl Hostile {
@@ -198,7 +198,7 @@ fn does_its_worst() {
                 continue;
             }
             count.write_all(b".").unwrap();
-            // Whatever of it is not allowed fails.
+            // Forbidden actions fail.
             let _ = match random.below(9) {
                 0 => fs::rename(path, to.join(format!("aside-{}", random.below(50)))),
                 1 => fs::remove_file(path),
@@ -214,7 +214,7 @@ fn does_its_worst() {
     }
 }
 
-/// All paths that can be seen; what can be read is looked at for secrets.
+/// Visits all visible paths; searches readable files for secrets.
 fn look_around(folder: &Path, seen: &mut Vec<PathBuf>, report_to: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -254,7 +254,7 @@ fn secret_tree(folder: &Path, random: &mut Random) -> PathBuf {
     source
 }
 
-/// Copies beside somebody hostile, many times; how many moves that one made.
+/// Copies beside a hostile process many times; returns the number of its actions.
 pub fn beside_a_hostile_user(rounds: u64, first_seed: u64, sticky: bool) -> u64 {
     let mut moves = 0;
     let bench = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Copies that are killed at any moment: what has a name is whole, what was there before is there,
-//! the next session brings the rest, and nothing is left that is not known.
+//! Copies killed at random moments: named files are complete, existing files are intact, the next
+//! session copies the rest, and every leftover is recorded.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
-/// Which copy a child makes.
+/// The settings of the copy that a child makes.
 fn sessions(folder: &Path, way: u64) -> Settings {
     let settings = replacing(folder, Keep::All);
     match way % 4 {
@@ -41,13 +41,13 @@ fn copies_until_it_is_killed() {
     assert!(problems.is_empty(), "{}", listed(&problems));
 }
 
-/// What a tree holds of files: by path, what each is.
+/// The files of a tree: path and contents.
 fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&PathBuf, (&String, u64))> {
     let files = snapshot.0.iter().filter(|(_, entry)| entry.kind == "file");
     files.map(|(path, entry)| (path, (&entry.content, entry.size)))
 }
 
-/// Kills copies of one tree at random moments; how many were not finished by then.
+/// Kills copies of one tree at random moments; returns how many were unfinished.
 pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let folder = folder();
@@ -57,7 +57,7 @@ pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
     grow(&source, recipe, &mut random);
     fs::write(source.join("large"), random.bytes(20 << 20)).unwrap();
     let new = Snapshot::of(&source);
-    // Some of it is there in an older form.
+    // Some files exist in an older version.
     fs::create_dir(&target).unwrap();
     for (path, _) in files(&new).filter(|(path, _)| path.components().count() == 1).take(5) {
         fs::write(target.join(path), "as it was before").unwrap();
@@ -98,7 +98,7 @@ pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
         }
         check_leftovers(folder.path());
         if random.percent(30) {
-            // From the beginning again.
+            // Starts again with an empty destination.
             let _ = fs::remove_dir_all(&target);
             fs::create_dir(&target).unwrap();
             for path in files(&old).map(|(path, _)| path) {
@@ -118,7 +118,8 @@ pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
     unfinished
 }
 
-/// What a kill left is known, so that `clean` removes it, and nobody else can look into it.
+/// Asserts that the leftovers of a kill are recorded for `clean` and that nobody else can read
+/// them.
 fn check_leftovers(folder: &Path) {
     use std::os::unix::fs::MetadataExt;
     let known = filecopy::leftovers(&folder.join("state"));
@@ -127,7 +128,7 @@ fn check_leftovers(folder: &Path) {
         assert_eq!(metadata.mode() & 0o077, 0, "{path:?}");
         let is_empty = fs::read_dir(&path).unwrap().next().is_none();
         let is_known = known.iter().any(|left| left.path == path.canonicalize().unwrap());
-        // It is noted before anything is put into it.
+        // It is recorded before anything is put into it.
         assert!(is_known || is_empty, "{path:?} is not known: {known:?}");
         if !is_known {
             fs::remove_dir(&path).unwrap();

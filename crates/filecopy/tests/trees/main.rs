@@ -1,5 +1,5 @@
-//! Whole trees, made at random and copied: beside `cp -a` and `rsync`, with faults, kills, changes
-//! and hostile users in between.
+//! Copies of random trees, compared with `cp -a` and `rsync`; with faults, kills, concurrent
+//! changes and hostile users.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "what is skipped is said, and what a campaign counted")]
 

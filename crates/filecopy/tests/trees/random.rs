@@ -1,6 +1,6 @@
-//! Numbers without a pattern, the same for the same seed, so that a failing case can be repeated.
+//! Reproducible random numbers, so that a failing case can be repeated.
 
-/// A stream of numbers (SplitMix64).
+/// A random number generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -22,7 +22,7 @@ impl Random {
         self.next() % bound.max(1)
     }
 
-    /// Whether something happens that happens so often in a hundred.
+    /// True with a probability in percent.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }

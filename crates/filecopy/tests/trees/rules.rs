@@ -1,4 +1,4 @@
-//! The rules of what is kept, what is copied, and what becomes of what exists.
+//! Rules for what is kept, what is copied, and what happens to existing entries.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -75,7 +75,7 @@ fn nobody_gets_more_rights_by_a_copy() {
         copies(settings(folder.path(), Keep::Mode), &source, &copy);
         assert_eq!(mode(&copy), wanted, "{bits:o}: the copy has another group");
     }
-    // The directory would let a stranger in.
+    // The default permissions of the directory would allow other users.
     let open = folder.path().join("open");
     fs::create_dir(&open).unwrap();
     let acl = acl(&[
@@ -95,7 +95,7 @@ fn nobody_gets_more_rights_by_a_copy() {
     copies(settings(folder.path(), Keep::All), &source, &open.join("archive"));
     let differs = differences(&Snapshot::of(&source), &Snapshot::of(&open.join("archive")));
     assert!(differs.is_empty(), "the list of the directory is not in the archive: {differs:?}");
-    // The bits of the group of a file with a list are those of its mask.
+    // With an ACL, the group bits of the mode are those of the ACL's mask.
     let listed = folder.path().join("listed");
     fs::write(&listed, "not of the group").unwrap();
     let strict =
@@ -157,7 +157,7 @@ fn a_replaced_file_keeps_its_own_owner_bits_and_attributes_but_no_more_rights() 
         let length = rustix::fs::getxattr(&old, "user.note", &mut value[..]).unwrap();
         assert_eq!(&value[..length], b"of old");
     }
-    // With everything kept it becomes as the source.
+    // If everything is kept, it becomes equal to the source.
     copies(replacing(folder.path(), Keep::All), &source, &old);
     let found = differences(&Snapshot::of(&source), &Snapshot::of(&old));
     assert!(found.is_empty(), "{found:?}");

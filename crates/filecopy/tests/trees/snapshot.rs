@@ -1,5 +1,4 @@
-//! All that belongs to a tree (types, modes, owners, times, contents, links, attributes), so that
-//! two trees can be compared.
+//! Snapshots of trees for comparison: types, modes, owners, times, contents, links, attributes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What belongs to one entry. Parts that are not compared are None.
+/// State of one entry. Parts that are not compared are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub kind: &'static str,
@@ -17,17 +16,17 @@ pub struct Entry {
     pub owner: (u32, u32),
     pub modified: (i64, i64),
     pub size: u64,
-    /// A checksum of the content, or where a link leads, or which device it is.
+    /// Checksum of the content, target of a link, or device number.
     pub content: String,
-    /// The first path of the same file.
+    /// The first path of the same inode.
     pub same_as: PathBuf,
-    /// Extended attributes, ACLs among them.
+    /// Extended attributes including ACLs.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// What is stored (bytes): not compared but bounded.
+    /// Allocated storage (bytes): not compared, but bounded.
     pub stored: u64,
 }
 
-/// A tree by paths below its root; the root is the empty path.
+/// The entries of a tree by path below its root; the root has the empty path.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot(pub BTreeMap<PathBuf, Entry>);
 
@@ -36,7 +35,7 @@ impl Snapshot {
         let mut entries = BTreeMap::new();
         let mut first_of = BTreeMap::new();
         walk(root, Path::new(""), &mut entries);
-        // Paths in order, so that the first name of a file is the same in every copy.
+        // In path order, so that the first name of a file is the same in every copy.
         for (path, (entry, identity)) in &mut entries {
             entry.same_as = first_of.entry(*identity).or_insert_with(|| path.clone()).clone();
         }
@@ -75,7 +74,7 @@ fn walk(root: &Path, below: &Path, found: &mut Found) {
         attributes: attributes(&path),
         stored: metadata.blocks() * 512,
     };
-    // A directory is what it is by its path alone.
+    // Directories have no hard links, so each path is its own identity.
     found.insert(below.to_path_buf(), (entry, (metadata.dev(), metadata.ino())));
     if kind.is_dir() {
         let mut names: Vec<OsString> =
@@ -87,8 +86,7 @@ fn walk(root: &Path, below: &Path, found: &mut Found) {
     }
 }
 
-/// A checksum of what a file holds, whatever of it are holes: of the pages that are not all zeros,
-/// each with its place.
+/// Checksum of a file that does not depend on holes: hashes all non-zero pages with their offsets.
 pub fn checksum(path: &Path) -> String {
     let file = fs::File::open(path).unwrap();
     let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
@@ -121,12 +119,12 @@ fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     names.map(value).collect()
 }
 
-/// How an entry of a copy differs from its source.
+/// A difference between an entry and its source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
     pub path: PathBuf,
-    /// Which part: "missing", "extra", "kind", "mode", "owner", "time", "content", "hard link",
-    /// "attributes", "holes".
+    /// The differing part: "missing", "extra", "kind", "mode", "owner", "time", "content", "hard
+    /// link", "attributes", "holes".
     pub part: &'static str,
     pub what: String,
 }
@@ -137,7 +135,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All differences of a copy.
+/// All differences between a copy and its source.
 pub fn differences(source: &Snapshot, copy: &Snapshot) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut add = |path: &Path, part, what: String| {
@@ -175,7 +173,7 @@ pub fn differences(source: &Snapshot, copy: &Snapshot) -> Vec<Difference> {
             };
             add(path, "attributes", format!("{} became {}", names(from), names(to)));
         }
-        // A block more here and there is the file system's business.
+        // The file system may allocate a few more blocks.
         if from.kind == "file" && to.stored > from.stored.max(4096) + (128 << 10) {
             add(path, "holes", format!("{} bytes became {}", from.stored, to.stored));
         }

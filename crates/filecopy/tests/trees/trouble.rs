@@ -1,4 +1,4 @@
-//! Things that go wrong: what can be copied is, each failure is named, and the next session brings
+//! Failures: everything possible is copied, each failure is reported, and the next session copies
 //! the rest.
 
 use std::fs::{self, File, OpenOptions};
@@ -20,10 +20,10 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
-/// Runs a test's part as somebody without any rights, in a process of its own.
+/// Runs a part of a test as an unprivileged user in another process.
 fn as_nobody(test: &str, folder: &Path) -> std::process::Output {
     use std::os::unix::process::CommandExt;
-    // The build may lie where only its owner may look.
+    // The build directory may be readable only by its owner.
     let bin = folder.join("trees-of-nobody");
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&bin).status();
     assert!(copied.unwrap().success());
@@ -61,7 +61,7 @@ fn one_file_that_cannot_be_read_does_not_keep_the_others_from_being_copied() {
     let copy = folder.path().join("copy");
     assert_eq!(fs::read_to_string(copy.join("two")).unwrap(), "two");
     assert!(!copy.join("secret").exists());
-    // Whoever may read it brings the rest.
+    // A user who may read it copies the rest.
     copies(replacing(folder.path(), Keep::All), &source, &copy);
     assert!(differences(&Snapshot::of(&source), &Snapshot::of(&copy)).is_empty());
 }
@@ -83,7 +83,7 @@ fn a_file_that_vanishes_is_named_and_nothing_else_is_lost() {
     for number in 0..40 {
         fs::write(source.join(format!("{number}")), [7; 100]).unwrap();
     }
-    // The first file that is copied takes all others with it.
+    // Removes all other files when the first has been copied.
     let (names, gone) = (source.clone(), AtomicBool::new(false));
     let listener = Arc::new(move |event: &Event| {
         if let (Event::Copied { .. }, false) = (event, gone.swap(true, Ordering::SeqCst)) {
@@ -100,7 +100,7 @@ fn a_file_that_vanishes_is_named_and_nothing_else_is_lost() {
     assert!(problems.iter().all(|problem| problem.errno == Some(2)), "{}", listed(&problems));
 }
 
-/// Goes down so many directories of a long name, which are made on the way if they are missing.
+/// Descends `levels` directories with long names; creates missing ones.
 fn deep(root: &Path, levels: u32) -> rustix::fd::OwnedFd {
     use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
     let (flags, name) = (OFlags::DIRECTORY | OFlags::RDONLY, "d".repeat(200));
@@ -133,7 +133,7 @@ fn deep_trees_and_long_paths_are_copied() {
     }
 }
 
-/// A file system of so many bytes in memory, unmounted with it.
+/// A tmpfs of limited size, unmounted when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -175,14 +175,14 @@ fn on_a_full_disk_every_file_is_whole_or_named() {
     assert!(problems.iter().all(|problem| problem.errno == Some(28)), "{}", listed(&problems));
     assert_whole_or_named(&source, &target, &problems);
     assert_eq!(leftovers(&disk.0), Vec::<PathBuf>::new());
-    // With room the same brings the rest.
+    // With more space, repeating the copy copies the rest.
     let grown = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&disk.0).status();
     assert!(grown.unwrap().success());
     copies(settings(folder.path(), Keep::Mode), &source, &target);
     assert_whole_or_named(&source, &target, &[]);
 }
 
-/// Every file of the source is there as it is, or is named by a problem.
+/// Asserts that every source file was copied or is named by a problem.
 #[track_caller]
 fn assert_whole_or_named(source: &Path, target: &Path, problems: &[Problem]) {
     for entry in fs::read_dir(source).unwrap() {
@@ -202,7 +202,7 @@ fn an_attribute_that_does_not_fit_is_named_and_the_file_is_there() {
     if !is_root() {
         return skip("trouble", "mounting needs root");
     }
-    // tmpfs takes large attributes, the disk of the build mostly does not.
+    // tmpfs supports large attributes; the disk of the build usually does not.
     let Some(memory) = SmallDisk::mount(folder.path().join("memory"), 8 << 20) else {
         return skip("trouble", "tmpfs cannot be mounted here");
     };
@@ -260,8 +260,8 @@ fn what_is_read_back_wrong_gets_no_name() {
     assert!(!target.exists());
 }
 
-/// Files are written in place, piece by piece from the beginning, and each piece tells which
-/// version it is of.
+/// Files are rewritten in place from the start in pieces of this size; each piece contains its
+/// version.
 const PIECE_BYTES: usize = 10_000;
 
 fn piece(file: u64, version: u64, number: u64) -> Vec<u8> {
@@ -275,8 +275,8 @@ fn version(file: u64, version: u64) -> Vec<u8> {
     (0..pieces).flat_map(|number| piece(file, version, number)).collect()
 }
 
-/// Whether a file was in that state at some moment: some pieces of a version, then those of an
-/// earlier one.
+/// Whether the contents are a possible state of the file: some pieces of a version, then those of
+/// the previous one.
 fn was_ever_so(file: u64, bytes: &[u8]) -> bool {
     let mut versions = Vec::new();
     for (found, number) in bytes.chunks(PIECE_BYTES).zip(0_u64..) {
@@ -313,7 +313,7 @@ fn files_that_change_while_they_are_copied_are_of_one_state_or_named() {
                     let number = rounds.fetch_add(1, Ordering::Relaxed) + 1;
                     let file = random.below(FILES);
                     let bytes = version(file, number);
-                    // In place and in pieces, as programs write that know no better.
+                    // In place and in pieces, like a careless program.
                     let open = OpenOptions::new().write(true).open(path(file)).unwrap();
                     for (piece, at) in bytes.chunks(PIECE_BYTES).zip(0_u64..) {
                         open.write_all_at(piece, at * PIECE_BYTES as u64).unwrap();
@@ -410,7 +410,7 @@ fn a_stopped_copy_keeps_whole_files_and_gives_directories_their_modes() {
     assert!(differences(&Snapshot::of(&source), &Snapshot::of(&target)).is_empty());
 }
 
-/// Creates a file; at a named pipe it does not wait for a reader.
+/// Creates a file; does not block on a named pipe.
 fn create_at_once(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;

@@ -1,7 +1,7 @@
-//! Prints a report made from an invented but plausible survey. Useful for looking at the page while
-//! working on it: `cargo run --package halfpower-report --example demo > demo.html`.
+//! Prints a report of an invented survey, for work on the page:
+//! `cargo run --package halfpower-report --example demo > demo.html`.
 
-// An example is a program of its own; its standard output is its product.
+// An example is a program; its output goes to stdout.
 #![allow(clippy::print_stdout)]
 
 mod survey;

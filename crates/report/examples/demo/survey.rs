@@ -1,8 +1,8 @@
-//! An invented but plausible survey: a virtual disk with a time per request, a top rate and a link.
+//! An invented survey of a virtual disk with a time per request, a maximum rate and a link.
 //!
-//! The points come from a small model of such a disk. Everything said of them (half-power points,
-//! key figures, findings, advice, ladder) is read off the points, so that no text can contradict a
-//! chart. Nothing here is measured and nothing depends on the machine.
+//! The points come from a small model of such a disk. Half-power points, key figures, findings,
+//! advice and ladder are computed from the points, so text and charts agree. Nothing is measured,
+//! and nothing depends on the machine.
 
 use report::model::{Advice, Finding, KeyFigure, State, Tone, Verdict};
 use report::units::{bytes, count, nanoseconds, percent, rate};
@@ -14,22 +14,22 @@ use report::view::{
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
-/// What the link advertises: PCIe 3.0 x4.
+/// Advertised rate of the link: PCIe 3.0 x4.
 const LINK: f64 = 3.9e9;
-/// What the data sheet advertises.
+/// Rate of the data sheet.
 const DEVICE: f64 = 3.7e9;
-/// The rates the model tends to.
+/// Asymptotic rates of the model.
 const TOP_READ: f64 = 3.65e9;
 const TOP_WRITE: f64 = 2.1e9;
 
-/// The fixed and the marginal CPU cost (ns, ns per byte) that the points follow.
+/// Fixed and marginal CPU cost of the model (ns, ns per byte).
 fn cpu_cost(operation: &str, caching: &str) -> (f64, f64) {
     let (fixed, per_byte) = if caching == "buffered" { (1_900.0, 0.29) } else { (2_900.0, 0.0085) };
     let factor = if operation == "write" { 1.25 } else { 1.0 };
     (fixed * factor, per_byte * factor)
 }
 
-/// The survey.
+/// Builds the survey.
 pub fn made_up() -> SurveyView {
     let points = points();
     SurveyView {
@@ -79,17 +79,17 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-// ---- the points
+// ---- points
 
-/// The rate of a device with a fixed time and a time per byte, shared by `depth` requests.
+/// Rate of a device with a time per request and a time per byte, shared by `depth` requests.
 fn modelled_rate(size: f64, depth: f64, fixed_ns: f64, top: f64) -> f64 {
     let alone = size / (fixed_ns * 1e-9 + size / top * 1.4);
     let offered = alone * depth;
     top * offered / (top.powi(3) + offered.powi(3)).cbrt()
 }
 
-/// A small reproducible wobble around one.
-fn wobble(index: usize) -> f64 {
+/// A small reproducible variation around 1.
+fn variation(index: usize) -> f64 {
     let phase = (index as f64 * 12.9898).sin() * 43_758.547;
     1.0 + 0.03 * (phase - phase.floor() - 0.5)
 }
@@ -110,7 +110,7 @@ fn points() -> Vec<PointView> {
         }
     }
     for (index, point) in points.iter_mut().enumerate() {
-        let (factor, cpu_factor) = (wobble(index), 1.0 + (wobble(index + 1000) - 1.0) * 2.5);
+        let (factor, cpu_factor) = (variation(index), 1.0 + (variation(index + 1000) - 1.0) * 2.5);
         point.throughput_bytes_per_s = scaled(point.throughput_bytes_per_s, factor);
         point.requests_per_s = scaled(point.requests_per_s, factor);
         for cpu in [&mut point.cpu_lower_ns_per_request, &mut point.cpu_upper_ns_per_request] {
@@ -160,7 +160,7 @@ fn point(
     }
 }
 
-/// The point of a sequential or, with `Pattern::Random`, a random workload.
+/// Finds a sequential point, or with `Pattern::Random` a random one.
 fn find<'a>(
     points: &'a [PointView],
     pattern: Pattern,
@@ -190,7 +190,7 @@ fn throughput(point: &PointView) -> f64 {
     point.throughput_bytes_per_s.value
 }
 
-/// The throughput in the one unit that large type has room for.
+/// The throughput in MiB/s only; large type has no room for a second unit.
 fn mib_per_s(point: &PointView) -> String {
     rate(throughput(point)).split(" (").next().unwrap_or_default().to_string()
 }
@@ -221,7 +221,7 @@ fn best(points: &[PointView]) -> &PointView {
     reads.max_by(|a, b| throughput(a).total_cmp(&throughput(b))).expect("the survey has reads")
 }
 
-// ---- what is said of them
+// ---- texts
 
 fn key_figures(points: &[PointView]) -> Vec<KeyFigure> {
     let figure = |label: &str, value: String, note: String| KeyFigure {
@@ -351,7 +351,7 @@ fn advice(points: &[PointView]) -> Vec<Advice> {
     ]
 }
 
-/// Where the points of one curve first exceed half of PAP.
+/// The half-power point of one curve.
 fn half_power(points: &[PointView], operation: &str, caching: &str, depth: u32) -> HalfPowerView {
     let pap = if operation == "read" { LINK } else { 2.2e9 };
     let curve: Vec<_> = points
@@ -360,7 +360,7 @@ fn half_power(points: &[PointView], operation: &str, caching: &str, depth: u32) 
         .filter(|point| point.caching == caching && point.depth == depth)
         .collect();
     let passed = curve.windows(2).find(|pair| throughput(pair[1]) > pap / 2.0);
-    // The stand-in for the fit: where the straight line between both neighbours crosses.
+    // Instead of a fit: linear interpolation between the two neighbouring points.
     let crossing = passed.map(|pair| {
         let [below, above] = [pair[0], pair[1]].map(throughput);
         let along = (pap / 2.0 - below) / (above - below);
@@ -415,7 +415,7 @@ fn distributions(points: &[PointView]) -> Vec<DistributionView> {
     let distribution = |name: &str, point: &PointView| {
         let [typical, p99] = [point.latency_p50_ns, point.latency_p99_ns]
             .map(|quantile| quantile.expect("every point of this survey has it"));
-        // A logistic curve in the logarithm of time through both quantiles.
+        // A logistic curve over the logarithm of latency through both quantiles.
         let spread = (p99 / typical).ln() / (0.99f64 / 0.01).ln();
         let step = |index: i32| {
             let z = f64::from(index) / 20.0;
@@ -437,7 +437,7 @@ fn time_series(points: &[PointView]) -> Vec<TimeSeriesView> {
         let sample = |index: usize| {
             let seconds = (index + 1) as f64 * 0.05;
             let warm = 1.0 - (-seconds * 40.0).exp();
-            (seconds, throughput(point) * warm * (1.0 - drift * seconds) * wobble(index + salt))
+            (seconds, throughput(point) * warm * (1.0 - drift * seconds) * variation(index + salt))
         };
         TimeSeriesView { name: name.to_string(), samples: (0..80).map(sample).collect() }
     };

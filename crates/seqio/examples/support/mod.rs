@@ -1,5 +1,5 @@
-//! What the papers' sample programs share: memory for direct requests, files of which nothing is in
-//! the page cache, and how two ways of doing the same are compared.
+//! Common parts of the papers' sample programs: aligned memory, cold files, and the comparison of
+//! two programs.
 #![allow(dead_code, reason = "no sample needs all of it")]
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 #![allow(clippy::disallowed_methods, reason = "an example is a program: the clock is its own")]
@@ -12,15 +12,14 @@ use std::time::Instant;
 
 use rustix::fs::{Advice, OFlags, fadvise};
 
-/// The requests of the papers' programs.
+/// Request size of the papers' programs.
 pub const REQUEST_BYTES: usize = 64 << 10;
-/// How many of them are outstanding where they are asynchronous.
+/// Requests in flight of the asynchronous programs.
 pub const DEPTH: usize = 8;
-/// How often either way runs.
+/// Runs of each program.
 const ROUNDS: usize = 5;
 
-/// Lets both ways take turns, and prints the median rate of each and what was gained. A way gives
-/// the bytes that it moved.
+/// Runs both programs alternately, and prints the median rate of each and the gain.
 pub fn compare(
     before: impl Fn() -> io::Result<()>,
     paper: impl Fn() -> io::Result<u64>,
@@ -48,7 +47,7 @@ pub fn compare(
     Ok(())
 }
 
-/// The file that is named on the command line.
+/// The file named on the command line.
 pub fn file_to_read() -> PathBuf {
     match &std::env::args_os().collect::<Vec<_>>()[..] {
         [_, path] => PathBuf::from(path),
@@ -56,7 +55,7 @@ pub fn file_to_read() -> PathBuf {
     }
 }
 
-/// The file that is to be made, and how large it becomes (bytes): whole requests.
+/// The file to create and its size (bytes), a multiple of the request size.
 pub fn file_to_write() -> (PathBuf, u64) {
     let arguments: Vec<String> = std::env::args().collect();
     match &arguments[..] {
@@ -73,14 +72,14 @@ fn usage(arguments: &str) -> ! {
     std::process::exit(2);
 }
 
-/// Sees to it that nothing of a file is in the page cache.
+/// Drops the page cache of a file.
 pub fn forget(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     file.sync_all()?;
     Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
-/// Removes what an earlier way wrote.
+/// Removes the file of an earlier run.
 pub fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -88,12 +87,12 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file past the page cache: the papers' FILE_FLAG_NO_BUFFERING.
+/// Opens a file with O_DIRECT, the papers' FILE_FLAG_NO_BUFFERING.
 pub fn direct(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.custom_flags(OFlags::DIRECT.bits() as i32).open(path)
 }
 
-/// Memory that begins at a page, as direct requests need it: the papers' VirtualAlloc.
+/// Page-aligned memory for direct requests, the papers' VirtualAlloc.
 pub struct Pages {
     memory: Vec<u8>,
     begin: usize,

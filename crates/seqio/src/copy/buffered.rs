@@ -1,5 +1,5 @@
-//! One piece after the other through the page cache: for what is small, cached or in memory. The
-//! system moves the bytes itself where nobody has to see them.
+//! Copies through the page cache, one piece at a time: for small, cached or in-memory files. The
+//! kernel moves the data itself unless a watcher needs them.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -7,17 +7,18 @@ use std::os::unix::fs::FileExt;
 use super::{Copied, Copying, Method, Result, Watch, by_watcher, on_source, on_target};
 use crate::options::Plan;
 
-/// Copies, and sets the size of the destination.
+/// Copies the data and sets the size of the destination.
 pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> Result<Copied> {
     copying.empty_target().map_err(on_target(None))?;
     let mut holes = copying.holes();
     let left = copying.size.saturating_sub(copying.begin);
-    // One more than there is, so that its end is seen by the first read.
+    // One byte more than the file has, so that the first read also detects the end.
     let most = u64::from(plan.request_bytes).min(left.saturating_add(1)) as usize;
     let mut buffer = Vec::new();
-    // Files of /proc are said to be empty, and small ones are read and written in no time.
-    let asks = left > u64::from(plan.request_bytes) && !watch.wants_data();
-    let mut asks = asks && copying.source.is_regular && copying.target.is_regular;
+    // Files in /proc report a size of 0. Small files are not worth copy_file_range.
+    let use_copy_range = left > u64::from(plan.request_bytes) && !watch.wants_data();
+    let mut use_copy_range =
+        use_copy_range && copying.source.is_regular && copying.target.is_regular;
     let (mut at, mut moved_bytes, mut ended) = (copying.begin, 0, false);
     while !ended {
         let stretch = holes.at(at, copying.size.max(at));
@@ -27,8 +28,8 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
             watch.written(at).map_err(by_watcher)?;
             continue;
         }
-        if asks {
-            match copying.ask_to_copy(at, stretch.until.saturating_sub(at)) {
+        if use_copy_range {
+            match copying.copy_range(at, stretch.until.saturating_sub(at)) {
                 Ok(moved @ 1..) => {
                     watch.moved(at, moved).map_err(by_watcher)?;
                     at += moved;
@@ -36,8 +37,9 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
                     watch.written(at).map_err(by_watcher)?;
                     continue;
                 }
-                // Where it cannot, or says that there is nothing, reading and writing finds out.
-                _ => asks = false,
+                // If the kernel cannot, or claims the end of the file, reading and writing finds
+                // out.
+                _ => use_copy_range = false,
             }
         }
         buffer.resize(most, 0);
@@ -53,7 +55,7 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
             moved_bytes += read as u64;
             watch.written(at).map_err(by_watcher)?;
         }
-        // Short of what was asked for: that was the end, unless it has just grown.
+        // A short read is the end, unless the file has just grown.
         let has_ended = read == 0 || (read < buffer.len() && at >= copying.size);
         ended = has_ended && (read == 0 || !copying.has_grown().map_err(on_source(None))?);
     }

@@ -1,8 +1,8 @@
-//! Reading and writing at once through the same memory: a slot is filled from the source, shown to
-//! the watcher in its turn, written to the destination, and free again.
+//! Concurrent reading and writing through the same buffers. A slot is filled from the source, shown
+//! to the watcher in order, written to the destination, and reused.
 //!
-//! Where others may look at the destination, a write that extends it is alone in flight, so that
-//! its size never covers what is not written; it is larger instead.
+//! If others may read the destination, a write that extends it is the only write in flight, so the
+//! file size never covers unwritten data. Such writes are larger to compensate.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,14 @@ use crate::requests::{Requests, Transfer};
 
 const SOURCE: u16 = 0;
 const TARGET: u16 = 1;
-/// Requests where writes go one after the other (bytes), and how many of them there are.
+/// Request size (bytes) and number of slots if only one write is in flight at a time.
 const ONE_BY_ONE_BYTES: u32 = 4 << 20;
 const ONE_BY_ONE_SLOTS: u32 = 4;
 
-/// A part of the file between its reading and its writing.
+/// A part of the file from its reading to its writing.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// None: a hole.
+    /// `None` for a hole.
     slot: Option<u32>,
     offset: u64,
     length: u64,
@@ -35,22 +35,22 @@ struct Pipeline {
     requests: Requests,
     holes: Holes,
     request_bytes: u64,
-    /// How many parts are read ahead at the most.
+    /// Maximum number of parts that are read ahead.
     depth: usize,
     free: Vec<u32>,
     reading: VecDeque<Part>,
-    /// Read and seen, but not to be written yet.
+    /// Read and shown to the watcher, but not yet being written.
     waiting: VecDeque<Part>,
     writing: VecDeque<Part>,
-    /// Where the next read begins, and up to where all is written (bytes).
+    /// Offset of the next read, and the end of everything written (bytes).
     next: u64,
     written: u64,
     moved_bytes: u64,
-    /// Writes beyond here wait for those in flight (bytes).
+    /// Writes beyond this offset extend the file and wait for those in flight (bytes).
     seen_end: u64,
 }
 
-/// Copies, and sets the size of the destination; None where there is no memory for requests.
+/// Copies the data and sets the size of the destination; `None` if there is no memory for requests.
 pub(super) fn run(
     copying: &mut Copying,
     reading: &Plan,
@@ -67,9 +67,10 @@ pub(super) fn run(
     }
     let blocks = (copying.size - copying.begin.min(copying.size)) / u64::from(request_bytes) + 2;
     slots = u64::from(slots.max(2)).min(blocks) as u32;
-    let memory = match options.asks_for_memory() {
-        true => Some(Grant::whole(request_bytes, slots)),
-        false => Grant::up_to(request_bytes, slots),
+    let memory = if options.asks_for_memory() {
+        Some(Grant::whole(request_bytes, slots))
+    } else {
+        Grant::up_to(request_bytes, slots)
     };
     let Some(memory) = memory else { return Ok(None) };
     let (request_bytes, slots) = (memory.request_bytes, memory.slots);
@@ -91,13 +92,13 @@ pub(super) fn run(
     };
     copying.make_room(pipeline.holes.may_exist()).map_err(on_target(None))?;
     let copied = pipeline.pump(copying, watch);
-    // Nothing is written any more when the caller hears of it.
+    // No write may be in flight when the caller gets the error.
     pipeline.requests.drain();
     let bytes = match copied {
         Ok(bytes) => bytes,
         Err(error) => {
             if one_by_one {
-                // Blocks that were reserved beyond the end are given back.
+                // Releases blocks that were reserved beyond the end.
                 let _ = copying.set_size(pipeline.written);
             }
             return Err(error);
@@ -117,10 +118,10 @@ impl Pipeline {
         format!("{source} to {target}, {kib} KiB x {slots}, {engine_kind}")
     }
 
-    /// Moves everything through; gives where the source ended (bytes).
+    /// Runs the copy; returns the end of the source (bytes).
     fn pump(&mut self, copying: &mut Copying, watch: &mut dyn Watch) -> Result<u64> {
         loop {
-            self.look_ahead(copying.size);
+            self.read_ahead(copying.size);
             self.submit()?;
             while self.take_written()? {}
             self.start_writes();
@@ -144,7 +145,7 @@ impl Pipeline {
                     continue;
                 }
                 Some(slot) => {
-                    if !self.pass_on(copying, part, slot, watch)? {
+                    if !self.part_was_read(copying, part, slot, watch)? {
                         continue;
                     }
                 }
@@ -164,9 +165,9 @@ impl Pipeline {
         self.requests.wait().map_err(on_source(None))
     }
 
-    /// A part was read: it is shown and waits for its writing. False where the file ended within
-    /// it, and what was asked for beyond is given up.
-    fn pass_on(
+    /// Handles a completed read: shows the part to the watcher and queues its write. Returns false
+    /// if the file ended within the part; reads beyond it are then discarded.
+    fn part_was_read(
         &mut self,
         copying: &mut Copying,
         part: Part,
@@ -202,7 +203,7 @@ impl Pipeline {
         Ok(false)
     }
 
-    /// Writes what waits, as far as its turn has come.
+    /// Issues queued writes as far as the order allows.
     fn start_writes(&mut self) {
         while let Some(part) = self.waiting.front().copied() {
             let extends = part.offset + part.length > self.seen_end;
@@ -219,7 +220,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes the first part that is written, if it is.
+    /// Takes the first part in order if its write has completed.
     fn take_written(&mut self) -> Result<bool> {
         let Some(part) = self.writing.front().copied() else { return Ok(false) };
         if let Some(slot) = part.slot {
@@ -239,8 +240,8 @@ impl Pipeline {
         Ok(true)
     }
 
-    /// Asks for what comes next. A part ends where a hole begins, so that every hole stays one.
-    fn look_ahead(&mut self, size: u64) {
+    /// Issues further reads. A part ends where a hole begins, so that holes are preserved.
+    fn read_ahead(&mut self, size: u64) {
         while self.next < size && self.reading.len() < self.depth {
             let offset = self.next;
             let stretch = self.holes.at(offset, size);

@@ -1,8 +1,8 @@
-//! Reading with several requests in flight: of one file, or of several in turn.
+//! Reading with several requests in flight, from one file or from several in turn.
 //!
-//! The stream is cut at multiples of the request size, so that after the first block all are whole
-//! and aligned. Blocks ahead wait in a queue in the order of the file; one slot is lent to the
-//! program while others are filled. Holes are in the queue too, without a request.
+//! The stream is divided at multiples of the request size, so all blocks after the first are whole
+//! and aligned. Blocks that were read ahead wait in a queue in file order. One slot is lent to the
+//! program while the others are filled. Holes are in the queue too, without a request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,7 @@ use crate::opened::Opened;
 use crate::options::{Options, Plan};
 use crate::requests::{FilePaths, Requests, Transfer};
 
-/// A block that is on its way, or a hole.
+/// A block that was requested, or a hole.
 #[derive(Clone, Copy, Debug)]
 enum Ahead {
     Slot { slot: u32, offset: u64, skip: u32, length: u32 },
@@ -25,7 +25,7 @@ enum Ahead {
 }
 
 impl Ahead {
-    /// Where it ends (bytes).
+    /// Its end (bytes).
     fn end(&self) -> u64 {
         match *self {
             Ahead::Slot { offset, length, .. } | Ahead::Hole { offset, length } => {
@@ -35,7 +35,7 @@ impl Ahead {
     }
 }
 
-/// The block that the program has.
+/// The block lent to the program.
 #[derive(Clone, Copy, Debug)]
 enum Present {
     Nothing,
@@ -55,25 +55,25 @@ pub(super) struct Deep {
     zeros: Vec<u8>,
     free: Vec<u32>,
     queue: VecDeque<Ahead>,
-    /// How many of the queue have a slot.
+    /// Queue entries that have a slot.
     in_flight: u32,
     present: Present,
-    /// Where the present block begins, and where the next request will (bytes).
+    /// Offset of the current block, and of the next request (bytes).
     offset: u64,
     next: u64,
-    /// Where the stream ends, as last seen (bytes).
+    /// End of the stream when last checked (bytes).
     size: u64,
-    /// Where nothing was read, though the file was said to reach further.
+    /// Offset at which a read returned nothing although the file was larger.
     nothing_at: Option<u64>,
 }
 
 impl Deep {
-    /// A reader of one file; None where there is no memory for requests.
+    /// A reader of one file; `None` if there is no memory for requests.
     pub fn new(options: &Options, opened: &Opened, plan: &Plan) -> io::Result<Option<Deep>> {
         Deep::of(options, vec![opened.clone()], None, opened.size()?, plan.clone())
     }
 
-    /// A reader of files in turn.
+    /// A reader of several files in turn.
     pub fn striped(options: &Options, members: &[Opened], chunk_bytes: u64) -> io::Result<Deep> {
         let layout = Layout::new(members.len(), chunk_bytes).map_err(crate::error::of_engine)?;
         let size = striped_size(members, &layout)?;
@@ -91,15 +91,16 @@ impl Deep {
         size: u64,
         mut plan: Plan,
     ) -> io::Result<Option<Deep>> {
-        // No more than the file can use, and a slot for the program.
+        // No more slots than the file needs, plus one for the program.
         let blocks = size.div_ceil(plan.request_bytes.into()).max(1);
         let slots = u64::from(plan.depth_most).min(blocks) as u32 + 1;
-        let memory = match options.asks_for_memory() || layout.is_some() {
-            true => Grant::whole(plan.request_bytes, slots),
-            false => match Grant::up_to(plan.request_bytes, slots) {
+        let memory = if options.asks_for_memory() || layout.is_some() {
+            Grant::whole(plan.request_bytes, slots)
+        } else {
+            match Grant::up_to(plan.request_bytes, slots) {
                 Some(memory) => memory,
                 None => return Ok(None),
-            },
+            }
         };
         plan.request_bytes = memory.request_bytes;
         plan.depth_most = memory.slots - 1;
@@ -109,7 +110,7 @@ impl Deep {
         plan.engine_kind = requests.engine_kind();
         plan.direct &= requests.is_direct(0);
         let sparse = options.keep_holes.unwrap_or(true) && layout.is_none();
-        let apart = if sparse { members[0].apart() } else { None };
+        let apart = if sparse { members[0].with_own_position() } else { None };
         Ok(Some(Deep {
             free: (0..requests.slots()).rev().collect(),
             depth: Depth::new(plan.depth, plan.depth_most),
@@ -158,13 +159,13 @@ impl Deep {
         }
     }
 
-    /// Goes on from another offset.
-    pub fn go_to(&mut self, offset: u64) {
+    /// Continues at another offset.
+    pub fn move_to(&mut self, offset: u64) {
         self.stop();
         (self.offset, self.next) = (offset, offset);
     }
 
-    /// Goes forward to an offset that was already asked for; false where it was not.
+    /// Skips to an offset that was already requested; returns false if it was not.
     pub fn skip_to(&mut self, offset: u64) -> bool {
         if offset < self.offset || offset >= self.next {
             return false;
@@ -188,7 +189,7 @@ impl Deep {
         true
     }
 
-    /// Gives up the present block and what is ahead.
+    /// Discards the current block and everything read ahead.
     pub fn stop(&mut self) {
         self.release();
         self.give_up_queue();
@@ -207,7 +208,7 @@ impl Deep {
         self.depth.restart();
     }
 
-    /// The program is done with the present block.
+    /// Releases the current block.
     fn release(&mut self) {
         let length = match std::mem::replace(&mut self.present, Present::Nothing) {
             Present::Nothing => 0,
@@ -220,11 +221,11 @@ impl Deep {
         self.offset += u64::from(length);
     }
 
-    /// Makes the next block the present one; whether there is one.
+    /// Moves to the next block; returns whether there is one.
     pub fn advance(&mut self) -> io::Result<bool> {
         self.release();
         loop {
-            self.look_ahead();
+            self.read_ahead();
             match self.queue.pop_front() {
                 Some(Ahead::Hole { offset, length }) => {
                     if self.zeros.len() < length as usize {
@@ -239,7 +240,8 @@ impl Deep {
                         return Ok(true);
                     }
                 }
-                // It may have grown since its size was looked at; where nothing came, it has not.
+                // The file may have grown since its size was checked, but not if a read just got
+                // nothing.
                 None => {
                     let nothing_there = std::mem::take(&mut self.nothing_at) == Some(self.next);
                     self.size = self.size()?;
@@ -252,7 +254,7 @@ impl Deep {
         }
     }
 
-    /// Whether the next block is there.
+    /// Whether the next block is available.
     pub fn is_at_hand(&mut self) -> io::Result<bool> {
         self.requests.submit()?;
         Ok(match self.queue.front() {
@@ -262,8 +264,8 @@ impl Deep {
         })
     }
 
-    /// Takes the block of a slot; false where nothing came: the file ends before it. What came
-    /// before an error is a block of its own, and the error comes with the next call.
+    /// Takes the block of a slot; returns false if the read got nothing because the file ended.
+    /// Bytes read before an error become a block, and the next call returns the error.
     fn take(&mut self, slot: u32, offset: u64, skip: u32, length: u32) -> io::Result<bool> {
         self.in_flight -= 1;
         self.requests.submit()?;
@@ -286,7 +288,7 @@ impl Deep {
             }
         };
         if moved < length {
-            // The file was truncated: what was asked for beyond is not there either.
+            // The file was truncated, so everything requested beyond this point is missing too.
             self.give_up_queue();
             (self.next, self.size) = (offset + u64::from(moved), offset + u64::from(moved));
         }
@@ -299,8 +301,8 @@ impl Deep {
         Ok(true)
     }
 
-    /// Asks for what comes next, as far ahead as is right.
-    fn look_ahead(&mut self) {
+    /// Issues further requests up to the current depth.
+    fn read_ahead(&mut self) {
         let holes_most = 2 * self.requests.slots() as usize;
         while self.next < self.size && self.queue.len() - (self.in_flight as usize) < holes_most {
             let grid = u64::from(self.plan.request_bytes);
@@ -327,17 +329,17 @@ impl Deep {
         }
     }
 
-    /// Which member holds an offset of the stream, and where.
+    /// The member that holds an offset of the stream, and the offset in it.
     fn locate(&self, offset: u64) -> (u16, u64) {
         let piece = self.layout.and_then(|layout| layout.pieces(offset, 1).next());
         piece.map_or((0, offset), |piece| (piece.member, piece.offset))
     }
 }
 
-/// How long a stream is that lies on files in turn (bytes).
+/// Size of a stream striped over several files (bytes).
 ///
 /// # Errors
-/// Where the files are not as long as those of a stripe. Of devices only whole rows are read.
+/// When the sizes do not form a stripe. Of devices, only complete rows are read.
 fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
     let sizes = members.iter().map(Opened::size).collect::<io::Result<Vec<u64>>>()?;
     if !members.iter().all(|member| member.is_regular) {

@@ -1,5 +1,5 @@
-//! Reading through the page cache, one request at a time, by the calling thread: for what is small,
-//! cached or without offsets, and for the first reads after a seek.
+//! Reading through the page cache, one request at a time in the calling thread: for small, cached
+//! or non-seekable files, and for the first reads after a seek.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,38 +13,37 @@ use rustix::fs::{Advice, fadvise};
 use crate::opened::Opened;
 use crate::options::Plan;
 
-/// The alignment of the buffer (bytes): the system copies fastest to the beginning of a page.
+/// Alignment of the buffer (bytes); the kernel copies fastest to the start of a page.
 const PAGE_BYTES: usize = 4096;
-/// So much is read before it is taken out of the page cache again (bytes): enough not to be in the
-/// way of reading ahead.
-const FORGET_BYTES: u64 = 8 << 20;
-/// The first read after a seek where the program does not say how much it wants (bytes).
+/// Bytes read before they are dropped from the page cache; enough not to disturb read-ahead.
+const DROP_CACHE_BYTES: u64 = 8 << 20;
+/// Size of the first read after a seek if the program does not give one (bytes).
 const AFTER_SEEK_BYTES: usize = 8 << 10;
 
 /// A file that is read through the page cache.
 #[derive(Debug)]
 pub(super) struct Plain {
-    /// None once the file was given back.
+    /// `None` after the file was returned to the caller.
     file: Option<Arc<File>>,
     has_offsets: bool,
     buffer: Vec<u8>,
-    /// Where in the buffer a page begins.
+    /// Offset of the first page boundary in the buffer.
     page: usize,
-    /// Bytes of the next read, and of the largest.
+    /// Size of the next read, and the largest size.
     next_bytes: usize,
     request_bytes: usize,
-    /// Where what is in the buffer comes from, and how much it is (bytes).
+    /// File offset of the buffered data, and their length (bytes).
     offset: u64,
     filled: usize,
-    /// Where the file ended when it was opened (bytes).
-    end_then: u64,
-    /// Up to where what was read is out of the page cache again (bytes); None where it stays.
-    forgotten: Option<u64>,
+    /// End of the file when it was opened (bytes).
+    end_when_opened: u64,
+    /// End of the data dropped from the page cache (bytes); `None` if nothing is dropped.
+    dropped_to: Option<u64>,
 }
 
 impl Plain {
-    /// A reader from an offset on, with so much to read as far as is known (bytes). What it
-    /// brings into the page cache is taken out again if it `leaves` the cache.
+    /// A reader from an offset on; `left` is the remaining size if known (bytes). With `leaves`,
+    /// pages that it brings into the page cache are dropped again.
     pub fn new(
         opened: &Opened,
         plan: &Plan,
@@ -53,8 +52,8 @@ impl Plain {
         leaves: bool,
     ) -> Plain {
         let request_bytes = plan.request_bytes.min(1 << 20) as usize;
-        // One byte more than there is, so that the end is seen by the first read. Files of /proc
-        // are said to be empty.
+        // One byte more than the file has, so that the first read also detects the end. Files in
+        // /proc report a size of 0.
         let whole = left.filter(|left| *left > 0 && *left < request_bytes as u64);
         let next_bytes = whole.map_or(request_bytes, |left| left as usize + 1);
         Plain {
@@ -66,19 +65,19 @@ impl Plain {
             request_bytes,
             offset,
             filled: 0,
-            end_then: left.map_or(0, |left| offset + left),
-            forgotten: leaves.then_some(offset),
+            end_when_opened: left.map_or(0, |left| offset + left),
+            dropped_to: leaves.then_some(offset),
         }
     }
 
-    /// A reader from where the program went; it begins with little.
+    /// A reader after a seek; it starts with a small read.
     pub fn after_seek(opened: &Opened, plan: &Plan, offset: u64) -> Plain {
         let mut plain = Plain::new(opened, plan, offset, None, false);
         plain.next_bytes = AFTER_SEEK_BYTES;
         plain
     }
 
-    /// Nothing to read.
+    /// A reader of nothing.
     pub fn empty() -> Plain {
         Plain {
             file: None,
@@ -89,8 +88,8 @@ impl Plain {
             request_bytes: 0,
             offset: 0,
             filled: 0,
-            end_then: 0,
-            forgotten: None,
+            end_when_opened: 0,
+            dropped_to: None,
         }
     }
 
@@ -98,14 +97,14 @@ impl Plain {
         self.offset
     }
 
-    /// Where the present block ends (bytes).
+    /// End of the current block (bytes).
     pub fn end(&self) -> u64 {
         self.offset + self.filled as u64
     }
 
-    /// About how much is left to read (bytes); exact for a file that does not change.
+    /// Remaining bytes; exact for a file that does not change.
     pub fn left(&self) -> u64 {
-        self.end_then.saturating_sub(self.end())
+        self.end_when_opened.saturating_sub(self.end())
     }
 
     pub fn data(&self) -> &[u8] {
@@ -119,7 +118,7 @@ impl Plain {
         }
     }
 
-    /// The program wants so much after a seek (bytes).
+    /// The number of bytes that the program wants after a seek.
     pub fn expect(&mut self, bytes: usize) {
         if self.filled == 0 && self.next_bytes == AFTER_SEEK_BYTES {
             self.next_bytes = bytes.clamp(PAGE_BYTES, self.request_bytes.max(PAGE_BYTES));
@@ -141,8 +140,8 @@ impl Plain {
         Ok(self.filled > 0)
     }
 
-    /// Reads the next bytes into other memory than its own; there is no present block afterwards.
-    pub fn read_straight(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    /// Reads the next bytes into the caller's memory; there is no current block afterwards.
+    pub fn read_into_caller(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.finish_block();
         let bytes = read(self.file.as_deref(), self.has_offsets, into, self.offset)?;
         self.offset += bytes as u64;
@@ -152,10 +151,10 @@ impl Plain {
     fn finish_block(&mut self) {
         self.offset = self.end();
         self.filled = 0;
-        self.forget();
+        self.drop_cached_pages();
     }
 
-    pub fn go_to(&mut self, offset: u64) -> io::Result<()> {
+    pub fn move_to(&mut self, offset: u64) -> io::Result<()> {
         if !self.has_offsets {
             return Err(io::Error::new(io::ErrorKind::NotSeekable, "a stream has no offsets"));
         }
@@ -163,13 +162,15 @@ impl Plain {
         Ok(())
     }
 
-    /// Takes what was read since the last time out of the page cache, where that is enough.
-    fn forget(&mut self) {
-        let (Some(from), Some(file)) = (self.forgotten, &self.file) else { return };
-        if let Some(length) = self.offset.checked_sub(from).filter(|bytes| *bytes >= FORGET_BYTES) {
-            // Where the system declines, nothing is lost.
+    /// Drops what was read since the last time from the page cache, if it is enough.
+    fn drop_cached_pages(&mut self) {
+        let (Some(from), Some(file)) = (self.dropped_to, &self.file) else { return };
+        if let Some(length) =
+            self.offset.checked_sub(from).filter(|bytes| *bytes >= DROP_CACHE_BYTES)
+        {
+            // A failure does no harm.
             let _ = fadvise(&**file, from, NonZeroU64::new(length), Advice::DontNeed);
-            self.forgotten = Some(self.offset);
+            self.dropped_to = Some(self.offset);
         }
     }
 }
@@ -187,7 +188,7 @@ fn read(file: Option<&File>, has_offsets: bool, into: &mut [u8], offset: u64) ->
 
 impl Drop for Plain {
     fn drop(&mut self) {
-        if let (Some(_), Some(file)) = (self.forgotten, &self.file) {
+        if let (Some(_), Some(file)) = (self.dropped_to, &self.file) {
             let _ = fadvise(&**file, 0, None, Advice::DontNeed);
         }
     }

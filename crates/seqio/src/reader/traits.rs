@@ -1,21 +1,21 @@
-//! The reader as the traits of the standard library have it. [`BufRead`] lends the block itself;
-//! [`Read`] copies out of it, or reads straight into the program's memory.
+//! Standard library traits of the reader. [`BufRead`] lends the block itself; [`Read`] copies from
+//! it, or reads directly into the caller's memory.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
-use super::{Reader, Way};
+use super::{Mode, Reader};
 
 impl BufRead for Reader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.used >= self.way.data().len() && !self.advance()? {
+        if self.used >= self.mode.data().len() && !self.advance()? {
             return Ok(&[]);
         }
         let used = self.used;
-        Ok(&self.way.data()[used..])
+        Ok(&self.mode.data()[used..])
     }
 
     fn consume(&mut self, amount: usize) {
-        self.used = (self.used + amount).min(self.way.data().len());
+        self.used = (self.used + amount).min(self.mode.data().len());
     }
 }
 
@@ -24,11 +24,11 @@ impl Read for Reader {
         if into.is_empty() {
             return Ok(0);
         }
-        if self.used >= self.way.data().len() {
-            if let Some(read) = self.read_straight(into) {
+        if self.used >= self.mode.data().len() {
+            if let Some(read) = self.read_into_caller(into) {
                 return read;
             }
-            if let Way::Plain(plain) = &mut self.way {
+            if let Mode::Plain(plain) = &mut self.mode {
                 plain.expect(into.len());
             }
         }
@@ -43,10 +43,10 @@ impl Read for Reader {
         let before = into.len();
         loop {
             let used = self.used;
-            into.extend_from_slice(&self.way.data()[used..]);
-            self.used = self.way.data().len();
+            into.extend_from_slice(&self.mode.data()[used..]);
+            self.used = self.mode.data().len();
             let is_sequential = self.is_sequential();
-            let Way::Plain(plain) = &mut self.way else {
+            let Mode::Plain(plain) = &mut self.mode else {
                 if self.advance()? {
                     continue;
                 }
@@ -56,12 +56,12 @@ impl Read for Reader {
                 self.advance()?;
                 continue;
             }
-            // Straight into the program's memory: all that is left of the file and one byte more,
-            // so that its end is seen; then little, as long as it grows.
-            let wanted = plain.left().clamp(GROWN_BYTES, MOST_AT_ONCE_BYTES) as usize + 1;
+            // Directly into the caller's memory: the rest of the file plus one byte, so that the
+            // end is detected by the first read; afterwards small reads while the file grows.
+            let wanted = plain.left().clamp(GROWN_BYTES, READ_BYTES_MAX) as usize + 1;
             let start = into.len();
             into.resize(start + wanted, 0);
-            let read = plain.read_straight(&mut into[start..]);
+            let read = plain.read_into_caller(&mut into[start..]);
             into.truncate(start + *read.as_ref().unwrap_or(&0));
             self.used = 0;
             if read? == 0 {
@@ -71,9 +71,9 @@ impl Read for Reader {
     }
 }
 
-/// How much is asked for where nothing should be left, and at the most (bytes).
+/// Read size at the expected end, and the largest size (bytes).
 const GROWN_BYTES: u64 = 511;
-const MOST_AT_ONCE_BYTES: u64 = 1 << 20;
+const READ_BYTES_MAX: u64 = 1 << 20;
 
 impl Seek for Reader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
@@ -85,7 +85,7 @@ impl Seek for Reader {
         let offset = offset.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "seeking to before the beginning")
         })?;
-        self.go_to(offset)?;
+        self.move_to(offset)?;
         Ok(offset)
     }
 

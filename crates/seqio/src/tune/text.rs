@@ -1,5 +1,5 @@
-//! The file of tunings as text: the little of TOML that it needs, so that a program that streams
-//! files does not have to build a whole TOML library.
+//! Parser and writer of the tuning file. It supports the small part of TOML that the file needs, to
+//! avoid a dependency on a TOML library.
 //!
 //! ```text
 //! [storage."Model Serial"]
@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 use super::{Setting, Tuned};
 
-/// What one storage has so far.
+/// The values of one storage parsed so far.
 #[derive(Debug, Default)]
 struct Entry {
     measured: Option<String>,
@@ -115,7 +115,7 @@ fn whole(name: String, entry: &Entry) -> Result<(String, Tuned), String> {
     Ok((name, tuned))
 }
 
-/// The parts of a dotted name, each bare or quoted.
+/// Parses a dotted key; each part is bare or quoted.
 fn keys(path: &str) -> Result<Vec<String>, String> {
     let (mut found, mut rest) = (Vec::new(), path.trim());
     loop {
@@ -140,7 +140,7 @@ fn keys(path: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A quoted text, and what follows it.
+/// Parses a quoted string; returns it and the rest.
 fn string(text: &str) -> Result<(String, &str), String> {
     if let Some(body) = text.strip_prefix('\'') {
         let (inside, rest) = body.split_once('\'').ok_or("a quote is not closed")?;
@@ -160,8 +160,8 @@ fn string(text: &str) -> Result<(String, &str), String> {
 
 fn escaped(characters: &mut std::str::CharIndices) -> Result<char, String> {
     match characters.next() {
-        Some((_, 'u')) => coded(characters, 4),
-        Some((_, 'U')) => coded(characters, 8),
+        Some((_, 'u')) => unicode_escape(characters, 4),
+        Some((_, 'U')) => unicode_escape(characters, 8),
         Some((_, 'n')) => Ok('\n'),
         Some((_, 't')) => Ok('\t'),
         Some((_, 'r')) => Ok('\r'),
@@ -172,8 +172,8 @@ fn escaped(characters: &mut std::str::CharIndices) -> Result<char, String> {
     }
 }
 
-/// A character by so many hexadecimal digits.
-fn coded(characters: &mut std::str::CharIndices, digits: usize) -> Result<char, String> {
+/// Parses a character given by hexadecimal digits.
+fn unicode_escape(characters: &mut std::str::CharIndices, digits: usize) -> Result<char, String> {
     let hex: String = characters.by_ref().take(digits).map(|(_, digit)| digit).collect();
     let code = u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == digits);
     code.and_then(char::from_u32).ok_or_else(|| format!("'{hex}' is the code of no character"))

@@ -1,14 +1,14 @@
-//! Writing with requests in flight: to one file, or to several in turn.
+//! Writing with requests in flight, to one file or to several in turn.
 //!
-//! A block goes out when the program has filled it up to the next multiple of the request size, so
-//! that all but the first and the last are whole and aligned. What does not fit goes through the
-//! page cache, in pages that no direct write touches at the same time.
+//! A block is written when it is filled to the next multiple of the request size, so all blocks but
+//! the first and the last are whole and aligned. Unaligned parts go through the page cache, in
+//! pages that no direct write touches at the same time.
 //!
-//! A write that extends a file is alone in flight, so that the file is never larger than what was
-//! written, in whatever order requests complete. It is a large one instead: as many bytes as would
-//! otherwise be in flight in several. Blocks are reserved ahead of it, beyond the end of the file,
-//! in growing steps, and what is left of them is given back. Writes within a file, and to one that
-//! nobody sees ([`Options::unseen`]), are in flight together.
+//! A write that extends a file is the only one in flight, so the file is never larger than what was
+//! written, in whatever order requests complete. It is a large one, with as many bytes as several
+//! requests would have. Blocks are reserved beyond the end of the file in growing steps, and unused
+//! ones are released. Writes within a file, and to one that nobody reads ([`Options::unseen`]), are
+//! in flight together.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,21 +19,20 @@ use ioengine::stripe::Layout;
 use crate::memory::Grant;
 use crate::opened::Opened;
 use crate::options::{Options, Plan};
-use crate::requests::{ALIGNMENT_MOST, FilePaths, Requests, Transfer};
+use crate::requests::{ALIGNMENT_MAX, FilePaths, Requests, Transfer};
 
-/// The first step in which space is reserved, and the last (bytes).
+/// First and last step in which space is reserved (bytes).
 const STEPS: std::ops::RangeInclusive<u64> = (64 << 20)..=(1 << 30);
-/// A write that extends a file is at the least so large, where nothing else was asked for (bytes),
-/// and at the most.
+/// Minimum and maximum size of a write that extends a file, unless set explicitly (bytes).
 const EXTENDING_BYTES: std::ops::RangeInclusive<u64> = (4 << 20)..=(8 << 20);
 
 /// A block that is being filled.
 #[derive(Clone, Copy, Debug)]
 struct Filling {
     slot: u32,
-    /// Where in the stream it begins (bytes).
+    /// Offset in the stream (bytes).
     begin: u64,
-    /// How much it can hold, holds, and holds that has been written (bytes).
+    /// Capacity, filled bytes, and bytes that are already written.
     room: u32,
     filled: u32,
     flushed: u32,
@@ -49,24 +48,24 @@ pub(super) struct Deep {
     free: Vec<u32>,
     in_flight: VecDeque<u32>,
     filling: Option<Filling>,
-    /// Where the next block begins (bytes).
+    /// Offset of the next block (bytes).
     next: u64,
-    /// How far the stream reaches (bytes).
+    /// End of the stream (bytes).
     end: u64,
-    /// How far the file reaches for others, without what is in flight (bytes).
+    /// File size visible to others, without writes in flight (bytes).
     seen_end: u64,
-    /// How far blocks are reserved (bytes), and whether more are to be.
+    /// End of the reserved blocks (bytes), and whether to reserve more.
     reserved: u64,
     reserves: bool,
-    /// Nobody looks at the file: its size may run ahead.
+    /// Nobody reads the file, so its size may exceed what is written.
     unseen: bool,
-    /// The file has blocks, or a size, beyond what was written; or may have.
+    /// The file may have blocks, or a size, beyond what was written.
     has_reserve: bool,
 }
 
 impl Deep {
-    /// A writer to one file from an offset on; the plan becomes what is done. None where there is
-    /// no memory for requests.
+    /// A writer to one file from an offset on; updates the plan. `None` if there is no memory for
+    /// requests.
     pub fn new(
         options: &Options,
         file: &Opened,
@@ -77,17 +76,19 @@ impl Deep {
         let extends = file.is_regular && begin >= size && !options.unseen;
         if extends {
             let in_flight = u64::from(plan.request_bytes) * u64::from(plan.depth);
-            let wanted = match options.asks_for_memory() {
-                true => in_flight.min(*EXTENDING_BYTES.end()).max(plan.request_bytes.into()),
-                false => in_flight.clamp(*EXTENDING_BYTES.start(), *EXTENDING_BYTES.end()),
+            let wanted = if options.asks_for_memory() {
+                in_flight.min(*EXTENDING_BYTES.end()).max(plan.request_bytes.into())
+            } else {
+                in_flight.clamp(*EXTENDING_BYTES.start(), *EXTENDING_BYTES.end())
             };
             plan.request_bytes = wanted as u32;
             (plan.depth, plan.depth_most) = (1, 1);
         }
         let slots = plan.depth_most + 1;
-        let memory = match options.asks_for_memory() {
-            true => Some(Grant::whole(plan.request_bytes, slots)),
-            false => Grant::up_to(plan.request_bytes, slots),
+        let memory = if options.asks_for_memory() {
+            Some(Grant::whole(plan.request_bytes, slots))
+        } else {
+            Grant::up_to(plan.request_bytes, slots)
         };
         let Some(memory) = memory else { return Ok(None) };
         let mut deep = Deep::of(options, std::slice::from_ref(file), None, plan, memory)?;
@@ -101,8 +102,8 @@ impl Deep {
         Ok(Some(deep))
     }
 
-    /// A writer to several new files in turn. Their sizes run ahead of what is written: a stripe
-    /// is read by whoever knows all its members, and not before it is finished.
+    /// A writer to several new files in turn. Their sizes may exceed what is written, because a
+    /// stripe is read only after it is finished.
     pub fn striped(
         options: &Options,
         members: &[Opened],
@@ -153,7 +154,7 @@ impl Deep {
         })
     }
 
-    /// Begins with what has been gathered already.
+    /// Starts with data that were buffered before.
     pub fn begin_with(&mut self, data: &[u8]) -> io::Result<()> {
         let mut data = data;
         while !data.is_empty() {
@@ -171,7 +172,7 @@ impl Deep {
         self.filling.map_or(self.next, |filling| filling.begin + u64::from(filling.filled))
     }
 
-    /// How far the stream reaches (bytes).
+    /// End of the stream (bytes).
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -189,22 +190,20 @@ impl Deep {
         }
     }
 
-    /// Whether there is a block with space, or one can be had without waiting.
+    /// Whether a block with space is available without waiting.
     pub fn has_room(&mut self) -> io::Result<bool> {
         self.requests.submit()?;
         if self.filling.is_some_and(|filling| filling.filled < filling.room) {
             return Ok(true);
         }
-        // A full block that extends the file waits for what is in flight.
+        // A full block that extends the file waits for all writes in flight.
         let waits = self.filling.is_some_and(|filling| self.extends(filling.begin, filling.filled));
         let done = self.in_flight.iter().filter(|slot| self.requests.is_done(**slot)).count();
-        match waits {
-            true => Ok(done == self.in_flight.len()),
-            false => {
-                let next = self.in_flight.front().is_some_and(|slot| self.requests.is_done(*slot));
-                Ok(!self.free.is_empty() || next)
-            }
+        if waits {
+            return Ok(done == self.in_flight.len());
         }
+        let next = self.in_flight.front().is_some_and(|slot| self.requests.is_done(*slot));
+        Ok(!self.free.is_empty() || next)
     }
 
     pub fn is_flushed(&self) -> bool {
@@ -212,16 +211,17 @@ impl Deep {
         self.in_flight.is_empty() && self.filling.is_none_or(all)
     }
 
-    /// Sees to it that there is a block with space.
+    /// Ensures that there is a block with space.
     pub fn make_room(&mut self) -> io::Result<()> {
         if self.filling.is_some_and(|filling| filling.filled < filling.room) {
             return Ok(());
         }
         if let Some(filling) = self.filling.take() {
             self.next = filling.begin + u64::from(filling.filled);
-            match self.send(&filling)? {
-                true => self.in_flight.push_back(filling.slot),
-                false => self.free.push(filling.slot),
+            if self.send(&filling)? {
+                self.in_flight.push_back(filling.slot);
+            } else {
+                self.free.push(filling.slot);
             }
         }
         self.reap()?;
@@ -231,7 +231,7 @@ impl Deep {
         Ok(())
     }
 
-    /// Takes back the slots whose blocks are written; waits for one where none is free.
+    /// Frees the slots of completed writes; waits for one if none is free.
     fn reap(&mut self) -> io::Result<()> {
         self.requests.submit()?;
         while let Some(slot) = self.in_flight.front().copied() {
@@ -245,7 +245,7 @@ impl Deep {
         Ok(())
     }
 
-    /// Waits for all blocks that are in flight.
+    /// Waits for all writes in flight.
     fn finish_all(&mut self) -> io::Result<()> {
         while let Some(slot) = self.in_flight.pop_front() {
             self.free.push(slot);
@@ -255,12 +255,12 @@ impl Deep {
         Ok(())
     }
 
-    /// Whether a write makes the file larger for those who look at it.
+    /// Whether a write increases the file size visible to others.
     fn extends(&self, begin: u64, bytes: u32) -> bool {
         !self.unseen && begin + u64::from(bytes) > self.seen_end
     }
 
-    /// Sends what of a block is not written yet; false where all is.
+    /// Writes the unwritten part of a block; false if there is none.
     fn send(&mut self, filling: &Filling) -> io::Result<bool> {
         let Filling { slot, begin, filled, flushed, .. } = *filling;
         if filled == flushed {
@@ -269,9 +269,10 @@ impl Deep {
         if self.extends(begin, filled) {
             self.finish_all()?;
         }
-        // From the page on in which the last flush ended: a direct write touches whole pages only.
+        // Restarts at the page in which the last flush ended, because a direct write covers whole
+        // pages only.
         let begins = begin + u64::from(flushed);
-        let page = begins / ALIGNMENT_MOST * ALIGNMENT_MOST;
+        let page = begins / ALIGNMENT_MAX * ALIGNMENT_MAX;
         let within = page.saturating_sub(begin) as u32;
         let (from, length) = (begin + u64::from(within), filled - within);
         let end = begin + u64::from(filled);
@@ -293,8 +294,8 @@ impl Deep {
         self.finish_all()
     }
 
-    /// Goes on at another offset; all is flushed.
-    pub fn go_to(&mut self, offset: u64) -> io::Result<()> {
+    /// Moves to another offset after a flush.
+    pub fn move_to(&mut self, offset: u64) -> io::Result<()> {
         if let Some(filling) = self.filling.take() {
             self.free.push(filling.slot);
         }
@@ -302,11 +303,12 @@ impl Deep {
         Ok(())
     }
 
-    /// Reserves space where a write would extend the file: ahead, else as much as it needs.
+    /// Reserves space before a write that extends the file: ahead if possible, or else for this
+    /// write.
     fn reserve_for(&mut self, end: u64) {
         if self.reserves && end > self.reserved {
             let step = (self.reserved / 2).clamp(*STEPS.start(), *STEPS.end());
-            // Where there is no room for a step, the writes themselves find out what there is for.
+            // Without space for a step, the writes themselves find out how much there is.
             self.reserves &= self.reserve_to((self.reserved + step).max(end)).is_ok();
         }
     }
@@ -321,7 +323,7 @@ impl Deep {
         Ok(())
     }
 
-    /// Gives back what was reserved beyond what was written; all is flushed.
+    /// Releases space reserved beyond what was written, after a flush.
     pub fn give_back(&mut self) -> io::Result<u64> {
         let has_reserve = std::mem::take(&mut self.has_reserve);
         for (member, number) in self.members.iter().zip(0_u64..) {

@@ -1,5 +1,5 @@
-//! Writing through the page cache, one request at a time, by the calling thread: for what is small,
-//! in memory, appended, or without offsets.
+//! Writing through the page cache, one request at a time in the calling thread: for small,
+//! in-memory, appended or non-seekable files.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,23 +12,23 @@ use crate::opened::Opened;
 #[derive(Debug)]
 pub(super) struct Plain {
     file: Arc<File>,
-    /// Writes name an offset; those of pipes and of files that are appended to do not.
+    /// Writes have an offset; not for pipes and appended files.
     has_offsets: bool,
     buffer: Vec<u8>,
     capacity: usize,
-    /// Where what is in the buffer begins, how much it is, and what of it has been written (bytes).
+    /// Offset of the buffer, its length, and how much of it was written (bytes).
     begin: u64,
     filled: usize,
     flushed: usize,
-    /// How far the stream reaches (bytes).
+    /// End of the stream (bytes).
     end: u64,
-    /// Blocks may be reserved beyond that.
+    /// Blocks may be reserved beyond the end.
     has_reserve: bool,
     is_regular: bool,
 }
 
 impl Plain {
-    /// A writer from a position on; space is reserved for a size that is known beforehand.
+    /// A writer from a position on; space is reserved if the size is known.
     pub fn new(
         opened: &Opened,
         request_bytes: u32,
@@ -58,12 +58,12 @@ impl Plain {
         self.begin + self.filled as u64
     }
 
-    /// Where what it holds begins (bytes).
+    /// Offset of the buffer (bytes).
     pub fn begin(&self) -> u64 {
         self.begin
     }
 
-    /// What it holds.
+    /// The buffered data.
     pub fn held(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
@@ -78,7 +78,7 @@ impl Plain {
 
     pub fn space(&mut self) -> &mut [u8] {
         if self.buffer.len() < self.capacity {
-            // The first bytes of many small files need only a little of it.
+            // The buffer grows on demand, because small files need little of it.
             let wanted = (2 * self.filled).max(16 << 10).min(self.capacity);
             self.buffer.resize(wanted.max(self.buffer.len()), 0);
         }
@@ -95,9 +95,10 @@ impl Plain {
         if data.is_empty() {
             return Ok(());
         }
-        match self.has_offsets {
-            true => self.file.write_all_at(data, self.begin + self.flushed as u64)?,
-            false => (&*self.file).write_all(data)?,
+        if self.has_offsets {
+            self.file.write_all_at(data, self.begin + self.flushed as u64)?;
+        } else {
+            (&*self.file).write_all(data)?;
         }
         self.flushed = self.filled;
         self.end = self.end.max(self.position());
@@ -107,10 +108,10 @@ impl Plain {
         Ok(())
     }
 
-    /// Goes on at another offset; all is flushed.
-    pub fn go_to(&mut self, offset: u64) -> io::Result<()> {
+    /// Moves to another offset after a flush.
+    pub fn move_to(&mut self, offset: u64) -> io::Result<()> {
         if !self.has_offsets {
-            // A file that is appended to has positions, but all that is written goes to its end.
+            // An appended file has a position, but all writes go to its end.
             let error = io::Error::new(io::ErrorKind::NotSeekable, "a stream has no offsets");
             return if self.is_regular { Ok(()) } else { Err(error) };
         }
@@ -118,12 +119,12 @@ impl Plain {
         Ok(())
     }
 
-    /// How far the stream reaches (bytes).
+    /// End of the stream (bytes).
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Gives back what is reserved beyond what was written; all is flushed.
+    /// Releases space reserved beyond what was written, after a flush.
     pub fn give_back(&mut self) -> io::Result<u64> {
         if std::mem::take(&mut self.has_reserve) {
             self.file.set_len(self.end)?;

@@ -1,9 +1,9 @@
-//! The writer as the traits of the standard library have it: [`Write`] copies into the block that
-//! is being filled; [`Seek`] hands all to the system first.
+//! Standard library traits of the writer. [`Write`] copies into the current block; [`Seek`] flushes
+//! first.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
-use super::{Way, Writer};
+use super::{Mode, Writer};
 
 impl Write for Writer {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
@@ -36,10 +36,10 @@ impl Seek for Writer {
         let offset = offset.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "seeking to before the beginning")
         })?;
-        self.attempt(|writer| match &mut writer.way {
-            Way::Plain(plain) => plain.go_to(offset),
-            Way::Deep(deep) => deep.go_to(offset),
-            Way::Closed => Ok(()),
+        self.attempt(|writer| match &mut writer.mode {
+            Mode::Plain(plain) => plain.move_to(offset),
+            Mode::Deep(deep) => deep.move_to(offset),
+            Mode::Closed => Ok(()),
         })?;
         Ok(offset)
     }
@@ -50,13 +50,13 @@ impl Seek for Writer {
 }
 
 impl Writer {
-    /// Where the stream ends now, without what is reserved beyond it (bytes).
+    /// Current end of the stream, without space reserved beyond it (bytes).
     fn end(&self) -> io::Result<u64> {
-        match &self.way {
+        match &self.mode {
             _ if !self.files[0].is_regular => self.files[0].size(),
-            Way::Deep(deep) => Ok(deep.end()),
-            Way::Plain(plain) => Ok(plain.end()),
-            Way::Closed => Ok(0),
+            Mode::Deep(deep) => Ok(deep.end()),
+            Mode::Plain(plain) => Ok(plain.end()),
+            Mode::Closed => Ok(0),
         }
     }
 }

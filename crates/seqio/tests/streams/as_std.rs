@@ -1,6 +1,5 @@
-//! What a program expects of anything that takes the place of `BufReader` and `BufWriter`: the
-//! position of an open file, files that are appended to, what others see, and the way back to the
-//! file.
+//! Behaviour expected of a replacement for `BufReader` and `BufWriter`: the position of an open
+//! file, appending, what others see, and returning the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
@@ -40,7 +39,7 @@ fn a_file_that_is_appended_to_keeps_what_it_holds() {
             let mut writer = options.writer(file).unwrap();
             assert_eq!(writer.position(), before.len() as u64);
             writer.write_all(&more).unwrap();
-            // Somebody else appends meanwhile, and loses nothing either.
+            // Another program appends concurrently and loses nothing either.
             writer.flush().unwrap();
             OpenOptions::new().append(true).open(&path).unwrap().write_all(b"other").unwrap();
             writer.write_all(b"end").unwrap();
@@ -118,7 +117,7 @@ fn nobody_ever_sees_more_than_was_written() {
             let seen = std::fs::read(&path).unwrap();
             assert!(wanted.starts_with(&seen), "{} bytes: {:?}", seen.len(), writer.plan());
         }
-        // As a process leaves it that ends without a word.
+        // Simulates a process that ends without dropping the writer.
         std::mem::forget(writer);
         let seen = std::fs::read(&path).unwrap();
         assert!(wanted.starts_with(&seen), "{} bytes", seen.len());

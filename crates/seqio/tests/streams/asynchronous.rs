@@ -1,5 +1,4 @@
-//! The same bytes for tasks: what blocks is waited for elsewhere, and the runtime goes on
-//! meanwhile.
+//! The tokio wrappers give the same bytes, and do not block the runtime.
 
 use std::io::SeekFrom;
 

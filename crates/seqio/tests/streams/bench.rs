@@ -1,5 +1,4 @@
-//! What the tests are made of: ways through the kernel, contents, and folders on a file system with
-//! direct I/O where there is one.
+//! Fixtures: options, contents, and folders on a file system with direct I/O if there is one.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,16 +9,16 @@ use proptest::prelude::*;
 use seqio::{Cache, EngineKind, Options, Reader};
 use tempfile::TempDir;
 
-/// The numbers of errors that are tried again.
+/// Error numbers that are retried.
 const EINTR: i32 = 4;
 const EAGAIN: i32 = 11;
 
-/// A folder on the disk of the build, where direct I/O is real.
+/// A folder on the disk of the build, where direct I/O usually works.
 pub fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A way through the kernel.
+/// Options that select different code paths.
 pub fn way() -> impl Strategy<Value = Options> {
     let caches = prop::sample::select(vec![Cache::Auto, Cache::Direct, Cache::Buffered]);
     let engine_kinds = prop::sample::select(vec![
@@ -47,7 +46,7 @@ pub fn way() -> impl Strategy<Value = Options> {
     })
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that differ from offset to offset.
 pub fn content(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut content = Vec::with_capacity(bytes + 8);
@@ -59,7 +58,7 @@ pub fn content(bytes: usize, seed: u64) -> Vec<u8> {
     content
 }
 
-/// All that a reader gives, block by block.
+/// Everything a reader gives, block by block.
 pub fn blocks(reader: &mut Reader) -> std::io::Result<Vec<u8>> {
     let mut all = Vec::new();
     while let Some(block) = reader.next_block()? {
@@ -70,7 +69,7 @@ pub fn blocks(reader: &mut Reader) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// All that a reader gives by [`Read`], in parts of so many bytes.
+/// Everything a reader gives through [`Read`], in parts of `bytes` bytes.
 pub fn parts(reader: &mut Reader, bytes: usize) -> std::io::Result<Vec<u8>> {
     let (mut all, mut part) = (Vec::new(), vec![0; bytes]);
     loop {
@@ -81,15 +80,15 @@ pub fn parts(reader: &mut Reader, bytes: usize) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Whether two long byte strings are the same, without printing them when they are not.
-pub fn same(found: &[u8], wanted: &[u8]) -> Result<(), TestCaseError> {
+/// Compares two long byte strings without printing them if they differ.
+pub fn assert_same(found: &[u8], wanted: &[u8]) -> Result<(), TestCaseError> {
     let first = found.iter().zip(wanted).position(|(found, wanted)| found != wanted);
     prop_assert_eq!(first, None, "the first byte that differs");
     prop_assert_eq!(found.len(), wanted.len());
     Ok(())
 }
 
-/// A file of stretches, some of them holes.
+/// A file with data and holes.
 #[derive(Clone, Debug)]
 pub struct Made {
     stretches: Vec<(bool, usize)>,
@@ -97,7 +96,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Writes it, and gives what it holds.
+    /// Writes the file; returns its contents.
     pub fn write(&self, file: &File) -> Vec<u8> {
         let mut all = Vec::new();
         for (hole, bytes) in &self.stretches {
@@ -128,7 +127,7 @@ pub fn made() -> impl Strategy<Value = Made> {
         .prop_map(|(stretches, seed)| Made { stretches, seed: seed >> 8 })
 }
 
-/// Faults that are the system's own business: nobody should see them.
+/// Faults that must be handled without being visible.
 pub fn harmless() -> impl Strategy<Value = FaultPlan> {
     let fault = prop_oneof![
         (1..70_000_u32).prop_map(Fault::Short),

@@ -1,5 +1,4 @@
-//! Files that change while they are read: they grow, they are truncated, they hold less than the
-//! system says.
+//! Files that change during reading: they grow, are truncated, or contain less than their size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -31,7 +30,7 @@ fn what_is_appended_while_a_file_is_read_is_read_too() {
         file.write_all(&content(MIB, 2)).unwrap();
         reader.read_to_end(&mut all).unwrap();
         assert!(all == std::fs::read(&path).unwrap(), "{:?}", reader.plan());
-        // At the end nothing comes, until there is more.
+        // At the end nothing is returned until the file grows.
         assert!(reader.next_block().unwrap().is_none());
         file.write_all(b"more").unwrap();
         assert_eq!(&*reader.next_block().unwrap().unwrap(), b"more");
@@ -50,7 +49,7 @@ fn a_file_that_is_truncated_while_it_is_read_ends_there() {
         reader.read_exact(&mut all).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(2 * MIB as u64 + 77).unwrap();
         reader.read_to_end(&mut all).unwrap();
-        // No way reads so far ahead that it had what is gone.
+        // No mode reads so far ahead that it would have the truncated data.
         assert_eq!(all.len(), 2 * MIB + 77, "{:?}", reader.plan());
         assert!(all[..] == wanted[..all.len()]);
         assert!(reader.next_block().unwrap().is_none());
@@ -58,8 +57,8 @@ fn a_file_that_is_truncated_while_it_is_read_ends_there() {
 }
 
 #[test]
-fn a_file_that_promises_more_than_it_gives_ends_where_it_does() {
-    // Of the files of sysfs the system says that they have a page.
+fn a_file_shorter_than_its_reported_size_ends_early() {
+    // Files in sysfs report a size of one page.
     let Ok(text) = std::fs::read("/sys/kernel/mm/transparent_hugepage/enabled") else { return };
     let options = Options::new().cache(Cache::Buffered).depth(2);
     let mut reader = options.open("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();

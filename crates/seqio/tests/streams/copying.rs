@@ -1,5 +1,5 @@
-//! Copies: the same bytes, the same holes, whatever the way; errors that tell which side failed and
-//! where; and a watcher that sees all of it in order.
+//! Copies: the same bytes and holes for every method, errors with side and offset, and a watcher
+//! that sees everything in order.
 
 use std::fs::File;
 use std::io;
@@ -12,9 +12,9 @@ use proptest::prelude::*;
 use seqio::copy::{Copied, CopyError, NoWatch, Side, Watch};
 use seqio::{Cache, Options};
 
-use crate::bench::{content, folder, harmless, made, same, way};
+use crate::bench::{assert_same, content, folder, harmless, made, way};
 
-/// Copies between two names, from a place on.
+/// Copies between two paths from an offset on.
 fn copied(
     options: &Options,
     [from, to]: &[PathBuf; 2],
@@ -30,7 +30,7 @@ fn names(folder: &Path) -> [PathBuf; 2] {
     ["from", "to"].map(|name| folder.join(name))
 }
 
-/// Puts together what it sees.
+/// Reassembles the data it observes.
 #[derive(Default)]
 struct Seen {
     all: Vec<u8>,
@@ -83,8 +83,8 @@ proptest! {
         let mut seen = Seen::default();
         let options = options.faults(faults).keep_holes(holes);
         let copied = copied(&options, &paths, 0, &mut seen).unwrap();
-        same(&std::fs::read(&paths[1]).unwrap(), &wanted)?;
-        same(&seen.all, &wanted)?;
+        assert_same(&std::fs::read(&paths[1]).unwrap(), &wanted)?;
+        assert_same(&seen.all, &wanted)?;
         prop_assert_eq!((copied.bytes, seen.written), (wanted.len() as u64, wanted.len() as u64));
     }
 
@@ -102,7 +102,7 @@ proptest! {
         partial.extend_from_slice(&content(5000, 7));
         std::fs::write(&paths[1], partial).unwrap();
         copied(&options, &paths, begin as u64, &mut NoWatch).unwrap();
-        same(&std::fs::read(&paths[1]).unwrap(), &wanted)?;
+        assert_same(&std::fs::read(&paths[1]).unwrap(), &wanted)?;
     }
 }
 
@@ -154,7 +154,7 @@ fn a_file_of_nothing_but_holes_takes_no_space() {
 
 #[test]
 fn a_destination_that_others_see_is_never_larger_than_what_is_written() {
-    /// Looks at the destination whenever it may.
+    /// Checks the destination at every call.
     struct Looks {
         path: PathBuf,
         wanted: Vec<u8>,

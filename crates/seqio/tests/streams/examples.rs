@@ -1,11 +1,11 @@
-//! The examples, as they were built, on small files: they do what they say. No rate is judged.
+//! Runs the built examples on small files and checks their results, not their rates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::bench::{content, folder};
 
-/// Runs an example and gives what it prints.
+/// Runs an example; returns its output.
 fn run(example: &str, arguments: &[&str]) -> String {
     let program = built(example);
     let remedy = "run `cargo test` without `--test`, or `cargo build --examples` first";
@@ -17,7 +17,7 @@ fn run(example: &str, arguments: &[&str]) -> String {
     said
 }
 
-/// Where cargo puts an example: beside the folder of this test.
+/// Path of a built example: beside the folder of this test.
 fn built(example: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap();
     here.ancestors().nth(2).unwrap().join("examples").join(example)

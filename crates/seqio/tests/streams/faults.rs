@@ -1,4 +1,4 @@
-//! Errors that a program must see: once, where they are, with the system's number.
+//! Errors that a program must get: once, at the right offset, with the system's error number.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -32,18 +32,18 @@ fn a_failing_read_is_told_where_it_is_and_the_bytes_before_it_are_whole() {
     let error = reader.read_to_end(&mut all).unwrap_err();
     assert_eq!((error.raw_os_error(), reader.position()), (Some(EIO), 5 * 65536));
     assert!(all.len() == 5 * 65536 && all[..] == wanted[..all.len()]);
-    // It was that one time only: the next call asks again.
+    // The fault occurs only once; the next call tries again.
     reader.read_to_end(&mut all).unwrap();
     assert!(all == wanted);
 }
 
 #[test]
-fn what_a_request_brought_before_it_failed_is_not_lost() {
+fn bytes_read_before_an_error_are_not_lost() {
     let folder = folder();
     let path = folder.path().join("file");
     let wanted = content(1 << 20, 1);
     std::fs::write(&path, &wanted).unwrap();
-    // The third request falls short, and its rest fails.
+    // The third request is short, and its continuation fails.
     let rule = |fault, first| FaultRule { fault, only: Some(Op::Read), first, count: 1 };
     let rules = vec![rule(Fault::Short(8192), 2), rule(Fault::Errno(EIO), 3)];
     let options = Options::new().cache(Cache::Direct).request_bytes(65536).depth(1);

@@ -1,4 +1,4 @@
-//! Readers and writers against the standard library: the same bytes on every way.
+//! Compares readers and writers with the standard library: the same bytes in every mode.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bench;

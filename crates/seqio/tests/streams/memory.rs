@@ -1,4 +1,4 @@
-//! However many streams are open at once, their memory is bounded.
+//! The memory of a process stays bounded, however many streams are open.
 
 use std::io::{Read, Write};
 
@@ -6,7 +6,7 @@ use seqio::{Cache, Options, Reader, Writer};
 
 use crate::bench::{content, folder};
 
-/// The memory of this process that is resident now (bytes).
+/// Resident memory of this process (bytes).
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -34,8 +34,8 @@ fn hundreds_of_readers_and_writers_at_once_take_no_more_than_the_limit() {
         writer.write_all(&wanted[..2 << 20]).unwrap();
         writers.push(writer);
     }
-    // A quarter of a gibibyte for requests, and small buffers for those that came too late. Other
-    // tests of this process run meanwhile.
+    // 256 MiB for requests, plus small buffers for the streams beyond the limit. Other tests of
+    // this process run concurrently.
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 700 << 20, "{} MiB for {STREAMS} readers", grown >> 20);
     for reader in &mut readers {

@@ -1,5 +1,5 @@
-//! Random files through every way, random steps, faults that a program need not see: the bytes are
-//! those that the standard library reads and writes.
+//! Random files, options, operations and harmless faults: the bytes are those of the standard
+//! library.
 
 use std::fs::File;
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
@@ -7,7 +7,7 @@ use std::io::{BufRead, Read, Seek, SeekFrom, Write};
 use proptest::prelude::*;
 use seqio::{Options, Reader};
 
-use crate::bench::{blocks, content, folder, harmless, made, parts, same, way};
+use crate::bench::{assert_same, blocks, content, folder, harmless, made, parts, way};
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() }
@@ -29,15 +29,15 @@ proptest! {
         let wanted = made.write(&File::create(&path).unwrap());
         let options = options.faults(faults).keep_holes(holes);
         let open = || options.open(&path).unwrap();
-        same(&blocks(&mut open()).unwrap(), &wanted)?;
-        same(&parts(&mut open(), part).unwrap(), &wanted)?;
+        assert_same(&blocks(&mut open()).unwrap(), &wanted)?;
+        assert_same(&parts(&mut open(), part).unwrap(), &wanted)?;
         let mut all = Vec::new();
         open().read_to_end(&mut all).unwrap();
-        same(&all, &wanted)?;
+        assert_same(&all, &wanted)?;
     }
 
     #[test]
-    fn a_reader_steps_about_as_a_file_does(
+    fn a_reader_seeks_like_a_file(
         made in made(),
         options in way(),
         steps in prop::collection::vec((0..4_u8, 0..600_000_u64, 1..200_000_usize), 1..12),
@@ -69,7 +69,7 @@ proptest! {
             let (mut found, mut there) = (vec![0; bytes], vec![0; bytes]);
             let read = read_all(&mut reader, &mut found);
             prop_assert_eq!(read, read_all(&mut file, &mut there));
-            same(&found, &there)?;
+            assert_same(&found, &there)?;
             prop_assert_eq!(reader.stream_position().unwrap(), file.stream_position().unwrap());
         }
     }
@@ -98,9 +98,9 @@ proptest! {
                     let seen = std::fs::read(&ours).unwrap();
                     let wanted = std::fs::read(&theirs).unwrap();
                     if unseen {
-                        same(&seen[..wanted.len()], &wanted)?;
+                        assert_same(&seen[..wanted.len()], &wanted)?;
                     } else {
-                        same(&seen, &wanted)?;
+                        assert_same(&seen, &wanted)?;
                     }
                 }
                 1 => writer.sync_data().unwrap(),
@@ -125,11 +125,11 @@ proptest! {
         }
         let wanted = std::fs::read(&theirs).unwrap();
         prop_assert_eq!(writer.finish().unwrap(), wanted.len() as u64);
-        same(&std::fs::read(&ours).unwrap(), &wanted)?;
+        assert_same(&std::fs::read(&ours).unwrap(), &wanted)?;
     }
 }
 
-/// Reads until the memory is full or the end is there.
+/// Reads until the memory is full or the file ends.
 fn read_all(from: &mut impl Read, into: &mut [u8]) -> usize {
     let mut filled = 0;
     while filled < into.len() {

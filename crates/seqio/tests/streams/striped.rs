@@ -1,5 +1,5 @@
-//! One stream over several files: what is written comes back, chunk by chunk, as the papers laid
-//! stripes out.
+//! One stream over several files: the contents return in order, with the chunk layout of the
+//! papers.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use seqio::Options;
 use std::io::Write;
 
-use crate::bench::{blocks, content, folder, same, way};
+use crate::bench::{assert_same, blocks, content, folder, way};
 
 fn names(folder: &tempfile::TempDir, count: usize) -> Vec<PathBuf> {
     (0..count).map(|number| folder.path().join(format!("member-{number}"))).collect()
@@ -35,11 +35,11 @@ proptest! {
         writer.write_all(&wanted).unwrap();
         prop_assert_eq!(writer.finish().unwrap(), bytes as u64);
         let mut reader = reading.open_striped(&paths, chunk).unwrap();
-        same(&blocks(&mut reader).unwrap(), &wanted)?;
-        // The first chunk lies on the first member, as in the papers.
+        assert_same(&blocks(&mut reader).unwrap(), &wanted)?;
+        // The first chunk is on the first member, as in the papers.
         let first = std::fs::read(&paths[0]).unwrap();
         let chunk = (chunk as usize).min(bytes);
-        same(&first[..chunk], &wanted[..chunk])?;
+        assert_same(&first[..chunk], &wanted[..chunk])?;
     }
 }
 

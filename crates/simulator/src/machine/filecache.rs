@@ -1,10 +1,10 @@
-//! The path through a cache, the file system's or a RAID controller's: copying, read-ahead, the
-//! lazy writer, and the pages that a small write must read first.
+//! The path through a cache, of the file system or of a RAID controller: copying, read-ahead, the
+//! lazy writer, and the pages that a partial write must read first.
 //!
-//! The file system fetches one unit at a time and stays one unit ahead of a sequential reader;
-//! its lazy writer joins dirty bytes that lie next to each other and has one request outstanding
-//! (paper 1, section 2). A controller does the same with a request for each of its devices.
-//! Writers wait while too much is dirty. Closing a file flushes the file system's cache.
+//! The file system fetches one unit at a time and stays one unit ahead of a sequential reader. Its
+//! lazy writer merges adjacent dirty data and has one request outstanding (paper 1, section 2). A
+//! controller has one request outstanding per device. Writers block while too much is dirty.
+//! Closing a file flushes the file system's cache.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,83 +14,82 @@ use super::{Event, Io, Machine, Origin};
 use crate::server::Gauge;
 use crate::system::{Allocated, CacheModel, ControllerModel, Setup};
 
-/// What the cache has of a unit.
+/// State of a unit in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
-    Coming,
-    Here,
+    Fetching,
+    Cached,
 }
 
-/// Whose cache it is.
+/// Owner of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// In host memory, served by the CPU.
+    /// In host memory; the CPU copies.
     FileSystem,
-    /// In a RAID controller, served by its processor.
+    /// In a RAID controller; its processor moves the data.
     Controller,
 }
 
-/// The path through a cache, the file system's or a RAID controller's: copying, read-ahead, the
-/// lazy writer, and the pages that a small write must read first.
+/// The cache of one open file.
 #[derive(Debug)]
 pub(crate) struct FileCache {
     pub layer: Layer,
     page: u64,
     unit: u64,
-    /// Written behind in stretches of so much, and so many requests at once either way.
-    behind: u64,
-    pub at_once: u32,
+    /// Largest write of the lazy writer (bytes), and requests outstanding for reads and for writes.
+    write_behind_bytes: u64,
+    pub parallel_requests: u32,
     dirty_limit: u64,
     frame: u64,
     first_delay_ns: u64,
     gap_ns: u64,
-    bug: (u64, u64),
+    read_ahead_bug: (u64, u64),
     reads: bool,
     writes: bool,
-    units_most: usize,
+    max_units: usize,
     units: HashMap<u64, Unit>,
     order: VecDeque<u64>,
-    /// Requests of programs, in order; the first is being served.
+    /// Requests of programs in order; the first one is being served.
     queue: VecDeque<u32>,
-    /// Fetches under way.
+    /// Fetches in progress.
     pub fetching: Gauge,
     read_end: u64,
     write_end: u64,
-    /// The pages that small writes have brought in last: where they are, two for both ends of one.
-    pages_here: [Option<u64>; 2],
-    /// Dirty stretches: first byte and length.
+    /// The last pages fetched for partial writes: up to two, one for each end of a write.
+    fetched_pages: [Option<u64>; 2],
+    /// Dirty extents: first byte and length.
     dirty: VecDeque<(u64, u64)>,
     dirty_bytes: u64,
-    /// A request of the lazy writer is under way, or its pause after one.
+    /// Requests of the lazy writer in progress, including the pause after each.
     writing: u32,
     awake: bool,
-    /// The lazy writer will wake of itself.
+    /// The lazy writer is scheduled to start.
     scheduled: bool,
     flushing: bool,
-    /// Whether a writer waits for room: 1 or 0.
-    pub starved: Gauge,
-    /// The last request did not follow the one before it.
+    /// 1 while a writer waits for dirty data to be written.
+    pub writer_blocked: Gauge,
+    /// The last request was not sequential.
     random: bool,
 }
 
 impl FileCache {
-    /// The file system's cache, empty.
+    /// An empty cache of the file system.
     pub fn of_file_system(model: &CacheModel) -> FileCache {
         FileCache {
             layer: Layer::FileSystem,
             page: model.page.bytes(),
-            behind: model.write_behind.bytes(),
-            at_once: 1,
+            write_behind_bytes: model.write_behind.bytes(),
+            parallel_requests: 1,
             dirty_limit: model.dirty_limit.bytes(),
             frame: model.write_frame.bytes(),
             first_delay_ns: model.first_delay.ns(),
             gap_ns: model.write_behind_gap.ns(),
-            bug: (model.read_ahead_bug_from.bytes(), model.read_ahead_bug.ns()),
+            read_ahead_bug: (model.read_ahead_bug_from.bytes(), model.read_ahead_bug.ns()),
             ..FileCache::empty(model.read_ahead.bytes(), model.size.bytes())
         }
     }
 
-    /// A controller's cache, empty; None where it has none.
+    /// An empty cache of a controller; `None` if it has none.
     pub fn of_controller(model: &ControllerModel, setup: &Setup) -> Option<FileCache> {
         let reads = model.read_ahead.0 > 0.0;
         let writes = setup.holds_writes(model);
@@ -100,8 +99,8 @@ impl FileCache {
         let disks = u64::from(setup.volume_disks());
         let unit = if reads { model.read_ahead.bytes() } else { setup.chunk };
         Some(FileCache {
-            behind: setup.chunk,
-            at_once: setup.volume_disks(),
+            write_behind_bytes: setup.chunk,
+            parallel_requests: setup.volume_disks(),
             dirty_limit: model.write_buffer.bytes().max(2 * setup.chunk),
             reads,
             writes,
@@ -114,56 +113,56 @@ impl FileCache {
             layer: Layer::Controller,
             page: 512,
             unit,
-            behind: unit,
-            at_once: 1,
+            write_behind_bytes: unit,
+            parallel_requests: 1,
             dirty_limit: 0,
             frame: 0,
             first_delay_ns: 0,
             gap_ns: 0,
-            bug: (0, 0),
+            read_ahead_bug: (0, 0),
             reads: true,
             writes: true,
-            units_most: (bytes / unit).max(2) as usize,
+            max_units: (bytes / unit).max(2) as usize,
             units: HashMap::new(),
             order: VecDeque::new(),
             queue: VecDeque::new(),
             fetching: Gauge::default(),
             read_end: 0,
             write_end: 0,
-            pages_here: [None; 2],
+            fetched_pages: [None; 2],
             dirty: VecDeque::new(),
             dirty_bytes: 0,
             writing: 0,
             awake: false,
             scheduled: false,
             flushing: false,
-            starved: Gauge::default(),
+            writer_blocked: Gauge::default(),
             random: false,
         }
     }
 
-    /// Whether requests of a direction go through it.
+    /// Whether requests of a direction go through the cache.
     pub fn takes(&self, op: Op) -> bool {
         if op == Op::Read { self.reads } else { self.writes }
     }
 
     fn has(&self, unit: u64) -> bool {
-        self.units.get(&unit) == Some(&Unit::Here)
+        self.units.get(&unit) == Some(&Unit::Cached)
     }
 
     fn insert(&mut self, unit: u64) {
-        if self.units.insert(unit, Unit::Coming).is_none() {
+        if self.units.insert(unit, Unit::Fetching).is_none() {
             self.order.push_back(unit);
         }
-        while self.order.len() > self.units_most {
+        while self.order.len() > self.max_units {
             if let Some(oldest) = self.order.pop_front() {
                 self.units.remove(&oldest);
             }
         }
     }
 
-    /// Adds a dirty stretch, joined to the last one where it follows it.
-    fn soil(&mut self, offset: u64, length: u64) {
+    /// Adds a dirty extent, merged with the last one if adjacent.
+    fn mark_dirty(&mut self, offset: u64, length: u64) {
         self.dirty_bytes += length;
         match self.dirty.back_mut() {
             Some((from, so_far)) if *from + *so_far == offset => *so_far += length,
@@ -177,7 +176,7 @@ impl Machine {
         self.files[file as usize].cache.as_mut()
     }
 
-    /// A program's request on a file that is opened through the cache.
+    /// Queues a program's request on a cached file.
     pub(crate) fn cached(&mut self, io: u32) {
         let file = self.ios[io].file;
         let Some(cache) = self.cache(file) else { return };
@@ -187,7 +186,7 @@ impl Machine {
         }
     }
 
-    /// Goes on with the first request in the queue.
+    /// Continues with the first queued request.
     fn serve_first(&mut self, file: u32) {
         let Some(io) = self.cache(file).and_then(|cache| cache.queue.front().copied()) else {
             return;
@@ -201,14 +200,14 @@ impl Machine {
     fn serve_read(&mut self, io: u32) {
         let Io { file, offset, length, stage, .. } = self.ios[io];
         let now_ns = self.now_ns();
-        let (bug_from, bug_ns) = self.cache(file).map_or((0, 0), |cache| cache.bug);
-        let defeated = bug_from > 0 && length >= bug_from;
-        if defeated && stage == 0 {
-            // The bug costs its time first, and the drive's read-ahead goes on meanwhile.
+        let (bug_from, bug_ns) = self.cache(file).map_or((0, 0), |cache| cache.read_ahead_bug);
+        let hits_bug = bug_from > 0 && length >= bug_from;
+        if hits_bug && stage == 0 {
+            // The delay of the bug comes first; the drive continues to read ahead meanwhile.
             self.ios[io].stage = 3;
-            self.agenda.at(now_ns + bug_ns, Event::CacheAgain(file));
+            self.events.schedule(now_ns + bug_ns, Event::CacheResume(file));
         }
-        if stage == 3 || (defeated && stage == 0) {
+        if stage == 3 || (hits_bug && stage == 0) {
             return;
         }
         let end = offset + length;
@@ -220,28 +219,28 @@ impl Machine {
             let (from, to) = (offset / page * page, end.next_multiple_of(page));
             if fetching == 0 {
                 self.ios[io].stage = 2;
-                self.bring_in(file, from, to - from);
+                self.fetch_into_cache(file, from, to - from);
             }
             return;
         }
         let (first, last) = (offset / cache.unit, (end - 1) / cache.unit);
-        // A request is in memory whole before it is copied, beside what is read ahead.
-        let together = last - first + 2 + u64::from(cache.at_once);
-        cache.units_most = cache.units_most.max(together as usize);
+        // All units of a request must be cached before it is copied, besides those read ahead.
+        let together = last - first + 2 + u64::from(cache.parallel_requests);
+        cache.max_units = cache.max_units.max(together as usize);
         let random = stage == 2;
         if random {
             if cache.fetching.count() > 0 {
                 return;
             }
-        } else if self.fetch(io, !defeated) {
+        } else if self.fetch(io, !hits_bug) {
             return;
         }
         let Some(cache) = self.cache(file) else { return };
         cache.read_end = end;
         cache.queue.pop_front();
-        // One processor copies first and then reads ahead.
+        // A single processor copies first and reads ahead afterwards.
         self.copy(io, Event::Completed(io));
-        if !random && !defeated {
+        if !random && !hits_bug {
             self.read_ahead(file, (end - 1) / self.unit_of(file));
         }
         self.serve_first(file);
@@ -251,7 +250,7 @@ impl Machine {
         self.files[file as usize].cache.as_ref().map_or(1, |cache| cache.unit)
     }
 
-    /// Fetches what a read needs; tells whether anything is missing still.
+    /// Fetches the units a read needs; returns whether any is still missing.
     fn fetch(&mut self, io: u32, ahead: bool) -> bool {
         let Io { file, offset, length, .. } = self.ios[io];
         let unit = self.unit_of(file);
@@ -263,34 +262,37 @@ impl Machine {
                 continue;
             }
             missing = true;
-            if cache.fetching.count() < cache.at_once && !cache.units.contains_key(&number) {
+            if cache.fetching.count() < cache.parallel_requests
+                && !cache.units.contains_key(&number)
+            {
                 cache.insert(number);
                 self.ios[io].stage = 1;
-                self.bring_in(file, number * unit, unit);
+                self.fetch_into_cache(file, number * unit, unit);
             }
         }
         if missing
             && ahead
-            && self.files[file as usize].cache.as_ref().is_some_and(|c| c.at_once > 1)
+            && self.files[file as usize].cache.as_ref().is_some_and(|c| c.parallel_requests > 1)
         {
             self.read_ahead(file, last);
         }
         missing
     }
 
-    /// Stays ahead of a sequential reader who has come to a unit.
+    /// Keeps read-ahead going for a sequential reader that has reached unit `last`.
     fn read_ahead(&mut self, file: u32, last: u64) {
         let unit = self.unit_of(file);
         let most = self.files[file as usize].volume.bytes();
         for number in last + 1.. {
             let Some(cache) = self.cache(file) else { return };
-            let enough = number > last + u64::from(cache.at_once);
-            if enough || cache.fetching.count() >= cache.at_once || number * unit >= most {
+            let enough = number > last + u64::from(cache.parallel_requests);
+            if enough || cache.fetching.count() >= cache.parallel_requests || number * unit >= most
+            {
                 return;
             }
             if !cache.units.contains_key(&number) {
                 cache.insert(number);
-                self.bring_in(file, number * unit, unit);
+                self.fetch_into_cache(file, number * unit, unit);
             }
         }
     }
@@ -308,25 +310,25 @@ impl Machine {
         let (needed, bytes) = if !sequential && length < frame {
             ([Some(offset / frame * frame), None], frame)
         } else {
-            // The pages of which the write covers a part only: at its begin and at its end.
+            // Pages that the write covers only in part: at its start and at its end.
             let page_of = |at: u64| (!at.is_multiple_of(page)).then_some(at / page * page);
             ([page_of(offset), page_of(end)], page)
         };
-        let missing = |from: &u64| !cache.pages_here.contains(&Some(*from));
+        let missing = |from: &u64| !cache.fetched_pages.contains(&Some(*from));
         if exists && let Some(from) = needed.into_iter().flatten().find(missing) {
             if cache.fetching.count() == 0 {
-                let kept = cache.pages_here.into_iter().find(|page| needed.contains(page));
-                cache.pages_here = [kept.flatten(), Some(from)];
-                self.bring_in(file, from, bytes);
+                let kept = cache.fetched_pages.into_iter().find(|page| needed.contains(page));
+                cache.fetched_pages = [kept.flatten(), Some(from)];
+                self.fetch_into_cache(file, from, bytes);
             }
             return;
         }
         if cache.fetching.count() > 0 {
             return;
         }
-        let starved = cache.dirty_bytes > 0 && cache.dirty_bytes + length > limit;
-        cache.starved.set(now_ns, u32::from(starved));
-        if starved {
+        let writer_blocked = cache.dirty_bytes > 0 && cache.dirty_bytes + length > limit;
+        cache.writer_blocked.set(now_ns, u32::from(writer_blocked));
+        if writer_blocked {
             if cache.awake {
                 self.write_behind(file);
             }
@@ -335,14 +337,14 @@ impl Machine {
         cache.write_end = end;
         cache.queue.pop_front();
         if extend_ns > 0 {
-            self.work_unasked(file, extend_ns);
+            self.run_system_work(file, extend_ns);
         }
         if self.files[file as usize].through {
-            // It is complete when its own bytes are on the device.
+            // A write-through write completes once its own data are on the device.
             self.copy(io, Event::Issued(io));
         } else {
             if let Some(cache) = self.cache(file) {
-                cache.soil(offset, length);
+                cache.mark_dirty(offset, length);
             }
             self.copy(io, Event::Completed(io));
             self.schedule_writer(file);
@@ -350,8 +352,8 @@ impl Machine {
         self.serve_first(file);
     }
 
-    /// The CPU copies between cache and program, or the controller's processor moves the data;
-    /// then comes `next`.
+    /// Charges the copy between cache and program (CPU) or the transfer (controller processor), and
+    /// then schedules `next`.
     fn copy(&mut self, io: u32, next: Event) {
         let Io { op, length, origin, file, .. } = self.ios[io];
         let Origin::App { engine, .. } = origin else { return };
@@ -361,8 +363,8 @@ impl Machine {
         {
             let each = if op == Op::Read { controller.read } else { controller.write };
             let ns = controller.fixed.ns() + each.ns_for(length);
-            let (_, end_ns) = self.raid.serve(self.agenda.now_ns(), ns);
-            self.agenda.at(end_ns, Event::Stored(io));
+            let (_, end_ns) = self.raid.serve(self.events.now_ns(), ns);
+            self.events.schedule(end_ns, Event::Stored(io));
             return;
         }
         let host = &self.system.host;
@@ -371,23 +373,23 @@ impl Machine {
         let view_ns = if random { host.cache.random_view.ns() } else { 0 };
         let ns = cost.ns_for(length) + view_ns;
         let end_ns = self.work_for(engine, cost, ns, ns);
-        self.agenda.at(end_ns, next);
+        self.events.schedule(end_ns, next);
     }
 
-    /// Reads into the cache, up to the end of the devices.
-    fn bring_in(&mut self, file: u32, offset: u64, length: u64) {
+    /// Fetches data into the cache, up to the end of the devices.
+    fn fetch_into_cache(&mut self, file: u32, offset: u64, length: u64) {
         let length = length.min(self.files[file as usize].volume.bytes() - offset);
         let now_ns = self.now_ns();
         if let Some(cache) = self.cache(file) {
             cache.fetching.set(now_ns, cache.fetching.count() + 1);
         }
-        self.transfer(file, Op::Read, offset, length, Origin::BringIn);
+        self.transfer(file, Op::Read, offset, length, Origin::CacheFetch);
     }
 
-    /// A transfer that the cache makes for itself.
+    /// Starts a transfer of the cache itself.
     fn transfer(&mut self, file: u32, op: Op, offset: u64, length: u64, origin: Origin) {
         let now_ns = self.now_ns();
-        let io = self.ios.put(Io::new(origin, op, (file, offset, length), now_ns));
+        let io = self.ios.insert(Io::new(origin, op, (file, offset, length), now_ns));
         let layer = self.files[file as usize].cache.as_ref().map(|cache| cache.layer);
         if layer == Some(Layer::Controller) {
             self.dispatch(io);
@@ -398,33 +400,33 @@ impl Machine {
         let random = self.files[file as usize].cache.as_ref().is_some_and(|cache| cache.random);
         let random_ns = if random { host.random.ns() } else { 0 };
         let ns = host.piece.ns() + each.ns_for(length) + random_ns;
-        let end_ns = self.work_unasked(file, ns);
-        self.agenda.at(end_ns, Event::Issued(io));
+        let end_ns = self.run_system_work(file, ns);
+        self.events.schedule(end_ns, Event::Issued(io));
     }
 
     /// A transfer of the cache has ended.
     pub(crate) fn cache_transfer_done(&mut self, io: u32) {
         let Io { file, offset, length, origin, .. } = self.ios[io];
-        self.ios.give_back(io);
+        self.ios.release(io);
         let most = self.files[file as usize].volume.bytes();
         let now_ns = self.now_ns();
         let Some(cache) = self.cache(file) else { return };
-        if origin == Origin::BringIn {
+        if origin == Origin::CacheFetch {
             cache.fetching.set(now_ns, cache.fetching.count() - 1);
             let unit = offset / cache.unit;
             let whole = offset % cache.unit == 0 && length == cache.unit.min(most - offset);
             if whole && cache.units.contains_key(&unit) {
-                cache.units.insert(unit, Unit::Here);
+                cache.units.insert(unit, Unit::Cached);
             }
         } else {
             cache.dirty_bytes -= length;
             let gap_ns = cache.gap_ns;
-            self.agenda.at(now_ns + gap_ns, Event::WriterRested(file));
+            self.events.schedule(now_ns + gap_ns, Event::WriterPauseOver(file));
         }
         self.serve_first(file);
     }
 
-    /// The lazy writer will look after a while.
+    /// Schedules the lazy writer, or runs it if it is already active.
     fn schedule_writer(&mut self, file: u32) {
         let now_ns = self.now_ns();
         let Some(cache) = self.cache(file) else { return };
@@ -433,27 +435,27 @@ impl Machine {
             self.write_behind(file);
         } else if !cache.scheduled {
             cache.scheduled = true;
-            self.agenda.at(at_ns, Event::LazyWriter(file));
+            self.events.schedule(at_ns, Event::LazyWriter(file));
         }
     }
 
-    /// The first request goes on.
-    pub(crate) fn cache_again(&mut self, file: u32) {
+    /// Resumes the first queued request after the delay of the read-ahead bug.
+    pub(crate) fn cache_resume(&mut self, file: u32) {
         if let Some(io) = self.cache(file).and_then(|cache| cache.queue.front().copied()) {
             self.ios[io].stage = 1;
         }
         self.serve_first(file);
     }
 
-    /// The lazy writer looks for work: for the first time, or after a pause.
+    /// Starts the lazy writer after its initial delay.
     pub(crate) fn lazy_writer(&mut self, file: u32) {
         let Some(cache) = self.cache(file) else { return };
         cache.scheduled = false;
         self.wake_writer(file);
     }
 
-    /// The lazy writer's pause is over.
-    pub(crate) fn writer_rested(&mut self, file: u32) {
+    /// The pause of the lazy writer is over.
+    pub(crate) fn writer_pause_over(&mut self, file: u32) {
         if let Some(cache) = self.cache(file) {
             cache.writing -= 1;
         }
@@ -467,31 +469,32 @@ impl Machine {
         self.write_behind(file);
     }
 
-    /// Writes the oldest dirty bytes.
+    /// Writes the oldest dirty data.
     fn write_behind(&mut self, file: u32) {
         loop {
             let Some(cache) = self.cache(file) else { return };
-            if cache.writing >= cache.at_once {
+            if cache.writing >= cache.parallel_requests {
                 return;
             }
             let Some((from, length)) = cache.dirty.front().copied() else { return };
-            let most = cache.behind;
+            let most = cache.write_behind_bytes;
             let now = length.min(most - from % most);
-            // A stretch that is still being filled waits for the rest of it.
+            // An extent that is still growing waits until it fills a whole write.
             let filling = cache.dirty.len() == 1 && from + now == cache.write_end;
-            if filling && now < most && !cache.flushing && cache.starved.count() == 0 {
+            if filling && now < most && !cache.flushing && cache.writer_blocked.count() == 0 {
                 return;
             }
             cache.writing += 1;
-            match now == length {
-                true => drop(cache.dirty.pop_front()),
-                false => cache.dirty[0] = (from + now, length - now),
+            if now == length {
+                cache.dirty.pop_front();
+            } else {
+                cache.dirty[0] = (from + now, length - now);
             }
             self.transfer(file, Op::Write, from, now, Origin::WriteBehind);
         }
     }
 
-    /// Begins to write everything that is dirty.
+    /// Starts to write everything dirty.
     pub(crate) fn begin_flush(&mut self, file: u32) {
         if let Some(cache) = self.cache(file) {
             cache.flushing = true;

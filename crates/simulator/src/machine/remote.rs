@@ -1,8 +1,8 @@
-//! The path over a network: a program's host, a wire, a server with the devices.
+//! The path over a network: the program's host, the wire, and a server with the devices.
 //!
-//! A request costs CPU on both hosts, travels to the server and back as often as the protocol
-//! wants, and its data cross the server's interconnect once for the device and once for the
-//! network (paper 2, section 9).
+//! A request costs CPU time on both hosts and makes as many round trips as the protocol needs. Its
+//! data cross the server's interconnect once for the device and once for the network (paper 2,
+//! section 9).
 
 use ioengine::Op;
 
@@ -10,30 +10,35 @@ use super::{Event, Host, Io, Machine, Origin};
 use crate::server::Server;
 use crate::system::{NetworkModel, System};
 
-/// The program's host and the wire; the server is the machine's own first host.
+/// The program's host and the wire. The server is the machine's first host.
 pub(crate) struct Remote {
     pub model: NetworkModel,
     pub client: Host,
     pub wire: [Server; 2],
-    /// Where writes take their turn.
-    pub turn: Server,
+    /// Serialises writes at the server.
+    pub write_turn: Server,
 }
 
 impl Remote {
     pub fn new(model: &NetworkModel, system: &System) -> Remote {
         let client = Host::new(system.host.cpus.count());
-        Remote { model: model.clone(), client, wire: Default::default(), turn: Server::default() }
+        Remote {
+            model: model.clone(),
+            client,
+            wire: Default::default(),
+            write_turn: Server::default(),
+        }
     }
 }
 
-/// Where a request is on its way: the stage that ends with the next event.
+/// Stages of a remote request; each ends with the next event.
 const CLIENT: u8 = 0;
 const THERE: u8 = 1;
 const SERVER: u8 = 2;
 const BACK: u8 = 3;
 
 impl Machine {
-    /// A program's request: first its own host's work.
+    /// Starts a program's request with the CPU work of its host.
     pub(crate) fn remote_begin(&mut self, io: u32) {
         let Io { op, length, origin, .. } = self.ios[io];
         let Origin::App { engine, .. } = origin else { return };
@@ -46,10 +51,10 @@ impl Machine {
         let end_ns = remote.client.work_for(thread, now_ns, ns);
         remote.client.charged_ns += ns;
         self.ios[io].stage = CLIENT;
-        self.agenda.at(end_ns, Event::Remote(io));
+        self.events.schedule(end_ns, Event::Remote(io));
     }
 
-    /// The next step of a request.
+    /// Runs the next step of a request.
     pub(crate) fn remote_step(&mut self, io: u32) {
         let now_ns = self.now_ns();
         let Io { op, length, stage, .. } = self.ios[io];
@@ -63,10 +68,10 @@ impl Machine {
             CLIENT => {
                 let payload = if op == Op::Write { model.rate.ns_for(length) } else { 0 };
                 let (_, sent_ns) = remote.wire[0].serve(now_ns, payload);
-                // All but the last half of the last trip is over when the server may begin.
+                // All trips but the last half of the last one happen before the server starts.
                 let travel_ns = (model.latency.0 * (trips * 2.0 - 1.0)) as u64;
                 self.ios[io].stage = THERE;
-                self.agenda.at(sent_ns + travel_ns, Event::Remote(io));
+                self.events.schedule(sent_ns + travel_ns, Event::Remote(io));
             }
             THERE => {
                 let slow_from = model.slow_write_from.bytes();
@@ -77,17 +82,17 @@ impl Machine {
                 let end_ns = self.hosts[0].work(now_ns, ns);
                 let mut ready_ns = end_ns + slow_ns;
                 if op == Op::Write {
-                    ready_ns = remote.turn.serve(ready_ns, model.write_turn.ns()).1;
+                    ready_ns = remote.write_turn.serve(ready_ns, model.write_turn.ns()).1;
                 }
                 self.ios[io].stage = SERVER;
-                self.agenda.at(ready_ns, Event::Remote(io));
+                self.events.schedule(ready_ns, Event::Remote(io));
             }
             SERVER => self.dispatch(io),
             _ => self.completed(io),
         }
     }
 
-    /// The server's devices have done their part.
+    /// The server's devices have finished their part.
     pub(crate) fn remote_stored(&mut self, io: u32) {
         let now_ns = self.now_ns();
         let Io { op, length, .. } = self.ios[io];
@@ -105,6 +110,6 @@ impl Machine {
         let payload = if op == Op::Read { model.rate.ns_for(length) } else { 0 };
         let (_, sent_ns) = remote.wire[1].serve(ready_ns, payload);
         self.ios[io].stage = BACK;
-        self.agenda.at(sent_ns + model.latency.ns(), Event::Remote(io));
+        self.events.schedule(sent_ns + model.latency.ns(), Event::Remote(io));
     }
 }

@@ -1,17 +1,17 @@
-//! Between adapter and device: buses with the phases of a command, and the controllers of
-//! devices, which do one thing at a time.
+//! The path between adapter and device: buses with the phases of a command, and device
+//! controllers, which do one thing at a time.
 //!
-//! A command goes out in one tenure of the bus. A read comes back in another, once its data are
-//! there or will be by the time they are moved; a device that can answers without letting go of
-//! the bus. A write's data follow the command; it completes from the cache, or in a tenure of its
-//! own when the media have it.
+//! A command is sent in one tenure of the bus. A read returns in a second tenure once its data are
+//! complete, or will be by the time they have been moved. Some devices answer reads without
+//! releasing the bus. The data of a write follow the command. The write completes from the cache,
+//! or in a tenure of its own once it is on the media.
 
 use std::collections::VecDeque;
 
 use ioengine::Op;
 
 use super::{Command, Event, Machine};
-use crate::disk::{Disk, Found, Wait};
+use crate::disk::{Disk, Lookup, MediaRequest};
 use crate::flash::Flash;
 use crate::system::{DiskModel, LinkPer, Path};
 use crate::volume::Piece;
@@ -19,7 +19,7 @@ use crate::volume::Piece;
 /// The phases of a bus (paper 1, Table 4).
 pub(crate) const PHASE_NAMES: [&str; PHASES] =
     ["arbitrate", "reselect", "select", "message in", "message out", "command", "data", "status"];
-/// How many they are.
+/// Number of phases.
 pub(crate) const PHASES: usize = 8;
 const ARBITRATE: usize = 0;
 const RESELECT: usize = 1;
@@ -30,32 +30,32 @@ const COMMAND: usize = 5;
 const DATA: usize = 6;
 const STATUS: usize = 7;
 
-/// What a tenure of the bus is for.
+/// Purpose of a bus tenure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leg {
+enum TenureKind {
     Command,
     ReadData,
     WriteData,
     Status,
 }
 
-/// A tenure of the bus.
+/// A tenure of the bus: from arbitration until it is free again.
 #[derive(Clone, Copy, Debug)]
 struct Tenure {
     command: u32,
-    leg: Leg,
+    kind: TenureKind,
 }
 
-/// A bus.
+/// A bus and its queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bus {
     current: Option<Tenure>,
     queue: VecDeque<Tenure>,
-    /// Time spent in each phase (ns), the present tenure booked whole.
+    /// Time spent in each phase (ns). A tenure is booked whole when it begins.
     phases_ns: [u64; PHASES],
-    /// When the present tenure ends (ns).
+    /// End of the current tenure (ns).
     until_ns: u64,
-    /// Commands on the bus that are not complete.
+    /// Incomplete commands of all devices on the bus.
     outstanding: u32,
 }
 
@@ -63,7 +63,8 @@ impl Bus {
     /// Time spent in each phase up to `now_ns` (ns).
     pub fn phases_until(&self, now_ns: u64) -> [u64; PHASES] {
         let mut to_come_ns = self.until_ns.saturating_sub(now_ns);
-        // The last phases of a tenure first, as far as that can be told.
+        // Subtracts the rest of the current tenure, starting with the phases that come last. The
+        // order of phases is only approximately known.
         let mut phases_ns = self.phases_ns;
         for phase in [STATUS, DATA, MESSAGE_IN, COMMAND, MESSAGE_OUT, SELECT, RESELECT, ARBITRATE] {
             let cut_ns = to_come_ns.min(phases_ns[phase]);
@@ -74,27 +75,27 @@ impl Bus {
     }
 }
 
-/// What a controller is to do.
+/// Work for a controller.
 #[derive(Clone, Copy, Debug)]
 enum Job {
-    /// Understand a command.
+    /// Decode a command.
     Process(u32),
-    /// Move the data of a read.
+    /// Send the data of a read.
     Transfer(u32),
-    /// Take the data of a write that had no room before.
+    /// Accept the data of a write that had to wait for buffer space.
     Accept(u32),
     /// Report a write that is on the media.
     Report(u32),
 }
 
-/// What is behind a controller.
+/// The mechanism behind a controller.
 pub(crate) enum Mechanism {
     Disk(Box<Disk>),
     Flash(Box<Flash>),
 }
 
 impl Mechanism {
-    /// How long the host is not told of a command at the most (ns).
+    /// Longest delay of a completion by coalescing (ns).
     fn coalesce_ns(&self) -> u64 {
         match self {
             Mechanism::Disk(_) => 0,
@@ -107,7 +108,7 @@ impl Mechanism {
 pub(crate) struct Device {
     pub bus: u32,
     pub mechanism: Mechanism,
-    /// Commands that are not complete.
+    /// Incomplete commands.
     pub outstanding: u32,
     busy: bool,
     working_on: u32,
@@ -115,10 +116,10 @@ pub(crate) struct Device {
     /// Busy time of the controller (ns).
     pub controller_ns: u64,
     jobs: VecDeque<Job>,
-    /// Does not answer before (ns).
-    deaf_ns: u64,
-    no_room: VecDeque<u32>,
-    /// Commands that are done and of which the host has not been told, and since when (ns).
+    /// Does not answer commands before this time (ns).
+    unresponsive_until_ns: u64,
+    waiting_for_room: VecDeque<u32>,
+    /// Finished commands that the host has not been told about, and since when (ns).
     held: Vec<u32>,
     held_since_ns: u64,
 }
@@ -134,8 +135,8 @@ impl Device {
             busy_since_ns: 0,
             controller_ns: 0,
             jobs: VecDeque::new(),
-            deaf_ns: 0,
-            no_room: VecDeque::new(),
+            unresponsive_until_ns: 0,
+            waiting_for_room: VecDeque::new(),
             held: Vec::new(),
             held_since_ns: 0,
         }
@@ -162,27 +163,27 @@ impl Device {
 }
 
 impl Machine {
-    /// Sends a piece to its device, not before `from_ns`.
+    /// Sends a piece to its device, at `from_ns` or later.
     pub(crate) fn send(&mut self, io: u32, piece: Piece, from_ns: u64) {
         let Piece { device, at, length, op } = piece;
         self.device_bytes[op as usize] += length;
         self.device_requests[op as usize] += 1;
         let (inline, waited, begun_ns) = (false, false, self.now_ns());
         let command =
-            self.commands.put(Command { io, device, at, length, op, inline, waited, begun_ns });
+            self.commands.insert(Command { io, device, at, length, op, inline, waited, begun_ns });
         self.devices[device as usize].outstanding += 1;
         let bus = self.devices[device as usize].bus;
         self.buses[bus as usize].outstanding += 1;
         if from_ns > begun_ns {
             // Until then it waits in the host.
-            self.agenda.at(from_ns, Event::Answered(command));
+            self.events.schedule(from_ns, Event::Answered(command));
             self.commands[command].waited = true;
         } else {
-            self.ask_for_bus(bus, Tenure { command, leg: Leg::Command });
+            self.request_bus(bus, Tenure { command, kind: TenureKind::Command });
         }
     }
 
-    fn ask_for_bus(&mut self, bus: u32, tenure: Tenure) {
+    fn request_bus(&mut self, bus: u32, tenure: Tenure) {
         let entry = &mut self.buses[bus as usize];
         if entry.current.is_some() {
             entry.queue.push_back(tenure);
@@ -195,12 +196,12 @@ impl Machine {
         self.buses[bus as usize].current = Some(tenure);
         let end_ns = self.tenure_end(bus, tenure);
         self.buses[bus as usize].until_ns = end_ns;
-        self.agenda.at(end_ns, Event::BusFree(bus));
+        self.events.schedule(end_ns, Event::BusFree(bus));
     }
 
-    /// Books the phases of a tenure that begins now and gives its end (ns).
+    /// Books the phases of a tenure that begins now; returns its end (ns).
     fn tenure_end(&mut self, bus: u32, tenure: Tenure) -> u64 {
-        let now_ns = self.agenda.now_ns();
+        let now_ns = self.events.now_ns();
         let model = &self.system.bus;
         let Command { device, op, length, inline, .. } = self.commands[tenure.command];
         let phases = &mut self.buses[bus as usize].phases_ns;
@@ -209,31 +210,32 @@ impl Machine {
             phases[phase] += ns;
             at_ns += ns;
         };
-        let breaks = self.system.setup.path == Path::FileSystem;
-        match tenure.leg {
-            Leg::Command => {
-                let deaf_ns = self.devices[device as usize].deaf_ns.saturating_sub(now_ns);
+        let disconnects = self.system.setup.path == Path::FileSystem;
+        match tenure.kind {
+            TenureKind::Command => {
+                let unresponsive_until_ns =
+                    self.devices[device as usize].unresponsive_until_ns.saturating_sub(now_ns);
                 spend(ARBITRATE, model.arbitrate.ns());
-                spend(SELECT, model.select.ns() + deaf_ns);
+                spend(SELECT, model.select.ns() + unresponsive_until_ns);
                 spend(MESSAGE_OUT, model.message_out.ns());
                 spend(COMMAND, model.command.ns());
                 return at_ns;
             }
-            Leg::Status => {
+            TenureKind::Status => {
                 spend(ARBITRATE, model.arbitrate.ns());
                 spend(RESELECT, model.reselect.ns());
             }
-            Leg::ReadData if !inline && breaks => {
+            TenureKind::ReadData if !inline && disconnects => {
                 spend(ARBITRATE, model.arbitrate.ns());
                 spend(RESELECT, model.reselect.ns());
                 spend(MESSAGE_IN, model.disconnect.ns());
             }
-            Leg::ReadData | Leg::WriteData => {}
+            TenureKind::ReadData | TenureKind::WriteData => {}
         }
-        if tenure.leg != Leg::Status {
+        if tenure.kind != TenureKind::Status {
             let rate = if op == Op::Read { model.read } else { model.write };
             let bus_ns = rate.ns_for(length);
-            let end_ns = carry(self, bus, tenure.command, at_ns, at_ns + bus_ns);
+            let end_ns = book_links(self, bus, tenure.command, at_ns, at_ns + bus_ns);
             let phases = &mut self.buses[bus as usize].phases_ns;
             phases[DATA] += end_ns - at_ns;
             at_ns = end_ns;
@@ -241,9 +243,9 @@ impl Machine {
         let cached = self.completes_from_cache(tenure.command);
         let model = &self.system.bus;
         let phases = &mut self.buses[bus as usize].phases_ns;
-        let (status_ns, message_ns) = match tenure.leg {
-            // What remains of the command comes with its report.
-            Leg::WriteData if !cached => (0, model.disconnect.ns()),
+        let (status_ns, message_ns) = match tenure.kind {
+            // The rest of the command follows with its report.
+            TenureKind::WriteData if !cached => (0, model.disconnect.ns()),
             _ => (model.status.ns(), model.message_in.ns()),
         };
         phases[STATUS] += status_ns;
@@ -261,42 +263,44 @@ impl Machine {
             }
     }
 
-    /// A bus is free again.
+    /// A bus has become free.
     pub(crate) fn bus_free(&mut self, bus: u32) {
         let entry = &mut self.buses[bus as usize];
         let ended = entry.current.take();
         if let Some(next) = entry.queue.pop_front() {
             self.begin_tenure(bus, next);
         }
-        let Some(Tenure { command, leg }) = ended else { return };
-        let Command { device, at, length, op, .. } = self.commands[command];
+        let Some(Tenure { command, kind }) = ended else { return };
+        let Command { device, at, length, .. } = self.commands[command];
         if matches!(self.devices[device as usize].mechanism, Mechanism::Flash(_)) {
-            self.flash_leg(command, leg);
+            self.flash_tenure_ended(command, kind);
             return;
         }
-        match leg {
-            Leg::Command => self.devices[device as usize].jobs.push_back(Job::Process(command)),
-            Leg::ReadData => {
-                let now_ns = self.agenda.now_ns();
+        match kind {
+            TenureKind::Command => {
+                self.devices[device as usize].jobs.push_back(Job::Process(command));
+            }
+            TenureKind::ReadData => {
+                let now_ns = self.events.now_ns();
                 let Command { inline, waited, .. } = self.commands[command];
-                let breaks = self.system.setup.path == Path::FileSystem;
+                let disconnects = self.system.setup.path == Path::FileSystem;
                 let entry = &mut self.devices[device as usize];
                 if let Some(disk) = entry.disk() {
                     disk.take(at, length, now_ns);
                     let housekeeping_ns = disk.model.housekeeping.ns();
-                    if inline && waited && breaks {
-                        entry.deaf_ns = now_ns + housekeeping_ns;
+                    if inline && waited && disconnects {
+                        entry.unresponsive_until_ns = now_ns + housekeeping_ns;
                     }
                 }
-                self.let_go(device);
+                self.release_controller(device);
                 self.command_done(command);
             }
-            Leg::WriteData => {
-                self.let_go(device);
-                self.written(command, (device, at, length, op));
+            TenureKind::WriteData => {
+                self.release_controller(device);
+                self.written(command);
             }
-            Leg::Status => {
-                self.let_go(device);
+            TenureKind::Status => {
+                self.release_controller(device);
                 self.command_done(command);
             }
         }
@@ -304,15 +308,16 @@ impl Machine {
     }
 
     /// The data of a write have reached the buffer.
-    fn written(&mut self, command: u32, (device, at, length, op): (u32, u64, u64, Op)) {
+    fn written(&mut self, command: u32) {
+        let Command { device, at, length, op, .. } = self.commands[command];
         let cached = self.completes_from_cache(command);
-        let since_ns = self.agenda.now_ns().saturating_sub(self.bus_ns(command));
+        let since_ns = self.events.now_ns().saturating_sub(self.bus_ns(command));
         let Some(disk) = self.devices[device as usize].disk() else { return };
         if cached {
             disk.cache_write(at, length, since_ns);
             self.command_done(command);
         } else {
-            disk.enqueue(Wait {
+            disk.enqueue(MediaRequest {
                 command: Some(command),
                 from: at,
                 length,
@@ -324,14 +329,14 @@ impl Machine {
         self.start_media(device);
     }
 
-    /// A command is done: the host is told now, or together with others.
+    /// A command has finished; its completion is reported now or coalesced with others.
     fn command_done(&mut self, command: u32) {
         let device = self.commands[command].device;
         let now_ns = self.now_ns();
         let entry = &mut self.devices[device as usize];
         let coalesce_ns = entry.mechanism.coalesce_ns();
         if coalesce_ns == 0 {
-            return self.told(command);
+            return self.report_completion(command);
         }
         if entry.held.is_empty() {
             entry.held_since_ns = now_ns;
@@ -339,45 +344,44 @@ impl Machine {
         entry.held.push(command);
         let is_last = entry.held.len() as u32 == entry.outstanding;
         if is_last {
-            self.tell(device);
+            self.report_held(device);
         } else if entry.held.len() == 1 {
-            self.agenda.at(now_ns + coalesce_ns, Event::HeldLong(device));
+            self.events.schedule(now_ns + coalesce_ns, Event::CoalesceTimeout(device));
         }
     }
 
-    /// The first of a device's commands that are held may have waited for as long as one may: the
-    /// host is told, unless they are others by now.
-    pub(crate) fn held_long(&mut self, device: u32) {
+    /// The coalescing time has passed: reports held completions, unless the first of them is newer.
+    pub(crate) fn coalesce_timeout(&mut self, device: u32) {
         let entry = &self.devices[device as usize];
         if self.now_ns() - entry.held_since_ns >= entry.mechanism.coalesce_ns() {
-            self.tell(device);
+            self.report_held(device);
         }
     }
 
-    /// The host is told of all commands of a device that are held.
-    fn tell(&mut self, device: u32) {
+    /// Reports all held completions of a device.
+    fn report_held(&mut self, device: u32) {
         let mut held = std::mem::take(&mut self.devices[device as usize].held);
-        held.drain(..).for_each(|command| self.told(command));
-        // What is told may have sent more, but nothing is done at the moment it is sent.
+        held.drain(..).for_each(|command| self.report_completion(command));
+        // Reporting may send new commands, but none of them can complete at the same moment.
         self.devices[device as usize].held = held;
     }
 
-    /// The host knows that a command is done.
-    fn told(&mut self, command: u32) {
+    /// Reports a completion to the host.
+    fn report_completion(&mut self, command: u32) {
         let Command { io, device, .. } = self.commands[command];
         let entry = &mut self.devices[device as usize];
         entry.outstanding -= 1;
         self.buses[entry.bus as usize].outstanding -= 1;
-        self.commands.give_back(command);
+        self.commands.release(command);
         self.ios[io].left -= 1;
         if self.ios[io].left == 0 {
             self.pieces_done(io);
         }
     }
 
-    /// The controller takes its next job if it has none.
+    /// Starts the controller's next job if it is idle.
     fn next_job(&mut self, device: u32) {
-        let now_ns = self.agenda.now_ns();
+        let now_ns = self.events.now_ns();
         let entry = &mut self.devices[device as usize];
         if entry.busy {
             return;
@@ -391,33 +395,33 @@ impl Machine {
                 entry.working_on = command;
                 let ns = self.firmware_ns(command);
                 self.commands[command].begun_ns = now_ns;
-                self.agenda.at(now_ns + ns, Event::Processed(device));
+                self.events.schedule(now_ns + ns, Event::Processed(device));
             }
             Job::Transfer(command) => {
-                self.ask_for_bus(bus, Tenure { command, leg: Leg::ReadData });
+                self.request_bus(bus, Tenure { command, kind: TenureKind::ReadData });
             }
             Job::Accept(command) => {
-                self.ask_for_bus(bus, Tenure { command, leg: Leg::WriteData });
+                self.request_bus(bus, Tenure { command, kind: TenureKind::WriteData });
             }
             Job::Report(command) => {
-                self.ask_for_bus(bus, Tenure { command, leg: Leg::Status });
+                self.request_bus(bus, Tenure { command, kind: TenureKind::Status });
             }
         }
     }
 
-    fn let_go(&mut self, device: u32) {
-        let now_ns = self.agenda.now_ns();
+    fn release_controller(&mut self, device: u32) {
+        let now_ns = self.events.now_ns();
         let entry = &mut self.devices[device as usize];
         entry.controller_ns += now_ns - entry.busy_since_ns;
         entry.busy = false;
         entry.working_on = u32::MAX;
     }
 
-    /// How long the firmware takes to understand a command (ns).
+    /// Time the firmware takes to decode a command (ns).
     fn firmware_ns(&mut self, command: u32) -> u64 {
         let Command { device, op, length, .. } = self.commands[command];
         let alone = self.is_alone(device);
-        let breaks = self.system.setup.path == Path::FileSystem;
+        let disconnects = self.system.setup.path == Path::FileSystem;
         let entry = &mut self.devices[device as usize];
         let queued = entry.outstanding > 1;
         let Some(disk) = entry.disk() else { return 0 };
@@ -428,23 +432,23 @@ impl Machine {
             Op::Read => {
                 let small = length < model.queued_read_below.bytes();
                 let queued_ns = if queued && small { model.firmware_queued_read.ns() } else { 0 };
-                let leaves = breaks && !stays(model, alone);
+                let leaves = disconnects && !answers_inline(model, alone);
                 let delay_ns = if leaves { model.disconnect_delay.ns() } else { 0 };
                 model.firmware_read.ns() + queued_ns + delay_ns
             }
         }
     }
 
-    /// Whether a device has one command only, and its bus none for others.
+    /// Whether a device has a single command, and no other command is on its bus.
     fn is_alone(&self, device: u32) -> bool {
         let entry = &self.devices[device as usize];
         entry.outstanding == 1 && self.buses[entry.bus as usize].outstanding == 1
     }
 
-    /// The controller has understood a command.
+    /// The controller has decoded a command.
     pub(crate) fn processed(&mut self, device: u32) {
         let command = self.devices[device as usize].working_on;
-        let now_ns = self.agenda.now_ns();
+        let now_ns = self.events.now_ns();
         let Command { op, at, length, begun_ns, .. } = self.commands[command];
         let bus_ns = self.bus_ns(command);
         let driver = self.system.setup.path == Path::Driver;
@@ -453,9 +457,9 @@ impl Machine {
         let bus = entry.bus;
         let Some(disk) = entry.disk() else { return };
         if op == Op::Write {
-            if cached && !(entry.no_room.is_empty() && entry.has_room(length)) {
-                entry.no_room.push_back(command);
-                self.let_go(device);
+            if cached && !(entry.waiting_for_room.is_empty() && entry.has_room(length)) {
+                entry.waiting_for_room.push_back(command);
+                self.release_controller(device);
                 self.next_job(device);
                 return;
             }
@@ -465,19 +469,19 @@ impl Machine {
             }
             let floor_ns = (begun_ns + disk.model.write_floor.ns()).saturating_sub(bus_ns);
             if floor_ns > now_ns {
-                self.agenda.at(floor_ns, Event::DataReady(command));
+                self.events.schedule(floor_ns, Event::DataReady(command));
             } else {
-                self.ask_for_bus(bus, Tenure { command, leg: Leg::WriteData });
+                self.request_bus(bus, Tenure { command, kind: TenureKind::WriteData });
             }
             return;
         }
         let again_ns = disk.model.firmware_again.ns();
-        let found = disk.find(at, length, now_ns);
+        let found = disk.lookup(at, length, now_ns);
         let ready_ns = match found {
-            Found::Streamed(end_ns) => end_ns,
-            Found::Again => now_ns + again_ns + bus_ns,
-            Found::Missed(from) => {
-                let wait = Wait {
+            Lookup::ReadAhead(end_ns) => end_ns,
+            Lookup::Reread => now_ns + again_ns + bus_ns,
+            Lookup::Miss(from) => {
+                let wait = MediaRequest {
                     command: Some(command),
                     from,
                     length: at + length - from,
@@ -486,29 +490,29 @@ impl Machine {
                     requests: 1,
                 };
                 disk.enqueue(wait);
-                self.let_go(device);
+                self.release_controller(device);
                 self.start_media(device);
                 self.next_job(device);
                 return;
             }
         };
         let model = &disk.model;
-        let stays = stays(model, alone);
-        let breaks_ns = if driver || stays { 0 } else { model.disconnect_delay.ns() };
+        let answers_inline = answers_inline(model, alone);
+        let breaks_ns = if driver || answers_inline { 0 } else { model.disconnect_delay.ns() };
         let floor_ns = begun_ns + model.read_floor.ns() + breaks_ns;
         let data_ns = ready_ns.max(floor_ns).saturating_sub(bus_ns).max(now_ns);
-        let patience_ns = if alone { model.inline_wait.ns() } else { 0 };
-        let inline = driver || (stays && data_ns - now_ns <= patience_ns);
+        let max_wait_ns = if alone { model.inline_wait.ns() } else { 0 };
+        let inline = driver || (answers_inline && data_ns - now_ns <= max_wait_ns);
         let entry = &mut self.commands[command];
         (entry.inline, entry.waited) = (inline, ready_ns > now_ns + bus_ns);
         let holds = inline || ready_ns <= floor_ns;
         if data_ns == now_ns {
-            self.ask_for_bus(bus, Tenure { command, leg: Leg::ReadData });
+            self.request_bus(bus, Tenure { command, kind: TenureKind::ReadData });
             return;
         }
-        self.agenda.at(data_ns, Event::DataReady(command));
+        self.events.schedule(data_ns, Event::DataReady(command));
         if !holds {
-            self.let_go(device);
+            self.release_controller(device);
             self.next_job(device);
         }
     }
@@ -520,41 +524,41 @@ impl Machine {
         if op == Op::Read { model.read.ns_for(length) } else { model.write.ns_for(length) }
     }
 
-    /// The data of a read will be there in time, or the floor of a write has been reached.
+    /// The data of a read will be complete in time, or the minimum time of a write has passed.
     pub(crate) fn data_ready(&mut self, command: u32) {
         let Command { device, op, .. } = self.commands[command];
         let entry = &mut self.devices[device as usize];
         let bus = entry.bus;
         if entry.busy && entry.working_on == command {
-            let leg = if op == Op::Read { Leg::ReadData } else { Leg::WriteData };
-            self.ask_for_bus(bus, Tenure { command, leg });
+            let kind = if op == Op::Read { TenureKind::ReadData } else { TenureKind::WriteData };
+            self.request_bus(bus, Tenure { command, kind });
             return;
         }
         entry.jobs.push_back(Job::Transfer(command));
         self.next_job(device);
     }
 
-    /// Starts what waits for the media, if they are free.
+    /// Starts the next media operation if the media are free.
     pub(crate) fn start_media(&mut self, device: u32) {
-        let now_ns = self.agenda.now_ns();
+        let now_ns = self.events.now_ns();
         let Some(disk) = self.devices[device as usize].disk() else { return };
         let Some(end_ns) = disk.start(now_ns) else {
             if let Some(until_ns) = disk.streams_until(now_ns) {
-                self.agenda.at(until_ns, Event::MediaAsked(device));
+                self.events.schedule(until_ns, Event::MediaRetry(device));
             }
             return;
         };
         let read = disk.read_under_way();
-        self.agenda.at(end_ns, Event::MediaFree(device));
+        self.events.schedule(end_ns, Event::MediaFree(device));
         if let Some(command) = read {
             let bus_ns = self.bus_ns(command);
             let at_ns = end_ns.saturating_sub(bus_ns).max(now_ns);
             self.commands[command].waited = true;
-            self.agenda.at(at_ns, Event::DataReady(command));
+            self.events.schedule(at_ns, Event::DataReady(command));
         }
     }
 
-    /// The media have ended an operation.
+    /// The media have finished an operation.
     pub(crate) fn media_free(&mut self, device: u32) {
         let mut served = std::mem::take(&mut self.served);
         served.clear();
@@ -567,11 +571,11 @@ impl Machine {
                 entry.jobs.push_back(Job::Report(command));
             }
         }
-        while let Some(command) = entry.no_room.front().copied() {
+        while let Some(command) = entry.waiting_for_room.front().copied() {
             let length = self.commands[command].length;
             let Some(disk) = entry.disk().filter(|disk| disk.has_room(length)) else { break };
             disk.reserve(length);
-            entry.no_room.pop_front();
+            entry.waiting_for_room.pop_front();
             entry.jobs.push_back(Job::Accept(command));
         }
         self.served = served;
@@ -579,48 +583,54 @@ impl Machine {
         self.next_job(device);
     }
 
-    /// A leg of a command to a device without a controller of ours has ended.
-    fn flash_leg(&mut self, command: u32, leg: Leg) {
-        let now_ns = self.agenda.now_ns();
+    /// A bus tenure of a flash device's command has ended.
+    fn flash_tenure_ended(&mut self, command: u32, kind: TenureKind) {
+        let now_ns = self.events.now_ns();
         let Command { device, at, length, op, .. } = self.commands[command];
         let bus = self.devices[device as usize].bus;
-        match (leg, op) {
-            (Leg::Command, Op::Write) => {
-                self.ask_for_bus(bus, Tenure { command, leg: Leg::WriteData });
+        match (kind, op) {
+            (TenureKind::Command, Op::Write) => {
+                self.request_bus(bus, Tenure { command, kind: TenureKind::WriteData });
             }
-            (Leg::Command, Op::Read) | (Leg::WriteData, _) => {
+            (TenureKind::Command, Op::Read) | (TenureKind::WriteData, _) => {
                 if let Mechanism::Flash(flash) = &mut self.devices[device as usize].mechanism {
                     let end_ns = flash.admit(now_ns, op, at, length);
-                    self.agenda.at(end_ns, Event::Answered(command));
+                    self.events.schedule(end_ns, Event::Answered(command));
                 }
             }
-            (Leg::ReadData | Leg::Status, _) => self.command_done(command),
+            (TenureKind::ReadData | TenureKind::Status, _) => self.command_done(command),
         }
     }
 
-    /// A device has done a command, or a command may leave the host.
+    /// A flash device has finished a command, or a delayed command may leave the host.
     pub(crate) fn answered(&mut self, command: u32) {
         let Command { device, op, waited, .. } = self.commands[command];
         let bus = self.devices[device as usize].bus;
         if waited {
             self.commands[command].waited = false;
-            self.ask_for_bus(bus, Tenure { command, leg: Leg::Command });
+            self.request_bus(bus, Tenure { command, kind: TenureKind::Command });
         } else if op == Op::Read {
-            self.ask_for_bus(bus, Tenure { command, leg: Leg::ReadData });
+            self.request_bus(bus, Tenure { command, kind: TenureKind::ReadData });
         } else {
             self.command_done(command);
         }
     }
 }
 
-/// Whether a drive that has what a read wants answers without disconnecting.
-fn stays(model: &DiskModel, alone: bool) -> bool {
+/// Whether a drive answers a buffered read without disconnecting.
+fn answers_inline(model: &DiskModel, alone: bool) -> bool {
     model.answers_inline && (alone || model.answers_inline_queued)
 }
 
-/// Books the data of a command on every link between bus and host: gives when the last of them
-/// is through (ns).
-fn carry(machine: &mut Machine, bus: u32, command: u32, start_ns: u64, bus_end_ns: u64) -> u64 {
+/// Books the data of a command on every link between bus and host; returns when the last link is
+/// done (ns).
+fn book_links(
+    machine: &mut Machine,
+    bus: u32,
+    command: u32,
+    start_ns: u64,
+    bus_end_ns: u64,
+) -> u64 {
     let Command { io, op, length, .. } = machine.commands[command];
     let mut end_ns = bus_end_ns;
     for (model, copies) in machine.system.links.iter().zip(&mut machine.links) {

@@ -1,5 +1,5 @@
-//! No run is faster than any of the closed-form bounds, whatever the system, setup and load; and
-//! where one part alone works, its bound is what the run comes to.
+//! No run exceeds any of the closed-form bounds, for any system and load. If a single part
+//! limits, the run reaches the bound of that part.
 
 use ioengine::{Caching, Op};
 use proptest::prelude::*;
@@ -8,11 +8,14 @@ use simulator::System;
 use simulator::bounds::{self, Bound, Shape};
 use workload::{Pattern, Workload};
 
-use crate::bench::{DISKS, Parts, Ran, all, apart, changed, load, made, named, run, threads};
+use crate::support::{
+    DISKS, Parts, RunResult, all, base_with, changed, load, named, relative_difference, run,
+    threads,
+};
 
 const KIB: u64 = 1024;
 
-/// One system with one load.
+/// A system and a load.
 #[derive(Clone)]
 struct Case {
     system: System,
@@ -54,7 +57,7 @@ impl Case {
         }
     }
 
-    fn run(&self) -> Ran {
+    fn run(&self) -> RunResult {
         run(&self.system, &self.load, self.caching)
     }
 }
@@ -67,13 +70,12 @@ fn bases() -> Vec<Description> {
     for number in 1..8 {
         let parts =
             Parts { flash: number & 1 != 0, uncached: number & 2 != 0, network: number & 4 != 0 };
-        bases.push(made(parts));
+        bases.push(base_with(parts));
     }
     bases
 }
 
-/// What the systems of the property are changed to, each for itself, in the order in which the
-/// property does it.
+/// Changes applied independently to the base systems, in this order.
 const CHANGES: [(&str, &[&str]); 10] = [
     ("volume", &["none", "stripe", "raid1", "raid5"]),
     ("raid_in", &["host", "adapter", "array"]),
@@ -86,7 +88,7 @@ const CHANGES: [(&str, &[&str]); 10] = [
     ("path", &["driver", "file-system"]),
     ("drive.zero_latency_write", &["on", "off"]),
 ];
-/// Further changes, of which a system has one.
+/// Further changes; each system gets one of them.
 const OTHERS: [&str; 10] = [
     "",
     "host.cpus=2",
@@ -100,7 +102,7 @@ const OTHERS: [&str; 10] = [
     "drive.schedule=fcfs",
 ];
 
-/// Sets what is there and fits; gives whether it did.
+/// Applies a change if the key exists and the result is valid; returns whether it did.
 fn set(description: &mut Description, key: &str, value: &str) -> bool {
     let mut changed = description.clone();
     let fits = changed.set(key, value).is_ok() && changed.system().is_ok();
@@ -116,7 +118,7 @@ fn pairs(changes: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn system() -> impl Strategy<Value = System> {
     let counts = (1..7_u32, 1..4_u32, 1..3_u32);
-    // Of some the system keeps what it has.
+    // With some probability, the system keeps its own value.
     let choices = any::<[prop::sample::Index; CHANGES.len()]>();
     let keeps = [prop::bool::weighted(0.25), prop::bool::weighted(0.5)];
     let rest = (0..6_u32, prop::sample::select(OTHERS.to_vec()), keeps);
@@ -190,7 +192,7 @@ fn case() -> impl Strategy<Value = Case> {
     let rest = (prop::sample::select(vec![1_u32, 1, 2, 4]), 0..4_u8, 1..12_u64, any::<u64>());
     (system(), shape, rest).prop_map(|(system, shape, (workers, mode, mib, seed))| {
         let (kib, write, random, depth) = shape;
-        // The same for each thread, and each byte once.
+        // Equal shares for all threads; no byte is requested twice.
         let round = u64::from(kib) * KIB * u64::from(workers);
         let bytes = ((mib << 20) / round).max(2) * round;
         let load = load(if write { 0 } else { 100 }, kib * 1024, depth, bytes);
@@ -239,7 +241,11 @@ fn the_tightest_bound_names_what_binds_and_the_run_comes_up_to_it() {
     for (name, system, load) in cases {
         let (bound, rate) = tightest(system, load, Caching::Direct);
         assert_eq!(bound.name, name);
-        assert!(apart(rate, bound.bytes_per_s) < 0.2, "{name}: {rate} of {}", bound.bytes_per_s);
+        assert!(
+            relative_difference(rate, bound.bytes_per_s) < 0.2,
+            "{name}: {rate} of {}",
+            bound.bytes_per_s
+        );
     }
 }
 
@@ -250,21 +256,25 @@ fn an_array_that_may_not_hold_writes_waits_for_the_platter() {
     assert!(system.array.as_ref().is_some_and(|array| array.write_buffer.0 > 0.0));
     let (bound, rate) = tightest(system, load(0, 8192, 1, 8 << 20), Caching::Direct);
     assert_eq!(bound.name, "a revolution for each write");
-    assert!(apart(rate, bound.bytes_per_s) < 0.2, "{rate} of {}", bound.bytes_per_s);
+    assert!(relative_difference(rate, bound.bytes_per_s) < 0.2, "{rate} of {}", bound.bytes_per_s);
 }
 
 #[test]
 fn a_controller_that_reads_ahead_in_less_than_rows_is_within_its_bound() {
-    // Four chunks at a time, of twelve that a request has.
+    // Read-ahead covers four chunks at a time; a request has twelve.
     let parts = Parts { flash: true, ..Parts::default() };
     let array = [("raid_in", "array"), ("volume", "stripe"), ("disks", "6"), ("chunk", "16k")];
-    let system = changed(made(parts), &array);
+    let system = changed(base_with(parts), &array);
     let (bytes, request) = (64 << 20, 192 * 1024);
     let case = Case { system, load: load(100, request, 1, bytes), caching: Caching::Direct };
     let bounds = bounds::of(&case.system, &case.shape());
     let rate = case.run().bytes_per_s();
     assert_eq!(bounds[0].name, "array controller");
-    assert!(apart(rate, bounds[0].bytes_per_s) < 0.1, "{rate:.0} of {}", rates(&bounds));
+    assert!(
+        relative_difference(rate, bounds[0].bytes_per_s) < 0.1,
+        "{rate:.0} of {}",
+        rates(&bounds)
+    );
     assert!(rate <= bounds[0].bytes_per_s, "{rate:.0} of {}", rates(&bounds));
 }
 
@@ -274,5 +284,5 @@ fn a_file_server_that_takes_one_write_at_a_time_binds() {
     let system = named("w2k-cifs-gigabit", &[]);
     let (bound, rate) = tightest(system, load(0, 8192, 8, 8 << 20), Caching::Direct);
     assert_eq!(bound.name, turns);
-    assert!(apart(rate, bound.bytes_per_s) < 0.05, "{rate} of {}", bound.bytes_per_s);
+    assert!(relative_difference(rate, bound.bytes_per_s) < 0.05, "{rate} of {}", bound.bytes_per_s);
 }

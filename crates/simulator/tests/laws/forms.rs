@@ -1,12 +1,11 @@
-//! Closed forms: where the answer follows from the parameters with pencil and paper, a run must
-//! give it.
+//! Closed forms: results that follow from the parameters by hand calculation.
 
 use ioengine::{Caching, Op};
 use simulator::geometry::Geometry;
 use simulator::system::{DriveModel, System};
 use workload::{Arrival, Pattern, Workload};
 
-use crate::bench::{DISKS, Parts, apart, changed, load, made, named, run};
+use crate::support::{DISKS, Parts, base_with, changed, load, named, relative_difference, run};
 
 const MIB: u64 = 1 << 20;
 
@@ -15,7 +14,7 @@ fn geometry(system: &System) -> Geometry {
     Geometry::new(disk, 1.0)
 }
 
-/// Where the file begins on its disk.
+/// Offset of the file on its disk (bytes).
 fn file_start(system: &System) -> u64 {
     (geometry(system).bytes() as f64 * system.setup.file_at) as u64
 }
@@ -25,7 +24,10 @@ fn media_rate(system: &System) -> f64 {
 }
 
 fn is_near(found: f64, wanted: f64, share: f64, what: &str) {
-    assert!(apart(found, wanted) <= share, "{what}: {found} where {wanted} was expected");
+    assert!(
+        relative_difference(found, wanted) <= share,
+        "{what}: {found} where {wanted} was expected"
+    );
 }
 
 #[test]
@@ -44,9 +46,9 @@ fn a_write_without_a_cache_takes_a_revolution_and_its_own_time() {
 
 #[test]
 fn a_read_from_the_buffer_takes_a_fixed_time_and_one_for_each_byte() {
-    // Platters so fast that the buffer is always ahead.
+    // The platters turn so fast that the buffer is always ahead.
     let system = named(DISKS, &[("drive.rotation", "7200000"), ("links.0.read", "0")]);
-    // As often, so that the first seek does not tell the sizes apart.
+    // The same number of requests for each size, so that the first seek cancels out.
     let often = |kib: u32| load(100, kib * 1024, 1, 4000 * u64::from(kib) * 1024);
     let time = |kib: u32| run(&system, &often(kib), Caching::Direct);
     let (small, large) = (time(4).ns_per_request(), time(64).ns_per_request());
@@ -80,17 +82,17 @@ fn a_disk_that_commits_ahead_gains_nothing_from_a_second_random_request() {
         ran.bytes_per_s()
     };
     let (one, two, eight) = (rate(1), rate(2), rate(8));
-    // Only the host's share of a request, 0.5 of 13 ms, is won.
+    // Only the host's share of a request is saved, 0.5 of 13 ms.
     assert!(two / one < 1.08, "one {one}, two {two}");
     assert!(eight / one > 1.15, "one {one}, eight {eight}");
 }
 
-/// Flash of which only the units take time, behind a host and bus that take none.
+/// Flash in which only the units take time. Host and bus take none.
 fn bare_units(units: &str, unit_us: &str) -> System {
     bare(units, unit_us, ["0", "0"])
 }
 
-/// The same with a fixed time before the units, and told of together for so long.
+/// The same with a fixed latency and completion coalescing.
 fn bare(units: &str, unit_us: &str, [fixed_us, coalesce_us]: [&str; 2]) -> System {
     let none = ["host.direct_read.fixed", "host.direct_read.each", "links.0.read", "bus.read"];
     let none = none.map(|key| (key, "0"));
@@ -102,11 +104,11 @@ fn bare(units: &str, unit_us: &str, [fixed_us, coalesce_us]: [&str; 2]) -> Syste
     changes.push(("drive.coalesce", coalesce_us));
     changes.extend([("drive.read_rate", "0"), ("drive.units", units)]);
     changes.push(("drive.unit_read", unit_us));
-    changed(made(Parts { flash: true, ..Parts::default() }), &changes)
+    changed(base_with(Parts { flash: true, ..Parts::default() }), &changes)
 }
 
 #[test]
-fn a_queue_before_one_server_waits_as_long_as_theory_says() {
+fn the_wait_at_one_server_matches_queueing_theory() {
     let system = bare_units("1", "100");
     for load_share in [0.3, 0.6, 0.8] {
         let requests = 400_000_u64;
@@ -115,7 +117,7 @@ fn a_queue_before_one_server_waits_as_long_as_theory_says() {
             ..load(100, 4096, 512, requests * 4096)
         };
         let ran = run(&system, &poisson, Caching::Direct);
-        // M/D/1 (Pollaczek and Khinchine): waiting is rho / (2 (1 - rho)) services.
+        // M/D/1 (Pollaczek and Khinchine): the mean wait is rho / (2 (1 - rho)) service times.
         let wanted_ns = 1e5 * (1.0 + load_share / (2.0 * (1.0 - load_share)));
         let found_ns = ran.account.mean_residence_ns;
         is_near(found_ns, wanted_ns, 0.02, &format!("a load of {load_share}"));
@@ -136,7 +138,7 @@ fn a_closed_loop_gets_one_server_for_each_request_until_all_are_busy() {
 }
 
 #[test]
-fn requests_that_are_told_of_together_wait_for_the_last_of_them() {
+fn coalesced_completions_wait_for_the_last_of_them() {
     let system = bare("1", "100", ["400", "1000000"]);
     for depth in [1_u32, 4, 16] {
         let ran = run(&system, &load(100, 4096, depth, 16_000 * 4096), Caching::Direct);
@@ -146,10 +148,10 @@ fn requests_that_are_told_of_together_wait_for_the_last_of_them() {
 }
 
 #[test]
-fn a_command_that_is_done_is_told_of_in_time_whatever_the_next_one_takes() {
+fn a_completion_is_held_no_longer_than_the_coalescing_time() {
     let system = bare("1", "1000", ["0", "50"]);
     let ran = run(&system, &load(100, 4096, 2, 2 * 4096), Caching::Direct);
-    // The first one 50 us after its end, the last one at once.
+    // The first completion is reported 50 us after it, the last one at once.
     is_near(ran.account.mean_residence_ns, (1_050_000.0 + 2_000_000.0) / 2.0, 0.001, "two reads");
 }
 
@@ -179,7 +181,7 @@ fn cached_writes_take_what_bus_and_firmware_take_until_the_buffer_is_full() {
 }
 
 #[test]
-fn devices_move_what_the_program_asked_for_and_what_redundancy_adds() {
+fn devices_move_the_requested_bytes_plus_redundancy() {
     let bytes = 8 * MIB;
     let moved = |changes: &[(&str, &str)], read_percent: u8, request: u32| {
         let ran =
@@ -263,7 +265,7 @@ fn a_block_that_is_zeroed_first_is_written_twice_and_what_parity_needs_is_read_o
 }
 
 #[test]
-fn small_writes_read_every_page_once_that_they_do_not_cover_alone() {
+fn partial_page_writes_read_each_page_once() {
     let count = 2560;
     let page_reads = |changes: &[(&str, &str)], kib: u32| {
         let bytes = count * u64::from(kib) * 1024;
@@ -273,14 +275,14 @@ fn small_writes_read_every_page_once_that_they_do_not_cover_alone() {
         assert_eq!(bytes, reads * 4096, "{kib} KiB");
         reads
     };
-    // Two requests meet in every other page, or three pages of four have a border within.
+    // Two requests meet in every other page, or three of four pages have a boundary inside.
     for (kib, reads) in [(2, 1280), (4, 0), (6, 1280), (3, 1920), (5, 1920), (1, 640)] {
         assert_eq!(page_reads(&[], kib), reads, "{kib} KiB");
     }
     assert_eq!(page_reads(&[("allocation", "extend")], 6), 0, "there is nothing to read");
 }
 
-/// Writes per second of a rebuild beside reads that ask for little.
+/// Writes per second of a rebuild beside a light read load.
 fn rebuild_writes(changes: &[(&str, &str)]) -> f64 {
     let setup = [("volume", "raid5"), ("failed", "1"), ("rebuilding", "on")];
     let system = named(DISKS, &[&setup[..], changes].concat());
@@ -305,7 +307,7 @@ fn a_rebuild_costs_a_controller_with_a_cache_what_it_costs_one_without() {
         let fixed = [("raid_in", "array"), ("array.fixed", "50000"), ("write_cache", cache)];
         rebuild_writes(&[&fixed[..], &[("disks", "4")]].concat())
     };
-    // Half of the controller's time is left by ten reads per second.
+    // Ten reads per second leave half of the controller's time.
     assert!(with("on") <= 10.0, "{}", with("on"));
     is_near(with("on"), with("off"), 0.01, "with a write cache");
 }

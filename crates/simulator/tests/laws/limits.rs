@@ -1,4 +1,4 @@
-//! What limits a run is called by its name, and what has room is not.
+//! The bottleneck of a run is reported by name; a part with spare capacity is not.
 
 use std::sync::atomic::AtomicBool;
 
@@ -6,7 +6,7 @@ use ioengine::{Caching, EngineKind};
 use simulator::{Account, Binding, SimWorld, System};
 use workload::{Control, Pattern, Workload, plan, stepper};
 
-use crate::bench::{DISKS, Parts, changed, load, made, named, run, threads};
+use crate::support::{DISKS, Parts, base_with, changed, load, named, run, threads};
 
 const MIB: u64 = 1 << 20;
 
@@ -14,7 +14,7 @@ fn account(system: &System, load: &Workload) -> Account {
     run(system, load, Caching::Direct).account
 }
 
-/// What limits a load, which must be this, and how busy it is.
+/// Asserts the bottleneck of a load; returns its utilisation.
 fn limit(system: &System, load: &Workload, wanted: &str) -> f64 {
     let Binding { resource, utilisation } = account(system, load).binding();
     assert_eq!(resource, wanted, "{} {load:?}", system.name);
@@ -27,7 +27,7 @@ fn random(load: Workload, region_bytes: u64) -> Workload {
 }
 
 fn flash(changes: &[(&str, &str)]) -> System {
-    changed(made(Parts { flash: true, ..Parts::default() }), changes)
+    changed(base_with(Parts { flash: true, ..Parts::default() }), changes)
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_spent_credit_limits_and_one_that_lasts_does_not() {
 }
 
 #[test]
-fn a_rate_without_anything_saved_up_limits_as_much_as_it_is_asked_for() {
+fn a_sustained_rate_without_credit_is_busy_in_proportion_to_the_load() {
     let system = flash(&[("drive.sustained", "5")]);
     assert!(limit(&system, &load(100, 4096, 8, 8 * MIB), "sustained rate") > 0.99);
     let found = account(&system, &load(100, 4096, 1, 8 * MIB));
@@ -89,7 +89,7 @@ fn a_thread_that_has_no_time_left_is_not_helped_by_more_requests() {
 }
 
 #[test]
-fn requests_that_go_one_at_a_time_are_limited_by_their_order_unless_a_part_is() {
+fn serialised_requests_are_the_bottleneck_unless_a_part_is() {
     let grows = [("allocation", "extend"), ("drive.units", "64")];
     limit(&flash(&grows), &load(0, 4096, 8, 8 * MIB), "growth of the file");
     limit(&named(DISKS, &[("allocation", "extend")]), &load(0, 8192, 8, 8 * MIB), "media");
@@ -106,11 +106,11 @@ fn requests_that_go_one_at_a_time_are_limited_by_their_order_unless_a_part_is() 
 }
 
 #[test]
-fn of_several_links_the_one_speaks_that_was_busiest_in_the_interval() {
+fn the_busiest_of_several_links_represents_them() {
     let system = named("cloud-gp-volume", &[("hosts", "2"), ("disks", "2"), ("buses", "2")]);
     let world = SimWorld::new(&system, 1);
     let files = world.files(Caching::Direct);
-    // Small requests keep a link busy for longer with fewer bytes.
+    // Small requests keep a link busy for longer although they move fewer bytes.
     for (file, request, bytes) in [(0, 1 << 20, 4 * MIB), (1, 512, 2 * MIB), (0, 4096, MIB)] {
         let mark = world.mark();
         let load = Workload { engine_kind: EngineKind::IoUring, ..load(100, request, 1, bytes) };

@@ -1,7 +1,7 @@
-//! What no simulated run may break: closed forms, conservation, bounds, and the same bits each
-//! time. Every run goes through the load generator, as the program's own runs do.
+//! Rules for every simulated run: closed forms, conservation, bounds, reproducibility. All runs
+//! use the load generator, as the program does.
 
-mod bench;
+mod support;
 mod coverage;
 mod bounds;
 mod forms;

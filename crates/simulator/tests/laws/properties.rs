@@ -1,5 +1,5 @@
-//! Properties over many systems and loads: the same bits each time, every request comes back,
-//! and more hardware is never worse.
+//! Properties over many systems and loads: runs are reproducible, every request completes, and
+//! more hardware is never slower.
 
 use ioengine::Caching;
 use proptest::prelude::*;
@@ -8,14 +8,16 @@ use simulator::system::DriveModel;
 use simulator::{Description, System};
 use workload::{Pattern, Workload};
 
-use crate::bench::{DISKS, Parts, all, apart, changed, load, made, named, run, threads};
+use crate::support::{
+    DISKS, Parts, all, base_with, changed, load, named, relative_difference, run, threads,
+};
 
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn the_same_run_gives_the_same_bits_and_another_seed_only_turns_the_platters() {
+fn runs_are_reproducible_and_a_seed_only_changes_rotational_positions() {
     let stripe = [("volume", "stripe"), ("disks", "3")];
-    for system in [named(DISKS, &stripe), changed(made(Parts::default()), &[])] {
+    for system in [named(DISKS, &stripe), changed(base_with(Parts::default()), &[])] {
         for caching in [Caching::Direct, Caching::Buffered] {
             let mixed = Workload { read_percent: 50, ..load(50, 16384, 4, 8 * MIB) };
             let (one, two) = (run(&system, &mixed, caching), run(&system, &mixed, caching));
@@ -25,22 +27,22 @@ fn the_same_run_gives_the_same_bits_and_another_seed_only_turns_the_platters() {
         let long = load(100, 65536, 4, 64 * MIB);
         let first = run(&system, &long, Caching::Direct).bytes_per_s();
         let other = run(&system, &Workload { seed: 7, ..long }, Caching::Direct).bytes_per_s();
-        assert!(first != other && apart(first, other) < 0.01, "{first} and {other}");
+        assert!(first != other && relative_difference(first, other) < 0.01, "{first} and {other}");
     }
 }
 
 #[test]
 fn more_disks_and_more_buses_are_never_worse_for_a_stream() {
     for name in all() {
-        // Deep enough for all devices: a bus serves commands and data in the order in which they
-        // ask, so that few requests go round in convoys.
+        // Deep enough for all devices. A bus serves commands and data in FIFO order, so with few
+        // requests they travel in convoys.
         for (op, depth) in [(100, 64), (0, 64)] {
             let rate = |disks: &str, buses: &str| {
                 let one = [("volume", "stripe"), ("hosts", "1")];
                 let setup = [&one[..], &[("disks", disks), ("buses", buses)]].concat();
                 let mut text = Description::named(name).unwrap();
                 setup.iter().for_each(|(key, value)| text.set(key, value).unwrap());
-                // Room for what comes in a revolution: see the next test.
+                // Room for the data of one revolution; the next test shows why.
                 let buffer = text.value_of("drive.write_buffer");
                 if buffer.is_some_and(|(value, unit)| unit == "KiB" && value < 512.0) {
                     text.set("drive.write_buffer", "512KiB").unwrap();
@@ -60,19 +62,19 @@ fn more_disks_and_more_buses_are_never_worse_for_a_stream() {
 }
 
 #[test]
-fn cached_writes_that_come_slower_than_the_media_miss_turns_unless_the_buffer_bridges_one() {
+fn slow_cached_writes_miss_revolutions_unless_the_buffer_holds_one() {
     let rate = |buffer: &str| {
         let stripe = [("volume", "stripe"), ("disks", "3"), ("drive.write_buffer", buffer)];
         let stream = load(0, 65536, 32, 48 * MIB);
         run(&named("w2k-fireball-3ware", &stripe), &stream, Caching::Direct).bytes_per_s()
     };
-    // The card gives each of three disks 14 MB/s: 155 kB in a revolution.
+    // The card gives each of the three disks 14 MB/s, which is 155 kB per revolution.
     let (short, enough) = (rate("128KiB"), rate("256KiB"));
     assert!(short < enough * 0.85, "{short} of {enough}");
-    assert!(apart(enough, 41.9e6) < 0.03, "{enough} of what the card gives");
+    assert!(relative_difference(enough, 41.9e6) < 0.03, "{enough} of what the card gives");
 }
 
-/// Loads of the usual kinds; `run` checks the account of each.
+/// Typical loads; `run` checks each of them.
 fn run_usual_loads(system: &System, kibs: &[u32], depths: &[u32]) {
     let (sequential, random) = (Pattern::Sequential, Pattern::Random);
     let kinds = [
@@ -99,7 +101,7 @@ fn the_usual_loads_break_no_law_on_any_system() {
     for name in all().into_iter().filter(|name| *name != "rack") {
         run_usual_loads(&named(name, &[]), &[2, 8, 64, 1024], &[1, 8, 32]);
     }
-    // A thousand drives at once want memory for all their requests; some hosts of them do.
+    // All thousand drives at once need too much memory for their requests, so a part is used.
     let some = [("buses", "4"), ("hosts", "4"), ("disks", "40")];
     run_usual_loads(&named("rack", &some), &[2, 64, 1024], &[1, 8]);
     run_usual_loads(&named("rack", &[]), &[64], &[1]);
@@ -142,7 +144,7 @@ fn every_choice_of_a_setup_can_be_set_and_runs() {
         "path=driver",
     ];
     for uncached in [false, true] {
-        let base = made(Parts { uncached, ..Parts::default() });
+        let base = base_with(Parts { uncached, ..Parts::default() });
         for choice in choices {
             let (key, value) = choice.split_once('=').unwrap();
             let system = changed(base.clone(), &[("disks", "4"), (key, value)]);
@@ -222,7 +224,7 @@ fn a_cached_read_waits_for_its_own_bytes_whatever_the_lazy_writer_does_meanwhile
     let mix = Workload { limit_bytes: Some(16 * MIB), ..mix };
     let ran = run(&system, &mix, Caching::Buffered);
     let soonest_ns = ran.sample.operations[0].latency.quantile(0.02);
-    // A seek takes longer than a cached write, which is done in between.
+    // A seek takes longer than the cached write that happens meanwhile.
     assert!(soonest_ns.is_some_and(|ns| ns > 2_000_000), "{soonest_ns:?}");
 }
 
@@ -253,7 +255,7 @@ proptest! {
         let pattern = if random { Pattern::Random } else { Pattern::Sequential };
         let mix = threads(Workload { pattern, seed, ..mix }, workers);
         let placement = if shared { workload::Placement::Shared } else { mix.placement };
-        // A small region: bytes are read and written again and again.
+        // A small region, so that data are read and rewritten repeatedly.
         let region_bytes = mix.region_bytes / 4;
         run(&system, &Workload { placement, region_bytes, ..mix }, Caching::ALL[mode]);
     }

@@ -1,13 +1,13 @@
-//! Values that no machine has are refused where they are read, with the key and a remedy; what is
-//! accepted can be bounded and runs.
+//! Impossible values are refused when they are read, with the key and a remedy. Accepted values
+//! can be bounded and simulated.
 
 use ioengine::{Caching, ErrorKind, Op};
 use simulator::bounds::{self, Shape};
 use simulator::{Description, Driver, System};
 
-use crate::bench::{DISKS, Parts, changed, made, named};
+use crate::support::{DISKS, Parts, base_with, changed, named};
 
-/// What came of changes to a system.
+/// The error that changes to a system cause, if any.
 fn refusal(mut text: Description, changes: &str) -> Option<String> {
     for (key, value) in changes.split(' ').filter_map(|change| change.split_once('=')) {
         text.set(key, value).unwrap_or_else(|error| panic!("{error}"));
@@ -18,7 +18,7 @@ fn refusal(mut text: Description, changes: &str) -> Option<String> {
 }
 
 #[test]
-fn what_the_models_cannot_count_is_refused_by_its_key() {
+fn out_of_range_disk_values_are_refused_by_key() {
     let cases = [
         ("drive.rotation=1000000000000", "drive.rotation"),
         ("drive.rotation=0.001", "drive.rotation"),
@@ -59,14 +59,14 @@ fn what_the_models_cannot_count_is_refused_by_its_key() {
         ("disks=65536 drive.zones.0.0=100000000", "drive.zones"),
     ];
     for (changes, key) in cases {
-        let said = refusal(Description::named(DISKS).unwrap(), changes);
-        let said = said.unwrap_or_else(|| panic!("{changes} is accepted"));
-        assert!(said.contains(key) && !said.contains('\n'), "{changes}: {said}");
+        let message = refusal(Description::named(DISKS).unwrap(), changes);
+        let message = message.unwrap_or_else(|| panic!("{changes} is accepted"));
+        assert!(message.contains(key) && !message.contains('\n'), "{changes}: {message}");
     }
 }
 
 #[test]
-fn what_the_models_of_flash_and_networks_cannot_count_is_refused_by_its_key() {
+fn out_of_range_flash_and_network_values_are_refused_by_key() {
     let cases = [
         ("drive.units=0.4", "drive.units"),
         ("drive.units=1e9", "drive.units"),
@@ -83,13 +83,14 @@ fn what_the_models_of_flash_and_networks_cannot_count_is_refused_by_its_key() {
         ("network.server_write.uncharged=2", "network.server_write.uncharged"),
     ];
     for (changes, key) in cases {
-        let said = refusal(made(Parts { flash: true, uncached: true, network: true }), changes);
-        let said = said.unwrap_or_else(|| panic!("{changes} is accepted"));
-        assert!(said.contains(key) && !said.contains('\n'), "{changes}: {said}");
+        let message =
+            refusal(base_with(Parts { flash: true, uncached: true, network: true }), changes);
+        let message = message.unwrap_or_else(|| panic!("{changes} is accepted"));
+        assert!(message.contains(key) && !message.contains('\n'), "{changes}: {message}");
     }
 }
 
-/// One request through a system that was accepted, or so much of it as nobody would wait for.
+/// Runs one request through an accepted system, for at most 2000 events.
 fn works(system: &System, what: &str) {
     for caching in [Caching::Direct, Caching::Buffered] {
         for op in [Op::Read, Op::Write] {
@@ -115,8 +116,8 @@ fn every_value_is_refused_or_works_whatever_it_is() {
     let raid = [("disks", "3"), ("volume", "raid5"), ("raid_in", "array"), ("write_cache", "on")];
     let bases = [
         (Description::named(DISKS).unwrap(), &raid[..]),
-        (made(whole), &[]),
-        (made(uncached), &raid[..]),
+        (base_with(whole), &[]),
+        (base_with(uncached), &raid[..]),
     ];
     let (mut refused, mut accepted) = (0, 0);
     for (mut text, changes) in bases {
@@ -145,5 +146,5 @@ fn the_extremes_of_what_is_accepted_work() {
     assert!(refusal(Description::named(DISKS).unwrap(), "drive.rotation=0.02").is_some());
     assert!(refusal(Description::named(DISKS).unwrap(), "drive.rotation=60").is_none());
     works(&named(DISKS, &[("drive.rotation", "6e7")]), "a fast spindle");
-    works(&changed(made(Parts::default()), &[("host.max_transfer", "512B")]), "small pieces");
+    works(&changed(base_with(Parts::default()), &[("host.max_transfer", "512B")]), "small pieces");
 }

@@ -1,5 +1,4 @@
-//! The workbench of these tests: systems with changes, systems of flash, and one run with the
-//! checks that every run must pass.
+//! Fixtures: systems with changes, and `run`, which checks every run.
 
 use std::sync::atomic::AtomicBool;
 
@@ -8,10 +7,10 @@ use simulator::Description;
 use simulator::{Account, SimTarget, SimWorld, System};
 use workload::{Control, Placement, Sample, Workload, plan, stepper};
 
-/// The disk system from which most tests start.
+/// The disk system that most tests use.
 pub const DISKS: &str = "nt4-ultrawide";
 
-/// A device of flash for a system of otherwise the same parts.
+/// A flash device that replaces the disks.
 const FLASH: &str = r#"
 [drive]
 kind = "flash"
@@ -36,7 +35,7 @@ sustained = { value = 0, unit = "MB/s", source = "test" }
 coalesce = { value = 0, unit = "us", source = "test" }
 "#;
 
-/// What a RAID controller without a cache takes.
+/// A RAID controller without a cache.
 const CONTROLLER: &str = r#"
 name = "RAID processor"
 fixed = { value = 300, unit = "us", source = "test" }
@@ -63,10 +62,10 @@ slow_write = { value = 0, unit = "us/KiB", source = "test" }
 
 const COSTS: [&str; 4] = ["client_read", "client_write", "server_read", "server_write"];
 
-/// What the tests' own systems have in place of, or beside, what the one has from which they start.
+/// Parts that differ from the base system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts {
-    /// Flash for the disks.
+    /// Flash instead of disks.
     pub flash: bool,
     /// RAID controllers without caches.
     pub uncached: bool,
@@ -74,18 +73,17 @@ pub struct Parts {
     pub network: bool,
 }
 
-/// A system of the first paper with other devices, other RAID controllers, or a network.
-pub fn made(parts: Parts) -> Description {
+/// The base system with other devices, other RAID controllers, or a network.
+pub fn base_with(parts: Parts) -> Description {
     let whole = include_str!("../../systems/nt4-ultrawide.toml");
     let (host, rest) = whole.split_once("[drive]").expect("the system has a drive");
     let (drive, controllers) = rest.split_once("[adapter]").expect("it has RAID controllers");
-    let mut text = match parts.flash {
-        true => format!("{host}{FLASH}"),
-        false => format!("{host}[drive]{drive}"),
-    };
-    text.push_str(&match parts.uncached {
-        true => format!("[adapter]{CONTROLLER}\n[array]{CONTROLLER}"),
-        false => format!("[adapter]{controllers}"),
+    let mut text =
+        if parts.flash { format!("{host}{FLASH}") } else { format!("{host}[drive]{drive}") };
+    text.push_str(&if parts.uncached {
+        format!("[adapter]{CONTROLLER}\n[array]{CONTROLLER}")
+    } else {
+        format!("[adapter]{controllers}")
     });
     if parts.network {
         text.push_str(NETWORK);
@@ -109,19 +107,19 @@ pub fn changed(mut description: Description, changes: &[(&str, &str)]) -> System
     description.system().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A system that comes with the program, with changes.
+/// A built-in system with changes.
 pub fn named(name: &str, changes: &[(&str, &str)]) -> System {
     changed(Description::named(name).expect("it comes with the program"), changes)
 }
 
-/// The systems that come with the program, each of which can be built.
+/// All built-in systems; checks that each can be built.
 pub fn all() -> Vec<&'static str> {
     let names: Vec<&str> = Description::names().collect();
     names.iter().for_each(|name| drop(named(name, &[])));
     names
 }
 
-/// A closed loop of requests that ends after so many bytes.
+/// A closed loop that ends after `bytes` bytes.
 pub fn load(read_percent: u8, request_bytes: u32, depth: u32, bytes: u64) -> Workload {
     Workload {
         read_percent,
@@ -133,13 +131,13 @@ pub fn load(read_percent: u8, request_bytes: u32, depth: u32, bytes: u64) -> Wor
     }
 }
 
-/// One run and its account.
-pub struct Ran {
+/// Result of a run.
+pub struct RunResult {
     pub sample: Sample,
     pub account: Account,
 }
 
-impl Ran {
+impl RunResult {
     pub fn elapsed_ns(&self) -> u64 {
         self.sample.end_ns - self.sample.start_ns
     }
@@ -153,9 +151,9 @@ impl Ran {
     }
 }
 
-/// Runs a load, and checks what every run must keep: all requests come back, no part is busy for
-/// more than the time, Little's law.
-pub fn run(system: &System, load: &Workload, caching: Caching) -> Ran {
+/// Runs a load and checks that all requests complete, that no part is busy for more than the
+/// elapsed time, and that Little's law holds.
+pub fn run(system: &System, load: &Workload, caching: Caching) -> RunResult {
     let world = SimWorld::new(system, load.seed);
     let whole = |file: SimTarget| file.with_size(u64::MAX);
     let files: Vec<SimTarget> = world.files(caching).into_iter().map(whole).collect();
@@ -177,15 +175,15 @@ pub fn run(system: &System, load: &Workload, caching: Caching) -> Ran {
         let wanted = bytes / request * request * files.len() as u64;
         assert_eq!(account.bytes, wanted, "requests were lost: {}", what());
     }
-    Ran { sample, account }
+    RunResult { sample, account }
 }
 
-/// The share by which two numbers differ.
-pub fn apart(a: f64, b: f64) -> f64 {
+/// Relative difference of two numbers.
+pub fn relative_difference(a: f64, b: f64) -> f64 {
     (a / b - 1.0).abs()
 }
 
-/// A load whose threads have a region each.
+/// A load with several threads, each in its own region.
 pub fn threads(load: Workload, threads: u32) -> Workload {
     Workload { threads, placement: Placement::Own, ..load }
 }
