@@ -1,4 +1,5 @@
-//! Our own trace instance in tracefs, removed on drop.
+//! A trace instance in tracefs that belongs to this program alone: other users of tracing are
+//! not disturbed. It is removed on drop.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

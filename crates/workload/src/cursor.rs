@@ -1,4 +1,5 @@
-//! A sequential stream shared by several workers.
+//! A sequential stream shared by several workers: each takes the next blocks of it, so that
+//! together they visit every block once (placement interlocked).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

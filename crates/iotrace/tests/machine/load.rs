@@ -1,4 +1,5 @@
-//! A small load that logs each request with its times.
+//! A small load on a file or device that logs each request with its times, to be compared with
+//! what the kernel traced.
 
 use std::ops::Range;
 use std::path::PathBuf;
