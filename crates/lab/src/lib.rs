@@ -2,8 +2,8 @@
 //!
 //! [`experiment`] says what is to be measured, [`job`] resolves it into workloads, [`mod@bench`]
 //! opens its targets, [`guard`] and [`journal`] keep data safe, [`trials`] makes one trial,
-//! [`verdict`] judges it, [`point`] holds it, [`record`] and [`recorder`] keep it. Surveys, studies and the
-//! verbs of the program are built on top.
+//! [`verdict`] judges it, [`point`] holds it, [`record`] and [`recorder`] keep it. Surveys, studies
+//! and the verbs of the program are built on top.
 //!
 //! The modules below stand in the order in which they may import each other.
 
