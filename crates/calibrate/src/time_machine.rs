@@ -57,7 +57,7 @@ impl PathCost {
         (ns.max(0.0) as u64).min(BEHIND_NS / 2)
     }
 
-    /// Measures it with a file of known truth, served in the folder for less than a second.
+    /// Measures it with a reference device as a file, served in the folder for less than a second.
     ///
     /// # Errors
     /// Where nothing can be mounted.
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     fn machine(speed: f64, path: PathCost) -> TimeMachine {
-        let system = lab::sim_target::parse("nt4-ultrawide", &[]).unwrap().system().unwrap();
+        let system = lab::simulated_target::parse("nt4-ultrawide", &[]).unwrap().system().unwrap();
         TimeMachine::new(&system, 1, speed, path)
     }
 

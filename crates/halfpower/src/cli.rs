@@ -95,7 +95,7 @@ pub enum Verb {
     Whatif(whatif::WhatifArgs),
     /// Copy files, trees and devices at the speed of the storage: durable, whole or not at all
     Copy(copy::CopyArgs),
-    /// Serve a simulated system or a device of known truth as a real file, until Ctrl-C
+    /// Serve a simulated system or a reference device as a real file, until Ctrl-C
     Mount(mount::MountArgs),
     /// Print files, read as fast as their storage can
     Cat(inputs::CatArgs),
@@ -184,7 +184,7 @@ to an existing file needs --overwrite, to a device --destroy-data-on.")]
 pub struct RunArgs {
     /// File, block device or directory; several at once get all threads each, unless --chunk makes
     /// one of them; or a simulated system: sim:SYSTEM,key=value,.. (halfpower simulate --list); or
-    /// devices of known truth: truth:KEY=VALUE,.. with the keys of --truth
+    /// reference devices: truth:KEY=VALUE,.. with the keys of --truth
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
     /// fio's way to name a target
@@ -249,17 +249,6 @@ impl RunArgs {
             ));
         }
         Ok(())
-    }
-}
-
-impl SurveyArgs {
-    /// The target, its size, and what every verb says.
-    pub fn experiment(&self) -> Experiment {
-        Experiment {
-            targets: vec![self.target.clone()],
-            size_bytes: self.size,
-            ..self.common.experiment()
-        }
     }
 }
 

@@ -135,7 +135,7 @@ fn check_monotone(text: &str, value: u64, parse: fn(&str) -> Result<u64, String>
     }
 }
 
-/// A device of known truth and its faults: whatever can be typed answers every request, not before
+/// A reference device and its faults: whatever can be typed answers every request, not before
 /// it came.
 fn known_truth(data: &[u8]) {
     let text = String::from_utf8_lossy(data);

@@ -159,7 +159,7 @@ impl EngineKind {
     pub fn summary(self) -> &'static str {
         match self {
             EngineKind::Null => "no I/O: the instrument's own cost",
-            EngineKind::Delay => "no I/O: answers when a device of known truth would (`truth`)",
+            EngineKind::Delay => "no I/O: answers when a reference device would (`truth`)",
             EngineKind::Sync => "one blocking pread or pwrite at a time (depth 1)",
             EngineKind::Mmap => "a copy from or to a mapping of the file; buffered (depth 1)",
             EngineKind::Threads => "a thread for each outstanding request, each blocking",

@@ -12,14 +12,15 @@ use workload::{Workload, plan};
 use crate::experiment::{Allocation, PageCache};
 use crate::failure::{Failure, Outcome};
 use crate::guard::{self, Consent, Permit};
-use crate::job::{self, Axes, Job};
+use crate::job::{Axes, Job};
 use crate::machine::TargetFacts;
 use crate::memory_limit;
+use crate::reference_device::{self, ReferenceDevice};
 use crate::scratch::{self, Scratch};
-use crate::sim_target::SimPlace;
 use crate::simulated;
+use crate::simulated_target::SimulatedTarget;
+use crate::target::{self, JobTargets};
 use crate::trials::{Lab, Place, Setting};
-use crate::truth_target::{self, KnownDevice};
 use crate::verdict::Tail;
 
 /// Size of a test file where none is given (bytes), bounded by a tenth of the free space.
@@ -34,7 +35,7 @@ pub struct Bench {
     /// All of this host, in the order in which they were named.
     pub targets: Vec<HostTarget>,
     /// The simulated system, in place of targets of this host.
-    simulated: Option<SimPlace>,
+    simulated: Option<SimulatedTarget>,
     /// Region that every target holds (bytes).
     pub region_bytes: u64,
     /// Holes and unwritten blocks of the regions.
@@ -66,7 +67,7 @@ pub fn default_size(folder: &Path) -> Outcome<u64> {
 
 /// Refuses what cannot be a target, with the remedy.
 pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
-    job::check_real(path)?;
+    target::check_on_host(path)?;
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     if real.is_dir() && !consent.destroy_data_on.is_empty() {
         return Err(Failure::refused(format!(
@@ -113,23 +114,29 @@ fn is_fio_job(path: &Path) -> bool {
 /// What would be done to make the job's targets ready.
 pub fn preparation(job: &Job) -> Outcome<Preparation> {
     let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
-    if job.touches_nothing() {
-        found.region_bytes = imagined_region(job)?;
-        let line = |device: &KnownDevice| format!("measure {}; nothing is touched", device.name);
-        found.lines.extend(job.devices.iter().map(line));
-        if job.devices.is_empty() {
+    let paths = match &job.targets {
+        JobTargets::Nothing => {
+            found.region_bytes = job.size.unwrap_or(reference_device::SIZE_BYTES);
             found.lines.push("no target: nothing is touched".to_owned());
+            return Ok(found);
         }
-        return Ok(found);
-    }
-    if let Some(place) = &job.simulated {
-        found.region_bytes = simulated_region(place, job)?;
-        let title = &place.system.title;
-        found.lines.push(format!("simulate {}: {title}; nothing is touched", place.name));
-        return Ok(found);
-    }
+        JobTargets::Reference(devices) => {
+            found.region_bytes = reference_region(devices, job)?;
+            let line =
+                |device: &ReferenceDevice| format!("measure {}; nothing is touched", device.name);
+            found.lines.extend(devices.iter().map(line));
+            return Ok(found);
+        }
+        JobTargets::Simulated(system) => {
+            found.region_bytes = simulated_region(system, job)?;
+            let title = &system.system.title;
+            found.lines.push(format!("simulate {}: {title}; nothing is touched", system.name));
+            return Ok(found);
+        }
+        JobTargets::Host(paths) => paths,
+    };
     let mut smallest_bytes = u64::MAX;
-    for path in &job.targets {
+    for path in paths {
         check_path(path, &job.consent)?;
         let (bytes, region_bytes) = if path.is_dir() {
             let bytes = file_bytes(path, job)?;
@@ -180,9 +187,9 @@ fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u6
     Ok(region_bytes)
 }
 
-/// The region of devices that live in this process, or of none.
-fn imagined_region(job: &Job) -> Outcome<u64> {
-    let all = || truth_target::region_bytes(&job.devices, job.base.region_offset);
+/// The region of devices that live in this process.
+fn reference_region(devices: &[ReferenceDevice], job: &Job) -> Outcome<u64> {
+    let all = || reference_device::region_bytes(devices, job.base.region_offset);
     job.size.map_or_else(all, Ok)
 }
 
@@ -200,7 +207,7 @@ fn file_bytes(folder: &Path, job: &Job) -> Outcome<u64> {
 }
 
 /// The region of a simulated file, on which all workloads fit.
-fn simulated_region(place: &SimPlace, job: &Job) -> Outcome<u64> {
+fn simulated_region(place: &SimulatedTarget, job: &Job) -> Outcome<u64> {
     let file_bytes = place.system.setup.file_size;
     let region_bytes = job.size.unwrap_or(file_bytes.saturating_sub(job.base.region_offset));
     if region_bytes == 0 {
@@ -236,7 +243,7 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
         kind if kind.is_storage() => target.caching().is_direct(),
         _ => job.direct.unwrap_or(true),
     };
-    if let Some(wanted) = job.page_cache.filter(|_| direct && !job.touches_nothing()) {
+    if let Some(wanted) = job.page_cache.filter(|_| direct && job.targets.does_io()) {
         return Err(Failure::usage(format!(
             "--page-cache {} is about buffered requests, and these are direct; add --direct=0",
             wanted.name(),
@@ -245,7 +252,7 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     for axes in &job.axes {
         let workload = job.workload(axes, region_bytes, direct);
         plan::resolve(&workload, target)?;
-        check_memory(&workload, job.targets.len())?;
+        check_memory(&workload, job.targets.count())?;
     }
     Ok(())
 }
@@ -341,6 +348,14 @@ fn check_alike(targets: &[HostTarget]) -> Outcome<()> {
     }
 }
 
+/// One target of several, where the job stripes them.
+fn striped(targets: Vec<HostTarget>, job: &Job) -> Outcome<Vec<HostTarget>> {
+    match job.stripe {
+        Some(layout) => Ok(vec![HostTarget::striped(targets, layout.chunk_bytes())?]),
+        None => Ok(targets),
+    }
+}
+
 /// Holes and unwritten blocks of all regions together, where the system tells.
 fn coverage_of(targets: &[HostTarget], offset: u64, length: u64) -> Option<Coverage> {
     targets.iter().map(|target| target.coverage(offset, length)).sum()
@@ -352,40 +367,34 @@ impl Bench {
     /// # Errors
     /// As for opening; no room; no permission to write what exists.
     pub fn ready(job: &Job, lab: &Lab) -> Outcome<Bench> {
-        if job.touches_nothing() {
-            let region_bytes = imagined_region(job)?;
-            let bytes = region_bytes.saturating_add(job.base.region_offset);
-            let member_bytes = job.stripe.map_or(bytes, |layout| layout.member_bytes(bytes));
-            let opened = job.devices.iter().map(|device| device.open(member_bytes));
-            let mut targets: Vec<HostTarget> = opened.collect();
-            if targets.is_empty() {
-                targets.push(HostTarget::null(bytes));
-            } else if let Some(layout) = job.stripe {
-                targets = vec![HostTarget::striped(targets, layout.chunk_bytes())?];
-            }
-            let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
-            return Ok(Bench {
-                targets: targets.into_iter().map(suffering).collect(),
-                simulated: None,
-                region_bytes,
-                coverage: None,
-                _scratches: Vec::new(),
-                _permits: Vec::new(),
-            });
-        }
         let region_bytes = preparation(job)?.region_bytes;
-        if let Some(place) = &job.simulated {
-            return Ok(Bench {
-                targets: Vec::new(),
-                simulated: Some(place.clone()),
+        let bench = |targets: Vec<HostTarget>, simulated| {
+            let with_faults = |target: HostTarget| target.with_faults(job.faults.clone());
+            Bench {
+                targets: targets.into_iter().map(with_faults).collect(),
+                simulated,
                 region_bytes,
                 coverage: None,
                 _scratches: Vec::new(),
                 _permits: Vec::new(),
-            });
-        }
+            }
+        };
+        let end_bytes = region_bytes.saturating_add(job.base.region_offset);
+        let paths = match &job.targets {
+            JobTargets::Nothing => return Ok(bench(vec![HostTarget::null(end_bytes)], None)),
+            JobTargets::Simulated(system) => {
+                return Ok(bench(Vec::new(), Some((**system).clone())));
+            }
+            JobTargets::Reference(devices) => {
+                let member_bytes =
+                    job.stripe.map_or(end_bytes, |layout| layout.member_bytes(end_bytes));
+                let opened = devices.iter().map(|device| device.open(member_bytes)).collect();
+                return Ok(bench(striped(opened, job)?, None));
+            }
+            JobTargets::Host(paths) => paths,
+        };
         let (mut targets, mut scratches, mut permits) = (Vec::new(), Vec::new(), Vec::new());
-        for path in &job.targets {
+        for path in paths {
             if path.is_dir() {
                 let end = region_bytes + job.base.region_offset;
                 let bytes = job.stripe.map_or(end, |layout| layout.member_bytes(end));
@@ -400,21 +409,13 @@ impl Bench {
             }
         }
         check_alike(&targets)?;
-        if let Some(layout) = job.stripe {
-            targets = vec![HostTarget::striped(targets, layout.chunk_bytes())?];
+        let targets = striped(targets, job)?;
+        if job.stripe.is_some() {
             check_fit(job, &targets[0], region_bytes)?;
         }
-        let suffering = |target: HostTarget| target.with_faults(job.faults.clone());
-        let targets: Vec<HostTarget> = targets.into_iter().map(suffering).collect();
-        let coverage = coverage_of(&targets, job.base.region_offset, region_bytes);
-        Ok(Bench {
-            targets,
-            simulated: None,
-            region_bytes,
-            coverage,
-            _scratches: scratches,
-            _permits: permits,
-        })
+        let bench = bench(targets, None);
+        let coverage = coverage_of(&bench.targets, job.base.region_offset, region_bytes);
+        Ok(Bench { coverage, _scratches: scratches, _permits: permits, ..bench })
     }
 
     /// Where trials take place.

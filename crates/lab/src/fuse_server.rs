@@ -49,7 +49,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Serves a file of so many bytes on a device of known truth.
+    /// Serves a file of so many bytes on a reference device.
     ///
     /// # Errors
     /// Where FUSE files cannot be mounted.

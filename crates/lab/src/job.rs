@@ -2,7 +2,7 @@
 
 pub mod check;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ioengine::EngineKind;
 use ioengine::fault::FaultPlan;
@@ -18,9 +18,10 @@ use crate::experiment::{
 use crate::failure::{Failure, Outcome};
 use crate::flag_names::in_flags;
 use crate::guard::Consent;
+use crate::reference_device;
 use crate::settings::{self, HostSetting};
-use crate::sim_target::{SimPlace, is_simulated};
-use crate::truth_target::{self, KnownDevice};
+use crate::simulated_target::SimulatedTarget;
+use crate::target::JobTargets;
 
 /// Length of a trial where neither size nor time is given (ns).
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
@@ -60,10 +61,8 @@ pub struct Axes {
 /// A resolved command line.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Named targets.
-    pub targets: Vec<PathBuf>,
-    /// The simulated system, where the target is one.
-    pub simulated: Option<SimPlace>,
+    /// What is measured.
+    pub targets: JobTargets,
     /// All combinations, in the order of the axes.
     pub axes: Vec<Axes>,
     /// None: where the target allows it.
@@ -90,8 +89,6 @@ pub struct Job {
     pub soaker: bool,
     /// Write sealed blocks and check them.
     pub verify: bool,
-    /// The devices of known truth behind the I/O engine `delay`; none where others are measured.
-    pub devices: Vec<KnownDevice>,
     /// What the requests of each thread suffer.
     pub faults: FaultPlan,
     /// Latency percentiles to print, in rising order; None: the usual ones.
@@ -114,23 +111,10 @@ impl Job {
     /// # Errors
     /// Usage, each with the remedy.
     pub fn resolve(experiment: &Experiment, sweep: bool) -> Outcome<Job> {
-        let targets = experiment.targets.clone();
         let mut axes = axes(experiment, sweep)?;
-        let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
-        let devices = truth_target::devices(experiment, &engine_kinds)?;
-        if !devices.is_empty() {
-            axes.iter_mut().for_each(|axes| axes.engine_kind = Some(EngineKind::Delay));
-        }
-        let nothing = touches_nothing(&axes);
-        if targets.is_empty() && !nothing {
-            return Err(Failure::usage(
-                "no target; name a file, a block device or a directory (. for this one), or use \
-                 --ioengine null",
-            ));
-        }
-        let simulated = SimPlace::of(experiment)?;
+        let targets = targets(experiment, &mut axes)?;
         let (limit_ns, stop_at_size) = limits(experiment)?;
-        let grows = simulated.as_ref().is_some_and(SimPlace::grows);
+        let grows = targets.simulated().is_some_and(SimulatedTarget::grows);
         let allocation = if grows { Allocation::Extend } else { experiment.allocation };
         if allocation.grows() && axes.iter().any(|axes| axes.read_percent > 0) {
             return Err(Failure::usage(format!(
@@ -141,12 +125,14 @@ impl Job {
         }
         check::mapping(&axes, allocation)?;
         let engine = engine(experiment, &axes)?;
-        let chunk_bytes = experiment.chunk_bytes.filter(|_| simulated.is_none());
-        let stripe = stripe(chunk_bytes, targets.len())?;
+        let is_simulated = targets.simulated().is_some();
+        let chunk_bytes = experiment.chunk_bytes.filter(|_| !is_simulated);
+        let stripe = stripe(chunk_bytes, targets.count())?;
         check::verify(experiment, &axes)?;
         check::skew(experiment, &axes)?;
         check::without_effect(experiment, &axes)?;
         Ok(Job {
+            host: host(&experiment.host, !targets.does_io())?,
             targets,
             axes,
             direct: engine.direct,
@@ -160,14 +146,11 @@ impl Job {
             allow_holes: experiment.allow_holes,
             trials: experiment.trials,
             // The busy time of a simulated host is known without one.
-            soaker: experiment.soaker && simulated.is_none(),
-            simulated,
+            soaker: experiment.soaker && !is_simulated,
             verify: experiment.verify,
-            devices,
             faults: experiment.faults.clone().unwrap_or_default(),
             percentiles: experiment.percentiles.clone(),
             consent: experiment.consent.clone(),
-            host: host(&experiment.host, nothing)?,
             log: experiment.log.clone(),
             base: Workload {
                 options: engine.options,
@@ -186,11 +169,6 @@ impl Job {
     /// Whether any combination writes.
     pub fn writes(&self) -> bool {
         self.axes.iter().any(|axes| axes.read_percent < 100)
-    }
-
-    /// Whether no combination touches a target.
-    pub fn touches_nothing(&self) -> bool {
-        touches_nothing(&self.axes)
     }
 
     /// The workload of one combination on a region.
@@ -224,12 +202,32 @@ impl Job {
 
     /// Requests that each worker logs at the most.
     fn logged_by_each(&self, threads: u32) -> usize {
-        LOGGED_MAX.div_ceil(threads.max(1) as usize * self.targets.len().max(1))
+        LOGGED_MAX.div_ceil(threads.max(1) as usize * self.targets.count())
     }
 }
 
-fn touches_nothing(axes: &[Axes]) -> bool {
-    axes.iter().all(|axes| axes.engine_kind.is_some_and(|engine_kind| !engine_kind.does_io()))
+/// What is measured. Reference devices are served by the I/O engine `delay`, whatever the axes say.
+fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
+    let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
+    let devices = reference_device::devices(experiment, &engine_kinds)?;
+    if !devices.is_empty() {
+        axes.iter_mut().for_each(|axes| axes.engine_kind = Some(EngineKind::Delay));
+        return Ok(JobTargets::Reference(devices));
+    }
+    if let Some(system) = SimulatedTarget::of(experiment)? {
+        return Ok(JobTargets::Simulated(Box::new(system)));
+    }
+    let is_null = |axes: &Axes| axes.engine_kind.is_some_and(|engine_kind| !engine_kind.does_io());
+    if axes.iter().all(is_null) {
+        return Ok(JobTargets::Nothing);
+    }
+    match experiment.targets.as_slice() {
+        [] => Err(Failure::usage(
+            "no target; name a file, a block device or a directory (. for this one), or use \
+             --ioengine null",
+        )),
+        paths => Ok(JobTargets::Host(paths.to_vec())),
+    }
 }
 
 /// What is asked of the I/O engines.
@@ -277,25 +275,6 @@ fn stripe(chunk: Option<u64>, targets: usize) -> Outcome<Option<Layout>> {
         Some(chunk) => Ok(Some(Layout::new(targets, chunk)?)),
         None => Ok(None),
     }
-}
-
-/// Refuses simulated systems and devices of known truth where something of this host is meant.
-pub fn check_real(target: &Path) -> Outcome<()> {
-    if truth_target::is_truth(target) {
-        return Err(Failure::usage(format!(
-            "{}: devices of known truth are for run, sweep and mount; mount it (halfpower mount \
-             truth:... DIR) and name the file",
-            target.display()
-        )));
-    }
-    if is_simulated(target) {
-        return Err(Failure::usage(format!(
-            "{}: simulated systems are for run, sweep, survey, simulate, whatif and mount; name a \
-             file, device or directory",
-            target.display()
-        )));
-    }
-    Ok(())
 }
 
 fn limits(experiment: &Experiment) -> Outcome<(Option<u64>, bool)> {
@@ -530,7 +509,7 @@ mod tests {
 
     #[test]
     fn no_target_is_needed_only_for_null() {
-        assert!(job("run --ioengine=null").unwrap().touches_nothing());
+        assert!(matches!(job("run --ioengine=null").unwrap().targets, JobTargets::Nothing));
         assert!(job("run").unwrap_err().message.contains("no target"));
     }
 

@@ -19,7 +19,7 @@ use workload::{
 
 use crate::failure::{Failure, Outcome};
 use crate::machine::{DeviceFacts, LinkFacts, SimulatedFacts, TargetFacts};
-use crate::sim_target::SimPlace;
+use crate::simulated_target::SimulatedTarget;
 
 /// By how much a rate may be above a bound, since times are whole nanoseconds.
 const ROUNDING: f64 = 1e-6;
@@ -228,7 +228,7 @@ pub fn check_bounds(system: &System, bounds: &[Bound], bytes_per_s: f64) -> Outc
 ///
 /// # Errors
 /// Usage, with the remedy.
-pub fn check_fit(place: &SimPlace, workload: &Workload) -> Outcome<()> {
+pub fn check_fit(place: &SimulatedTarget, workload: &Workload) -> Outcome<()> {
     let world = SimWorld::new(&place.system, workload.seed);
     let files = world.files(place.caching);
     plan::resolve(&Workload { engine_kind: EngineKind::IoUring, ..workload.clone() }, &files[0])?;
@@ -236,7 +236,7 @@ pub fn check_fit(place: &SimPlace, workload: &Workload) -> Outcome<()> {
 }
 
 /// What is known of a simulated system as a target.
-pub fn facts(place: &SimPlace) -> TargetFacts {
+pub fn facts(place: &SimulatedTarget) -> TargetFacts {
     let world = SimWorld::new(&place.system, 0);
     let file = &world.files(place.caching)[0];
     let links = file.advertised().into_iter().map(|rate| LinkFacts {

@@ -21,8 +21,8 @@ use crate::interrupt::Interrupt;
 use crate::point::{State, Trial};
 use crate::point_key::{PointKey, Preparation};
 use crate::record;
-use crate::sim_target::SimPlace;
 use crate::simulated::{self, Simulated};
+use crate::simulated_target::SimulatedTarget;
 use crate::verdict::{self, Circumstances, Tail, Throttled};
 
 /// How long the background is watched before soaked trials ...
@@ -141,7 +141,7 @@ pub enum Place<'a> {
     /// On these targets of this host, all of them at once.
     Host(Vec<&'a HostTarget>),
     /// In a world of its own, in virtual time.
-    Simulated(&'a SimPlace),
+    Simulated(&'a SimulatedTarget),
 }
 
 impl Place<'_> {
@@ -264,7 +264,7 @@ impl<'a> Setting<'a> {
 /// When the workload does not fit the system, or a law of physics is broken.
 pub fn simulated_trial(
     setting: &Setting<'_>,
-    place: &SimPlace,
+    place: &SimulatedTarget,
     stop: &AtomicBool,
     on_progress: &mut dyn FnMut(Progress),
 ) -> Outcome<Trial> {

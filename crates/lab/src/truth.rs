@@ -1,4 +1,4 @@
-//! Devices of known truth and their faults, as they are typed: `fixed=500us,rate=500m`,
+//! Reference devices and their faults, as they are typed: `fixed=500us,rate=500m`,
 //! `eio@100,short:512@7x3`.
 
 use ioengine::Op;
@@ -46,7 +46,7 @@ struct Typed {
     chunk: Option<u64>,
 }
 
-/// Reads a device of known truth.
+/// Reads a reference device.
 ///
 /// # Errors
 /// One line that says what is wrong and what would be right.

@@ -194,7 +194,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         }
         return verdict;
     }
-    // A device of known truth has time, but neither blocks nor caches, and spins to be on time.
+    // A reference device has time, but neither blocks nor caches, and spins to be on time.
     let real = !key.is_issued_by(EngineKind::Delay);
     if real {
         check_holes(key, around, &mut verdict);

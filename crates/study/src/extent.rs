@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lab::failure::{Failure, Outcome};
 use lab::job::Job;
-use lab::sim_target::is_simulated;
+use lab::simulated_target::is_simulated;
 
 use crate::plan::Group;
 

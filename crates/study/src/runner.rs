@@ -84,8 +84,8 @@ impl Ready {
     fn surroundings(&self) -> (bool, Vec<HostSetting>, Vec<PathBuf>) {
         let host = self.job.host.clone();
         // Without settings it is all one which target is measured when.
-        let targets = if host.is_empty() { Vec::new() } else { self.job.targets.clone() };
-        (self.job.simulated.is_some(), host, targets)
+        let targets = if host.is_empty() { &[] } else { self.job.targets.paths() };
+        (self.job.targets.simulated().is_some(), host, targets.to_vec())
     }
 
     /// Its points as they are measured, for trials in a way of their own.
@@ -182,7 +182,7 @@ impl StudyRunner<'_> {
         run: &dyn Fn(&mut Self, &[Ready]) -> Outcome<()>,
     ) -> Outcome<()> {
         let job = &ready[0].job;
-        match Changed::apply(&job.targets, &job.host) {
+        match Changed::apply(job.targets.paths(), &job.host) {
             Ok(None) => run(self, &ready)?,
             Ok(Some(changed)) => {
                 // An open file keeps the read-ahead with which it was opened.
@@ -468,6 +468,6 @@ impl StudyRunner<'_> {
 
 /// The size of the file of a simulated system, behind the offset (bytes).
 fn simulated_bytes(experiment: &Experiment) -> Option<u64> {
-    let simulated = Job::resolve(experiment, true).ok()?.simulated?;
-    Some(simulated.system.setup.file_size.saturating_sub(experiment.offset_bytes))
+    let job = Job::resolve(experiment, true).ok()?;
+    Some(job.targets.simulated()?.system.setup.file_size.saturating_sub(experiment.offset_bytes))
 }

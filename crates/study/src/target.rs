@@ -7,11 +7,12 @@ use lab::bench;
 use lab::failure::{Failure, Outcome};
 use lab::guard::Consent;
 use lab::machine::TargetFacts;
+use lab::reference_device::SIZE_BYTES;
 use lab::scratch::{self, Scratch};
-use lab::sim_target::{self, is_simulated};
+use lab::simulated_target;
+use lab::target::TargetSpec;
 use lab::trials::Lab;
 use lab::truth;
-use lab::truth_target::{KnownDevice, SIZE_BYTES, is_truth};
 
 /// The longest that laying out a test file of the default size may take (ns).
 const LAYOUT_NS: u64 = 15_000_000_000;
@@ -39,8 +40,8 @@ pub enum Kind {
     Existing,
     /// A simulated system.
     Simulated,
-    /// A device of known truth in this process.
-    Known {
+    /// A reference device in this process.
+    Reference {
         /// The device at rest, to be looked at.
         device: Box<HostTarget>,
     },
@@ -52,21 +53,14 @@ impl StudyTarget {
     /// # Errors
     /// Usage or refused, with the remedy.
     pub fn check(name: &Path, consent: &Consent) -> Outcome<()> {
-        if is_simulated(name) {
-            return sim_target::parse(&name.to_string_lossy(), &[])?
-                .system()
-                .map(drop)
-                .map_err(Into::into);
+        match TargetSpec::of(name)? {
+            TargetSpec::Simulated(_) => {
+                simulated_target::parse(&name.to_string_lossy(), &[])?.system()?;
+                Ok(())
+            }
+            TargetSpec::Reference(_) => Ok(()),
+            TargetSpec::Directory(_) | TargetSpec::Existing(_) => bench::check_path(name, consent),
         }
-        if is_truth(name) {
-            return KnownDevice::parse(&name.to_string_lossy()).map(drop);
-        }
-        bench::check_path(name, consent)
-    }
-
-    /// Whether a name is of a simulated system or a device of known truth.
-    pub fn is_imagined(name: &Path) -> bool {
-        is_simulated(name) || is_truth(name)
     }
 
     /// Makes a target ready; in a directory lays out a test file of `size`, or of as much as
@@ -81,17 +75,19 @@ impl StudyTarget {
         consent: &Consent,
         lab: &Lab,
     ) -> Outcome<StudyTarget> {
-        let kind = if is_simulated(name) {
-            Kind::Simulated
-        } else if is_truth(name) {
-            let device = KnownDevice::parse(&name.to_string_lossy())?;
-            let bytes = size.or(truth::span_bytes(&device.truth)).unwrap_or(SIZE_BYTES);
-            Kind::Known { device: Box::new(device.open(bytes)) }
-        } else {
-            bench::check_path(name, consent)?;
-            match name.is_dir() {
-                true => lay_out(name, size, (most, seed), lab)?,
-                false => Kind::Existing,
+        let kind = match TargetSpec::of(name)? {
+            TargetSpec::Simulated(_) => Kind::Simulated,
+            TargetSpec::Reference(device) => {
+                let bytes = size.or(truth::span_bytes(&device.truth)).unwrap_or(SIZE_BYTES);
+                Kind::Reference { device: Box::new(device.open(bytes)) }
+            }
+            TargetSpec::Directory(folder) => {
+                bench::check_path(name, consent)?;
+                lay_out(&folder, size, (most, seed), lab)?
+            }
+            TargetSpec::Existing(_) => {
+                bench::check_path(name, consent)?;
+                Kind::Existing
             }
         };
         Ok(StudyTarget { name: name.to_path_buf(), kind })
@@ -101,7 +97,7 @@ impl StudyTarget {
     pub fn path(&self) -> &Path {
         match &self.kind {
             Kind::Directory { scratch, .. } => scratch.path(),
-            Kind::Existing | Kind::Simulated | Kind::Known { .. } => &self.name,
+            Kind::Existing | Kind::Simulated | Kind::Reference { .. } => &self.name,
         }
     }
 
@@ -123,7 +119,7 @@ impl StudyTarget {
     /// How much of it there is to read (bytes); None for a simulated system.
     pub fn bytes(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Known { device } => Some(device.size_bytes()),
+            Kind::Reference { device } => Some(device.size_bytes()),
             Kind::Directory { bytes, .. } => Some(*bytes),
             Kind::Existing => self.open().ok().map(|target| target.size_bytes()),
             Kind::Simulated => None,
@@ -136,7 +132,7 @@ impl StudyTarget {
     /// As for opening; a simulated system has nothing to open.
     pub fn open(&self) -> Outcome<HostTarget> {
         match self.kind {
-            Kind::Simulated | Kind::Known { .. } => {
+            Kind::Simulated | Kind::Reference { .. } => {
                 let name = self.name.display();
                 Err(Failure::usage(format!("{name} is no file of this host; name one")))
             }
@@ -149,7 +145,7 @@ impl StudyTarget {
     pub fn facts(&self) -> TargetFacts {
         let name = self.name.canonicalize().unwrap_or_else(|_| self.name.clone());
         let facts = match &self.kind {
-            Kind::Known { device } => TargetFacts::of(device),
+            Kind::Reference { device } => TargetFacts::of(device),
             _ => self.open().map(|target| TargetFacts::of(&target)).unwrap_or_default(),
         };
         TargetFacts { name: name.display().to_string(), ..facts }

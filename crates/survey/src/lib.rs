@@ -20,3 +20,4 @@ pub mod findings;
 pub mod consistency;
 pub mod document;
 pub mod view;
+pub mod session;

@@ -10,8 +10,8 @@ use lab::machine::TargetFacts;
 use lab::memory_limit;
 use lab::point::{Point, State, Trial};
 use lab::recorder::Recorder;
-use lab::sim_target::SimPlace;
 use lab::simulated;
+use lab::simulated_target::SimulatedTarget;
 use lab::trials::{Lab, Place, Setting};
 use lab::verdict::Tail;
 use workload::random::Stream;
@@ -64,9 +64,9 @@ pub enum Modes {
     /// A simulated system.
     Simulated {
         /// Through its file-system cache.
-        buffered: Box<SimPlace>,
+        buffered: Box<SimulatedTarget>,
         /// Past it.
-        direct: Box<SimPlace>,
+        direct: Box<SimulatedTarget>,
     },
 }
 
@@ -524,9 +524,9 @@ impl Subject {
     }
 
     /// A simulated system.
-    pub fn simulated(place: &SimPlace, region: Option<u64>) -> Subject {
+    pub fn simulated(place: &SimulatedTarget, region: Option<u64>) -> Subject {
         let region_bytes = region.unwrap_or(place.system.setup.file_size);
-        let in_mode = |caching| Box::new(SimPlace { caching, ..place.clone() });
+        let in_mode = |caching| Box::new(SimulatedTarget { caching, ..place.clone() });
         let modes = Modes::Simulated {
             buffered: in_mode(Caching::Buffered),
             direct: in_mode(Caching::Direct),

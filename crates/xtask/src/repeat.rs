@@ -1,6 +1,6 @@
 //! `cargo xtask repeat`: the same survey many times over, and how often it says the same.
 //!
-//! Five steady devices of known truth, served through FUSE, and a test file on the real disk are
+//! Five steady reference devices, served through FUSE, and a test file on the real disk are
 //! surveyed by the release program (`halfpower survey --quick`), one after the other. Counted is
 //! how many runs of each agree on the verdict, on the best settings and on the first three pieces
 //! of advice, and how many have a best rate whose stated interval has a point in common with those

@@ -15,7 +15,7 @@ use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
 use lab::json::{self, Program};
 use lab::machine::Host;
 use lab::recorder;
-use lab::sim_target;
+use lab::simulated_target;
 use results::{RunRow, Store};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -121,7 +121,7 @@ fn base(args: &CalibrateArgs, row: &RunRow, history: &History) -> Outcome<Descri
     let Some(name) = &args.system else {
         return structure::volume(history, host.cpus.max(1));
     };
-    let mut base = sim_target::parse(name, &[])?;
+    let mut base = simulated_target::parse(name, &[])?;
     if matches!(base.system()?.drive, DriveModel::Disk(_)) {
         return Err(Failure::usage(format!(
             "--system {name} is one of disks, whose parts are not fitted; name one of flash: \

@@ -1,4 +1,4 @@
-//! `halfpower mount`: a device of known truth or a simulated system as a real file, for any
+//! `halfpower mount`: a reference device or a simulated system as a real file, for any
 //! program.
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::journal::Recorded;
-use lab::sim_target;
+use lab::reference_device;
 use lab::simulated;
+use lab::simulated_target;
 use lab::truth;
-use lab::truth_target;
 use simulator::{Driver, System};
 
 use crate::cli::mount::MountArgs;
@@ -36,10 +36,10 @@ enum Model {
 impl Model {
     fn of(args: &MountArgs) -> Outcome<Model> {
         if let Some(text) = args.system.strip_prefix("sim:") {
-            let description = sim_target::parse(text, &args.set)?;
+            let description = simulated_target::parse(text, &args.set)?;
             return Ok(Model::System(Box::new(description.system()?)));
         }
-        let Some(text) = args.system.strip_prefix(truth_target::PREFIX) else {
+        let Some(text) = args.system.strip_prefix(reference_device::PREFIX) else {
             return Err(Failure::usage(format!(
                 "{}: write sim:SYSTEM, or truth:KEY=VALUE,.. with {}",
                 args.system,
@@ -61,7 +61,7 @@ impl Model {
     fn size_bytes(&self, args: &MountArgs) -> Outcome<u64> {
         let system = match self {
             Model::Truth(truth) => {
-                let span_bytes = truth::span_bytes(truth).unwrap_or(truth_target::SIZE_BYTES);
+                let span_bytes = truth::span_bytes(truth).unwrap_or(reference_device::SIZE_BYTES);
                 return Ok(args.size.unwrap_or(span_bytes));
             }
             Model::System(system) => system,

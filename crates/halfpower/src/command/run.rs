@@ -69,11 +69,11 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     let preparation = bench::preparation(&job)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     let interrupt = Interrupt::install();
-    Recorder::check(db, &job.targets)?;
-    job.log.iter().try_for_each(|log| RequestLog::check(log, &job.targets))?;
+    Recorder::check(db, job.targets.paths())?;
+    job.log.iter().try_for_each(|log| RequestLog::check(log, job.targets.paths()))?;
     preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
     let lab = Lab::new(console, interrupt);
-    let changed = Changed::apply(&job.targets, &job.host)?;
+    let changed = Changed::apply(job.targets.paths(), &job.host)?;
     let made: Vec<Change> = changed.iter().flat_map(Changed::made).cloned().collect();
     let ended = measure_and_print(args, (form, show), &job, &lab, &made);
     match (changed.is_none_or(Changed::restore), ended) {
@@ -165,7 +165,7 @@ fn warn_of_lost(console: &Console, job: &Job, lost: u64) {
 
 fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
     let preparation = bench::preparation(job)?;
-    let changes = settings::plan(&job.targets, &job.host)?;
+    let changes = settings::plan(job.targets.paths(), &job.host)?;
     for line in preparation.lines.iter().chain(&changes) {
         console::data(line);
     }
@@ -185,7 +185,7 @@ fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
             at_least = "at least ";
         }
         // Every target gets all of the workload.
-        let targets = job.targets.len().max(1) as u64;
+        let targets = job.targets.count() as u64;
         let written = (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64;
         writes = writes.saturating_add(written.saturating_mul(trials * targets));
         console::data(&format!(
@@ -196,13 +196,13 @@ fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
             axes.threads
         ));
     }
-    if job.simulated.is_none() && !job.touches_nothing() {
+    if !job.targets.paths().is_empty() {
         let share = units::share_of_endurance(writes, endurance);
         console::data(&format!("writes {at_least}{} in all{share}", units::size(writes)));
     }
-    let spent = if job.simulated.is_some() { "virtual time" } else { "measuring" };
+    let spent = if job.targets.simulated().is_some() { "virtual time" } else { "measuring" };
     let time = match endless {
-        true if job.simulated.is_some() => {
+        true if job.targets.simulated().is_some() => {
             "the virtual time that it takes to move those bytes".to_owned()
         }
         true => "as long as it takes to move those bytes".to_owned(),
@@ -227,7 +227,7 @@ fn announce(
     let first = &settings[0];
     let caching = first.place.caching();
     let why = match (job.direct, caching) {
-        _ if job.touches_nothing() => "",
+        _ if !job.targets.does_io() => "",
         (None, Caching::Buffered) => " (no direct I/O here)",
         _ => "",
     };
@@ -285,7 +285,7 @@ fn documents(made: &[Change]) -> Vec<HostSettingDocument> {
 /// After verified writes: every block that was written, and no other, is read back and checked.
 fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) -> Outcome<()> {
     let end = written.end_of_last_block();
-    let whole = end > 0 && !job.touches_nothing() && !lab.interrupt.is_set();
+    let whole = end > 0 && job.targets.does_io() && !lab.interrupt.is_set();
     let Some(axes) = job.axes.first().filter(|_| whole) else { return Ok(()) };
     let direct = bench.place().caching().is_direct();
     let of_writes = job.workload(axes, bench.region_bytes, direct);

@@ -37,9 +37,9 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     let console = Console::new(args.quiet);
     if args.plan {
         console::data(
-            "serve files of known truth (FUSE, content in memory) in the folder for temporary \
-             files, and as root a loop device on an image of holes there, one after the other, \
-             measure them for about a minute, and take them away; nothing else is touched, \
+            "serve files of reference devices (FUSE, content in memory) in the folder for \
+             temporary files, and as root a loop device on an image of holes there, one after the \
+             other, measure them for about a minute, and take them away; nothing else is touched, \
              nothing was done",
         );
         return Ok(Exit::Ok);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
-use lab::sim_target::{self, PREFIX};
+use lab::simulated_target::{self, PREFIX};
 use serde::Serialize;
 use simulator::Description;
 
@@ -66,9 +66,9 @@ fn target(args: &SimulateArgs) -> Outcome<PathBuf> {
 /// Prints the file of a system with its changes; it has the source of every value.
 fn show(system: &str, changes: &[String]) -> Outcome {
     let text = match changes.is_empty() && !system.contains(',') {
-        true => sim_target::file_of(system.strip_prefix(PREFIX).unwrap_or(system))?,
+        true => simulated_target::file_of(system.strip_prefix(PREFIX).unwrap_or(system))?,
         false => {
-            let description = sim_target::parse(system, changes)?;
+            let description = simulated_target::parse(system, changes)?;
             description.system()?;
             description.text()
         }

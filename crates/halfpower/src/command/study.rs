@@ -13,6 +13,7 @@ use lab::machine::Host;
 use lab::page;
 use lab::recorder::Recorder;
 use lab::settings as host_settings;
+use lab::target::TargetSpec;
 use lab::trials::Lab;
 use study::catalogue::{self, Study};
 use study::document::{StudiesDocument, StudyDocument};
@@ -339,7 +340,7 @@ fn print_plan(asked: &[Asked], form: &Form<'_>) -> Outcome {
         let name = target.display();
         console::data(&match target.is_dir() {
             true => format!("lay out a test file of at most {size} in {name}, removed afterwards"),
-            false if StudyTarget::is_imagined(target) => {
+            false if !TargetSpec::of(target)?.is_on_host() => {
                 format!("imagine {name}; nothing is touched")
             }
             false => format!("read {name}, and write to it only where a flag names it"),

@@ -7,7 +7,7 @@ use calibrate::whatif::{self, Answer, Question, SensitivityDocument, SideDocumen
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json::{self, Program};
-use lab::sim_target;
+use lab::simulated_target;
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::Description;
@@ -99,8 +99,8 @@ fn changes(args: &WhatifArgs) -> Vec<String> {
 
 fn question(args: &WhatifArgs) -> Outcome<Question> {
     let both: Vec<String> = args.given.iter().chain(&args.set).cloned().collect();
-    let before = sim_target::parse(&args.system, &args.given)?;
-    let after = sim_target::parse(&args.system, &both)?;
+    let before = simulated_target::parse(&args.system, &args.given)?;
+    let after = simulated_target::parse(&args.system, &both)?;
     let no_change = changes(args).is_empty() && args.price_to.is_none();
     if no_change {
         return Err(Failure::usage(

@@ -1,4 +1,4 @@
-//! `halfpower calibrate` on devices of known truth that were swept, and `whatif` on what came out.
+//! `halfpower calibrate` on reference devices that were swept, and `whatif` on what came out.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::fixture::{Place, list};
 
-/// Sweeps a device of known truth and calibrates a system on half of the points.
+/// Sweeps a reference device and calibrates a system on half of the points.
 fn calibrated(truth: &str, flags: &str) -> (Place, Value) {
     let place = Place::new();
     let sweep = place.halfpower(&format!(

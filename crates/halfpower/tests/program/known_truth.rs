@@ -1,4 +1,4 @@
-//! Devices of known truth: in process, as a file over FUSE, as a block device on that file.
+//! Reference devices: in process, as a file over FUSE, as a block device on that file.
 //!
 //! Exactness is the business of `halfpower selftest` and of the unit tests in virtual time; here
 //! relations with wide margins, because the other tests run beside.

@@ -1,4 +1,5 @@
-//! Studies on devices of known truth: they find what was put there.
+//! Studies on reference devices, whose behaviour is a formula: each finds the caches, buffers,
+//! granules and zones that the device was given.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Devices of known truth as targets, `truth:KEY=VALUE,..`, and what the studies will recover of
+//! Reference devices as targets, `truth:KEY=VALUE,..`, and what the studies will recover of
 //! them. Exactness is the business of the unit tests in virtual time; here a request is never
 //! early, and relations have wide margins.
 

@@ -1,4 +1,4 @@
-//! Devices of known truth, made for a self-test and taken away after it: FUSE files served by a
+//! Reference devices, made for a self-test and taken away after it: FUSE files served by a
 //! second process (`served`), or the I/O engine `delay` in this one.
 
 use std::fs::File;

@@ -143,9 +143,9 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
         false => no_priorities(scheduler.as_deref()),
     };
     let priorities: &[&str] = if why.is_none() { &[PLAIN, FIRST] } else { &[PLAIN] };
-    let is_known = matches!(study_target.kind, Kind::Known { .. });
+    let is_known = matches!(study_target.kind, Kind::Reference { .. });
     if is_known {
-        let reason = "each stream would have a device of known truth of its own; serve one as a \
+        let reason = "each stream would have a reference device of its own; serve one as a \
                       file (halfpower mount) and name that";
         runner.leave_out("together", reason);
     }

@@ -189,7 +189,10 @@ fn over(file: &Path) -> Result<Layer, String> {
 /// A file that is served over FUSE from the memory of another process.
 fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
     let failed = |cause: String| format!("no FUSE: {cause}; run it as root, or install fuse3");
-    runner.lab.console.say("mounting a file of known truth over FUSE; it is removed afterwards");
+    runner
+        .lab
+        .console
+        .say("mounting a reference device as a file over FUSE; it is removed afterwards");
     let served = Served::start("", FUSE_BYTES).map_err(|failure| failed(failure.message))?;
     let path = served.path().to_path_buf();
     let filled = File::options()

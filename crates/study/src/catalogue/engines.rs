@@ -102,8 +102,7 @@ const FOUND_NS: f64 = 1000.0;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     if !runner.study_targets.iter().any(StudyTarget::is_real) {
-        let reason =
-            "a simulated system and a device of known truth issue requests in their own way";
+        let reason = "a simulated system and a reference device issue requests in their own way";
         runner.skip(reason, "name a file, device or directory of this host");
         return Ok(());
     }

@@ -8,7 +8,7 @@ use ioengine::stripe::Layout;
 use lab::failure::Outcome;
 use lab::point::Point;
 use lab::rounds::{self, Rounds};
-use lab::sim_target;
+use lab::simulated_target;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
@@ -165,7 +165,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 /// Groups whose striped file has on each disk of a simulated system as much as the file of one
 /// disk, so that none seeks less far; with no more buses and hosts than there are disks.
 fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
-    let setup = sim_target::parse(system, &[])?.system()?.setup;
+    let setup = simulated_target::parse(system, &[])?.system()?.setup;
     let sized = |group: &Group| {
         let disks = group.disks.unwrap_or(1);
         let files = u64::from(if group.part == SPREAD { disks } else { 1 });

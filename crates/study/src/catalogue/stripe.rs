@@ -144,7 +144,7 @@ fn look_within(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
         );
     }
     let found = match &study_target.kind {
-        Kind::Known { device } => within(device),
+        Kind::Reference { device } => within(device),
         _ => HostTarget::open(study_target.path(), false, Caching::Direct).and_then(|t| within(&t)),
     };
     let mut note = |quantity: &str, unit: &str, value: u64| {
@@ -232,7 +232,7 @@ impl Prober {
             pages: BufferPages::Small,
             options: EngineOptions::default(),
         })?;
-        // A device of known truth has the caches that it says; another may have any.
+        // A reference device has the caches that it says; another may have any.
         let count = if known { 1 } else { (target.size_bytes() / STEP_BYTES).max(1) };
         let bases = (0..count).map(|number| number * STEP_BYTES).collect();
         Ok(Prober { engine, clock: Monotonic::new(), granule, bases, turn: 0 })

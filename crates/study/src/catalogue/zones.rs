@@ -200,7 +200,7 @@ fn spans_little(facts: &TargetFacts) -> Option<&str> {
     is_part.then_some(device.name.as_str())
 }
 
-/// Whether it is known that no device is beneath, as with a file in memory; a device of known truth
+/// Whether it is known that no device is beneath, as with a file in memory; a reference device
 /// is one by itself.
 fn is_of_no_device(facts: Option<&TargetFacts>) -> bool {
     facts.is_some_and(|facts| {

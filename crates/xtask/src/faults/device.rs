@@ -172,7 +172,7 @@ pub fn unmount(folder: &Path) {
     }
 }
 
-/// A device of known truth, served as a file by a process of the program.
+/// A reference device, served as a file by a process of the program.
 pub struct Served {
     server: Option<Running>,
     folder: TempDir,

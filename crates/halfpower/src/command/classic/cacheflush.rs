@@ -8,8 +8,8 @@ use std::path::Path;
 use ioengine::{Caching, HostTarget, Target};
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
-use lab::job;
 use lab::json;
+use lab::target;
 
 use crate::cli::classic::CacheflushArgs;
 
@@ -69,7 +69,7 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
 }
 
 fn open(path: &Path) -> Outcome<HostTarget> {
-    job::check_real(path)?;
+    target::check_on_host(path)?;
     if path.is_dir() {
         return Err(Failure::usage(format!(
             "{} is a directory; name a file in it",

@@ -32,7 +32,7 @@ struct Named {
 
 /// A simulated system as the place of a run.
 #[derive(Clone, Debug)]
-pub struct SimPlace {
+pub struct SimulatedTarget {
     /// As it was named.
     pub name: String,
     /// The system.
@@ -43,12 +43,12 @@ pub struct SimPlace {
     pub changes: BTreeMap<String, String>,
 }
 
-impl SimPlace {
+impl SimulatedTarget {
     /// The place that the targets of a run or sweep name; None where they are real.
     ///
     /// # Errors
     /// When there is no such system, several targets, or a flag that means nothing there.
-    pub fn of(experiment: &Experiment) -> Outcome<Option<SimPlace>> {
+    pub fn of(experiment: &Experiment) -> Outcome<Option<SimulatedTarget>> {
         let targets = &experiment.targets;
         let Some(target) = targets.iter().find(|target| is_simulated(target)) else {
             return Ok(None);
@@ -79,9 +79,9 @@ impl SimPlace {
             change("chunk", chunk.to_string())?;
         }
         let wanted = experiment.size_bytes.unwrap_or(0).saturating_add(experiment.offset_bytes);
-        let place = SimPlace::new(name, &description, changes, wanted)?;
+        let place = SimulatedTarget::new(name, &description, changes, wanted)?;
         let caching = Caching::of(place.caching.is_direct(), experiment.write_through);
-        Ok(Some(SimPlace { caching, ..place }))
+        Ok(Some(SimulatedTarget { caching, ..place }))
     }
 
     /// The place that the target of a survey names, None where it is real; its file holds
@@ -89,14 +89,19 @@ impl SimPlace {
     ///
     /// # Errors
     /// When there is no such system, or a flag that means nothing there.
-    pub fn of_survey(experiment: &Experiment) -> Outcome<Option<SimPlace>> {
+    pub fn of_survey(experiment: &Experiment) -> Outcome<Option<SimulatedTarget>> {
         let Some(target) = experiment.targets.iter().find(|target| is_simulated(target)) else {
             return Ok(None);
         };
         refuse(&foreign(experiment))?;
         let name = target.to_string_lossy().into_owned();
         let Named { description, changes } = named(&name, &[])?;
-        Ok(Some(SimPlace::new(name, &description, changes, experiment.size_bytes.unwrap_or(0))?))
+        Ok(Some(SimulatedTarget::new(
+            name,
+            &description,
+            changes,
+            experiment.size_bytes.unwrap_or(0),
+        )?))
     }
 
     /// As a test file in a directory, the file is as large as the region that is asked for.
@@ -105,11 +110,11 @@ impl SimPlace {
         description: &Description,
         changes: BTreeMap<String, String>,
         region_bytes: u64,
-    ) -> Outcome<SimPlace> {
+    ) -> Outcome<SimulatedTarget> {
         let mut system = description.system()?;
         system.setup.file_size = system.setup.file_size.max(region_bytes);
         let caching = Caching::of(system.setup.caching == CachingChoice::Direct, false);
-        Ok(SimPlace { name, system, caching, changes })
+        Ok(SimulatedTarget { name, system, caching, changes })
     }
 
     /// Whether writes grow the file.

@@ -1,0 +1,496 @@
+//! A survey from its options to its exit code: checks everything that can be wrong, lays out the
+//! test file, measures the grid points, and turns the evidence into words, a page and database
+//! rows.
+
+use std::path::{Path, PathBuf};
+
+use crate::consistency;
+use crate::document::{self, WroteDocument};
+use crate::evidence::{Evidence, Facts};
+use crate::findings;
+use crate::grid::{self, Budget};
+use crate::insight::Insight;
+use crate::measure::{self, Bounds, Subject, Survey, Surveyed};
+use crate::memory;
+use crate::view;
+use ioengine::clock::unix_ns;
+use ioengine::{Clock, Target, TargetKind};
+use lab::bench;
+use lab::console::{self, Console};
+use lab::experiment::Experiment;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::guard::{self, Permit};
+use lab::interrupt::Interrupt;
+use lab::json;
+use lab::machine::{Host, TargetFacts};
+use lab::memory_limit;
+use lab::page;
+use lab::point::State;
+use lab::recorder::{Recorder, RunFacts, RunOptions};
+use lab::scratch::{self, LaidOut, Scratch};
+use lab::settings;
+use lab::simulated_target::SimulatedTarget;
+use lab::target::TargetSpec;
+use lab::trials::Lab;
+use results::{RunKind, RunState};
+
+/// What a survey takes for buffers and results at the least (bytes).
+const MEMORY_LEAST_BYTES: u64 = 32 << 20;
+/// The rate of writes where nothing has been written yet, for bounding the first ones
+/// [bytes per second].
+const SLOW_DISK: f64 = 100e6;
+/// What a test file may take of the budget, as a share.
+const LAYOUT_SHARE: f64 = 0.1;
+
+/// What is asked of a survey.
+#[derive(Clone, Debug)]
+pub struct SurveyOptions {
+    /// Directory, file, block device or simulated system.
+    pub target: PathBuf,
+    /// The time to spend, and what to spend it on.
+    pub budget: Budget,
+    /// Size of the test file, or of the part of the target to work on (bytes).
+    pub size: Option<u64>,
+    /// Bytes to write at the most, test file included.
+    pub max_write: u64,
+    /// Where the page goes.
+    pub html: PathBuf,
+    /// Print one JSON document instead of text.
+    pub json: bool,
+    /// Say nothing but warnings and errors.
+    pub quiet: bool,
+    /// Print what would be done, and do nothing.
+    pub plan: bool,
+    /// Seed, permissions and memory pages.
+    pub base: Experiment,
+    /// Where results are kept, under which name, and what the user says of the hardware.
+    pub run: RunOptions,
+}
+
+/// The target of a survey.
+enum SurveyTarget {
+    /// A test file is laid out there.
+    Directory(PathBuf),
+    /// It is there already.
+    Existing(PathBuf),
+    /// Nothing of this host is touched.
+    Simulated(Box<SimulatedTarget>),
+}
+
+impl SurveyTarget {
+    fn of(options: &SurveyOptions) -> Outcome<SurveyTarget> {
+        match TargetSpec::of(&options.target)? {
+            TargetSpec::Simulated(_) => {
+                let experiment = Experiment {
+                    targets: vec![options.target.clone()],
+                    size_bytes: options.size,
+                    ..options.base.clone()
+                };
+                let system = SimulatedTarget::of_survey(&experiment)?;
+                let missing = || Failure::usage("no such system; see halfpower simulate --list");
+                system.map(|system| SurveyTarget::Simulated(Box::new(system))).ok_or_else(missing)
+            }
+            spec => {
+                bench::check_path(&options.target, &options.base.consent)?;
+                Ok(match spec {
+                    TargetSpec::Directory(folder) => SurveyTarget::Directory(folder),
+                    _ => SurveyTarget::Existing(options.target.clone()),
+                })
+            }
+        }
+    }
+
+    /// The target in both caching modes; of a directory, its test file at `path`.
+    fn open(&self, path: &Path, write: bool, size: Option<u64>) -> Outcome<Subject> {
+        match self {
+            SurveyTarget::Simulated(system) => Ok(Subject::simulated(system, size)),
+            _ => Subject::open(path, write, size),
+        }
+    }
+}
+
+/// The name of the database, where there is one.
+fn db_name(options: &SurveyOptions) -> Option<String> {
+    options.run.db.as_ref().map(|db| db.display().to_string())
+}
+
+/// Measures, analyses, writes and prints.
+///
+/// # Errors
+/// Usage, refused, or what the target, the page or the database would not do.
+pub fn execute(options: &SurveyOptions) -> Outcome {
+    let console = Console::new(options.quiet);
+    let mut effort = options.budget.clone();
+    if effort.budget_ns < 5_000_000_000 {
+        return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
+    }
+    let survey_target = SurveyTarget::of(options)?;
+    if matches!(survey_target, SurveyTarget::Simulated(_)) {
+        effort = effort.in_virtual_time();
+    }
+    let pages = options.base.buffer_pages;
+    let size = size_of(&survey_target, options, &effort)?;
+    if options.plan {
+        return plan(options, &survey_target, size, &effort);
+    }
+    settings::warn_of_left_behind(&console);
+    check_size(&survey_target, size, options)?;
+    let (write, not_written, permit) = may_write(&survey_target, options)?;
+    let interrupt = Interrupt::install();
+    let db = check_outputs(options)?;
+    let lab = Lab::new(console, interrupt);
+    let (start_ns, started_unix_ns) = (lab.clock.now_ns(), unix_ns());
+    if let Some(what) = permit.as_ref().and_then(|permit| permit.destroys.as_ref()) {
+        console.warn(format!("destroying {what}"));
+    }
+    announce(&console, options, &survey_target, size, &effort);
+    let (scratch, laid_out) = lay_out(&lab, &survey_target, size, options, &effort)?.unzip();
+    let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
+    let path = scratch.as_ref().map_or(options.target.as_path(), Scratch::path);
+    let subject = survey_target.open(path, write, size)?;
+    check_again(&subject, scratch.as_ref(), permit.as_ref())?;
+    let host = Host::read();
+    let target = TargetFacts { name: name_of(&options.target), ..subject.facts() };
+    let mut recorder = Recorder::open(db)?;
+    begin(&mut recorder, options, &host, &target)?;
+    let mut facts = measure::notes(&lab, &subject, &effort, options.run.pap_bytes_per_s);
+    facts.not_written = not_written;
+    facts.layout_bytes_per_s = laid_out.map(|laid_out| laid_out.bytes_per_s);
+    let written = laid_out.map_or(0, |laid_out| laid_out.bytes);
+    let prepared = prepare(&lab, &subject, &mut facts);
+    let bounds = Bounds {
+        deadline_ns: start_ns + effort.budget_ns,
+        write_left: write_left(options, &subject, written),
+        write_rate: facts.layout_bytes_per_s.unwrap_or(SLOW_DISK),
+        soak: facts.soaker_declined.is_none() && !subject.is_simulated(),
+        seed: options.base.seed,
+        allow_holes: options.base.allow_holes,
+        pages,
+    };
+    let survey = Survey::new(&lab, &subject, effort, &bounds, &mut recorder);
+    let measured = prepared.and_then(|()| survey.run());
+    let Surveyed { points, write_left, visits, second_visit } = match measured {
+        Ok(measured) => measured,
+        Err(failure) => {
+            recorder.finish(RunState::Failed, None, None)?;
+            return Err(failure);
+        }
+    };
+    (facts.visits, facts.second_visit) = (visits, second_visit);
+    let is_simulated = subject.is_simulated();
+    let made_bytes = written + bounds.write_left - write_left;
+    facts.written_bytes = if is_simulated { 0 } else { made_bytes };
+    drop(subject);
+    drop(scratch);
+    facts.elapsed_ns = lab.clock.now_ns() - start_ns;
+    facts.interrupted = lab.interrupt.is_set();
+    facts.cpu_quota = quota_felt(&lab, facts.elapsed_ns).filter(|_| !is_simulated);
+    let evidence = Evidence { host, target, points, facts, started_unix_ns };
+    conclude(options, &console, recorder, &evidence)
+}
+
+/// The CPU quota of the control group (CPUs), if it held the program back.
+fn quota_felt(lab: &Lab, elapsed_ns: u64) -> Option<f64> {
+    let throttled = lab.throttled()?;
+    throttled.felt_share(elapsed_ns).map(|_| throttled.cpus)
+}
+
+/// Refuses to begin what a limit on memory would end without a word.
+fn check_memory() -> Outcome<()> {
+    match memory_limit::narrowest() {
+        Some(limit) if limit.bytes < MEMORY_LEAST_BYTES => Err(Failure::failed(format!(
+            "{} leaves {} for buffers and results, and a survey takes {}; raise it",
+            limit.what,
+            units::size(limit.bytes),
+            units::size(MEMORY_LEAST_BYTES)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses too little memory, and a page or a database that could not be written, or would be each
+/// other; where the database goes.
+fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
+    check_memory()?;
+    page::check(&options.html)?;
+    let db = options.run.db.as_deref();
+    if let Some(db) = db.filter(|db| page::is_beside(&options.html, db)) {
+        return Err(Failure::usage(format!(
+            "--html {} and --db {} are in each other's way; give them different names",
+            options.html.display(),
+            db.display()
+        )));
+    }
+    Recorder::check(db, std::slice::from_ref(&options.target))?;
+    Ok(db)
+}
+
+/// What was opened again may be something else by now, so it is checked again.
+fn check_again(
+    subject: &Subject,
+    scratch: Option<&Scratch>,
+    permit: Option<&Permit>,
+) -> Outcome<()> {
+    for target in subject.opened() {
+        scratch.map_or(Ok(()), |scratch| scratch.check(target))?;
+        permit.map_or(Ok(()), |permit| permit.check(target))?;
+    }
+    Ok(())
+}
+
+/// Analysis, database, page and words.
+fn conclude(
+    options: &SurveyOptions,
+    console: &Console,
+    mut recorder: Recorder,
+    evidence: &Evidence,
+) -> Outcome {
+    let insight = Insight::of(evidence);
+    let interrupted = evidence.facts.interrupted;
+    let state = if interrupted { RunState::Interrupted } else { RunState::Finished };
+    let findings_json = serde_json::to_string(&evidence.facts).ok();
+    recorder.judge(0, &evidence.points);
+    // The page is worth having even if the database is full, and the words even without the page.
+    let kept = recorder.finish(state, findings_json, Some(&insight.verdict));
+    let page = if insight.seen.is_empty() {
+        Ok(())
+    } else {
+        page::write(&options.html, &view::html(evidence, &insight))
+    };
+    let wrote = WroteDocument {
+        db: db_name(options).filter(|_| kept.is_ok()),
+        html: (page.is_ok() && !insight.seen.is_empty())
+            .then(|| options.html.display().to_string()),
+    };
+    if options.json {
+        console::data(&json::print(&document::of(evidence, &insight, wrote)));
+    } else if !insight.seen.is_empty() {
+        console::data(&findings::text(evidence, &insight));
+        let places: Vec<String> = [wrote.html, wrote.db].into_iter().flatten().collect();
+        if !places.is_empty() {
+            console.say(format!("\nWrote {}.", places.join(" and ")));
+        }
+    }
+    for what in consistency::contradictions(evidence, &insight) {
+        console.warn(format!("this survey contradicts itself ({what}); please report it"));
+    }
+    kept?;
+    page?;
+    match (interrupted, insight.verdict.state) {
+        (true, _) => Ok(Exit::Interrupted),
+        (false, State::Invalid) => Ok(Exit::Invalid),
+        _ => Ok(Exit::Ok),
+    }
+}
+
+/// The test file's size, or the part of an existing target to work on (None: all of it).
+fn size_of(
+    survey_target: &SurveyTarget,
+    options: &SurveyOptions,
+    effort: &Budget,
+) -> Outcome<Option<u64>> {
+    let SurveyTarget::Directory(folder) = survey_target else { return Ok(options.size) };
+    folder.read_dir().map_err(|e| {
+        Failure::failed(format!(
+            "looking into {}: {}",
+            folder.display(),
+            ioengine::error::cause(&e)
+        ))
+    })?;
+    if let Some(size) = options.size {
+        if size < 1 << 20 {
+            return Err(Failure::usage("--size is too small for a survey; give at least 1m"));
+        }
+        return Ok(Some(size));
+    }
+    let most = if effort.budget_ns >= 300_000_000_000 { 4 << 30 } else { 1 << 30 };
+    let free = ioengine::host::free_bytes_at(folder)?;
+    let size: u64 = most.min(free / 10).min(options.max_write / 2);
+    Ok(Some((size >> 20 << 20).max(1 << 20)))
+}
+
+fn plan(
+    options: &SurveyOptions,
+    survey_target: &SurveyTarget,
+    size: Option<u64>,
+    effort: &Budget,
+) -> Outcome {
+    match survey_target {
+        SurveyTarget::Directory(folder) => {
+            let bytes = size.unwrap_or(0);
+            check_size(survey_target, size, options)?;
+            let (size, folder) = (units::size(bytes), folder.display());
+            console::data(&format!(
+                "lay out a test file of {size} in {folder}, and remove it after"
+            ));
+        }
+        SurveyTarget::Existing(path) => {
+            let (write, why, permit) = may_write(survey_target, options)?;
+            let subject = Subject::open(path, write, size)?;
+            let verb = if write { "read and overwrite" } else { "only read" };
+            let kind = subject.facts().kind;
+            console::data(&format!("{verb} the {kind} {}", path.display()));
+            let destroys = permit.and_then(|permit| permit.destroys);
+            destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
+            why.iter().for_each(|why| console::data(why));
+        }
+        SurveyTarget::Simulated(system) => {
+            let (name, title) = (&system.name, &system.system.title);
+            console::data(&format!("simulate {name}: {title}; nothing is touched"));
+        }
+    }
+    let limits = grid::Limits {
+        request_bytes_min: 512,
+        region_bytes: size.unwrap_or(u64::MAX),
+        in_flight_bytes_max: match survey_target {
+            SurveyTarget::Simulated(_) => grid::IN_FLIGHT_BYTES_MAX,
+            _ => measure::in_flight_bytes_max(),
+        },
+        direct: true,
+        write: true,
+    };
+    page::check(&options.html)?;
+    let spots = grid::first(effort, &limits).len();
+    let trials = format!("measure up to {spots} workloads, {} times or more each", effort.rounds);
+    if let SurveyTarget::Simulated(_) = survey_target {
+        let (each, most) = (units::time(effort.trial_ns as f64), effort.budget_ns as f64);
+        let most = units::time(most);
+        console::data(&format!(
+            "{trials}, {each} of virtual time a trial; ends when all is settled, after {most} here \
+             at the latest"
+        ));
+    } else {
+        console::data(&format!("{trials}, in {} in all", units::time(effort.budget_ns as f64)));
+        let share = units::share_of_endurance(options.max_write, options.base.endurance_bytes);
+        console::data(&format!("write at most {} in all{share}", units::size(options.max_write)));
+    }
+    let html = options.html.display();
+    let db = db_name(options).map(|db| format!(" and the database {db}")).unwrap_or_default();
+    console::data(&format!("write the page {html}{db}; nothing was done"));
+    Ok(Exit::Ok)
+}
+
+fn announce(
+    console: &Console,
+    options: &SurveyOptions,
+    survey_target: &SurveyTarget,
+    size: Option<u64>,
+    effort: &Budget,
+) {
+    let seconds = effort.budget_ns / 1_000_000_000;
+    let target = options.target.display();
+    if let SurveyTarget::Simulated(system) = survey_target {
+        let title = &system.system.title;
+        return console.say(format!("survey of {target}: {title}; time is virtual"));
+    }
+    let what = match (survey_target, size) {
+        (SurveyTarget::Directory(_), Some(size)) => format!(
+            "a test file of {} there, removed afterwards; writes at most {}",
+            units::size(size),
+            units::size(options.max_write)
+        ),
+        _ => "nothing is created there".to_owned(),
+    };
+    console.say(format!("survey of {target}, about {seconds} s: {what}"));
+}
+
+/// Refuses a test file that has no room or would write too much.
+fn check_size(
+    survey_target: &SurveyTarget,
+    size: Option<u64>,
+    options: &SurveyOptions,
+) -> Outcome<()> {
+    let (SurveyTarget::Directory(folder), Some(bytes)) = (survey_target, size) else {
+        return Ok(());
+    };
+    if bytes > options.max_write {
+        return Err(Failure::usage(format!(
+            "a test file of {} is over --max-write {}; give a smaller --size",
+            units::size(bytes),
+            units::size(options.max_write)
+        )));
+    }
+    scratch::check_room(folder, bytes)
+}
+
+/// Makes the test file; one of the default size takes a tenth of the budget at the most.
+fn lay_out(
+    lab: &Lab,
+    survey_target: &SurveyTarget,
+    size: Option<u64>,
+    options: &SurveyOptions,
+    effort: &Budget,
+) -> Outcome<Option<(Scratch, LaidOut)>> {
+    let (SurveyTarget::Directory(folder), Some(bytes)) = (survey_target, size) else {
+        return Ok(None);
+    };
+    let scratch = Scratch::make(folder, bytes)?;
+    let limit_ns = (effort.budget_ns as f64 * LAYOUT_SHARE) as u64;
+    let limit_ns = options.size.is_none().then_some(limit_ns);
+    let laid_out = scratch.lay_out(lab, bytes, options.base.seed, limit_ns)?;
+    Ok(Some((scratch, laid_out)))
+}
+
+/// Bytes that may be written once the test file is laid out; a simulated system writes none.
+fn write_left(options: &SurveyOptions, subject: &Subject, written: u64) -> u64 {
+    match subject.is_simulated() {
+        true => u64::MAX,
+        false => options.max_write.saturating_sub(written),
+    }
+}
+
+/// Whether writes are measured, and if not why.
+fn may_write(
+    survey_target: &SurveyTarget,
+    options: &SurveyOptions,
+) -> Outcome<(bool, Option<String>, Option<Permit>)> {
+    let SurveyTarget::Existing(path) = survey_target else { return Ok((true, None, None)) };
+    let consent = &options.base.consent;
+    let buffered = ioengine::HostTarget::open(path, false, ioengine::Caching::Buffered)?;
+    let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
+    match guard::check_writable(&buffered, path, consent) {
+        Ok(permit) => Ok((true, None, permit)),
+        Err(failure) if asked => Err(failure),
+        Err(_) if buffered.kind() == TargetKind::BlockDevice => {
+            let why = "a device is only read unless --destroy-data-on names it";
+            Ok((false, Some(why.to_owned()), None))
+        }
+        Err(_) => {
+            let why = "a file is only read unless --overwrite names it";
+            Ok((false, Some(why.to_owned()), None))
+        }
+    }
+}
+
+/// The target's full path, so that a result says what it is of wherever it is read.
+fn name_of(target: &Path) -> String {
+    target.canonicalize().unwrap_or_else(|_| target.to_path_buf()).display().to_string()
+}
+
+fn begin(
+    recorder: &mut Recorder,
+    options: &SurveyOptions,
+    host: &Host,
+    target: &TargetFacts,
+) -> Outcome<()> {
+    recorder.begin(&RunFacts {
+        kind: RunKind::Survey,
+        label: options.run.label.clone(),
+        seed: options.base.seed,
+        host,
+        target_json: serde_json::to_string(target).unwrap_or_default(),
+        settings_json: serde_json::json!({ "pap_bytes_per_s": options.run.pap_bytes_per_s })
+            .to_string(),
+    })
+}
+
+/// Everything that is measured once: memory, the instrument's floor, the soaker's calibration.
+fn prepare(lab: &Lab, subject: &Subject, facts: &mut Facts) -> Outcome<()> {
+    if subject.is_simulated() {
+        return Ok(());
+    }
+    facts.soaker_declined = lab.prepare_soaker().err();
+    facts.memory_copy_bytes_per_s = memory::copy_bytes_per_s(lab.clock);
+    facts.floor_ns_per_request = measure::floor_ns_per_request(lab)?;
+    Ok(())
+}
