@@ -120,7 +120,7 @@ fn db_name(options: &SurveyOptions) -> Option<String> {
 /// Usage, refused, or what the target, the page or the database would not do.
 pub fn execute(options: &SurveyOptions) -> Outcome {
     let console = Console::new(options.quiet);
-    let mut effort = options.budget.clone();
+    let mut effort = options.budget;
     if effort.budget_ns < 5_000_000_000 {
         return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
     }
