@@ -12,6 +12,7 @@ use workload::spec::Content;
 use workload::{Arrival, Distribution, Pattern, Steady, Think, Workload};
 
 use crate::engine_flags::EngineFlags;
+use crate::experiment::parameters;
 use crate::experiment::{
     Allocation, Experiment, HostParameters, KernelWriteCache, PageCache, RateProcess, Rw,
 };
@@ -114,6 +115,7 @@ impl Job {
         let mut axes = axes(experiment, sweep)?;
         let targets = targets(experiment, &mut axes)?;
         let (limit_ns, stop_at_size) = limits(experiment)?;
+        parameters::check_cpus(&experiment.cpus)?;
         let grows = targets.simulated().is_some_and(SimulatedTarget::grows);
         let allocation = if grows { Allocation::Extend } else { experiment.allocation };
         if allocation.grows() && axes.iter().any(|axes| axes.read_percent > 0) {

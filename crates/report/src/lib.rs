@@ -10,7 +10,7 @@
 //! crates; the caller converts.
 #![forbid(unsafe_code)]
 
-pub mod units;
+pub use units::page as units;
 
 pub mod model;
 

@@ -239,7 +239,7 @@ mod tests {
         let labels = labels(&Scale::Log10, Unit::Nanoseconds, &[45e3, 3e6]);
         assert_eq!(
             labels,
-            ["20 \u{b5}s", "50 \u{b5}s", "100 \u{b5}s", "200 \u{b5}s", "500 \u{b5}s", "1 ms"]
+            ["20 us", "50 us", "100 us", "200 us", "500 us", "1 ms"]
                 .into_iter()
                 .chain(["2 ms", "5 ms"])
                 .collect::<Vec<_>>()

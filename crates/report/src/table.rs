@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_number_is_shown_for_people_and_kept_exact_for_csv() {
         let html = sample(vec!["direct".into(), Cell::Number(1518.25)]);
-        assert!(html.contains("data-v=\"1518.25\">1.52 \u{b5}s<"), "{html}");
+        assert!(html.contains("data-v=\"1518.25\">1.52 us<"), "{html}");
         assert!(html.contains("data-csv=\"cpu_per_request_ns\""), "{html}");
     }
 

@@ -144,31 +144,15 @@ quantity!(
     ]
 );
 
-/// Parses a size from the command line: `64k`, `1.5MiB`, `10MB`, or bytes. Case does not matter.
+/// Parses a size from the command line: `64k`, `1.5MiB`, `10MB`, `8sectors`, or bytes.
 pub(crate) fn bytes_of(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let (number, unit) =
-        text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let is_named = |(name, _): &&(&str, f64)| name.eq_ignore_ascii_case(unit);
-    let scale = if unit.is_empty() { Some(1.0) } else { SIZES.iter().find(is_named).map(|u| u.1) };
-    let refuse = || format!("'{text}' is no size; write bytes, or 64k, 1m, 4g, 10MB");
-    let (number, scale) = (number.trim(), scale.ok_or_else(refuse)?);
-    // Integers are parsed as such, to keep them exact beyond 2^53.
-    let bytes = match number.parse::<u64>() {
-        Ok(whole) => whole.checked_mul(scale as u64),
-        Err(_) => {
-            let bytes = number.parse::<f64>().map_err(|_| refuse())? * scale;
-            if bytes.is_nan() || bytes < 0.0 {
-                return Err(refuse());
-            }
-            if (bytes - bytes.round()).abs() > bytes * f64::EPSILON {
-                return Err(format!("'{text}' is not a whole number of bytes"));
-            }
-            (bytes <= BYTES_MAX).then_some(bytes.round() as u64)
+    match text.trim().strip_suffix("sectors") {
+        Some(sectors) => {
+            let sectors = units::parse_size(sectors)?;
+            sectors.checked_mul(512).ok_or_else(|| format!("'{text}' is too large"))
         }
-    };
-    let most = BYTES_MAX as u64;
-    bytes.filter(|bytes| *bytes <= most).ok_or_else(|| format!("'{text}' is too large"))
+        None => units::parse_size(text),
+    }
 }
 
 impl Time {

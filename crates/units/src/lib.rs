@@ -2,7 +2,10 @@
 //!
 //! On input a bare k, m, g, t and KiB, MiB ... are powers of 1024, KB, MB ... powers of 1000; a
 //! bare time is seconds. People are shown both MiB/s and MB/s where a rate may be compared with
-//! an advertised one.
+//! an advertised one. Functions here are for the terminal; [`page`] is for charts and tables of the
+//! page, which separate thousands.
+
+pub mod page;
 
 /// Sizes and times from here on are refused: they fit neither a file nor the database.
 const LIMIT: u128 = 9_000_000_000_000_000_000;

@@ -197,6 +197,7 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
     if let Some(list) = &args.cpus_allowed {
         spec.cpus = parameters::cpus(list)
             .map_err(|why| Failure::usage(format!("--cpus-allowed {list}: {why}")))?;
+        parameters::check_cpus(&spec.cpus)?;
     }
     if args.offset >= 4096 || !args.offset.is_multiple_of(8) {
         return Err(Failure::usage(format!(

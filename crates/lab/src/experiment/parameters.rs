@@ -8,6 +8,7 @@ use ioengine::{BufferPages, EngineKind};
 use workload::Placement;
 
 use crate::experiment::{Allocation, Experiment, KernelWriteCache, PageCache, RateProcess, Rw};
+use crate::failure::{Failure, Outcome};
 use crate::skew;
 use crate::truth;
 
@@ -630,28 +631,44 @@ fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     Ok(found)
 }
 
+/// The highest number of a CPU that a list may name; the kernel counts to 8192.
+const CPU_MAX: usize = 65_535;
+
 /// CPUs from a list such as `0,2` or `0-3`.
 ///
 /// # Errors
-/// What is no such list, or names a CPU that this process may not use.
+/// What is no such list. Whether the host has these CPUs is for [`check_cpus`] to say.
 pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     let bad = || "write CPUs as 0,2 or 0-3".to_owned();
-    let allowed = cpucost::affinity::allowed_cpus();
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let first: usize = first.trim().parse().map_err(|_| bad())?;
         let last: usize = last.trim().parse().map_err(|_| bad())?;
+        // Before the range is spelt out: a short text can name more CPUs than memory holds.
+        if last > CPU_MAX {
+            return Err(format!("there is no CPU {last}; {}", bad()));
+        }
         if last < first {
             return Err(bad());
-        }
-        // Before the range is spelt out: a short text can name more CPUs than memory holds.
-        if let Some(cpu) = (first..=last).find(|cpu| !allowed.contains(cpu)) {
-            return Err(format!("CPU {cpu} is not among the CPUs of this process ({allowed:?})"));
         }
         cpus.extend(first..=last);
     }
     Ok(cpus)
+}
+
+/// Refuses CPUs that this process may not use.
+///
+/// # Errors
+/// Usage, naming the first.
+pub fn check_cpus(cpus: &[usize]) -> Outcome<()> {
+    let allowed = cpucost::affinity::allowed_cpus();
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => Err(Failure::usage(format!(
+            "--cpus-allowed: CPU {cpu} is not among the CPUs of this process ({allowed:?})"
+        ))),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -714,7 +731,8 @@ mod tests {
             ("percentile", "99,100", "between 0 and 100"),
             ("percentile", "many", "between 0 and 100"),
             ("rwmixread", "101", "from 0 to 100"),
-            ("cpus-allowed", "0-18446744073709551614", "not among the CPUs"),
+            ("cpus-allowed", "0-18446744073709551614", "no CPU 18446744073709551614"),
+            ("cpus-allowed", "3-1", "0,2 or 0-3"),
             ("read-ahead", "1000", "pages"),
             ("nr-requests", "3", "4 or more"),
         ] {

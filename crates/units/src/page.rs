@@ -1,4 +1,4 @@
-//! Formatting of numbers.
+//! Numbers on the page: axes, tooltips and tables.
 //!
 //! Every quantity of the report is stored in a base unit (bytes, bytes per second, nanoseconds,
 //! counts, shares) and becomes text only here. Sizes use powers of 1024. Rates are shown in MiB/s,
@@ -22,7 +22,7 @@ pub enum Unit {
     BytesPerSecond,
     /// A rate in requests or other events per second, shown with k and M.
     PerSecond,
-    /// A duration in nanoseconds, shown as ns, \u{b5}s, ms or s.
+    /// A duration in nanoseconds, shown as ns, us, ms or s.
     Nanoseconds,
     /// A duration in seconds, for the time axis of a trial.
     Seconds,
@@ -109,7 +109,7 @@ impl Unit {
 
 const SIZES: &[(f64, &str)] = &[(1.0, "B"), (KIB, "KiB"), (MIB, "MiB"), (GIB, "GiB"), (TIB, "TiB")];
 const RATES: &[(f64, &str)] = &[(1.0, "B/s"), (KIB, "KiB/s"), (MIB, "MiB/s"), (GIB, "GiB/s")];
-const TIMES: &[(f64, &str)] = &[(1.0, "ns"), (1e3, "\u{b5}s"), (1e6, "ms"), (1e9, "s")];
+const TIMES: &[(f64, &str)] = &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
 const COUNTS: &[(f64, &str)] = &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
 
 /// Whether trailing zeros after the decimal point are kept (measured values) or dropped (ticks).
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn times_keep_three_significant_digits() {
         assert_eq!(nanoseconds(518.0), "518 ns");
-        assert_eq!(nanoseconds(1500.0), "1.50 \u{b5}s");
+        assert_eq!(nanoseconds(1500.0), "1.50 us");
         assert_eq!(nanoseconds(2.345e6), "2.35 ms");
         assert_eq!(nanoseconds(12.0e9), "12.0 s");
         assert_eq!(nanoseconds(0.0), "0 ns");
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn rounding_up_moves_to_the_next_unit() {
-        assert_eq!(nanoseconds(999.9), "1.00 \u{b5}s");
-        assert_eq!(nanoseconds(999.5), "1.00 \u{b5}s");
+        assert_eq!(nanoseconds(999.9), "1.00 us");
+        assert_eq!(nanoseconds(999.5), "1.00 us");
         assert_eq!(nanoseconds(9.996), "10.0 ns");
         assert_eq!(count(999_999.0), "1.00M");
         assert_eq!(bytes(1_048_575.9), "1 MiB");
