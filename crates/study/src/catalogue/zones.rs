@@ -86,12 +86,14 @@ fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group
     let Some(bytes) = study_target.bytes() else {
         // In a simulated system the file itself moves, and time costs nothing.
         let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
-        let mut group = Group { changes: Some(changes), ..group };
+        let group = Group { changes: Some(changes), ..group };
+        let mut group = group.note("runtime", (SIMULATED_NS / 1_000_000_000).to_string());
         group.experiment.runtime_ns = Some(SIMULATED_NS);
         return Some(group);
     };
     let each = bytes / POSITIONS / PLACE_BYTES * PLACE_BYTES;
     let offset = (bytes as f64 * share) as u64 / PLACE_BYTES * PLACE_BYTES;
+    group = group.note("offset", offset.to_string()).note("size", each.to_string());
     group.experiment.offset_bytes = offset;
     group.experiment.size_bytes = Some(each);
     (each > 0).then_some(group)
