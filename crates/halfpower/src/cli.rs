@@ -20,6 +20,7 @@ use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ioengine::BufferPages;
 use lab::experiment::Experiment;
@@ -534,6 +535,20 @@ pub struct GenerateArgs {
     /// Print what would be done and do nothing
     #[arg(long)]
     pub plan: bool,
+}
+
+/// A wrong value of a flag in one line: "--bs 4x: '4x' is not a size; write 4k, ..". None for any
+/// other error.
+pub fn wrong_value(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
+    let value = text(ContextKind::InvalidValue)?;
+    let why = std::error::Error::source(error)?.to_string();
+    let remedy = if why.contains("; ") { "" } else { "; --help says what fits" };
+    Some(format!("{flag} {value}: {why}{remedy}"))
 }
 
 /// One of the two words that clap lets through.

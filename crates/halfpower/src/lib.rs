@@ -26,8 +26,11 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {
-            // clap prints help to stdout and errors to stderr, each with its exit code.
-            let _ = error.print();
+            match cli::wrong_value(&error) {
+                Some(text) => lab::console::error(&text),
+                // clap prints help to stdout and errors to stderr.
+                None => drop(error.print()),
+            }
             return ExitCode::from(error.exit_code() as u8);
         }
     };

@@ -17,7 +17,7 @@ use lab::experiment::settings::{CONSENTS, consent_in_file, line_of, read_plan, t
 use lab::failure::{Failure, Outcome};
 use toml::{Spanned, Value};
 
-use crate::cli::{Cli, Verb};
+use crate::cli::{self, Cli, Verb};
 
 /// Keys that only the plan of a study has.
 const STRUCTURE: [&str; 8] =
@@ -209,8 +209,11 @@ fn check(word: &str) -> Outcome<()> {
     checked.map(drop).map_err(|error| Failure::usage(first_line(&error)))
 }
 
-/// The cause in clap's words, with a remedy where it has none.
+/// The cause in one line, with a remedy where clap has none.
 fn first_line(error: &clap::Error) -> String {
+    if let Some(text) = cli::wrong_value(error) {
+        return text;
+    }
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
@@ -253,7 +256,7 @@ mod tests {
         for (text, words) in [
             ("\niodept = 4", "plan.toml:2: 'iodept' is no flag of sweep; did you mean iodepth?"),
             ("zzzzzz = 1", "plan.toml:1: 'zzzzzz' is no flag of sweep; halfpower sweep --help"),
-            ("\n\nruntime = 'x'", "plan.toml:3: invalid value 'x'"),
+            ("\n\nruntime = 'x'", "plan.toml:3: --runtime x: "),
             ("bs = {a = 1}", "plan.toml:1: bs: no value"),
             ("bs = [['4k']]", "plan.toml:1: bs: no value"),
             ("quiet = 1", "plan.toml:1: quiet: write true or false"),

@@ -60,6 +60,9 @@ pub fn execute_shown_by(args: &RunArgs, show: Show<'_>) -> Outcome {
 fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     let console = Console::new(args.common.quiet);
     args.check_without_plan()?;
+    if form == Form::Run {
+        args.parameters.given.check_one_workload()?;
+    }
     let job = Job::resolve(&args.experiment()?, form != Form::Run)?;
     if args.common.plan {
         return print_plan(&job, args.common.endurance);

@@ -130,7 +130,7 @@ fn a_wrong_plan_file_is_refused_with_the_line() {
         ("rw = 'write'\noverwrite = ['data']", 3, "plan.toml:2: overwrite is", "--overwrite"),
         ("\n\nbs = '4x'\n", 2, "plan.toml:3: --bs 4x", "4k"),
         ("runtime = 0\n", 2, "plan.toml:1: --runtime 0", "500ms"),
-        ("seed = 'x'\n", 2, "plan.toml:1: invalid value 'x'", "--help"),
+        ("seed = 'x'\n", 2, "plan.toml:1: --seed x: invalid digit", "--help"),
         ("bs = [4k]", 2, "plan.toml:1: ", "\"64k\""),
     ] {
         std::fs::write(place.path("plan.toml"), text).unwrap();

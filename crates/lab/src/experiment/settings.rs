@@ -101,6 +101,25 @@ impl Settings {
         Settings(self.0.iter().filter(|setting| !is_set(setting)).cloned().collect())
     }
 
+    /// Refuses a list where one workload is to be measured.
+    ///
+    /// # Errors
+    /// Usage, naming `sweep`.
+    pub fn check_one_workload(&self) -> Outcome<()> {
+        let is_list = |setting: &&Setting| {
+            let text = setting.values.join(",");
+            setting.parameter.is_axis && (text.contains(',') || text.contains(".."))
+        };
+        match self.0.iter().find(is_list) {
+            Some(Setting { parameter, values }) => Err(Failure::usage(format!(
+                "--{} {}: run measures one workload; use halfpower sweep for lists",
+                parameter.name,
+                values.join(",")
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Sets all of them in an experiment.
     ///
     /// # Errors
