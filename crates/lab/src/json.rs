@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::journal::settings::Change;
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, Trial, Verdict};
-use crate::recorder::JSON_SCHEMA;
+use crate::recorder::{HostSettingDocument, JSON_SCHEMA};
 use crate::workload_document::WorkloadDocument;
 
 /// Which program wrote the document.
@@ -67,19 +67,6 @@ pub struct SweepDocument {
     pub host_settings: Vec<HostSettingDocument>,
     /// In the order of the axes.
     pub points: Vec<PointDocument>,
-}
-
-/// A setting of the block device beneath, changed for the length of a run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct HostSettingDocument {
-    /// Its name below the device's `queue` folder in sysfs.
-    pub name: String,
-    /// Its file.
-    pub path: String,
-    /// The value before and after the run.
-    pub old: String,
-    /// The value during the run.
-    pub new: String,
 }
 
 /// One workload, its trials and what they say.

@@ -106,7 +106,7 @@ fn state_row(state: State) -> results::Verdict {
 
 /// A verdict as its column and its JSON list of reasons.
 pub fn verdict_row(verdict: &Verdict) -> (results::Verdict, String) {
-    (state_row(verdict.state), serde_json::json!(verdict.reasons).to_string())
+    (state_row(verdict.state), serde_json::to_string(&verdict.reasons).unwrap_or_default())
 }
 
 /// What a point came to as its columns.

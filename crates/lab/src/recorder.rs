@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use ioengine::clock::unix_ns;
 use results::{NewRun, PointEnd, PointId, RunEnd, RunId, RunKind, RunState, Seed, Store};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Outcome, check_not_under_dev};
-use crate::machine::{self, Host};
+use crate::machine::{self, Host, TargetFacts};
 use crate::point::{Point, Trial, Verdict};
 use crate::point_key::PointKey;
 use crate::record;
@@ -50,10 +52,43 @@ pub struct RunFacts<'a> {
     pub seed: u64,
     /// The host.
     pub host: &'a Host,
-    /// The target, as JSON.
-    pub target_json: String,
-    /// The settings, as JSON.
-    pub settings_json: String,
+    /// The target; of several, the first.
+    pub target: Option<&'a TargetFacts>,
+    /// What was asked beyond the points.
+    pub settings: RunSettings,
+}
+
+/// What was asked of a run beyond its points, as it is kept with it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunSettings {
+    /// What the hardware promises [bytes per second].
+    pub pap_bytes_per_s: Option<f64>,
+    /// Flags that came from a plan file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plan_file: Vec<String>,
+    /// Settings of the device beneath, changed for the length of the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_settings: Vec<HostSettingDocument>,
+    /// The study.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub study: Option<String>,
+    /// Fewer points and shorter trials.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub quick: bool,
+}
+
+/// A setting of the block device beneath, changed for the length of a run.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct HostSettingDocument {
+    /// Its name below the device's `queue` folder in sysfs.
+    pub name: String,
+    /// Its file.
+    pub path: String,
+    /// The value before and after the run.
+    pub old: String,
+    /// The value during the run.
+    pub new: String,
 }
 
 impl Recorder {
@@ -151,8 +186,8 @@ impl Recorder {
             pid: std::process::id(),
             boot_id: facts.host.boot_id.clone(),
             host_json: serde_json::to_string(facts.host).unwrap_or_default(),
-            target_json: facts.target_json.clone(),
-            settings_json: facts.settings_json.clone(),
+            target_json: serde_json::to_string(&facts.target).unwrap_or_default(),
+            settings_json: serde_json::to_string(&facts.settings).unwrap_or_default(),
         })?);
         Ok(())
     }

@@ -5,14 +5,15 @@ use lab::experiment::settings::Settings;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::machine::Host;
 use lab::point::{State, Verdict};
-use lab::recorder::{Recorder, RunFacts, RunOptions};
+use lab::recorder::{Recorder, RunFacts, RunOptions, RunSettings};
 use lab::trials::Lab;
 use report::model::Chart;
 use results::{RunKind, RunState};
+use serde::Serialize;
 
 use crate::catalogue::Study;
-use crate::conclusion::Conclusion;
-use crate::evidence::{Evidence, Skipped, Stated};
+use crate::conclusion::{Conclusion, Finding};
+use crate::evidence::{Evidence, LeftOut, Reading, Skipped, Stated};
 use crate::figure;
 use crate::general;
 use crate::plan::Plan;
@@ -41,6 +42,14 @@ pub struct Session<'a> {
     pub typed: Settings,
     /// The size of test files that was typed (bytes).
     pub size: Option<u64>,
+}
+
+/// What the database keeps of a study beside its points.
+#[derive(Debug, Serialize)]
+struct KeptFindings<'a> {
+    findings: &'a [Finding],
+    readings: &'a [Reading],
+    left_out: &'a [LeftOut],
 }
 
 /// A study that was made.
@@ -124,14 +133,15 @@ impl Session<'_> {
             (None, true) => RunState::Interrupted,
             (None, false) => RunState::Finished,
         };
-        let findings = serde_json::json!({
-            "findings": made.conclusion.findings,
-            "readings": made.evidence.readings,
-            "left_out": made.evidence.left_out,
-        });
+        let findings = KeptFindings {
+            findings: &made.conclusion.findings,
+            readings: &made.evidence.readings,
+            left_out: &made.evidence.left_out,
+        };
+        let findings_json = serde_json::to_string(&findings).ok();
         let mut verdict = Verdict::default();
         made.evidence.cells.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
-        recorder.finish(state, Some(findings.to_string()), Some(&verdict))?;
+        recorder.finish(state, findings_json, Some(&verdict))?;
         Ok(made)
     }
 
@@ -152,13 +162,13 @@ impl Session<'_> {
             label: Some(self.options.label.clone().unwrap_or_else(|| name.to_owned())),
             seed: self.base.seed,
             host: &self.host,
-            target_json: serde_json::to_string(&target).unwrap_or_default(),
-            settings_json: serde_json::json!({
-                "study": name,
-                "quick": self.quick,
-                "pap_bytes_per_s": self.options.pap_bytes_per_s,
-            })
-            .to_string(),
+            target: target.as_ref(),
+            settings: RunSettings {
+                pap_bytes_per_s: self.options.pap_bytes_per_s,
+                study: Some(name.to_owned()),
+                quick: self.quick,
+                ..RunSettings::default()
+            },
         })
     }
 

@@ -26,7 +26,7 @@ use lab::machine::{Host, TargetFacts};
 use lab::memory_limit;
 use lab::page;
 use lab::point::State;
-use lab::recorder::{Recorder, RunFacts, RunOptions};
+use lab::recorder::{Recorder, RunFacts, RunOptions, RunSettings};
 use lab::scratch::{self, LaidOut, Scratch};
 use lab::settings;
 use lab::simulated_target::SimulatedTarget;
@@ -478,9 +478,11 @@ fn begin(
         label: options.run.label.clone(),
         seed: options.base.seed,
         host,
-        target_json: serde_json::to_string(target).unwrap_or_default(),
-        settings_json: serde_json::json!({ "pap_bytes_per_s": options.run.pap_bytes_per_s })
-            .to_string(),
+        target: Some(target),
+        settings: RunSettings {
+            pap_bytes_per_s: options.run.pap_bytes_per_s,
+            ..RunSettings::default()
+        },
     })
 }
 

@@ -13,7 +13,7 @@ use lab::console::{self, Console};
 use lab::date;
 use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
 use lab::json::{self, Program};
-use lab::machine::Host;
+use lab::machine::{Host, TargetFacts};
 use lab::recorder;
 use lab::simulated_target;
 use results::{RunRow, Store};
@@ -111,8 +111,8 @@ fn day(unix_ns: i64) -> String {
 }
 
 fn target_name(row: &RunRow) -> String {
-    let target: serde_json::Value = serde_json::from_str(&row.target_json).unwrap_or_default();
-    target["name"].as_str().unwrap_or("device").to_owned()
+    let target: TargetFacts = serde_json::from_str(&row.target_json).unwrap_or_default();
+    if target.name.is_empty() { "device".to_owned() } else { target.name }
 }
 
 /// The system that is fitted: as asked, or the general one.

@@ -9,10 +9,10 @@ use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::job::Job;
 use lab::journal::settings::Change;
-use lab::json::{self, HostSettingDocument, PointDocument, Program, RunDocument, SweepDocument};
+use lab::json::{self, PointDocument, Program, RunDocument, SweepDocument};
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Point, State, Verdict};
-use lab::recorder::{Recorder, RunFacts};
+use lab::recorder::{HostSettingDocument, Recorder, RunFacts, RunSettings};
 use lab::request_log::RequestLog;
 use lab::resource_usage::{self, SimulateDocument, SimulatedPoint};
 use lab::rounds::{self, Rounds, bytes_of, fail_on_errors, share_of};
@@ -265,19 +265,18 @@ fn begin(
     (host, made): (&Host, &[Change]),
     facts: &[TargetFacts],
 ) -> Outcome<()> {
-    let host_settings = documents(made);
     recorder.begin(&RunFacts {
         kind: if form == Form::Run { RunKind::Run } else { RunKind::Sweep },
         label: args.common.label.clone(),
         seed: args.common.seed,
         host,
-        target_json: serde_json::to_string(&facts[0]).unwrap_or_default(),
-        settings_json: serde_json::json!({
-            "pap_bytes_per_s": args.common.pap,
-            "plan_file": args.planned,
-            "host_settings": host_settings,
-        })
-        .to_string(),
+        target: facts.first(),
+        settings: RunSettings {
+            pap_bytes_per_s: args.common.pap,
+            plan_file: args.planned.clone(),
+            host_settings: documents(made),
+            ..RunSettings::default()
+        },
     })
 }
 
@@ -368,12 +367,12 @@ fn print(
         }
         return;
     }
+    let host_settings = documents(made);
     let document = |point: &Point| match &job.percentiles {
         Some(asked) => PointDocument::from(point).with_percentiles(point, asked),
         None => PointDocument::from(point),
     };
     let (halfpower, host, target) = (Program::this(), host.clone(), facts[0].clone());
-    let host_settings = documents(made);
     console::data(&match (form, points) {
         (Form::Run, [point]) => {
             let targets = if facts.len() > 1 { facts } else { Vec::new() };

@@ -122,7 +122,7 @@ impl TestSet {
     pub fn toml(&self) -> Outcome<String> {
         self.tests()?;
         // A string of JSON is one of TOML.
-        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let text = |text: &str| serde_json::to_string(text).unwrap_or_default();
         let list = |words: Vec<String>| format!("[{}]", words.join(", "));
         let targets = self.targets.iter().map(|path| text(&path.to_string_lossy())).collect();
         let sizes = self.block_kib.iter().map(|kib| text(&format!("{kib}k"))).collect();
