@@ -3,7 +3,7 @@
 //! A database stores its program in SQLite's `application_id` and its schema in `user_version`. The
 //! application id is read from the file header without SQLite, because merely opening another
 //! program's database through SQLite may change it: SQLite would recover or remove its log. A
-//! released migration is never edited; a change is a new file at the end of [`MIGRATIONS`]. All
+//! released migration is never edited; a change is a new file in `migration/`. All
 //! missing migrations run in one transaction, so a failure leaves the database unchanged.
 
 use std::fs::{self, File};
@@ -14,12 +14,8 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::Error;
 
-/// Migration n is at index n - 1.
-pub(crate) const MIGRATIONS: &[&str] = &[
-    include_str!("migration/0001_tables_and_views.sql"),
-    include_str!("migration/0002_verdict_of_a_point.sql"),
-    include_str!("migration/0003_rate_of_a_full_queue.sql"),
-];
+/// The files of `migration/` in the order of their numbers: migration n is at index n - 1.
+pub(crate) const MIGRATIONS: &[&str] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
 /// The current schema version, stored in `PRAGMA user_version`.
 pub const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
