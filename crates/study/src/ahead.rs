@@ -438,10 +438,7 @@ fn read_on(request: u64, burst: &Burst) -> (f64, f64) {
 /// "1 MiB", or "384 KiB to 512 KiB" where that is not the same within 10%.
 fn words_of_sizes((least, most): (f64, f64)) -> String {
     let size = |bytes: f64| units::size((bytes / 4096.0).round() as u64 * 4096);
-    match least < 0.9 * most {
-        true => format!("{} to {}", size(least), size(most)),
-        false => size(most),
-    }
+    if least < 0.9 * most { format!("{} to {}", size(least), size(most)) } else { size(most) }
 }
 
 /// What was seen of reading ahead on a target, in findings.
@@ -501,16 +498,17 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     let after = units::time(*pause as f64);
     let size = words_of_sizes(read_on(*request, burst));
     let reads = format!("{} reads of {}", burst.quick, units::size(*request));
-    let text = match burst.is_whole() {
-        true => format!(
+    let text = if burst.is_whole() {
+        format!(
             "{target}: it reads {size} ahead or more in a pause of {after}: nearly all of {BURST} \
              reads of {} were quick; give it a larger region (--size) to see the end",
             units::size(*request)
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "{target}: it reads {size} ahead in a pause of {after}: the next {reads} are quick; \
              who reads in order and works in between gets so much without waiting"
-        ),
+        )
     };
     let had = |index: usize| bursts.get(index).map(|(_, _, burst)| burst.quick);
     let still = bursts.len() > 1

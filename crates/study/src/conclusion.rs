@@ -158,9 +158,8 @@ impl Conclusion {
     pub fn of_each(all: Vec<(String, Conclusion)>) -> Conclusion {
         let mut joined = Conclusion::default();
         for (number, (name, one)) in all.into_iter().enumerate() {
-            let named = |text: String| match text.starts_with(&name) {
-                true => text,
-                false => format!("{name}: {text}"),
+            let named = |text: String| {
+                if text.starts_with(&name) { text } else { format!("{name}: {text}") }
             };
             let finding = |found: Finding| Finding { text: named(found.text), ..found };
             joined.findings.extend(one.findings.into_iter().map(finding));

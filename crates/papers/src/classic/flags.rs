@@ -375,9 +375,10 @@ mod tests {
             "",
         ] {
             let words = vec![line.to_owned()];
-            let failure = match line.contains(' ') {
-                true => parse(line).unwrap_err(),
-                false => Flags::parse(&words).unwrap_err(),
+            let failure = if line.contains(' ') {
+                parse(line).unwrap_err()
+            } else {
+                Flags::parse(&words).unwrap_err()
             };
             assert_eq!(failure.exit, Exit::Usage, "{line}");
             assert!(failure.message.contains("; "), "no remedy: {failure}");

@@ -29,11 +29,12 @@ pub fn parse(text: &str) -> Outcome<Vec<ParamLine>> {
     let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let found: Vec<ParamLine> =
         said.map(|(number, text)| line(number, text)).collect::<Outcome<_>>()?;
-    match found.is_empty() {
-        true => Err(Failure::usage(
+    if found.is_empty() {
+        Err(Failure::usage(
             "the parameter file names nothing; write lines such as: test.dat 2 0x0 100",
-        )),
-        false => Ok(found),
+        ))
+    } else {
+        Ok(found)
     }
 }
 

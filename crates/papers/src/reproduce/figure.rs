@@ -249,13 +249,15 @@ impl ChartResult {
         for (column, points) in self.chart.columns.iter().zip(&self.points) {
             for (row, point) in self.chart.rows.iter().zip(points) {
                 let Some(point) = point else { continue };
-                let error = match of_naive {
-                    false => point.error,
-                    true => point.naive.zip(point.published).map(|(bound, is)| bound / is - 1.0),
+                let error = if of_naive {
+                    point.naive.zip(point.published).map(|(bound, is)| bound / is - 1.0)
+                } else {
+                    point.error
                 };
-                let name = match column.name.is_empty() {
-                    true => row.clone(),
-                    false => format!("{}, {row}", column.name),
+                let name = if column.name.is_empty() {
+                    row.clone()
+                } else {
+                    format!("{}, {row}", column.name)
                 };
                 errors.extend(error.map(|error| (name, error)));
             }
@@ -276,11 +278,13 @@ fn explain(known: &[Explanation], key: &str, series: &str, row: &str) -> Option<
 fn measure_cell(lab: &Lab, cell: &Cell) -> Point {
     let measured = lab.measure(&cell.probe);
     let simulated = measured.as_ref().ok().and_then(|measured| cell.metric.of(measured));
-    let error =
-        simulated.zip(cell.published).map(|(simulated, published)| match cell.metric.in_points() {
-            true => (simulated - published) / 100.0,
-            false => simulated / published - 1.0,
-        });
+    let error = simulated.zip(cell.published).map(|(simulated, published)| {
+        if cell.metric.in_points() {
+            (simulated - published) / 100.0
+        } else {
+            simulated / published - 1.0
+        }
+    });
     let naive = (cell.metric == Metric::Throughput).then(|| cell.probe.naive_mib_per_s()).flatten();
     Point { simulated, published: cell.published, naive, error, why: measured.err() }
 }

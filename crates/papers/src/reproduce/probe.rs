@@ -117,10 +117,8 @@ impl Probe {
     pub fn random(mut self) -> Probe {
         self.random = true;
         let cached = self.sets.iter().any(|(key, value)| *key == "caching" && value == "buffered");
-        let placed = match cached {
-            true => self,
-            false => self.with("file_at", "0.0").with("file_size", "1t"),
-        };
+        let placed =
+            if cached { self } else { self.with("file_at", "0.0").with("file_size", "1t") };
         placed.kib(8.0).over(Extent::Anywhere(60_000_000_000))
     }
 

@@ -382,15 +382,14 @@ fn placement(found: &mut Conclusion, evidence: &Evidence) {
         pieces => format!("the file lies on {disk} in {pieces} pieces"),
     };
     let size = units::size(granule.min(1 << 30));
-    let text = match granule >= PAPERS_UNIT {
-        true => format!(
-            "{lies}: what is aligned in it to {size} or less is aligned on the disk as well"
-        ),
-        false => format!(
+    let text = if granule >= PAPERS_UNIT {
+        format!("{lies}: what is aligned in it to {size} or less is aligned on the disk as well")
+    } else {
+        format!(
             "{lies}, placed at multiples of {size} only: a request at a multiple of 64 KiB of the \
              file may lie across two chunks or blocks of that size on the disk; for more, use an \
              allocation unit of 64 KiB (mkfs.ext4 -O bigalloc -C 65536; xfs_io -c 'extsize 64k')"
-        ),
+        )
     };
     found.find("placement", text);
 }
@@ -399,14 +398,18 @@ fn placement(found: &mut Conclusion, evidence: &Evidence) {
 fn space(found: &mut Conclusion, evidence: &Evidence) {
     let size = |quantity| size_of(evidence, quantity).map(|(bytes, _)| bytes);
     if let Some(unit) = size("allocation-unit") {
-        let told = size("file-system-block").map_or_else(String::new, |told| match told == unit {
-            true => ", as it says".to_owned(),
-            false => format!(", though its block is {}", units::size(told)),
+        let told = size("file-system-block").map_or_else(String::new, |told| {
+            if told == unit {
+                ", as it says".to_owned()
+            } else {
+                format!(", though its block is {}", units::size(told))
+            }
         });
         let words = units::size(unit);
-        let advice = match unit >= PAPERS_UNIT {
-            true => "small files and writes here and there take up that much each",
-            false => "blocks written in another order than theirs may lie anywhere; preallocate",
+        let advice = if unit >= PAPERS_UNIT {
+            "small files and writes here and there take up that much each"
+        } else {
+            "blocks written in another order than theirs may lie anywhere; preallocate"
         };
         found.find(
             "allocation-unit",

@@ -153,12 +153,11 @@ fn lasts(cell: &MeasuredPoint) -> String {
         let sums = half.iter().fold((0.0, 0.0), |(ns, sum), i| (ns + i.0 as f64, sum + i.1));
         if sums.0 > 0.0 { sums.1 / sums.0 } else { 0.0 }
     });
-    let drift = match first > 0.0 {
-        true => {
-            let percent = 100.0 * (second / first - 1.0);
-            format!("; the second half moved {percent:+.0}% against the first")
-        }
-        false => String::new(),
+    let drift = if first > 0.0 {
+        let percent = 100.0 * (second / first - 1.0);
+        format!("; the second half moved {percent:+.0}% against the first")
+    } else {
+        String::new()
     };
     format!("{part}: no credit was spent in {time} and {amount}{drift}")
 }

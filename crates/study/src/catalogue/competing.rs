@@ -138,9 +138,10 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
         runner.leave_out("together", reason);
     }
     let scheduler = study_target.facts().device.and_then(|device| device.scheduler);
-    let why = match study_target.is_simulated() {
-        true => Some("a simulated system knows no priorities; name a file on a device".to_owned()),
-        false => no_priorities(scheduler.as_deref()),
+    let why = if study_target.is_simulated() {
+        Some("a simulated system knows no priorities; name a file on a device".to_owned())
+    } else {
+        no_priorities(scheduler.as_deref())
     };
     let priorities: &[&str] = if why.is_none() { &[PLAIN, FIRST] } else { &[PLAIN] };
     let is_known = matches!(study_target.kind, Kind::Known { .. });
@@ -318,9 +319,10 @@ fn name_of(streams: &[&Stream<'_>]) -> String {
 
 /// Runs streams at the same time, and counts what each did while all of them ran.
 fn run(runner: &StudyRunner<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Done>> {
-    let samples = match streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
-        true => in_one_world(runner, streams)?,
-        false => on_threads(runner, streams, prioritised)?,
+    let samples = if streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
+        in_one_world(runner, streams)?
+    } else {
+        on_threads(runner, streams, prioritised)?
     };
     for (sample, stream) in samples.iter().zip(streams) {
         if sample.errors > 0 {
@@ -348,8 +350,8 @@ fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Ve
     for place in places {
         if place.caching != first.caching {
             return Err(Failure::usage(
-                "streams of a simulated system go all through its cache or all past it; give \
-                 them the same --direct and --write-through",
+                "streams of a simulated system go all through its cache or all past it; give them \
+                 the same --direct and --write-through",
             ));
         }
         system.setup.file_size = system.setup.file_size.max(place.system.setup.file_size);

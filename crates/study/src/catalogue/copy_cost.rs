@@ -282,9 +282,10 @@ fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
             alike => format!("{} for {size}", alike.words()),
         }
     };
-    let lead = match way.name == FUSE {
-        true => "FUSE adds to each request what it costs over a file in memory".to_owned(),
-        false => format!("{} against the file itself", way.name),
+    let lead = if way.name == FUSE {
+        "FUSE adds to each request what it costs over a file in memory".to_owned()
+    } else {
+        format!("{} against the file itself", way.name)
     };
     found.find("layer", format!("{lead}: {}, {}", words(small), words(large)));
 }

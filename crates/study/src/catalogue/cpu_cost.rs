@@ -20,8 +20,8 @@ use crate::runner::StudyRunner;
 pub const STUDY: Study = Study {
     name: "cpu-cost",
     papers: "Riedel 1997, section 3 and Figure 4; Chung 2000, sections 3.5, 5, 6, 7.2 and 7.3, \
-             Tables 7 and 11: past the cache a request costs as much whatever its size, through \
-             it each byte is paid for",
+             Tables 7 and 11: past the cache a request costs as much whatever its size, through it \
+             each byte is paid for",
     needs: "",
     plan: r#"
 title = "CPU cost: fixed and marginal"
@@ -264,19 +264,17 @@ fn bounds(lower: f64, upper: Option<f64>) -> String {
 fn describe(found: &mut Conclusion, path: &Path<'_>) {
     let Some(lower) = path.lower() else { return };
     let upper = path.upper();
-    let each = match lower.marginal_ns_per_kib.low > 0.0 {
-        true => {
-            let high = upper.as_ref().map(|upper| upper.marginal_ns_per_kib.value);
-            format!("{} for each KiB", bounds(lower.marginal_ns_per_kib.value, high))
-        }
-        false => {
-            let most = units::time(lower.marginal_ns_per_kib.high.max(0.0));
-            format!("nothing beyond noise for each KiB (at most {most})")
-        }
+    let each = if lower.marginal_ns_per_kib.low > 0.0 {
+        let high = upper.as_ref().map(|upper| upper.marginal_ns_per_kib.value);
+        format!("{} for each KiB", bounds(lower.marginal_ns_per_kib.value, high))
+    } else {
+        let most = units::time(lower.marginal_ns_per_kib.high.max(0.0));
+        format!("nothing beyond noise for each KiB (at most {most})")
     };
-    let fixed = match lower.fixed_ns.low > 0.0 {
-        true => bounds(lower.fixed_ns.value, upper.as_ref().map(|upper| upper.fixed_ns.value)),
-        false => format!("less than {}", units::time(lower.fixed_ns.high.max(0.0))),
+    let fixed = if lower.fixed_ns.low > 0.0 {
+        bounds(lower.fixed_ns.value, upper.as_ref().map(|upper| upper.fixed_ns.value))
+    } else {
+        format!("less than {}", units::time(lower.fixed_ns.high.max(0.0)))
     };
     let counted = path.fit(instructions).map(|model| {
         let per_byte = model.marginal_ns_per_kib.value.max(0.0) / 1024.0;
@@ -340,10 +338,7 @@ fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
     let mut cheaper = None;
     for bytes in shared {
         let Some(times) = times_at(buffered, direct, bytes) else { continue };
-        cheaper = match times > 1.0 {
-            true => cheaper.or(Some(bytes)),
-            false => None,
-        };
+        cheaper = if times > 1.0 { cheaper.or(Some(bytes)) } else { None };
     }
     cheaper
 }
@@ -483,16 +478,12 @@ fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) 
     if let Some((past, published)) = direct.lower().zip(claimed("C140")) {
         let each = past.marginal_ns_per_kib;
         let most = units::time(each.high.max(0.0));
-        match each.low > 0.0 {
-            true => {
-                let here = format!("each KiB of a direct read: {}", units::time(each.value));
-                found.claim("C140", about(each.value, published * 1e3), here);
-            }
-            false => {
-                let why =
-                    format!("a KiB of a direct read costs nothing beyond noise (at most {most})");
-                found.cannot(&["C140"], &why);
-            }
+        if each.low > 0.0 {
+            let here = format!("each KiB of a direct read: {}", units::time(each.value));
+            found.claim("C140", about(each.value, published * 1e3), here);
+        } else {
+            let why = format!("a KiB of a direct read costs nothing beyond noise (at most {most})");
+            found.cannot(&["C140"], &why);
         }
     }
     let (past, through) = (direct.fit(instructions), buffered.fit(instructions));

@@ -96,27 +96,27 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let Some(knee) = knee_of(&cells) else { return };
     let latency =
         |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
-    let beyond = match last.depth() == knee.depth() {
-        true => format!("the median latency is {} there", latency(knee)),
-        false => format!(
+    let beyond = if last.depth() == knee.depth() {
+        format!("the median latency is {} there", latency(knee))
+    } else {
+        format!(
             "the median latency is {} there and {} at depth {}",
             latency(knee),
             latency(last),
             last.depth()
-        ),
+        )
     };
     let (size, shallow) = (units::size(bs), units::rate(first.rate()));
     let (rate, depth, least) = (units::rate(knee.rate()), knee.depth(), first.depth());
     found.find(
         "knee",
-        match depth == least {
-            true => {
-                format!("{rw}s of {size} need no more depth than {least}: {shallow}; {beyond}")
-            }
-            false => format!(
+        if depth == least {
+            format!("{rw}s of {size} need no more depth than {least}: {shallow}; {beyond}")
+        } else {
+            format!(
                 "{rw}s of {size}: {shallow} at depth {least}, {rate} from depth {depth} on; \
                  {beyond}"
-            ),
+            )
         },
     );
     if knee.depth() > 1 {

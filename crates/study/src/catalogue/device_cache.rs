@@ -27,10 +27,10 @@ use crate::target::StudyTarget;
 /// The study `device-cache`.
 pub const STUDY: Study = Study {
     name: "device-cache",
-    papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential \
-             reads show the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus; with \
-             pauses between them, what was read ahead comes at the rate of the bus (64 KB in 2 ms \
-             to 7 ms) and not of the media",
+    papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential reads show \
+             the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus; with pauses between \
+             them, what was read ahead comes at the rate of the bus (64 KB in 2 ms to 7 ms) and \
+             not of the media",
     needs: "a device or file that is read past the page cache",
     plan: r#"
 title = "Device cache: size, read-ahead, overhead, link"

@@ -213,9 +213,10 @@ fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64
     let others: Vec<String> = others.map(|cell| in_short(cell)).collect();
     let deepest = values(evidence, rw, |cell| u64::from(cell.depth())).last().copied();
     let id = if deepest == Some(u64::from(depth)) { "use" } else { "race" };
-    let why = match alone {
-        true => "fastest",
-        false => "not beaten by any beyond noise, with the least CPU of those",
+    let why = if alone {
+        "fastest"
+    } else {
+        "not beaten by any beyond noise, with the least CPU of those"
     };
     let also = |by: By, what: &str| {
         let chosen = by.choose(&cells).filter(|(cell, _)| by.is_better(cell, fast));

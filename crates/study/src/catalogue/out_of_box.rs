@@ -305,8 +305,8 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         found.advise("bypass-cache-large", times, &setting, text);
     } else if !pairs.is_empty() {
         let text = format!(
-            "{rw}s past the cache, one at a time: no size measured from which on they are \
-                 faster beyond noise"
+            "{rw}s past the cache, one at a time: no size measured from which on they are faster \
+             beyond noise"
         );
         found.find("past-the-cache", text);
     }
@@ -326,11 +326,10 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
             if let Some(((low, mean, high), warm)) = latency(cold).zip(at("warm").and_then(latency))
             {
                 let (cold, usual) = (units::time(mean), units::time(warm.1));
-                words.push(match low > warm.2 || high < warm.0 {
-                    true => format!("{cold} on cold pages, {usual} on pages in memory"),
-                    false => {
-                        format!("{cold} on cold pages, which noise hides from {usual} on warm ones")
-                    }
+                words.push(if low > warm.2 || high < warm.0 {
+                    format!("{cold} on cold pages, {usual} on pages in memory")
+                } else {
+                    format!("{cold} on cold pages, which noise hides from {usual} on warm ones")
                 });
             }
             if let Some((reads, bytes)) = device_reads(cold) {

@@ -160,9 +160,10 @@ fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     // NT 4 began its volumes 12 KiB off their chunks, and so they were in Table 4.
     let first =
         runner.study_targets.first().map(|study_target| study_target.name.display().to_string());
-    let volume = match first.is_some_and(|name| name.starts_with("sim:nt4-")) {
-        true => "volume=stripe,misalign=12k",
-        false => "volume=stripe",
+    let volume = if first.is_some_and(|name| name.starts_with("sim:nt4-")) {
+        "volume=stripe,misalign=12k"
+    } else {
+        "volume=stripe"
     };
     let with_volume = |group: Group| {
         let several = group.disks.is_some_and(|disks| disks > 1);
@@ -285,10 +286,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     let trusted: Vec<&PhasedPoint<'_>> = all.iter().filter(|told| told.is_trusted()).collect();
     let corners = corners(&trusted);
     for told in &corners {
-        match told.is_traced() {
-            true => way(&mut found, told),
-            false => parts(&mut found, told),
-        }
+        if told.is_traced() { way(&mut found, told) } else { parts(&mut found, told) }
     }
     if all.iter().any(PhasedPoint::is_traced) {
         growth(&mut found, &trusted);
@@ -350,15 +348,15 @@ fn percent(share: f64) -> String {
 fn remedy(phase: &str) -> &'static str {
     match phase {
         "submit" => {
-            "more requests in each call, or a thread of the kernel that submits \
-                     (--sqthread-poll), would shorten the longest"
+            "more requests in each call, or a thread of the kernel that submits (--sqthread-poll), \
+             would shorten the longest"
         }
         "queue" => "fewer requests at once, or smaller ones, would wait less",
         "scheduler" => "fewer requests at once, or the scheduler none, would wait less",
         "device" => "only another device, or fewer requests at once, is faster",
         "completion" => {
-            "the kernel's way back is the longest: a file system that finishes requests \
-                         in a thread of its own has no part in those to a device"
+            "the kernel's way back is the longest: a file system that finishes requests in a \
+             thread of its own has no part in those to a device"
         }
         _ => "polling for completions (--hipri, where the device can) saves the longest",
     }
@@ -478,9 +476,10 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     }
     let Some(change) = median_interval(&changes, CONFIDENCE, SEED) else { return };
     let signed = |share: f64| format!("{:+.1}%", 100.0 * share);
-    let rate = match change.low <= 0.0 && change.high >= 0.0 {
-        true => "makes no difference of the rate beyond noise".to_owned(),
-        false => format!("changes the rate by {}", signed(change.value)),
+    let rate = if change.low <= 0.0 && change.high >= 0.0 {
+        "makes no difference of the rate beyond noise".to_owned()
+    } else {
+        format!("changes the rate by {}", signed(change.value))
     };
     let points = match changes.as_slice() {
         [_] => "at one point".to_owned(),
@@ -542,9 +541,10 @@ fn second_disk(found: &mut Conclusion, evidence: &Evidence) {
 
 fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> {
     let traced = corners.iter().any(|told| told.is_traced());
-    let (bars, label, unit) = match traced {
-        true => ("phase-mean", "Mean time of a request", Unit::Nanoseconds),
-        false => ("phase-share", "Share of the time that the bus is used", Unit::Share),
+    let (bars, label, unit) = if traced {
+        ("phase-mean", "Mean time of a request", Unit::Nanoseconds)
+    } else {
+        ("phase-share", "Share of the time that the bus is used", Unit::Share)
     };
     let mut charts: Vec<Chart> = by_phase(corners, bars, (label, unit)).into_iter().collect();
     let reads: Vec<&PhasedPoint<'_>> =
@@ -609,9 +609,8 @@ fn against(id: &str, points: &[&PhasedPoint<'_>], x: &str, at: &str) -> Option<C
         "Request size" => (Unit::Bytes, true),
         _ => (Unit::Count, false),
     };
-    let place = |told: &PhasedPoint<'_>| match by_size {
-        true => told.cell.bytes() as f64,
-        false => f64::from(told.cell.disks),
+    let place = |told: &PhasedPoint<'_>| {
+        if by_size { told.cell.bytes() as f64 } else { f64::from(told.cell.disks) }
     };
     let mut lines: Vec<Series> = Vec::new();
     for told in points {

@@ -119,10 +119,7 @@ impl Accesses {
     /// reads alone where nothing may be written.
     fn both(self) -> f64 {
         let Some(writes) = self.writes else { return self.reads };
-        match self.reads > 0.0 && writes > 0.0 {
-            true => 2.0 / (1.0 / self.reads + 1.0 / writes),
-            false => 0.0,
-        }
+        if self.reads > 0.0 && writes > 0.0 { 2.0 / (1.0 / self.reads + 1.0 / writes) } else { 0.0 }
     }
 }
 
@@ -307,9 +304,12 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     let rate = one
         .scan_bytes_per_s
         .map(|rate| format!("; {} sequential{}", units::rate(rate), scan.unwrap_or_default()));
-    let best = |one: Accesses, best: Accesses| match best.both() > one.both() {
-        true => format!(" ({} at depth {})", significant(best.both()), best.depth),
-        false => String::new(),
+    let best = |one: Accesses, best: Accesses| {
+        if best.both() > one.both() {
+            format!(" ({} at depth {})", significant(best.both()), best.depth)
+        } else {
+            String::new()
+        }
     };
     found.find(
         "accesses",
@@ -367,10 +367,7 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
         "same-money",
         format!("for the money of {}, {} gives {}", dear.name, cheap.name, words.join(", ")),
     );
-    let (winner, gain) = match accesses >= 1.0 {
-        true => (cheap, accesses),
-        false => (dear, 1.0 / accesses),
-    };
+    let (winner, gain) = if accesses >= 1.0 { (cheap, accesses) } else { (dear, 1.0 / accesses) };
     let setting = format!("{} for random accesses", winner.name);
     let money = |one: &Figures| one.money_per(one.kaps.both()).map(significant);
     found.advise_in(
@@ -431,9 +428,10 @@ fn table(all: &[Figures]) -> Table {
 
 /// A positive number in three digits, however small.
 fn significant(value: f64) -> String {
-    match value > 0.0 && value < 1.0 {
-        true => format!("{value:.*}", (2.0 - value.log10().floor()).min(12.0) as usize),
-        false => units::count(value),
+    if value > 0.0 && value < 1.0 {
+        format!("{value:.*}", (2.0 - value.log10().floor()).min(12.0) as usize)
+    } else {
+        units::count(value)
     }
 }
 

@@ -101,10 +101,7 @@ const ONE_CPU: &str = "this process may use one CPU; give it more (taskset, cpus
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let cpus = allowed_cpus();
     let simulated = runner.study_targets.iter().all(StudyTarget::is_simulated);
-    let threads = match simulated {
-        true => SIMULATED_THREADS.to_vec(),
-        false => doublings(cpus.len()),
-    };
+    let threads = if simulated { SIMULATED_THREADS.to_vec() } else { doublings(cpus.len()) };
     let sides = match simulated {
         true => Err("a simulated system has no CPUs of this host; name a file or device".into()),
         false if cpus.len() < 2 => Err(ONE_CPU.to_owned()),
@@ -200,9 +197,10 @@ fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     }
     cpus.sort_unstable();
     cpus.dedup();
-    match cpus.is_empty() {
-        true => Err(unknown(&format!("{device} has no interrupts of its own"))),
-        false => Ok(cpus),
+    if cpus.is_empty() {
+        Err(unknown(&format!("{device} has no interrupts of its own")))
+    } else {
+        Ok(cpus)
     }
 }
 
@@ -217,9 +215,10 @@ fn disks_beneath(device: &str) -> Vec<String> {
     let members = fs::read_dir(path.join("slaves")).into_iter().flatten().flatten();
     let members: Vec<String> =
         members.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    match members.is_empty() {
-        true => vec![device.to_owned()],
-        false => members.iter().flat_map(|member| disks_beneath(member)).collect(),
+    if members.is_empty() {
+        vec![device.to_owned()]
+    } else {
+        members.iter().flat_map(|member| disks_beneath(member)).collect()
     }
 }
 
@@ -377,8 +376,8 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
         "interrupt",
         format!(
             "one thread at depth {depth} on CPU {}, which serves the device's interrupts: {} \
-             against one on CPU {}, which does not (median latency {} and {}, CPU of a request \
-             {} and {}); {change}",
+             against one on CPU {}, which does not (median latency {} and {}, CPU of a request {} \
+             and {}); {change}",
             near.word("cpus-allowed"),
             words_of(step(far, near)),
             far.word("cpus-allowed"),

@@ -26,8 +26,8 @@ use crate::target::{Kind, StudyTarget};
 pub const STUDY: Study = Study {
     name: "raid",
     papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which \
-             cuts the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 \
-             of two disks, a mirror that reads from both",
+             cuts the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 of \
+             two disks, a mirror that reads from both",
     needs: "a volume (md, device mapper, btrfs, hardware) and, behind it, its members, unless the \
             kernel tells them",
     plan: r#"
@@ -140,13 +140,11 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups_on(&of(|part| part != "members" && part != SEEN), volumes)?;
     let mut together = of(|part| part == "members");
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
-    match members.iter().any(StudyTarget::is_simulated) {
-        // Worlds of their own cannot work together: one tells what each of them could.
-        true => {
-            together.iter_mut().for_each(|group| group.disks = None);
-            runner.measure_groups_on(&together, &members[..1])?;
-        }
-        false => runner.measure_groups_on(&together, members)?,
+    if members.iter().any(StudyTarget::is_simulated) {
+        together.iter_mut().for_each(|group| group.disks = None);
+        runner.measure_groups_on(&together, &members[..1])?;
+    } else {
+        runner.measure_groups_on(&together, members)?
     }
     let devices: Option<Vec<Device>> = members.iter().map(device_of).collect();
     match devices {
@@ -501,12 +499,13 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
         let flags = [("rw", &*rw), ("bs", &*bs)];
         let value = |name: &str| evidence.value(name, &flags).unwrap_or_default();
         let read = value("member-read-bytes");
-        let first = match read >= 0.25 {
-            true => format!(
+        let first = if read >= 0.25 {
+            format!(
                 ", and reads {read:.2} bytes first: read-modify-write; write whole rows of the \
                  stripe, or use RAID 1 or 10 for small writes"
-            ),
-            false => String::new(),
+            )
+        } else {
+            String::new()
         };
         found.find(
             "writes",
@@ -527,12 +526,10 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
         let cell = evidence.find(&[&[("part", part)], &flags[..]].concat())?;
         Some(cell.cpu_ns()? * f64::from(1 << 20) / cell.bytes() as f64)
     };
-    let charged = match evidence.is_simulated() {
-        true => "",
-        false => {
-            " (charged to the process; what kernel threads do for parity and copies, --soaker \
-             shows)"
-        }
+    let charged = if evidence.is_simulated() {
+        ""
+    } else {
+        " (charged to the process; what kernel threads do for parity and copies, --soaker shows)"
     };
     if let Some((volume, members)) = of("volume").zip(of("members")) {
         found.find(

@@ -155,8 +155,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
     });
     if count < 2 {
-        let reason = "one target cannot be idle while another is busy; name several at once, as \
-                      in halfpower study random DIR1 DIR2";
+        let reason = "one target cannot be idle while another is busy; name several at once, as in \
+                      halfpower study random DIR1 DIR2";
         runner.leave_out(SPREAD, reason);
     }
     runner.measure_groups_by(&groups, study_targets, &logged)
@@ -276,15 +276,16 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let Some(one) = cells.first() else { continue };
         let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())).unwrap_or(one);
         let count = |cell: &MeasuredPoint| units::count(cell.requests_per_s());
-        let more = match best.depth() == one.depth() {
-            true => format!(", 99th percentile {}), and no more deeper", latency(one, 0.99)),
-            false => format!(
+        let more = if best.depth() == one.depth() {
+            format!(", 99th percentile {}), and no more deeper", latency(one, 0.99))
+        } else {
+            format!(
                 "), {} at depth {} (median {}, 99th percentile {})",
                 count(best),
                 best.depth(),
                 latency(best, 0.5),
                 latency(best, 0.99)
-            ),
+            )
         };
         let text = format!(
             "{name}, {rw} of {size}: {} per second at depth {} (median {}{more}",
@@ -321,9 +322,10 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
     let rotates = per_revolution(evidence, Some(one)).is_some();
     let why = if rotates { ", by reordering" } else { "" };
-    let more = match cells.last().is_some_and(|last| last.depth() > knee.depth()) {
-        true => "more gives nothing beyond noise",
-        false => "none deeper was measured",
+    let more = if cells.last().is_some_and(|last| last.depth() > knee.depth()) {
+        "more gives nothing beyond noise"
+    } else {
+        "none deeper was measured"
     };
     let text = format!(
         "{rw} of 8 KiB: depth {} gives {} of depth 1{why}; {more}",
@@ -497,9 +499,10 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let most = most.reduce(f64::max).map_or_else(String::new, |most| {
             format!("; over a whole trial the one asked most got {most:.2} times the mean")
         });
-        let lead = match evidence.targets.len() > 1 && evidence.is_of_simulated(cells[0]) {
-            true => format!("{}: ", cells[0].target),
-            false => String::new(),
+        let lead = if evidence.targets.len() > 1 && evidence.is_of_simulated(cells[0]) {
+            format!("{}: ", cells[0].target)
+        } else {
+            String::new()
         };
         found.find(
             "spread",
@@ -521,15 +524,17 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 /// "depth 2: 75%, 1.49 busy (by chance 1.33 to 1.50)".
 fn share_in_words(evidence: &Evidence, cell: &MeasuredPoint, share: f64) -> String {
     let (targets, depth) = (cell.disks, cell.depth());
-    let noise = match is_known(cell) {
-        false => ": lost in noise".to_owned(),
-        true => format!(": {:.0}%", 100.0 * share),
+    let noise = if is_known(cell) {
+        format!(": {:.0}%", 100.0 * share)
+    } else {
+        ": lost in noise".to_owned()
     };
     let busy = reading(evidence, "busy-targets", cell).map_or_else(String::new, |busy| {
         let (least, most) = (busy_closed(targets, depth), busy_open(targets, depth));
-        match busy < ANSWERED * least {
-            true => format!(", requests at {busy:.2}: a cache answers before the disks do"),
-            false => format!(", {busy:.2} busy (by chance {least:.2} to {most:.2})"),
+        if busy < ANSWERED * least {
+            format!(", requests at {busy:.2}: a cache answers before the disks do")
+        } else {
+            format!(", {busy:.2} busy (by chance {least:.2} to {most:.2})")
         }
     });
     format!("depth {depth}{noise}{busy}")

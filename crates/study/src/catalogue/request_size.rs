@@ -11,8 +11,8 @@ use crate::evidence::{Evidence, MeasuredPoint};
 /// The study `request-size`.
 pub const STUDY: Study = Study {
     name: "request-size",
-    papers: "Riedel 1997, section 3, Figures 3 and 4: unbuffered reads reach the media limit at \
-             8 KB, writes without write cache reach half power at 128 KB; a request costs 120 us \
+    papers: "Riedel 1997, section 3, Figures 3 and 4: unbuffered reads reach the media limit at 8 \
+             KB, writes without write cache reach half power at 128 KB; a request costs 120 us \
              whatever its size",
     needs: "",
     plan: r#"
@@ -134,9 +134,10 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     let Some(model) = model(curve) else { return };
     let (fixed, marginal) = (model.fixed_ns, model.marginal_ns_per_kib);
     let between = |low: f64, high: f64| format!("{} to {}", units::time(low), units::time(high));
-    let each_kib = match marginal.low > 0.0 {
-        true => format!("{} more for each KiB", units::time(marginal.value)),
-        false => "nothing more for each KiB that shows beyond noise".to_owned(),
+    let each_kib = if marginal.low > 0.0 {
+        format!("{} more for each KiB", units::time(marginal.value))
+    } else {
+        "nothing more for each KiB that shows beyond noise".to_owned()
     };
     let smallest = curve.first().and_then(|cell| Some((cell, curve::utilisation(cell)?)));
     let busy = smallest.map(|(cell, share)| {
@@ -213,12 +214,11 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
         let advertised = !source.contains("measured");
         let text = format!("reads at depth 1 reach {share:.0}% of PAP {source}");
         // Thirty percent, within a factor of two.
-        match advertised {
-            true => found.claim("R042", (15.0..=60.0).contains(&share), text),
-            false => {
-                let why = "nobody tells what the device promises; state it with --pap";
-                found.cannot(&["R042"], why);
-            }
+        if advertised {
+            found.claim("R042", (15.0..=60.0).contains(&share), text)
+        } else {
+            let why = "nobody tells what the device promises; state it with --pap";
+            found.cannot(&["R042"], why);
         }
     }
     write_cache_claims(found, evidence, &writes);
@@ -265,15 +265,14 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     found.claim_if("R179", share(small).map(|(percent, text)| (percent > 30.0, text)));
     let cpus = f64::from(evidence.host.cpus.max(1));
     // All processors of this host, and half of the published share.
-    match evidence.is_simulated() {
-        true => found.cannot(&["C138"], "the share of all processors is known of this host only"),
-        false => {
-            let all = |(percent, text): (f64, String)| {
-                let text = format!("{text}, of which there are {cpus:.0}");
-                (percent / cpus >= 20.0, text)
-            };
-            found.claim_if("C138", share(small).map(all));
-        }
+    if evidence.is_simulated() {
+        found.cannot(&["C138"], "the share of all processors is known of this host only")
+    } else {
+        let all = |(percent, text): (f64, String)| {
+            let text = format!("{text}, of which there are {cpus:.0}");
+            (percent / cpus >= 20.0, text)
+        };
+        found.claim_if("C138", share(small).map(all));
     }
 }
 

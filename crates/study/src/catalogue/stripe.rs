@@ -158,8 +158,8 @@ fn look_within(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
         Ok(Within::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
         Ok(Within::NoQueue) => runner.leave_out(
             part,
-            "requests at one place do not wait for each other, so that a chunk would not show; \
-             ask the volume itself (halfpower target)",
+            "requests at one place do not wait for each other, so that a chunk would not show; ask \
+             the volume itself (halfpower target)",
         ),
         Ok(Within::Unclear) => runner.leave_out(
             part,
@@ -195,10 +195,7 @@ fn within(target: &HostTarget) -> Result<Within, ioengine::Error> {
     }
     while high - low > granule {
         let middle = low + (high - low) / 2 / granule * granule;
-        match waits(&mut prober, middle)? {
-            true => low = middle,
-            false => high = middle,
-        }
+        if waits(&mut prober, middle)? { low = middle } else { high = middle }
     }
     if !waits(&mut prober, high - granule)? || waits(&mut prober, high)? {
         return Ok(Within::Unclear);
@@ -221,10 +218,8 @@ impl Prober {
     fn new(target: &HostTarget) -> Result<Prober, ioengine::Error> {
         let known = target.kind() == TargetKind::Delay;
         let granule = u64::from(target.alignment().offset_bytes.max(512));
-        let engine_kind = match known {
-            true => EngineKind::Delay,
-            false => EngineKind::best(target.caching().is_direct()),
-        };
+        let engine_kind =
+            if known { EngineKind::Delay } else { EngineKind::best(target.caching().is_direct()) };
         let engine = target.engine(&EngineSpec {
             engine_kind,
             depth: BURST_MAX,
@@ -260,9 +255,12 @@ impl Prober {
             let base = self.bases[self.turn % self.bases.len()];
             self.turn += 1;
             let first = count.div_ceil(2);
-            let place = |number: u32| match number < first {
-                true => base + u64::from(number) * self.granule,
-                false => base + distance + u64::from(number - first) * self.granule,
+            let place = |number: u32| {
+                if number < first {
+                    base + u64::from(number) * self.granule
+                } else {
+                    base + distance + u64::from(number - first) * self.granule
+                }
             };
             let batch: Vec<Request> = (0..count)
                 .map(|slot| Request {
@@ -414,9 +412,10 @@ fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let of = |part: &str| evidence.fastest(&[("part", part), ("rw", rw), ("disks", &count)]);
     let (Some(streams), Some(striped)) = (of("streams"), of("striped")) else { return };
     let times = striped.rate() / streams.rate().max(1.0);
-    let words = match (times - 1.0).abs() < SAME {
-        true => "no difference beyond 10%".to_owned(),
-        false => format!("the stripe moves {} as much", words_of_times(times)),
+    let words = if (times - 1.0).abs() < SAME {
+        "no difference beyond 10%".to_owned()
+    } else {
+        format!("the stripe moves {} as much", words_of_times(times))
     };
     found.find(
         "streams",
@@ -445,13 +444,14 @@ fn chunks(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
     rates.sort_by(|a, b| b.0.total_cmp(&a.0));
     if let ([(high, fast), .., (low, slow)], true) = (&*rates, rates.len() > 1) {
-        let text = match *high < (1.0 + SAME) * low {
-            true => format!("{rw}s over {disks} targets: the chunk changes less than 10%"),
-            false => format!(
+        let text = if *high < (1.0 + SAME) * low {
+            format!("{rw}s over {disks} targets: the chunk changes less than 10%")
+        } else {
+            format!(
                 "{rw}s over {disks} targets: chunks of {fast} bring {}, those of {slow} {}",
                 units::rate(*high),
                 units::rate(*low)
-            ),
+            )
         };
         found.find("chunk", text);
     }

@@ -276,8 +276,8 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
                 .to_owned()
         }
         (_, Some(BACK)) => {
-            "the drive does not tell its state; the kernel sends flushes, so count on fsync and \
-             on nothing before it"
+            "the drive does not tell its state; the kernel sends flushes, so count on fsync and on \
+             nothing before it"
                 .to_owned()
         }
         (_, Some(THROUGH)) => {
@@ -291,8 +291,7 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
     };
     let beneath = match word(evidence, "beneath") {
         Some(beneath) => format!(
-            ". Beneath lies {beneath}: what becomes of a write there is not \
-                                  known from here"
+            ". Beneath lies {beneath}: what becomes of a write there is not known from here"
         ),
         None => String::new(),
     };
@@ -313,9 +312,10 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
             .filter_map(|part| {
                 let durable = of(part)?;
                 let times = plain.rate() / durable.rate().max(1.0);
-                Some(match curve::differ(plain, durable) {
-                    true => format!("{part} {} ({})", units::rate(durable.rate()), cost(times)),
-                    false => format!("{part} the same within noise"),
+                Some(if curve::differ(plain, durable) {
+                    format!("{part} {} ({})", units::rate(durable.rate()), cost(times))
+                } else {
+                    format!("{part} the same within noise")
                 })
             })
             .collect();
@@ -331,9 +331,10 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
 }
 
 fn cost(times: f64) -> String {
-    match times >= 1.0 {
-        true => format!("plain is {} as fast", words_of_times(times)),
-        false => format!("{} plain", words_of_times(1.0 / times)),
+    if times >= 1.0 {
+        format!("plain is {} as fast", words_of_times(times))
+    } else {
+        format!("{} plain", words_of_times(1.0 / times))
     }
 }
 

@@ -141,9 +141,10 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
             "writes of {size}, one at a time: {} {plain}, {} with O_DSYNC (median {latency}), {}",
             units::rate(free.rate()),
             units::rate(through.rate()),
-            match times > 1.0 {
-                true => format!("{} less", words_of_times(times)),
-                false => format!("{} more", words_of_times(1.0 / times)),
+            if times > 1.0 {
+                format!("{} less", words_of_times(times))
+            } else {
+                format!("{} more", words_of_times(1.0 / times))
             }
         );
         // What to do instead, flushes between several writes, is advised where it was measured.

@@ -71,9 +71,10 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         let places = |group| (0..POSITIONS).filter_map(move |n| place(group, study_target, n));
         let groups: Vec<Group> = plan.iter().flat_map(places).collect();
         let name = study_target.name.display().to_string();
-        match groups.is_empty() {
-            true => runner.leave_out(&name, "too small; name a target of at least 16 MiB"),
-            false => runner.measure_groups_on(&groups, std::slice::from_ref(study_target))?,
+        if groups.is_empty() {
+            runner.leave_out(&name, "too small; name a target of at least 16 MiB")
+        } else {
+            runner.measure_groups_on(&groups, std::slice::from_ref(study_target))?
         }
     }
     Ok(())
@@ -145,9 +146,10 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let ends = format!("{outer_rate} in the first eighth, {inner_rate} in the last");
     let has_zones = found_here.iter().any(|(_, step)| change(step) >= FLAT);
     let depends = has_zones || trend.is_some_and(|drift| drift.slope_relative.abs() >= FLAT);
-    let change = match loss < 0.0 {
-        true => format!("{:.0}% more", 100.0 * (inner / outer - 1.0)),
-        false => format!("{:.0}% less", 100.0 * loss),
+    let change = if loss < 0.0 {
+        format!("{:.0}% more", 100.0 * (inner / outer - 1.0))
+    } else {
+        format!("{:.0}% less", 100.0 * loss)
     };
     let text = match (depends, found_here.len()) {
         (false, _) if loss.abs() >= FLAT => format!(
@@ -174,8 +176,7 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     if found.claims.is_empty() {
         if let Some(device) = device {
             let why = format!(
-                "the target spans less than half of {device}; name the device itself, \
-                 /dev/{device}"
+                "the target spans less than half of {device}; name the device itself, /dev/{device}"
             );
             found.cannot(STUDY.claims, &why);
             return;
