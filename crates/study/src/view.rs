@@ -1,4 +1,7 @@
-//! Studies as people see them: the page, a section for each, and the words of the terminal.
+//! Presentation of studies: the HTML page with a section for each study, and the text of the
+//! terminal.
+//!
+//! Both show the same findings, advice, verdicts on claims and doubts.
 
 use lab::date;
 use lab::machine::{Host, TargetFacts};
@@ -14,14 +17,14 @@ use crate::evidence::MeasuredPoint;
 use crate::general;
 use crate::session::StudyResult;
 
-/// Findings of a study on the first screen.
+/// Findings of each study in the overview of the page.
 const HEADLINES: usize = 2;
-/// Settings that are named where one rule holds for many.
+/// Settings named for a rule that applies to many.
 const SETTINGS: usize = 3;
-/// Reasons that are named where points are in doubt.
+/// Reasons named for doubtful points.
 const REASONS: usize = 2;
 
-/// The page of studies.
+/// The HTML page of all studies.
 pub fn html(host: &Host, started_unix_ns: i64, all: &[StudyResult]) -> String {
     let targets = all.first().map(|made| made.evidence.targets.as_slice()).unwrap_or_default();
     let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
@@ -41,12 +44,12 @@ pub fn html(host: &Host, started_unix_ns: i64, all: &[StudyResult]) -> String {
     })
 }
 
-/// The advice of all studies, greatest gain first.
+/// The advice of all studies, largest gain first.
 fn advice(all: &[StudyResult]) -> Vec<Advice> {
     merged(all.iter().flat_map(|made| &made.conclusion.advice))
 }
 
-/// Each rule once, with the settings that gain most by it; the rule that gains most comes first.
+/// Each rule once, with the settings that gain most by it; largest gain first.
 fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     let mut rules: Vec<Vec<&Advice>> = Vec::new();
     for one in all {
@@ -63,7 +66,7 @@ fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     merged
 }
 
-/// A rule that holds for several settings, as one piece of advice; None for no setting.
+/// Advice of one rule for several settings as one piece of advice; `None` for no setting.
 fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
     all.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     let (most, others) = all.split_first()?;
@@ -93,7 +96,7 @@ fn verdict(all: &[StudyResult]) -> model::Verdict {
             verdict.add(State::Suspect, format!("{}: {failure}", made.name));
         }
     }
-    // A point that measured the wrong thing is not used, so it makes no study wrong.
+    // An invalid point is not used in findings, so it does not make the study invalid.
     verdict.state = verdict.state.min(State::Suspect);
     view::verdict(&verdict)
 }
@@ -147,7 +150,7 @@ fn section(made: &StudyResult) -> Section {
     }
 }
 
-/// With a capital and a full stop.
+/// The text with a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string());
@@ -158,7 +161,7 @@ fn column(label: &str, unit: Option<Unit>) -> Column {
     Column { label: label.to_owned(), unit }
 }
 
-/// The papers' finding beside today's, and whether it still holds.
+/// The papers' claims with the published and the measured number and the verdict.
 fn claims(made: &StudyResult) -> Option<Table> {
     let row = |tried: &ClaimResult| {
         let claim = claim_of(tried.id)?;
@@ -215,16 +218,16 @@ fn points(made: &StudyResult) -> Option<Table> {
     })
 }
 
-/// Flags that say what a point is, rather than how long it was measured.
+/// Whether a flag describes the workload rather than how long it was measured.
 fn is_telling(flag: &str) -> bool {
     !matches!(flag, "runtime" | "trials" | "direct" | "time-based" | "ramp-time")
 }
 
-/// Why to read a study with care.
+/// Reasons to read a study with care.
 fn doubts(made: &StudyResult) -> Vec<String> {
     let mut doubts = Vec::new();
     if made.interrupted {
-        doubts.push("interrupted: what follows is of the points measured until then".to_owned());
+        doubts.push("interrupted: the findings cover only the points measured so far".to_owned());
     }
     if let Some(failure) = made.failure.as_ref().filter(|_| made.evidence.skipped.is_none()) {
         doubts.push(format!("it failed: {failure}"));
@@ -235,18 +238,18 @@ fn doubts(made: &StudyResult) -> Vec<String> {
     doubts
 }
 
-/// How many points have a verdict, and the first reasons.
+/// How many points have a verdict, with its first reasons.
 fn doubted(cells: &[MeasuredPoint], state: State, what: &str) -> Option<String> {
     let mut verdict = lab::point::Verdict::default();
     let doubted = cells.iter().filter(|cell| cell.summary.verdict.state == state);
     let count = doubted.map(|cell| verdict.merge(&cell.summary.verdict)).count();
     let (named, rest) = verdict.reasons.split_at(verdict.reasons.len().min(REASONS));
-    let rest = if rest.is_empty() { "" } else { "; and more (--json has all)" };
+    let rest = if rest.is_empty() { "" } else { "; and more (see --json)" };
     let (all, named) = (cells.len(), named.join("; "));
     (count > 0).then(|| format!("{count} of {all} points {what}: {named}{rest}"))
 }
 
-/// The parts that are left out, those with the same reason together.
+/// The parts that were not measured, grouped by reason.
 fn left_out(made: &StudyResult) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for part in &made.evidence.left_out {
@@ -260,7 +263,7 @@ fn left_out(made: &StudyResult) -> Vec<String> {
     reasons.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect()
 }
 
-/// A study in words.
+/// A study as text for the terminal.
 pub fn text(made: &StudyResult) -> String {
     let mut lines = vec![format!("{}: {}", made.name, made.plan.title)];
     if let Some(skipped) = &made.evidence.skipped {
@@ -282,8 +285,7 @@ pub fn text(made: &StudyResult) -> String {
     lines.join("\n")
 }
 
-/// What became of the papers' claims: those that were tried with what each says, the others by
-/// name.
+/// Claims that were tested, with their statement and the result; the other claims by name.
 fn claims_in_words(tried: &[ClaimResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for (verdict, word) in [(Verdict::Holds, "holds"), (Verdict::DoesNotHold, "does not hold")] {
@@ -297,8 +299,7 @@ fn claims_in_words(tried: &[ClaimResult]) -> Vec<String> {
     let untried: Vec<&str> = untried.map(|one| one.id).collect();
     if !untried.is_empty() {
         let (count, ids) = (units::counted(untried.len() as u64, "claim"), untried.join(" "));
-        lines
-            .push(format!("{count} cannot be tried here, each with its reason on the page: {ids}"));
+        lines.push(format!("{count} not testable here (reasons on the page): {ids}"));
     }
     lines
 }
@@ -309,7 +310,7 @@ mod tests {
     use crate::conclusion::Conclusion;
 
     #[test]
-    fn a_claim_is_told_with_what_it_says_and_what_was_seen() {
+    fn a_claim_is_listed_with_its_statement_and_the_result() {
         let tried = |id, verdict| ClaimResult { id, verdict, here: "reads reach 36%".to_owned() };
         let lines = claims_in_words(&[
             tried("R042", Verdict::Holds),
@@ -321,11 +322,11 @@ mod tests {
                     (30 percent); here reads reach 36%";
         assert_eq!(lines[0], told);
         assert!(lines[1].starts_with("claim R051 does not hold: "), "{lines:?}");
-        assert!(lines[2].starts_with("1 claim cannot be tried here"), "{lines:?}");
+        assert!(lines[2].starts_with("1 claim not testable here"), "{lines:?}");
     }
 
     #[test]
-    fn a_rule_that_holds_for_many_settings_is_given_once_with_those_that_gain_most() {
+    fn a_rule_for_many_settings_appears_once_with_those_that_gain_most() {
         let mut found = Conclusion::default();
         for (gain, setting) in [(2.0, "two"), (9.0, "nine"), (3.0, "three"), (4.0, "four")] {
             found.advise("deeper-requests", gain, setting, format!("evidence of {setting}"));

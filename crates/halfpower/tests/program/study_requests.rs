@@ -62,7 +62,7 @@ fn a_long_write_of_a_simulated_system_fills_is_held_back_and_flushes() {
     let place = Place::new();
     let document = place.document(&format!("study out-of-box {ULTRA} --no-store"));
     let phases = finding(only(&document), "phases");
-    assert!(phases.contains("then held back at") && phases.contains("then flushed"), "{phases}");
+    assert!(phases.contains("then throttled to") && phases.contains("then flushed"), "{phases}");
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! Where the blocks of a file come from: written before, reserved, or found while it grows.
+//! Study `allocate`: what writes lose while a file grows, and which way of preallocating helps.
+//!
+//! Blocks are written before, reserved with `fallocate`, or allocated while the file grows.
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
@@ -8,7 +10,7 @@ use crate::evidence::{Evidence, MeasuredPoint};
 /// The study `allocate`.
 pub const STUDY: Study = Study {
     name: "allocate",
-    papers: "Riedel 1997, section 5.4, Figure 12: a file that grows takes one write at a time; \
+    papers: "Riedel 1997, section 5.4, Figure 12: a growing file takes one write at a time; \
              preallocate it; Chung 2000, section 4.4: extending halves the rate of writes",
     needs: "a directory, for files that grow",
     plan: r#"
@@ -49,9 +51,9 @@ where = {caching = "buffered"}
     analyse,
 };
 
-/// Every way in which blocks come to be, but the one in which they are there.
+/// Allocation methods that are compared with blocks written before.
 const WAYS: [&str; 4] = ["extend", "truncate", "fallocate", "last-block"];
-/// A deeper queue that gains less than this is worked off one by one.
+/// A depth that gains less than this factor does not make writes concurrent.
 const SERIAL: f64 = 1.2;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -68,7 +70,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The point like another, but with blocks of another origin, and at another depth.
+/// The point with the size and caching of another, but with this allocation and depth.
 fn like<'a>(
     evidence: &'a Evidence,
     base: &MeasuredPoint,
@@ -84,7 +86,7 @@ fn like<'a>(
     ])
 }
 
-/// "ext4", or what else holds the file.
+/// The file system that holds the file, such as "ext4".
 fn place(evidence: &Evidence) -> String {
     let target = evidence.targets.first();
     let system = target.and_then(|target| target.file_system.clone());
@@ -97,7 +99,7 @@ fn name(cell: &MeasuredPoint) -> String {
     format!("{} writes of {size}, depth {}", cell.word("caching"), cell.depth())
 }
 
-/// Each way beside blocks that were written before.
+/// Compares each allocation method with blocks written before.
 fn ways(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     let depth = base.depth().to_string();
     let cells: Vec<&MeasuredPoint> =
@@ -108,13 +110,13 @@ fn ways(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     let word = |cell: &&MeasuredPoint| {
         let way = cell.word("allocation");
         match curve::told(cell, base) {
-            Comparison::Times(times) => format!("{:.0}% of it with {way}", 100.0 * times),
-            other => format!("with {way}: {}", other.words()),
+            Comparison::Times(times) => format!("{way}: {:.0}% of that", 100.0 * times),
+            other => format!("{way}: {}", other.words()),
         }
     };
     let words: Vec<String> = cells.iter().map(word).collect();
     let text = format!(
-        "{}: {} run at {} where blocks were written before; {}",
+        "{}: {} run at {} on blocks written before; {}",
         place(evidence),
         name(base),
         units::rate(base.rate()),
@@ -124,7 +126,7 @@ fn ways(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     let Some(grown) = cells.iter().find(|cell| cell.word("allocation") == "extend") else { return };
     if base.rate() > grown.rate() && curve::differ(base, grown) {
         let seen = format!(
-            "{}: {} to blocks written before, {} to a file that grows",
+            "{}: {} to blocks written before, {} to a growing file",
             place(evidence),
             units::rate(base.rate()),
             units::rate(grown.rate())
@@ -133,7 +135,7 @@ fn ways(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     }
 }
 
-/// What depth gains while a file grows, and where it does not grow.
+/// The gain of depth 8 over depth 1: in a growing file, and on blocks written before.
 fn gains(evidence: &Evidence, base: &MeasuredPoint) -> Option<(f64, f64)> {
     let gain = |way: &str| {
         let (deep, one) = (like(evidence, base, way, "8")?, like(evidence, base, way, "1")?);
@@ -148,8 +150,8 @@ fn serial(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     found.find(
         "serial",
         format!(
-            "{}: depth 8 gives {caching} writes of {size} {grown:.2} times the rate of depth 1 \
-             while the file grows, {written:.2} times where the blocks are there",
+            "{}: {caching} writes of {size} gain {grown:.2} times from depth 8 in a growing file, \
+             {written:.2} times on blocks written before",
             place(evidence)
         ),
     );
@@ -164,8 +166,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         Some(curve::told(at("extend")?, at("preallocated")?))
     };
     for (id, told, what) in [
-        ("R153", lost("buffered", "4k", "1"), "what buffered writes of 4 KiB lose"),
-        ("C073", lost("direct", "64k", "8"), "what direct writes of 64 KiB, depth 8, lose"),
+        ("R153", lost("buffered", "4k", "1"), "loss of buffered 4 KiB writes"),
+        ("C073", lost("direct", "64k", "8"), "loss of direct 64 KiB writes at depth 8"),
     ] {
         if let Some(why) = told.and_then(Comparison::noise) {
             found.cannot(&[id], &why);
@@ -176,13 +178,14 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let seen = evidence.find(&direct).and_then(|base| gains(evidence, base));
     let Some((grown, written)) = seen else { return };
     if written < SERIAL {
-        let why = "depth gains nothing here even where the blocks are there, so none can be lost";
+        let why = "depth gains nothing here even on blocks written before, so a growing file \
+                   cannot lose that gain";
         found.cannot(&["R154"], why);
         return;
     }
     let text = format!(
-        "direct writes of 64 KiB: depth 8 gains {grown:.2} times while the file grows, \
-         {written:.2} where it does not"
+        "direct 64 KiB writes: depth 8 gains {grown:.2} times in a growing file, {written:.2} \
+         times on blocks written before"
     );
     found.claim("R154", grown < SERIAL, text);
 }
@@ -213,14 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_grows_files_one_write_at_a_time_is_named_and_advised_about() {
+    fn a_file_system_that_serialises_growing_writes_is_named_with_advice() {
         let found = analyse(&serial_file_system());
         let text = &found.findings[1].text;
         assert!(text.starts_with("ext9: direct writes of 64 KiB, depth 8"), "{text}");
-        assert!(
-            text.ends_with("24% of it with extend; with fallocate: the same within 10%"),
-            "{text}"
-        );
+        assert!(text.ends_with("extend: 24% of that; fallocate: the same within 10%"), "{text}");
         assert_eq!(found.advice[0].id, "preallocate");
         let verdict = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
         assert_eq!(verdict("R154"), Verdict::Holds);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn where_depth_gains_nothing_anyway_growth_cannot_be_blamed() {
+    fn without_a_gain_of_depth_the_claim_is_not_testable() {
         let cells = vec![
             write("preallocated", "1", 1000),
             write("preallocated", "8", 1000),
@@ -241,10 +241,10 @@ mod tests {
     }
 
     #[test]
-    fn where_growing_costs_nothing_nothing_is_advised() {
+    fn no_advice_if_growing_costs_nothing() {
         let cells = vec![write("preallocated", "8", 1000), write("extend", "8", 1000)];
         let found = analyse(&evidence(cells));
         assert!(found.advice.is_empty());
-        assert!(found.findings[0].text.ends_with("with extend: the same within 10%"));
+        assert!(found.findings[0].text.ends_with("extend: the same within 10%"));
     }
 }

@@ -1,12 +1,13 @@
-//! Several streams on one device at the same time: who gets which share of what it had alone, what
-//! it waits, and whether I/O priorities help.
+//! Study `competing`: several streams on one device. What each keeps of its rate alone, how latency
+//! grows, and whether I/O priorities help.
 //!
-//! Each part of the plan is a stream (of a list of values the first counts). Each is measured
-//! alone; every pair, and all of them, run at the same time, each on threads and engines of its
-//! own, and are counted over the time that they have in common. Runs alone and together take turns,
-//! forwards and backwards, so that a machine that drifts does not look like one that is shared. In
-//! a simulated system all streams live in one world. Fairness is Jain's index of what each keeps of
-//! its rate alone: 1 where all lose the same share, 1/n where one has it all.
+//! Each part of the plan is a stream, with the first value of each list. Every stream is measured
+//! alone. Then every pair, and all of them, run at the same time, each on threads and engines of
+//! its own; only the time that they have in common counts. Runs alone and together alternate, in
+//! reverse order every other round, so that a drift of the machine does not look like interference.
+//! In a simulated system all streams share one simulation. Fairness is Jain's index of the shares
+//! that the streams keep of their rates alone: 1 if all lose the same share, 1/n if one keeps
+//! everything.
 
 use std::slice;
 use std::sync::Barrier;
@@ -73,21 +74,21 @@ iodepth = 4
     analyse,
 };
 
-/// Beside others nothing is faster than alone; a larger share is noise.
+/// A stream cannot be faster beside others than alone; a larger share of its rate alone is noise.
 const NOISE: f64 = 1.1;
-/// What is said of a rate only where it is below this share of the rate alone.
+/// Streams that all keep at least this share of their rate alone are unaffected.
 const UNTOUCHED: f64 = 0.9;
 /// Schedulers that honour I/O priorities.
 const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
-/// The label of runs without priorities, and of those where the smallest requests go first.
+/// Values of the label `priority`: no priorities, or the stream with the smallest requests first.
 const PLAIN: &str = "none";
 const FIRST: &str = "small first";
 
-/// A stream that is ready to run, alone or beside others.
+/// A stream that is ready to run.
 struct Stream<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,
-    /// Its trials alone, and the number of their point.
+    /// The trials alone, and the number of their point in the store.
     alone: Point,
     number: usize,
 }
@@ -98,7 +99,7 @@ impl Stream<'_> {
     }
 }
 
-/// What a stream did while all ran.
+/// What a stream achieved while all streams of a mix ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Done {
     bytes_per_s: f64,
@@ -106,7 +107,7 @@ struct Done {
     p99_ns: Option<f64>,
 }
 
-/// CPU is charged to the process, so none of it is a stream's own.
+/// Measures no CPU: it is charged to the process and cannot be divided among its streams.
 struct NoMeter;
 
 impl CpuMeter for NoMeter {
@@ -123,7 +124,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// All streams of a target, alone and together.
+/// Measures all streams of a target, alone and together.
 fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     let study_target = &runner.study_targets[ready[0].first()];
     let mut streams = Vec::new();
@@ -134,20 +135,20 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
         streams.push(Stream { owner, setting, alone: Point { key, trials: Vec::new() }, number });
     }
     if streams.len() < 2 {
-        let reason = "fewer than two streams fit the target; see what is left out";
+        let reason = "fewer than two streams fit the target; see the parts left out";
         runner.leave_out("together", reason);
     }
     let scheduler = study_target.facts().device.and_then(|device| device.scheduler);
     let why = if study_target.is_simulated() {
-        Some("a simulated system knows no priorities; name a file on a device".to_owned())
+        Some("a simulated system has no I/O priorities; name a file on a device".to_owned())
     } else {
         no_priorities(scheduler.as_deref())
     };
     let priorities: &[&str] = if why.is_none() { &[PLAIN, FIRST] } else { &[PLAIN] };
     let is_known = matches!(study_target.kind, Kind::Known { .. });
     if is_known {
-        let reason = "each stream would have a device of known truth of its own; serve one as a \
-                      file (halfpower mount) and name that";
+        let reason = "each stream would open a reference device of its own; serve one as a file \
+                      (halfpower mount) and name that file";
         runner.leave_out("together", reason);
     }
     let measured =
@@ -162,19 +163,21 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Why priorities mean nothing to the scheduler of a device.
+/// Why priorities have no effect with this scheduler; `None` if they have one.
 fn no_priorities(scheduler: Option<&str>) -> Option<String> {
     match scheduler {
         Some(name) if HONOURING.contains(&name) => None,
         Some(name) => Some(format!(
-            "the scheduler {name} takes requests as they come; choose bfq or mq-deadline (echo bfq \
-             > /sys/block/DEVICE/queue/scheduler)"
+            "the I/O scheduler {name} ignores priorities; choose bfq or mq-deadline (echo bfq > \
+             /sys/block/DEVICE/queue/scheduler)"
         )),
-        None => Some("the target has no block device with a scheduler; name a file on one".into()),
+        None => {
+            Some("the target has no block device with an I/O scheduler; name a file on one".into())
+        }
     }
 }
 
-/// Every pair, and all of them where they are more: as places in the list of streams.
+/// Every pair of streams, and all of them if there are more than two, by index.
 fn subsets(count: usize) -> Vec<Vec<usize>> {
     let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| vec![one, other]));
     let mut all: Vec<Vec<usize>> = pairs.collect();
@@ -193,8 +196,8 @@ enum Turn {
     Together(usize),
 }
 
-/// Streams alone and mixes by turns, until there are no more of one kind; every other round
-/// backwards.
+/// The runs of a round: streams alone and mixes alternate until one kind runs out. Every other
+/// round is reversed.
 fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     let at = |number: usize| {
         let alone = (number < streams).then_some(Turn::Alone(number));
@@ -208,16 +211,15 @@ fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     turns
 }
 
-/// Streams that run together, by their places; with or without priorities; what each of them did
-/// in each round.
+/// Streams that run together, by index, with or without priorities, and their results by round.
 struct Mixture {
     places: Vec<usize>,
     priority: &'static str,
     rounds: Vec<Vec<Done>>,
 }
 
-/// Runs all streams alone and all mixes of them by turns, as often as the plan says, and notes the
-/// medians of the mixes.
+/// Runs the streams alone and all mixes in turn, for the number of trials in the plan, and notes
+/// the medians of the mixes.
 fn take_turns(
     runner: &mut StudyRunner<'_>,
     study_target: &StudyTarget,
@@ -238,7 +240,7 @@ fn take_turns(
     let (mut progress, mut done) = (runner.lab.console.open_progress(), 0.0);
     for round in 0..trials {
         for (stream, place) in streams.iter_mut().zip(1..) {
-            // Two streams alike do not ask for the same blocks.
+            // Different seeds, so that two equal streams do not read the same blocks.
             stream.setting.workload.seed = mix(rounds::seed_of(runner.base.seed, round), place);
         }
         for turn in turns(streams.len(), mixes.len(), round) {
@@ -280,7 +282,7 @@ fn run_alone(runner: &mut StudyRunner<'_>, stream: &mut Stream<'_>, round: u32) 
     Ok(())
 }
 
-/// Notes what each stream of a mix did: the medians over its rounds.
+/// Notes the results of each stream in a mix: medians over the rounds.
 fn note(
     evidence: &mut Evidence,
     study_target: &StudyTarget,
@@ -317,7 +319,7 @@ fn name_of(streams: &[&Stream<'_>]) -> String {
     streams.iter().map(|stream| stream.part()).collect::<Vec<_>>().join(" + ")
 }
 
-/// Runs streams at the same time, and counts what each did while all of them ran.
+/// Runs streams at the same time and counts the time during which all of them ran.
 fn run(runner: &StudyRunner<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Done>> {
     let samples = if streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
         in_one_world(runner, streams)?
@@ -338,7 +340,7 @@ fn run(runner: &StudyRunner<'_>, streams: &[&Stream<'_>], prioritised: bool) -> 
     Ok(samples.iter().map(|sample| done_between(sample, from, to)).collect())
 }
 
-/// The same in the world of a simulated system.
+/// Runs the streams in one simulated system.
 fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Vec<Sample>> {
     let places = streams.iter().filter_map(|stream| match stream.setting.place {
         Place::Simulated(place) => Some(place),
@@ -350,8 +352,8 @@ fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Ve
     for place in places {
         if place.caching != first.caching {
             return Err(Failure::usage(
-                "streams of a simulated system go all through its cache or all past it; give them \
-                 the same --direct and --write-through",
+                "streams of a simulated system need the same caching; give them the same --direct \
+                 and --write-through",
             ));
         }
         system.setup.file_size = system.setup.file_size.max(place.system.setup.file_size);
@@ -360,8 +362,8 @@ fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Ve
     simulated::together(&system, &workloads, first.caching, runner.lab.interrupt.flag())
 }
 
-/// The same on this host: with priorities the one with the smallest requests goes first and the
-/// others get what is left.
+/// Runs the streams on this host. With priorities, the streams with the smallest requests get
+/// best-effort level 0 and the others the idle class.
 fn on_threads(
     runner: &StudyRunner<'_>,
     streams: &[&Stream<'_>],
@@ -377,13 +379,13 @@ fn on_threads(
         let first = Some(workload.request_bytes) == smallest;
         let priority = if first { IoPriority::First } else { IoPriority::Idle };
         let ready = if prioritised { priority.set() } else { Ok(()) };
-        // Whatever became of it, the others wait here.
+        // Wait even after an error, or the other threads would wait for ever.
         together.wait();
         ready?;
         let mut control = Control { stop, on_progress: &mut |_| {} };
         Ok(workload::run(targets, &planned?, clock, &NoMeter, &mut control)?)
     };
-    // What the runs before left in the page cache is no work for the device.
+    // Pages that earlier runs left in the page cache would save the device work.
     for stream in streams.iter().filter(|stream| stream.setting.scrub) {
         if let Place::Host(targets) = &stream.setting.place {
             for target in targets.iter().filter(|target| target.kind().is_storage()) {
@@ -395,13 +397,14 @@ fn on_threads(
         let one = &one;
         let threads: Vec<_> =
             streams.iter().map(|stream| scope.spawn(move || one(stream))).collect();
-        let lost = || Err(Failure::failed("a stream ended without a word; try again"));
+        let lost = || Err(Failure::failed("the thread of a stream panicked; try again"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     });
     samples.into_iter().collect()
 }
 
-/// What a stream did within a time: whole intervals of its series.
+/// What a stream achieved between two times: whole intervals of its series. Latencies are those of
+/// its whole run.
 fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> Done {
     let interval_ns = sample.series.interval_ns;
     let (mut bytes, mut time_ns) = (0, 0);
@@ -422,7 +425,7 @@ fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> Done {
     }
 }
 
-/// A stream within a mix, beside what it was alone.
+/// A stream within a mix, and its point alone.
 struct Beside<'a> {
     stream: String,
     alone: &'a MeasuredPoint,
@@ -431,7 +434,7 @@ struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// Which share of its rate alone it keeps.
+    /// Rate beside the others as a share of the rate alone.
     fn keeps(&self) -> f64 {
         self.rate / self.alone.rate().max(1.0)
     }
@@ -446,19 +449,19 @@ struct Mix<'a> {
 }
 
 impl Mix<'_> {
-    /// Jain's index of what each keeps.
+    /// Jain's fairness index of the shares that the streams keep.
     fn fairness(&self) -> f64 {
         let kept: Vec<f64> = self.streams.iter().map(Beside::keeps).collect();
         let (sum, squares) = (kept.iter().sum::<f64>(), kept.iter().map(|x| x * x).sum::<f64>());
         if squares > 0.0 { sum * sum / (kept.len() as f64 * squares) } else { 0.0 }
     }
 
-    /// All bytes moved [bytes per second].
+    /// The rate of all streams together (bytes per second).
     fn rate(&self) -> f64 {
         self.streams.iter().map(|stream| stream.rate).sum()
     }
 
-    /// The one with the smallest requests.
+    /// The stream with the smallest requests.
     fn small(&self) -> Option<&Beside<'_>> {
         self.streams.iter().min_by_key(|stream| stream.alone.bytes())
     }
@@ -522,11 +525,11 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     let noisy = mix.streams.iter().any(|one| one.keeps() > NOISE);
     let change = match untouched {
         _ if noisy => {
-            "; shares above 110% are noise, or the device changed meanwhile: measure for longer \
+            "; shares above 110% are noise or a change of the device: measure for longer \
              (--runtime, --trials)"
                 .to_owned()
         }
-        true => "; the device carries them all".to_owned(),
+        true => "; the device sustains all of them".to_owned(),
         false => {
             let share = |one: &&Beside<'_>| one.keeps();
             let worst = mix.streams.iter().min_by(|a, b| share(a).total_cmp(&share(b)));
@@ -546,10 +549,10 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     );
 }
 
-/// Who loses so much (percent) loses nearly all.
+/// A loss beyond this leaves the other streams almost nothing (percent).
 const NEARLY_ALL: f64 = 90.0;
 
-/// What it brings to let the smallest requests go first.
+/// What it gains to give the stream with the smallest requests priority.
 fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let (Some(before), Some(after)) = (plain.small(), first.small()) else { return };
     let times = after.rate / before.rate.max(1.0);
@@ -557,11 +560,12 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let lost = 100.0 * (1.0 - rest(first) / rest(plain).max(1.0));
     let change = match times {
         gain if gain > 1.2 && lost > NEARLY_ALL => {
-            "the idle class (ionice -c 3) costs the others nearly all: only for what may wait"
+            "the idle class (ionice -c 3) nearly stops the others: use it only for work that may \
+             wait"
         }
         gain if gain > 1.2 => "give the others the idle class (ionice -c 3)",
-        loss if loss < 1.0 / 1.2 => "leave the priorities alone, they do harm here",
-        _ => "priorities change little here: bound the others' depth or rate instead",
+        loss if loss < 1.0 / 1.2 => "do not use priorities here, they do harm",
+        _ => "priorities change little here; limit the others' depth or rate instead",
     };
     let others = match lost {
         gain if gain < 0.0 => "the others lose nothing".to_owned(),
@@ -570,7 +574,7 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     found.find(
         "priority",
         format!(
-            "{}: with the others in the idle class {} gets {times:.2} times the rate{}, and \
+            "{}: with the others in the idle class, {} gets {times:.2} times the rate{}, and \
              {others}; {change}",
             plain.name,
             before.stream,
@@ -579,7 +583,7 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     );
 }
 
-/// Every stream of every mix.
+/// A row for every stream of every mix.
 fn table(mixes: &[Mix<'_>]) -> Option<Table> {
     let rows = |mix: &Mix<'_>| -> Vec<Vec<TableCell>> {
         let row = |one: &Beside<'_>| {
@@ -668,24 +672,24 @@ mod tests {
     }
 
     #[test]
-    fn what_each_keeps_and_who_suffers_most_is_told() {
+    fn each_stream_is_reported_and_the_worst_is_named() {
         let text = words(&analyse(&streams(250.0, 2400.0, None)), "together");
         assert!(text.contains("random keeps 25%") && text.contains("scan keeps 80%"), "{text}");
         assert!(text.contains("99th percentile 5 ms"), "{text}");
         assert!(text.ends_with("random suffers most"), "{text}");
         let text = words(&analyse(&streams(990.0, 2990.0, None)), "together");
-        assert!(text.ends_with("the device carries them all"), "{text}");
+        assert!(text.ends_with("the device sustains all of them"), "{text}");
     }
 
     #[test]
-    fn more_beside_others_than_alone_is_called_noise() {
+    fn a_stream_faster_beside_others_than_alone_is_noise() {
         let text = words(&analyse(&streams(1500.0, 2400.0, None)), "together");
         assert!(text.contains("above 110% are noise"), "{text}");
         assert!(!text.contains("suffers most"), "{text}");
     }
 
     #[test]
-    fn priorities_are_advised_where_they_help_and_only_there() {
+    fn priorities_are_advised_only_if_they_help() {
         let after = |small, large| {
             words(&analyse(&streams(250.0, 2400.0, Some((small, large)))), "priority")
         };
@@ -698,7 +702,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_and_all_together_are_run() {
+    fn every_pair_and_all_together_run() {
         assert_eq!(subsets(2), [[0, 1]]);
         assert_eq!(subsets(3), [vec![0, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]]);
         assert!(subsets(1).is_empty());
@@ -716,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_time_that_all_have_in_common_counts() {
+    fn only_the_common_time_counts() {
         let mut sample = Sample::new(10);
         (sample.start_ns, sample.end_ns) = (100, 140);
         sample.series.intervals =
@@ -726,7 +730,7 @@ mod tests {
     }
 
     #[test]
-    fn schedulers_that_take_requests_as_they_come_know_no_priorities() {
+    fn schedulers_without_priorities_are_named_with_the_remedy() {
         assert_eq!(no_priorities(Some("bfq")), None);
         assert!(no_priorities(Some("none")).unwrap().contains("choose bfq"));
         assert!(no_priorities(None).unwrap().contains("name a file"));

@@ -1,11 +1,11 @@
-//! The same bytes by different paths: the file itself, a bind mount of its folder, a loop device
-//! over it, FUSE, further targets that the user names (a network mount); beside them the copy out
-//! of the page cache and that of memory.
+//! Study `copy-cost`: the same bytes by different paths. The file itself, a bind mount of its
+//! folder, a loop device over it, FUSE, and further targets such as a network mount; also the copy
+//! out of the page cache and a memory copy.
 //!
-//! Every path is read only. A bind mount and a loop device go with the process (`ioengine::layer`);
-//! the FUSE file is served by a second process (`served`), which ends with this one. It serves
-//! content from memory in no time of its own, so its whole latency is what a FUSE layer adds to
-//! what lies beneath.
+//! All paths are only read. Bind mount and loop device disappear with the process
+//! (`ioengine::layer`); a second process serves the FUSE file and ends with this one
+//! (`lab::fuse_server`). It serves from memory without delay, so its whole latency is what FUSE
+//! adds to the storage below.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -34,7 +34,7 @@ pub const STUDY: Study = Study {
     needs: "root for bind mount, loop device and FUSE; a network mount as a second target",
     plan: r#"
 title = "Copy cost: paths to the same bytes"
-asks = "What does each layer on the way to the same bytes add in latency and CPU?"
+asks = "What does each layer above the same bytes add in latency and CPU?"
 compares = true
 rw = "randread"
 bs = ["4k", "64k", "1m"]
@@ -65,7 +65,7 @@ y = "latency"
 by = ["target", "part"]
 
 [[figure]]
-title = "CPU of a request by path"
+title = "CPU per request by path"
 x = "bs"
 y = "cpu-per-request"
 by = ["target", "part"]
@@ -79,22 +79,22 @@ by = ["target", "part"]
     analyse,
 };
 
-/// The part of the file itself, from which the others are made.
+/// The part that reads the file itself; the layers are measured with its flags.
 const LOCAL: &str = "local";
 const CACHED: &str = "page cache";
 const FUSE: &str = "FUSE alone";
-/// File systems that lie behind a network.
+/// Network file systems.
 const NETWORK: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph"];
 /// Size of the file that is served over FUSE (bytes).
 const FUSE_BYTES: u64 = 64 << 20;
-/// Why claims about shares cannot be tried.
-const NO_SHARE: &str = "it compares a share with the local file: mount one (NFS, SMB) and name the \
-                        folder and one on its server as two targets";
+/// Why claims about network shares are not testable.
+const NO_SHARE: &str = "it compares a network share with a local file: name a local directory and \
+                        a mounted share (NFS, SMB) as two targets";
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (study_targets, groups) = (runner.study_targets, runner.groups()?);
     if study_targets.is_empty() || !study_targets.iter().all(StudyTarget::is_real) {
-        let reason = "a simulated system has one path to its bytes; name several, such as \
+        let reason = "a simulated system has only one path to its bytes; name several, such as \
                       sim:w2k-atlas10k sim:w2k-cifs-gigabit";
         runner.leave_out("layers", reason);
         return runner.measure();
@@ -113,7 +113,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
     }
     let measured = if ready.is_empty() { Ok(()) } else { runner.run(&ready) };
-    // What holds the layers open goes before them.
+    // Open files keep a layer busy, so they must be closed before it is removed.
     drop(ready);
     drop(layers);
     measured?;
@@ -130,7 +130,7 @@ fn is_network(file_system: Option<&str>) -> bool {
     file_system.is_some_and(|name| NETWORK.contains(&name))
 }
 
-/// A further path to the bytes, and what keeps it there.
+/// A further path to the bytes, and the guard that removes it when dropped.
 struct Layer {
     path: PathBuf,
     held: Held,
@@ -152,7 +152,7 @@ impl Layer {
     }
 }
 
-/// All layers that can be had over a file; the others are left out with the reason.
+/// All layers that can be made over a file; the others are left out with the reason.
 fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
     for (name, made) in
@@ -167,7 +167,7 @@ fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
 }
 
 fn bind(file: &Path) -> Result<Layer, String> {
-    let not_a_file = || "only a file lies in a folder that can be mounted; name a file".to_owned();
+    let not_a_file = || "only the folder of a file can be bind-mounted; name a file".to_owned();
     let real = file.canonicalize().map_err(|_| not_a_file())?;
     if !real.is_file() {
         return Err(not_a_file());
@@ -186,10 +186,10 @@ fn over(file: &Path) -> Result<Layer, String> {
     Ok(Layer { path: device.path().to_path_buf(), held: Held::Loop(device) })
 }
 
-/// A file that is served over FUSE from the memory of another process.
+/// A file served over FUSE from the memory of another process.
 fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
     let failed = |cause: String| format!("no FUSE: {cause}; run it as root, or install fuse3");
-    runner.lab.console.say("mounting a file of known truth over FUSE; it is removed afterwards");
+    runner.lab.console.say("mounting an in-memory file over FUSE; it is unmounted afterwards");
     let served = Served::start("", FUSE_BYTES).map_err(|failure| failed(failure.message))?;
     let path = served.path().to_path_buf();
     let filled = File::options()
@@ -200,7 +200,7 @@ fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
     Ok(Layer { path, held: Held::Fuse(Box::new(served)) })
 }
 
-/// A path to the bytes with its points.
+/// The points of one path to the bytes.
 struct Way<'a> {
     name: String,
     is_network: bool,
@@ -213,7 +213,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// The first target itself, and the other ways.
+/// The path of the first target itself, and all other paths.
 fn ways(evidence: &Evidence) -> Option<(Way<'_>, Vec<Way<'_>>)> {
     let mut ways: Vec<Way<'_>> = Vec::new();
     for cell in evidence.usable().filter(|cell| cell.part != CACHED) {
@@ -247,7 +247,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Mean time of a request, one at a time (ns).
+/// Mean time of a request (ns), with one request outstanding.
 fn each_ns(cell: &MeasuredPoint) -> f64 {
     1e9 / cell.requests_per_s().max(1e-9)
 }
@@ -273,40 +273,40 @@ fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
         if way.name == FUSE {
             return format!("{} for {size}", units::time(each_ns(pair.1)));
         }
-        // One request at a time, so that the rate is the latency.
+        // With one request outstanding, the rate is the inverse of the latency.
         match curve::told(pair.1, pair.0) {
             Comparison::Times(_) => {
                 let more = signed(each_ns(pair.1) - each_ns(pair.0));
-                format!("{more} for {size} ({} there{})", units::time(each_ns(pair.1)), cpu(pair))
+                format!("{more} for {size} (total {}{})", units::time(each_ns(pair.1)), cpu(pair))
             }
             alike => format!("{} for {size}", alike.words()),
         }
     };
     let lead = if way.name == FUSE {
-        "FUSE adds to each request what it costs over a file in memory".to_owned()
+        "FUSE overhead per request, measured on a file in memory".to_owned()
     } else {
         format!("{} against the file itself", way.name)
     };
     found.find("layer", format!("{lead}: {}, {}", words(small), words(large)));
 }
 
-/// The way whose small requests lose most to the file itself.
+/// Advice against the path whose small reads lose most against the file itself.
 fn advise(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
     let loss = |way: &Way<'_>| {
         let plain = local.cells.iter().min_by_key(|cell| cell.bytes())?;
         let layered = way.at(plain.bytes()).filter(|cell| curve::differ(plain, cell))?;
         Some((plain.requests_per_s() / layered.requests_per_s(), plain.bytes(), way.name.clone()))
     };
-    // FUSE was measured over memory, not over the file.
+    // FUSE was measured on a file in memory, so its rate says nothing about this file.
     let losses = others.iter().filter(|way| way.name != FUSE).filter_map(loss);
     let Some((gain, bytes, name)) = losses.max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
     let times = words_of_times(gain);
     let size = units::size(bytes);
-    let evidence = format!("reads of {size}: {times} the requests of the way by the {name}");
+    let evidence = format!("{size} reads: {times} the requests per second of the {name}");
     found.advise("mapped-share", gain, &format!("the file itself, not the {name}"), evidence);
 }
 
-/// The copies that no path can do without.
+/// The copy out of the page cache, against a memory copy and direct reads.
 fn copies(found: &mut Conclusion, evidence: &Evidence, local: &Way<'_>) {
     let cached = evidence.all(&[("part", CACHED)]);
     let mut cached = cached.into_iter().filter(|cell| cell.target_index == 0);
@@ -315,7 +315,7 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &Way<'_>) {
     let copy = evidence.value("memory-copy", &[]);
     let memory = copy.map(|rate| {
         let share = 100.0 * cell.rate() / rate;
-        format!(", {share:.0}% of a copy beyond the CPU caches ({})", units::rate_mib(rate))
+        format!(", {share:.0}% of a memory copy beyond the CPU caches ({})", units::rate_mib(rate))
     });
     let device = local.at(large).map(|local| {
         let times = words_of_times(cell.rate() / local.rate().max(1.0));
@@ -324,7 +324,7 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &Way<'_>) {
     found.find(
         "copies",
         format!(
-            "out of the page cache by 1 MiB: {}{}{}",
+            "1 MiB reads from the page cache: {}{}{}",
             units::rate_mib(cell.rate()),
             memory.unwrap_or_default(),
             device.unwrap_or_default()
@@ -332,7 +332,7 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &Way<'_>) {
     );
 }
 
-/// What can be said of a share, where one was named.
+/// Claims about network shares, if one was named.
 fn share_claims(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
     let Some(share) = others.iter().find(|way| way.is_network) else { return };
     let large = local.cells.iter().rev().find_map(|cell| Some((*cell, share.at(cell.bytes())?)));
@@ -342,13 +342,13 @@ fn share_claims(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
             let words = words_of_times(times);
             (
                 times > 1.0 && times <= 10.0,
-                format!("CPU of a read through the share: {words} that of the file"),
+                format!("CPU of a read through the share: {words} that of the local file"),
             )
         }),
     );
 }
 
-/// Every way at every size.
+/// A row for every path and size.
 fn table(local: &Way<'_>, others: &[Way<'_>]) -> Option<Table> {
     let mut rows = Vec::new();
     for way in std::iter::once(local).chain(others) {
@@ -375,9 +375,9 @@ fn table(local: &Way<'_>, others: &[Way<'_>]) -> Option<Table> {
             ("Path", None),
             ("Request size", Some(Unit::Bytes)),
             ("Throughput", Some(Unit::BytesPerSecond)),
-            ("Time of a request", Some(Unit::Nanoseconds)),
+            ("Time per request", Some(Unit::Nanoseconds)),
             ("Added", Some(Unit::Nanoseconds)),
-            ("CPU of a request", Some(Unit::Nanoseconds)),
+            ("CPU per request", Some(Unit::Nanoseconds)),
             ("Added CPU", Some(Unit::Nanoseconds)),
         ]
         .map(column)
@@ -393,7 +393,7 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
     use lab::machine::TargetFacts;
 
-    /// Reads of 4 KiB by a path, so many in a second.
+    /// 4 KiB reads by a path at this many requests per second.
     fn way(part: &str, requests: u64) -> MeasuredPoint {
         cell(requests * 4096, &[("part", part), ("rw", "randread"), ("bs", "4k")])
     }
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_layer_adds_is_told_and_noise_is_called_noise() {
+    fn the_cost_of_a_layer_is_reported_unless_it_is_noise() {
         let found = analyse(&evidence(vec![
             way("local", 10_000),
             way("bind mount", 10_000),
@@ -419,14 +419,14 @@ mod tests {
     }
 
     #[test]
-    fn fuse_is_never_held_against_the_file() {
+    fn fuse_is_never_compared_with_the_file() {
         let found = analyse(&evidence(vec![way("local", 10_000), way(FUSE, 20_000)]));
         assert!(layers(&found)[0].contains("50 us for 4 KiB"), "{:?}", layers(&found));
         assert!(found.advice.is_empty());
     }
 
     #[test]
-    fn a_share_that_was_named_tries_the_claim_about_its_cpu() {
+    fn a_network_share_decides_the_claim_about_its_cpu() {
         let costing = |mut cell: MeasuredPoint, ns: u64| {
             let requests = cell.requests_per_s() as u64;
             cell.point.trials.iter_mut().for_each(|trial| trial.cpu.process_ns = ns * requests);

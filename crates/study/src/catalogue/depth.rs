@@ -1,7 +1,7 @@
-//! How many requests outstanding: throughput, latency and what each step of depth costs.
+//! Study `depth`: throughput, latency and the cost of each step of queue depth.
 //!
-//! Little's law ties the three: depth = rate x latency. Up to the knee another request buys rate,
-//! beyond it only waiting.
+//! Little's law ties the three together: depth = rate x latency. Up to the knee of the curve, depth
+//! raises the rate; beyond it, only the latency.
 
 use analysis::halfpower::measured;
 
@@ -51,9 +51,9 @@ by = ["rw", "bs"]
     analyse,
 };
 
-/// A step of depth that brings less than this is beyond the knee.
+/// A step of depth that gains less than this factor is beyond the knee.
 const STEP_MIN: f64 = 1.1;
-/// A difference up to this may be noise; a larger one is none, however wide the intervals.
+/// Differences up to this factor may be noise; a larger one counts, however wide the intervals.
 const NOISE_MOST: f64 = 1.3;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -69,7 +69,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of a size in rising depth.
+/// The points of one size, by rising depth.
 fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("rw", rw)]);
     cells.retain(|cell| cell.bytes() == bs);
@@ -85,10 +85,10 @@ fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
     sizes
 }
 
-/// The depth after which a doubling brings little, and what it costs to go on.
+/// The depth from which on more depth gains little, and what more depth costs in latency.
 fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let cells = curve(evidence, rw, bs);
-    // One depth has no knee, and without the first there is nothing to gain over.
+    // A knee needs several depths, and depth 1 as the base of the gain.
     let (Some(first), Some(last)) = (cells.first(), cells.last()) else { return };
     if cells.len() < 2 || first.depth() > 1 {
         return;
@@ -111,7 +111,7 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     found.find(
         "knee",
         if depth == least {
-            format!("{rw}s of {size} need no more depth than {least}: {shallow}; {beyond}")
+            format!("{rw}s of {size} gain nothing beyond depth {least}: {shallow}; {beyond}")
         } else {
             format!(
                 "{rw}s of {size}: {shallow} at depth {least}, {rate} from depth {depth} on; \
@@ -128,7 +128,7 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     }
 }
 
-/// The first point that is as fast as any later one, as far as it can be told.
+/// The first point that is as fast as the fastest, within noise.
 fn knee_of<'a>(cells: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
     let top = cells.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
     let is_there = |cell: &&MeasuredPoint| {
@@ -149,13 +149,13 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let points: Vec<(u64, f64)> =
             curve(evidence, rw, bs).iter().map(|c| (u64::from(c.depth()), c.rate())).collect();
         match measured(&points, pap) {
-            Some(depth) => reached.push(format!("of {} at depth {depth}", units::size(bs))),
+            Some(depth) => reached.push(format!("{} from depth {depth} on", units::size(bs))),
             None => never.push(units::size(bs)),
         }
     }
     let half = format!("half of {} ({source})", units::rate(pap));
     if !never.is_empty() {
-        reached.push(format!("of {} at no depth measured", never.join(", ")));
+        reached.push(format!("{} at no depth measured", never.join(", ")));
     }
     if reached.is_empty() {
         return;
@@ -164,7 +164,7 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find("half-power-depth", format!("{rw}s pass {half}: {words}"));
 }
 
-/// Depth against rate x latency: what was really outstanding.
+/// Little's law as a check: rate x latency is the number of requests that were outstanding.
 fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
     let kept = |cell: &&MeasuredPoint| {
         let mean_ns = cell.summary.latency.mean().unwrap_or_default();
@@ -175,7 +175,7 @@ fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
     if all > 0 {
         found.find(
             "littles-law",
-            format!("rate x latency is the depth asked for, within 10%, in {kept} of {all} points"),
+            format!("{kept} of {all} points reached their depth (rate x latency within 10% of it)"),
         );
     }
 }
@@ -190,7 +190,10 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             .pap_bytes_per_s
             .or_else(|| evidence.fastest(&[("rw", rw)]).map(MeasuredPoint::rate))?;
         let share = rate(rw, bs, depth)? / pap;
-        Some((share > 0.5, format!("{rw}s of {bs}, depth {depth}: {:.0}% of PAP", 100.0 * share)))
+        Some((
+            share > 0.5,
+            format!("{rw}s of {bs}, depth {depth}: {:.0}% of the peak", 100.0 * share),
+        ))
     };
     found.claim_if("R077", half("read", "4k", "1"));
     found.claim_if("R078", half("write", "16k", "3"));
@@ -204,7 +207,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         "C208",
         knee.map(|cell| {
             let depth = cell.depth();
-            (depth <= 2, format!("reads of 8 KiB rise up to depth {depth}"))
+            (depth <= 2, format!("the rate of 8 KiB reads rises up to depth {depth}"))
         }),
     );
 }
@@ -216,7 +219,7 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
 
     #[test]
-    fn the_knee_is_where_a_step_brings_little() {
+    fn the_knee_is_where_a_step_gains_little() {
         let at =
             |depth: &str, rate| cell(rate, &[("rw", "write"), ("bs", "8k"), ("iodepth", depth)]);
         let large = cell(300, &[("rw", "write"), ("bs", "16k"), ("iodepth", "3")]);
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_depth_alone_has_no_knee_nor_have_those_without_the_first() {
+    fn a_knee_needs_several_depths_and_depth_one() {
         let at =
             |depth: &str, rate| cell(rate, &[("rw", "write"), ("bs", "8k"), ("iodepth", depth)]);
         for cells in [vec![at("1", 100)], vec![at("256", 800)], vec![at("8", 700), at("32", 710)]] {

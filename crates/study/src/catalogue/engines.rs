@@ -1,10 +1,10 @@
-//! How requests are issued: every I/O engine of this host by depth and size, and which to use.
+//! Study `engines`: every I/O engine of this host by depth and size, and which to use.
 //!
-//! Each I/O engine is a part of its own, so that one that this host lacks leaves the others in
-//! place; io_uring is three: driven by interrupts, with a thread of the kernel that takes
-//! submissions (SQPOLL), and with polled completions (IOPOLL), which only devices with poll queues
-//! have. The thread of SQPOLL is one of the process, so that its CPU is charged as the process's
-//! own. Random reads have no read-ahead that could issue requests of its own.
+//! Each engine is a part of its own, so that a missing one leaves the others in place. io_uring is
+//! three parts: interrupt-driven, with a kernel thread that takes submissions (SQPOLL), and with
+//! polled completions (IOPOLL), which needs a device with poll queues. The SQPOLL thread belongs to
+//! the process, so its CPU is charged to it. The reads are random, so that read-ahead issues no
+//! requests of its own.
 
 use lab::failure::Outcome;
 use lab::point::Trial;
@@ -25,8 +25,8 @@ pub const STUDY: Study = Study {
     papers: "named as future work: completion routines, events and completion ports beside threads",
     needs: "",
     plan: r#"
-title = "I/O engines: ways to issue requests"
-asks = "Which way to issue requests is fastest here, and which costs least CPU?"
+title = "I/O engines: rate, latency and CPU"
+asks = "Which I/O engine is fastest here, and which costs least CPU?"
 direct = true
 rw = ["randread", "randwrite"]
 bs = ["4k", "64k"]
@@ -80,13 +80,13 @@ direct = false
 iodepth = 1
 
 [[figure]]
-title = "Requests against depth"
+title = "Requests per second against depth"
 x = "iodepth"
 y = "iops"
 by = ["part", "rw", "bs"]
 
 [[figure]]
-title = "CPU of a request against depth"
+title = "CPU per request against depth"
 x = "iodepth"
 y = "cpu-per-request"
 by = ["part", "rw", "bs"]
@@ -97,13 +97,12 @@ by = ["part", "rw", "bs"]
     analyse,
 };
 
-/// A median fault quicker than this found its page in memory (ns): no device answers so soon.
+/// A page fault with a lower median found its page in memory (ns): no device answers that fast.
 const FOUND_NS: f64 = 1000.0;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     if !runner.study_targets.iter().any(StudyTarget::is_real) {
-        let reason =
-            "a simulated system and a device of known truth issue requests in their own way";
+        let reason = "simulated systems and reference devices have engines of their own";
         runner.skip(reason, "name a file, device or directory of this host");
         return Ok(());
     }
@@ -125,13 +124,13 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     }
     mapped(&mut found, evidence);
     advise(&mut found, evidence);
-    // What to use is said where it matters most: the most requests outstanding.
+    // The recommendation for the largest depth matters most, so it comes first.
     found.findings.sort_by_key(|finding| finding.id != "use");
     found.tables.extend(table(evidence));
     found
 }
 
-/// What the direct points of a direction have, in rising order, each once.
+/// The distinct values of a property over the points of a direction, in rising order.
 fn values(evidence: &Evidence, rw: &str, of: impl Fn(&MeasuredPoint) -> u64) -> Vec<u64> {
     let mut values: Vec<u64> = evidence.all(&[("rw", rw)]).into_iter().map(of).collect();
     values.sort_unstable();
@@ -139,7 +138,7 @@ fn values(evidence: &Evidence, rw: &str, of: impl Fn(&MeasuredPoint) -> u64) -> 
     values
 }
 
-/// What an I/O engine is chosen by.
+/// The criterion by which an engine is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Rate,
@@ -148,7 +147,7 @@ enum By {
 }
 
 impl By {
-    /// Time for each request, the less the better (ns).
+    /// The criterion as time per request (ns); less is better.
     fn ns(self, cell: &MeasuredPoint) -> f64 {
         match self {
             By::Rate => 1e9 / cell.requests_per_s().max(f64::MIN_POSITIVE),
@@ -157,12 +156,12 @@ impl By {
         }
     }
 
-    /// What decides among those that are alike.
+    /// The criterion that decides among equals.
     fn then(self) -> By {
         if self == By::Cpu { By::Rate } else { By::Cpu }
     }
 
-    /// The same in each trial, the least and the most.
+    /// The least and the largest value over the trials.
     fn range(self, cell: &MeasuredPoint) -> Option<(f64, f64)> {
         let rate = cell.summary.requests_per_s;
         let of = |trial: &Trial| match self {
@@ -178,7 +177,7 @@ impl By {
         Some((least, each.iter().copied().reduce(f64::max)?))
     }
 
-    /// Whether one point is better than another beyond the noise of both.
+    /// Whether a point is better than another by more than the noise of both.
     fn is_better(self, one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
         let (Some((_, high)), Some((low, _))) = (self.range(one), self.range(other)) else {
             return false;
@@ -186,7 +185,8 @@ impl By {
         high < low && self.ns(one) < (1.0 - curve::REPEATABLE) * self.ns(other)
     }
 
-    /// The point that no other is better than, and whether all others are worse.
+    /// The best point: among those that no other beats, the one that wins by the second criterion.
+    /// Also whether it beats all others.
     fn choose<'a>(self, cells: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
         let known = |cell: &&&MeasuredPoint| self.ns(cell) < f64::MAX;
         let first = *cells.iter().filter(known).min_by(|a, b| self.ns(a).total_cmp(&self.ns(b)))?;
@@ -198,9 +198,9 @@ impl By {
     }
 }
 
-/// All I/O engines that bypass the page cache at one size and depth: the fastest, and among
-/// those that are as fast the one with the least CPU; the one with the least CPU of all; and the
-/// one with the lowest latency.
+/// Compares the direct engines at one size and depth. It recommends the fastest, or the one with
+/// the least CPU among equally fast ones, and names the engines with the least CPU and the lowest
+/// latency.
 fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64, u32)) {
     let mut cells = evidence.all(&[("rw", rw)]);
     cells.retain(|cell| cell.bytes() == bs && cell.depth() == depth && is_direct(cell));
@@ -213,11 +213,7 @@ fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64
     let others: Vec<String> = others.map(|cell| in_short(cell)).collect();
     let deepest = values(evidence, rw, |cell| u64::from(cell.depth())).last().copied();
     let id = if deepest == Some(u64::from(depth)) { "use" } else { "race" };
-    let why = if alone {
-        "fastest"
-    } else {
-        "not beaten by any beyond noise, with the least CPU of those"
-    };
+    let why = if alone { "fastest" } else { "as fast as any, and the least CPU among those" };
     let also = |by: By, what: &str| {
         let chosen = by.choose(&cells).filter(|(cell, _)| by.is_better(cell, fast));
         chosen.map_or_else(String::new, |(cell, _)| format!("; {} {what}", name(cell)))
@@ -235,7 +231,7 @@ fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64
     );
 }
 
-/// What one request at a time costs through a queue that could hold more.
+/// Whether blocking calls or a queue is faster with one request outstanding.
 fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let at_one = |part: &str| {
         let cells = evidence.all(&[("part", part), ("rw", rw), ("iodepth", "1")]);
@@ -250,14 +246,14 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
         (true, _) => "blocking calls are faster than any queue",
         (_, true) => "a queue is faster even with one request in it",
         _ => match curve::told(sync, best) {
-            Comparison::Unclear(_) => "noise hides whether a queue is faster than blocking calls",
-            _ => "blocking calls do as well as a queue, within 10%",
+            Comparison::Unclear(_) => "no measurable difference between blocking calls and a queue",
+            _ => "blocking calls are as fast as a queue, within 10%",
         },
     };
     found.find(
         "one-at-a-time",
         format!(
-            "{rw} of {}, one at a time: {text} ({} against {})",
+            "{rw} of {} at depth 1: {text} ({} against {})",
             units::size(bs),
             in_short(sync),
             in_short(best)
@@ -265,7 +261,7 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     );
 }
 
-/// A mapping beside calls through the same page cache.
+/// A mapping against calls, both through the page cache.
 fn mapped(found: &mut Conclusion, evidence: &Evidence) {
     for map in evidence.all(&[("part", "mmap")]) {
         let same = |cell: &&&MeasuredPoint| {
@@ -275,8 +271,8 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
         let Some(call) = calls.iter().find(same) else { continue };
         if map.latency_ns(0.5).is_some_and(|ns| ns < FOUND_NS) {
             let text = format!(
-                "a mapping found its pages of {} in memory (a median fault of {}): the kernel had \
-                 read around earlier ones; compare with calls on a larger file (--size)",
+                "mmap found its pages of {} in memory (median fault {}), because the kernel had \
+                 read around earlier faults; use a larger file (--size) to compare",
                 units::size(map.bytes()),
                 units::time(map.latency_ns(0.5).unwrap_or_default())
             );
@@ -287,8 +283,7 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "mapped",
             format!(
-                "cold {} of {} through the page cache, a mapping beside calls: {times} ({} against \
-                 {})",
+                "cold {} of {} through the page cache, mmap against calls: {times} ({} against {})",
                 map.word("rw"),
                 units::size(map.bytes()),
                 in_short(map),
@@ -298,7 +293,7 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// What it changes to poll at one size: the same points of io_uring with and without, by depth.
+/// What polling changes at one size: points of io_uring with and without it, by depth.
 fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, (rw, bs): (&str, u64)) {
     let pairs: Vec<(&MeasuredPoint, &MeasuredPoint)> =
         pairs(evidence, |cell| polls(cell) == Some(polled), plain)
@@ -318,7 +313,7 @@ fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, (rw, bs)
             });
             let cpu = cell.cpu_ns().and(without.cpu_ns()).map_or_else(String::new, |_| {
                 let (with, without) = (time(cell, By::Cpu), time(without, By::Cpu));
-                format!(", CPU of a request {with} instead of {without}{busy}")
+                format!(", CPU per request {with} instead of {without}{busy}")
             });
             format!(
                 "depth {}: rate {}, median latency {} instead of {}{cpu}",
@@ -333,22 +328,21 @@ fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, (rw, bs)
     found.find(id, format!("{rw} of {}, {what}: {}", units::size(bs), each.join("; ")));
 }
 
-/// A way of polling.
+/// A polling mode of io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Polled {
     flag: &'static str,
-    /// Its finding.
+    /// The id of its finding.
     id: &'static str,
     what: &'static str,
-    /// Its rule of advice.
+    /// The rule of advice about it.
     rule: &'static str,
 }
 
 const SQ_POLL: Polled = Polled {
     flag: "sqthread-poll",
     id: "sqpoll",
-    what: "a thread of the kernel that takes submissions (SQPOLL), whose spinning is charged to \
-           the process",
+    what: "SQPOLL, whose spinning kernel thread is charged to the process",
     rule: "poll-submissions",
 };
 const IO_POLL: Polled = Polled {
@@ -358,7 +352,7 @@ const IO_POLL: Polled = Polled {
     rule: "poll-completions",
 };
 
-/// How a direct point of io_uring polls, where it polls in one way.
+/// The polling mode of a point; `None` with none or both.
 fn polls(cell: &MeasuredPoint) -> Option<Polled> {
     let is_on = |polled: &Polled| matches!(&*cell.word(polled.flag), "true" | "1");
     let ways: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
@@ -368,12 +362,12 @@ fn polls(cell: &MeasuredPoint) -> Option<Polled> {
     }
 }
 
-/// Whether a point is of io_uring driven by interrupts, past the page cache.
+/// Whether a point is direct and uses io_uring without polling.
 fn plain(cell: &MeasuredPoint) -> bool {
     is_direct(cell) && cell.word("ioengine") == "io_uring" && name(cell) == "io_uring"
 }
 
-/// Each point of one kind with that of another kind at the same direction, size and depth.
+/// Each point of one kind with the point of another kind at the same direction, size and depth.
 fn pairs(
     evidence: &Evidence,
     one: impl Fn(&MeasuredPoint) -> bool,
@@ -388,7 +382,7 @@ fn pairs(
     ones.into_iter().filter_map(|cell| Some((cell, partner(cell)?))).collect()
 }
 
-/// A gain that a rule of advice names.
+/// A gain behind a rule of advice.
 struct Gain<'a> {
     times: f64,
     by: By,
@@ -396,7 +390,8 @@ struct Gain<'a> {
     from: &'a MeasuredPoint,
 }
 
-/// The rules that this study prices, each where it gains most: in rate, or else in CPU.
+/// The rules that this study prices, each at the point where it gains most: in rate, or otherwise
+/// in CPU.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is = |engine_kind: &'static str| {
         move |cell: &MeasuredPoint| is_direct(cell) && cell.word("ioengine") == engine_kind
@@ -404,7 +399,7 @@ fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is_queue = |cell: &MeasuredPoint| plain(cell) || is("libaio")(cell);
     let of = |polled: Polled| pairs(evidence, move |cell| polls(cell) == Some(polled), plain);
     let rules = [
-        // One at a time a pool is no rival: plain calls are.
+        // At depth 1 the alternative to a queue is a plain call, not a pool of threads.
         (
             "queue-of-the-kernel",
             pairs(evidence, move |cell| cell.depth() > 1 && is_queue(cell), is("threads")),
@@ -424,7 +419,7 @@ fn advise(found: &mut Conclusion, evidence: &Evidence) {
         let Some(Gain { times, by, to, from }) = best else { continue };
         let load = format!("{} of {}", to.word("rw"), units::size(to.bytes()));
         let setting = format!("{}, {load} at depth {}", name(to), to.depth());
-        let text = format!("{} beside {}", in_short(to), in_short(from));
+        let text = format!("{} instead of {}", in_short(to), in_short(from));
         let gain_in = if by == By::Cpu { "CPU" } else { "throughput" };
         found.advise_in(gain_in, rule, times, &setting, text);
     }
@@ -454,7 +449,7 @@ fn in_short(cell: &MeasuredPoint) -> String {
     format!("{} ({rate}/s{}{})", name(cell), cpu.unwrap_or_default(), median.unwrap_or_default())
 }
 
-/// Everything side by side.
+/// A row for every point.
 fn table(evidence: &Evidence) -> Option<Table> {
     let mut cells: Vec<&MeasuredPoint> = evidence.usable().collect();
     let key =
@@ -484,7 +479,7 @@ fn table(evidence: &Evidence) -> Option<Table> {
             ("Requests", Some(Unit::PerSecond)),
             ("Median latency", Some(Unit::Nanoseconds)),
             ("99th percentile", Some(Unit::Nanoseconds)),
-            ("CPU of a request", Some(Unit::Nanoseconds)),
+            ("CPU per request", Some(Unit::Nanoseconds)),
         ]
         .map(column)
         .into(),
@@ -497,8 +492,7 @@ mod tests {
     use super::*;
     use crate::evidence::tests::{cell, evidence};
 
-    /// A point of 4 KiB reads of an I/O engine, with so many requests in its second and so much
-    /// CPU for each (ns).
+    /// Random 4 KiB reads of an engine: requests in one second, and CPU of each (ns).
     fn point(part: &str, depth: &str, requests: u64, cpu_ns: u64) -> MeasuredPoint {
         let caching = if part == "mmap" || part == "buffered sync" { "buffered" } else { "direct" };
         let (ioengine, polled) = match part.strip_prefix("io_uring ") {
@@ -530,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_is_named_with_what_it_costs() {
+    fn the_fastest_engine_is_named_with_its_cost() {
         let found = analyse(&evidence(vec![
             point("threads", "16", 40_000, 20_000),
             point("io_uring", "16", 100_000, 3_000),
@@ -544,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn among_those_that_are_as_fast_the_leanest_is_named() {
+    fn among_equally_fast_engines_the_leanest_is_named() {
         let found = analyse(&evidence(vec![
             point("threads", "16", 50_000, 20_000),
             point("io_uring", "16", 50_000, 3_000),
@@ -554,31 +548,31 @@ mod tests {
     }
 
     #[test]
-    fn one_request_at_a_time_needs_no_queue_where_a_queue_is_no_faster() {
+    fn depth_one_needs_a_queue_only_if_it_is_faster() {
         let at_one = |queued| {
             let cells =
                 vec![point("sync", "1", 9_000, 5_000), point("io_uring", "1", queued, 6_000)];
             words(&analyse(&evidence(cells)), "one-at-a-time")
         };
-        assert!(at_one(9_000).contains("do as well as a queue"), "{}", at_one(9_000));
+        assert!(at_one(9_000).contains("are as fast as a queue"), "{}", at_one(9_000));
         assert!(at_one(8_000).contains("blocking calls are faster"), "{}", at_one(8_000));
         assert!(at_one(12_000).contains("a queue is faster"), "{}", at_one(12_000));
     }
 
     #[test]
-    fn a_mapping_is_held_against_calls_and_never_against_direct_requests() {
+    fn a_mapping_is_compared_with_buffered_calls_only() {
         let found = analyse(&evidence(vec![
             point("mmap", "1", 5_000, 9_000),
             point("buffered sync", "1", 10_000, 9_000),
             point("sync", "1", 20_000, 9_000),
         ]));
         let text = words(&found, "mapped");
-        assert!(text.contains("a mapping beside calls: 0.50 times ("), "{text}");
+        assert!(text.contains("mmap against calls: 0.50 times ("), "{text}");
         assert_eq!(words(&found, "race"), "", "one direct I/O engine is no race");
     }
 
     #[test]
-    fn what_is_best_by_rate_and_by_cpu_is_told_apart() {
+    fn the_best_by_rate_and_by_cpu_are_both_named() {
         let found = analyse(&evidence(vec![
             point("io_uring", "16", 100_000, 3_000),
             point("io_uring SQPOLL", "16", 130_000, 15_000),
@@ -591,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_is_held_against_interrupts_at_each_depth_with_what_it_costs() {
+    fn polling_is_compared_with_interrupts_at_each_depth() {
         let found = analyse(&evidence(vec![
             point("io_uring", "1", 10_000, 5_000),
             point("io_uring", "16", 100_000, 3_000),
@@ -601,7 +595,7 @@ mod tests {
         ]));
         let text = words(&found, "sqpoll");
         assert!(text.contains("charged to the process: depth 1: rate 1.25 times, "), "{text}");
-        assert!(text.contains("CPU of a request 80 us instead of 5 us (1.00 CPUs busy instead of"));
+        assert!(text.contains("CPU per request 80 us instead of 5 us (1.00 CPUs busy instead of"));
         assert!(text.contains("depth 16: rate the same within 10%"), "{text}");
         assert!(words(&found, "iopoll").contains("depth 1: rate 2.00 times"), "{found:?}");
         let gains: Vec<(&str, f64)> =
@@ -611,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_advised_for_its_rate_or_else_for_its_cpu() {
+    fn a_queue_is_advised_for_its_rate_or_otherwise_for_its_cpu() {
         let advice = |queued| {
             let cells =
                 vec![point("threads", "16", 50_000, 20_000), point("libaio", "16", queued, 4_000)];

@@ -1,4 +1,7 @@
-//! What the kernel does with what it is told of coming accesses, and with its read-ahead.
+//! Study `hints`: what access hints (`posix_fadvise`), the read-ahead window and RWF_DONTCACHE
+//! change.
+//!
+//! It compares rates and the size of the requests that reach the device.
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
@@ -12,8 +15,8 @@ pub const STUDY: Study = Study {
              write-back steadier, in requests of 64 KB",
     needs: "root, for the read-ahead",
     plan: r#"
-title = "Hints: telling the kernel what comes"
-asks = "What do hints and the read-ahead change, in rate and in what the device is asked for?"
+title = "Hints and read-ahead of the kernel"
+asks = "What do hints and the read-ahead change, in rate and in the requests that reach the device?"
 direct = false
 runtime = 1
 trials = 3
@@ -102,14 +105,14 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// "of 128 KiB", where the device counted.
+/// ", device requests of 128 KiB", if the device counted.
 fn device_request(cell: &MeasuredPoint) -> String {
     cell.device_request_bytes().map_or_else(String::new, |bytes| {
         format!(", device requests of {}", units::size((bytes / 512.0).round() as u64 * 512))
     })
 }
 
-/// Each hint beside none.
+/// Compares each hint with none.
 fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     let (part, rw, bs) = (usual.word("part"), usual.word("rw"), usual.bytes().to_string());
     let mut words = Vec::new();
@@ -135,7 +138,7 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     }
 }
 
-/// The read-ahead windows, smallest first.
+/// Compares the read-ahead windows, smallest first.
 fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
     let mut cells = evidence.all(&[("part", "read-ahead"), ("bs", bs)]);
     let window = |cell: &MeasuredPoint| cell.number("read-ahead").unwrap_or_default() as u64;
@@ -156,7 +159,7 @@ fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
     let Some((usual, best)) = usual.zip(best) else { return };
     if best.rate() > usual.rate() && curve::differ(best, usual) {
         let text = format!(
-            "{} instead of {} with the setting as it is",
+            "{} instead of {} with the current setting",
             units::rate(best.rate()),
             units::rate(usual.rate())
         );
@@ -171,8 +174,7 @@ fn uncached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let (Some(once), Some(usual)) = (at("uncached"), at("without hints")) else { return };
     let told = curve::told(once, usual);
     let text = format!(
-        "{rw}s of 64 KiB that leave nothing in the page cache (RWF_DONTCACHE), rate beside those \
-         that do: {}{}",
+        "{rw}s of 64 KiB with RWF_DONTCACHE against cached ones: rate {}{}",
         told.words(),
         device_request(once)
     );
@@ -200,7 +202,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let size = units::size((bytes / 512.0).round() as u64 * 512);
         Some((bytes, format!("buffered {rw}s of 4 KiB: device requests of {size}")))
     };
-    // 64 KB, within a factor of the square root of two.
+    // The published 64 KB, within a factor of the square root of two.
     let unit = 46_341.0..92_682.0;
     for (id, rw) in [("R007", "read"), ("R019", "read"), ("R020", "write"), ("C117", "write")] {
         found.claim_if(id, plain(rw).map(|(bytes, text)| (unit.contains(&bytes), text)));
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_stand_in_their_order_and_the_best_beside_the_setting_as_it_is() {
+    fn windows_are_in_order_and_the_best_is_compared_with_the_current_setting() {
         let at = |window: &str, rate| {
             let flags = [("part", "read-ahead"), ("rw", "read"), ("bs", "4k")];
             cell(rate, &[flags[0], flags[1], flags[2], ("read-ahead", window)])

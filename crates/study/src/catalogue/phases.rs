@@ -1,14 +1,15 @@
-//! Where the time of a request goes, phase by phase.
+//! Study `phases`: where the time of a request goes, phase by phase.
 //!
-//! On this host each point is measured twice as often as asked, by turns watched by the kernel's
-//! tracepoints and not, so that the cost of watching shows beside what was seen. Where requests
-//! were not found, or too much of their time lies in no phase, that is said and nothing else. In a
-//! simulated system the model's own account tells how busy each part was, and with what the bus.
+//! On this host each point is measured with and without the kernel's tracepoints, in turn, so that
+//! the cost of tracing shows. If too few requests are found in the trace, or too much of their time
+//! belongs to no phase, only that is reported. In a simulated system the model itself accounts how
+//! busy each part was, and what the bus did.
 //!
-//! The readings of a point: `phase-mean`, `phase-median` and `phase-p99` of a request's time in a
-//! phase; `phase-share` of all requests' time, in a model of the bus's; `phase-utilisation`, the
-//! share of the time in which any request was in it, in a model in which the part was busy.
-//! Shares of the papers hold where they are met within ten points of a percentage.
+//! Readings of a point: `phase-mean`, `phase-median` and `phase-p99` are the time of a request in a
+//! phase. `phase-share` is the share of all requests' time, in a model of the bus time.
+//! `phase-utilisation` is the share of the run in which any request was in the phase, in a model in
+//! which the part was busy. A claim about a share holds within ten percentage points of the
+//! published value.
 
 use std::collections::BTreeMap;
 
@@ -33,10 +34,10 @@ use crate::traced::{self, TraceSummary, Watch};
 /// The study `phases`.
 pub const STUDY: Study = Study {
     name: "phases",
-    papers: "Riedel 1997, section 5.3 and Table 4: of the time that the bus is used, 45% carries \
-             data with requests of 8 KB and 90% with 64 KB; three disks keep it busy to 99%",
-    needs: "root and tracefs; a disk, a partition, or a file on ext4 or xfs; several on disks of \
-            their own for utilisation by their number; sim:nt4-ultrawide for the phases of a bus",
+    papers: "Riedel 1997, section 5.3 and Table 4: of the time that the bus is busy, data takes \
+             45% with requests of 8 KB and 90% with 64 KB; three disks keep it 99% busy",
+    needs: "root and tracefs; a disk, a partition, or a file on ext4 or xfs; several on separate \
+            disks for utilisation by number of disks; sim:nt4-ultrawide for the phases of a bus",
     plan: r#"
 title = "Phases: where the time of a request goes"
 asks = "How long is a request in submission, queue, scheduler, device, completion and wake-up?"
@@ -64,7 +65,7 @@ rw = "write"
 disks = 1
 
 [[figure]]
-title = "Throughput, traced and not"
+title = "Throughput with and without tracing"
 x = "bs"
 y = "throughput"
 by = ["part", "iodepth", "disks", "traced"]
@@ -75,17 +76,18 @@ by = ["part", "iodepth", "disks", "traced"]
     analyse,
 };
 
-/// Fewer requests found in the trace than this share, and its phases are not to be trusted ...
+/// The phases of a point are trusted only if at least this share of the requests was found in the
+/// trace, ...
 const MATCHED_MIN: f64 = 0.99;
-/// ... nor where this share of the time or more lies in no phase.
+/// ... and less than this share of their time belongs to no phase.
 const UNATTRIBUTED_MAX: f64 = 0.05;
 /// Claims about the phases of a bus.
 const OF_THE_BUS: [&str; 5] = ["R147", "R148", "R149", "R150", "R152"];
-/// How far a share may be from the published one.
+/// How far a share may be from the published one (ten percentage points).
 const POINTS: f64 = 0.1;
-/// Of the resampling that tells the cost of tracing from noise.
+/// Seed of the bootstrap that separates the cost of tracing from noise.
 const SEED: u64 = 42;
-/// What tells one point from another.
+/// Labels that identify a point.
 const FLAGS: [&str; 8] = ["part", "target", "rw", "bs", "iodepth", "numjobs", "ioengine", "disks"];
 
 // ---- measuring
@@ -95,8 +97,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         return modelled(runner);
     }
     if !runner.study_targets.iter().all(StudyTarget::is_real) {
-        let reason = "the kernel sees no request to a target that lives in this process";
-        runner.skip(reason, "name files and devices of this host, or simulated systems, alone");
+        let reason = "the kernel sees no requests to a target inside this process";
+        runner.skip(reason, "name files and devices of this host only, or simulated systems only");
         return Ok(());
     }
     if let Err(declined) = Watch::check() {
@@ -109,7 +111,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups_by(&groups, runner.study_targets, &by_turns)
 }
 
-/// Notes what the traces of the newest point told.
+/// Notes what the traces of the newest point show.
 fn tell(evidence: &mut Evidence, seen: &[TraceSummary]) {
     let Some(cell) = evidence.cells.last() else { return };
     let labels = labels(cell);
@@ -155,9 +157,9 @@ fn tell(evidence: &mut Evidence, seen: &[TraceSummary]) {
     }
 }
 
-/// The same points in simulated systems, several disks as one volume.
+/// Measures the same points in simulated systems, with several disks as one volume.
 fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
-    // NT 4 began its volumes 12 KiB off their chunks, and so they were in Table 4.
+    // NT 4 started volumes 12 KiB off their chunks, so those of Table 4 were misaligned.
     let first =
         runner.study_targets.first().map(|study_target| study_target.name.display().to_string());
     let volume = if first.is_some_and(|name| name.starts_with("sim:nt4-")) {
@@ -196,17 +198,17 @@ fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// What tells a point from others.
+/// The labels that identify a point.
 fn labels(cell: &MeasuredPoint) -> Vec<(&'static str, String)> {
     FLAGS.iter().map(|flag| (*flag, cell.word(flag))).collect()
 }
 
 // ---- what it means
 
-/// A point of which there are phases.
+/// A point and its readings.
 struct PhasedPoint<'a> {
     cell: &'a MeasuredPoint,
-    /// Its readings that have no phase, and those that have, by phase.
+    /// Readings of the whole point, and readings of its phases.
     whole: BTreeMap<&'a str, f64>,
     phases: BTreeMap<&'a str, Vec<(&'a str, f64)>>,
 }
@@ -242,7 +244,7 @@ impl PhasedPoint<'_> {
         self.phases(quantity).iter().find(|(name, _)| *name == phase).map(|(_, value)| *value)
     }
 
-    /// The largest first.
+    /// The phases with their values, largest first.
     fn ranked(&self, quantity: &str) -> Vec<(&str, f64)> {
         let mut all = self.phases(quantity).to_vec();
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -292,8 +294,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         growth(&mut found, &trusted);
         trace(&mut found, &all);
         cost(&mut found, evidence, &all);
-        let why = "no bus of today tells its phases without an analyser on its wires; the phase \
-                   device holds what link and medium take together";
+        let why = "the phases of a bus need a hardware analyser today; the phase device is the \
+                   time of link and medium together";
         found.cannot(&OF_THE_BUS, why);
     } else {
         bus_claims(&mut found, &trusted);
@@ -304,8 +306,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points that tell most: small and large requests alone, small ones at depth, and all devices
-/// together.
+/// The most telling points: small and large requests at the smallest depth, small ones at the
+/// largest depth, and all devices together.
 fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
     let mut corners: Vec<&PhasedPoint<'_>> = Vec::new();
     for part in ["read", "write"] {
@@ -329,7 +331,7 @@ fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
     corners
 }
 
-/// The largest, as shares.
+/// The largest shares, as "device 90%, queue 10%".
 fn listed(ranked: &[(&str, f64)], most: usize) -> String {
     let told = ranked.iter().filter(|(_, share)| *share >= 0.005).take(most);
     let told: Vec<String> =
@@ -348,21 +350,21 @@ fn percent(share: f64) -> String {
 fn remedy(phase: &str) -> &'static str {
     match phase {
         "submit" => {
-            "more requests in each call, or a thread of the kernel that submits (--sqthread-poll), \
-             would shorten the longest"
+            "submit more requests per call, or use SQPOLL (--sqthread-poll), to shorten the \
+             longest phase"
         }
-        "queue" => "fewer requests at once, or smaller ones, would wait less",
-        "scheduler" => "fewer requests at once, or the scheduler none, would wait less",
-        "device" => "only another device, or fewer requests at once, is faster",
+        "queue" => "lower the depth or the request size to shorten the longest phase",
+        "scheduler" => "lower the depth, or use the scheduler none, to shorten the longest phase",
+        "device" => "only a faster device or a lower depth would shorten the longest phase",
         "completion" => {
-            "the kernel's way back is the longest: a file system that finishes requests in a \
-             thread of its own has no part in those to a device"
+            "the longest phase is completion in the kernel; I/O to the device itself avoids the \
+             file system's completion thread"
         }
-        _ => "polling for completions (--hipri, where the device can) saves the longest",
+        _ => "poll for completions (--hipri, if the device supports it) to avoid the longest phase",
     }
 }
 
-/// How long a request takes, and in which phases.
+/// The time of a request and its phases.
 fn way(found: &mut Conclusion, told: &PhasedPoint<'_>) {
     let shares = told.ranked("phase-share");
     let Some((longest, _)) = shares.first() else { return };
@@ -372,16 +374,16 @@ fn way(found: &mut Conclusion, told: &PhasedPoint<'_>) {
     found.find("way", text);
 }
 
-/// How busy the parts of a simulated system are, and with what its bus.
+/// How busy the parts of a simulated system are, and what its bus does.
 fn parts(found: &mut Conclusion, told: &PhasedPoint<'_>) {
     let busy = listed(&told.ranked("phase-utilisation"), 3);
     let text = match told.phase("phase-share", "data") {
-        None => format!("{}: busy are {busy}", told.name()),
+        None => format!("{}: busiest parts: {busy}", told.name()),
         Some(data) => {
             let mut others = told.ranked("phase-share");
             others.retain(|(phase, _)| *phase != "data");
             format!(
-                "{}: the bus is busy for {}, {} of that with data, the rest with {}; all parts: \
+                "{}: the bus is {} busy, {} of that with data, the rest with {}; busiest parts: \
                  {busy}",
                 told.name(),
                 percent(told.whole("bus-utilisation")),
@@ -393,7 +395,7 @@ fn parts(found: &mut Conclusion, told: &PhasedPoint<'_>) {
     found.find("busy", text);
 }
 
-/// What grows with the size of a request: the device, or the way to it.
+/// How the time in the device and elsewhere grows with the request size.
 fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     for part in ["read", "write"] {
         let of = all.iter().filter(|t| t.cell.part == part && t.cell.disks == 1);
@@ -413,8 +415,8 @@ fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
         };
         let size = |told: &PhasedPoint<'_>| units::size(told.cell.bytes());
         let text = format!(
-            "from {} to {} a {part} alone is in the device for {} instead of {}, and elsewhere for \
-             {} instead of {}",
+            "from {} to {} at the smallest depth, a {part} spends {} instead of {} in the device, \
+             and {} instead of {} elsewhere",
             size(small),
             size(large),
             units::time(device_ns(large)),
@@ -426,7 +428,7 @@ fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     }
 }
 
-/// How much of the requests was seen, and what is not to be trusted.
+/// How many requests were found in the trace, and which points are not trusted.
 fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
     let sum = |quantity: &str| all.iter().map(|told| told.whole(quantity)).sum::<f64>();
     let (requests, lost) = (sum("requests"), sum("lost-events"));
@@ -436,7 +438,7 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
         "trace",
         format!(
             "{:.2}% of {} requests were found in the trace (at worst {:.2}% of a point), {lost} \
-             events were lost, {:.2}% of the time is in no phase (at worst {:.2}%)",
+             events were lost, {:.2}% of the time belongs to no phase (at worst {:.2}%)",
             100.0 * sum("matched") / requests.max(1.0),
             units::count(requests),
             100.0 * least,
@@ -450,9 +452,9 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
         found.find(
             "not-trusted",
             format!(
-                "the phases of {} are not to be trusted: fewer than {:.0}% of the requests were \
-                 found, or {:.0}% of the time or more is in no phase; make trials shorter \
-                 (--runtime), depth smaller, or quiet the machine",
+                "the phases of {} are not reliable: fewer than {:.0}% of the requests were found, \
+                 or at least {:.0}% of the time belongs to no phase; use shorter trials \
+                 (--runtime) or a smaller depth, or stop other load",
                 doubted.join("; "),
                 100.0 * MATCHED_MIN,
                 100.0 * UNATTRIBUTED_MAX,
@@ -461,7 +463,7 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
     }
 }
 
-/// What tracing took from the load: rate, and CPU.
+/// The cost of tracing, in rate and CPU.
 fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     let (mut changes, mut cpu_ns) = (Vec::new(), Vec::new());
     for traced in all.iter().map(|told| told.cell) {
@@ -477,7 +479,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     let Some(change) = median_interval(&changes, CONFIDENCE, SEED) else { return };
     let signed = |share: f64| format!("{:+.1}%", 100.0 * share);
     let rate = if change.low <= 0.0 && change.high >= 0.0 {
-        "makes no difference of the rate beyond noise".to_owned()
+        "makes no measurable difference to the rate".to_owned()
     } else {
         format!("changes the rate by {}", signed(change.value))
     };
@@ -490,14 +492,14 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
             signed(change.high)
         ),
     };
-    let cpu = median(&cpu_ns)
-        .map(|ns| format!(", and costs {} of CPU for each request", units::time(ns)));
+    let cpu =
+        median(&cpu_ns).map(|ns| format!(", and costs {} of CPU per request", units::time(ns)));
     found.find("cost", format!("tracing {rate} {points}{}", cpu.unwrap_or_default()));
 }
 
 // ---- the papers
 
-/// Table 4: what the bus of the model does, and for how long.
+/// Claims about Table 4, from the bus of the model.
 fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let find = |bytes: u64, depth: u32, disks: u32| {
         all.iter().find(|told| {
@@ -513,10 +515,10 @@ fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let data = |told: &&PhasedPoint<'_>| told.phase("phase-share", "data");
     let busy = |told: &&PhasedPoint<'_>| told.whole("bus-utilisation");
     for (id, share, published, what) in [
-        ("R147", small.and_then(data), 0.45, "of the bus's time carries data at 8 KiB"),
-        ("R148", large.and_then(data), 0.9, "of the bus's time carries data at 64 KiB"),
-        ("R149", small.map(busy), 0.6, "of the time the bus is busy at 8 KiB"),
-        ("R152", three.map(busy), 0.99, "of the time the bus is busy with three disks"),
+        ("R147", small.and_then(data), 0.45, "of the bus's time is data at 8 KiB"),
+        ("R148", large.and_then(data), 0.9, "of the bus's time is data at 64 KiB"),
+        ("R149", small.map(busy), 0.6, "bus utilisation at 8 KiB"),
+        ("R152", three.map(busy), 0.99, "bus utilisation with three disks"),
     ] {
         let seen = share.map(|share| {
             ((share - published).abs() <= POINTS, format!("{} {what}", percent(share)))
@@ -527,7 +529,7 @@ fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     found.gain("R150", rise, "use of the bus with a second disk");
 }
 
-/// What a second disk brings, at the same depth.
+/// The claim about a second disk at the same depth.
 fn second_disk(found: &mut Conclusion, evidence: &Evidence) {
     let of = |disks| {
         let flags = [("part", "read"), ("bs", "64k"), ("iodepth", "8"), ("traced", "no")];
@@ -544,7 +546,7 @@ fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> 
     let (bars, label, unit) = if traced {
         ("phase-mean", "Mean time of a request", Unit::Nanoseconds)
     } else {
-        ("phase-share", "Share of the time that the bus is used", Unit::Share)
+        ("phase-share", "Share of the time that the bus is busy", Unit::Share)
     };
     let mut charts: Vec<Chart> = by_phase(corners, bars, (label, unit)).into_iter().collect();
     let reads: Vec<&PhasedPoint<'_>> =
@@ -572,7 +574,7 @@ fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> 
     charts
 }
 
-/// Bars: a group for each phase, a bar for each point.
+/// A bar chart: a group for each phase, a bar for each point.
 fn by_phase(
     corners: &[&PhasedPoint<'_>],
     quantity: &str,
@@ -594,7 +596,7 @@ fn by_phase(
     (!names.is_empty()).then(|| Chart {
         id: "phases-bars".to_owned(),
         title: format!("{label}, by phase"),
-        summary: format!("{label}, phase by phase, for a few points."),
+        summary: format!("{label} by phase, for the most telling points."),
         x: Axis { label: "Phase".to_owned(), unit: Unit::Count, scale: Scale::Category(names) },
         y: Axis { label: label.to_owned(), unit, scale: Scale::Linear },
         series,
@@ -603,7 +605,7 @@ fn by_phase(
     })
 }
 
-/// Lines: the utilisation of each phase against size or number of devices.
+/// A line chart: the utilisation of each phase against request size or number of devices.
 fn against(id: &str, points: &[&PhasedPoint<'_>], x: &str, at: &str) -> Option<Chart> {
     let (unit, by_size) = match x {
         "Request size" => (Unit::Bytes, true),
@@ -646,7 +648,7 @@ fn dot(x: f64, y: f64) -> Dot {
     Dot { x, y, low: None, high: None, note: None }
 }
 
-/// Every phase of every point.
+/// A row for every phase of every point.
 fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
     let columns = [
         ("Point", None),
@@ -689,8 +691,8 @@ mod tests {
     use crate::conclusion::Verdict;
     use crate::evidence::tests::cell;
 
-    /// A trace of one point: requests of which so many were found, that spent so long in the
-    /// device and as long in the queue, and so long nowhere.
+    /// A trace of one point: requests, how many of them were found, 10 us in the queue and 90 us in
+    /// the device for each, and the time in no phase (ns).
     fn seen(requests: u64, matched: u64, unattributed_ns: u64) -> TraceSummary {
         let time = |phase, each_ns: u64| iotrace::PhaseTime {
             phase,
@@ -714,7 +716,7 @@ mod tests {
         TraceSummary { phases: vec![phases], lost: 0, not_logged: 0 }
     }
 
-    /// Points of one size each, untraced and traced.
+    /// Points of one size each, without and with tracing.
     fn traced(points: &[(&str, u64, u64, TraceSummary)]) -> Evidence {
         let mut evidence = Evidence::default();
         for (bs, without, with, seen) in points {
@@ -733,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_request_is_told_by_phase_and_the_claims_of_a_bus_cannot_be_tried() {
+    fn the_time_is_reported_by_phase_and_claims_about_a_bus_are_not_testable() {
         let found = analyse(&traced(&[("8k", 1 << 30, 1 << 29, seen(1000, 1000, 0))]));
         let way = texts(&found, "way")[0];
         assert!(way.contains("take 100 us: device 90%, queue 10%"), "{way}");
@@ -749,7 +751,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_were_not_seen_whole_are_doubted_and_say_nothing_else() {
+    fn points_with_an_incomplete_trace_only_raise_a_doubt() {
         let found = analyse(&traced(&[
             ("4k", 1 << 30, 1 << 30, seen(1000, 980, 0)),
             ("8k", 1 << 30, 1 << 30, seen(1000, 1000, 6_000_000)),
@@ -765,7 +767,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_for_which_the_log_had_no_room_are_not_found() {
+    fn requests_beyond_the_capacity_of_the_log_count_as_not_found() {
         let short = TraceSummary { not_logged: 1000, ..seen(1000, 1000, 0) };
         let found = analyse(&traced(&[("4k", 1 << 30, 1 << 30, short)]));
         assert!(texts(&found, "trace")[0].starts_with("50.00% of 2000 requests"));
@@ -773,7 +775,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_several_devices_and_trials_are_taken_together() {
+    fn times_of_several_devices_and_trials_are_combined() {
         let mut evidence = Evidence::default();
         evidence.cells.push(cell(1 << 30, &[("part", "read"), ("bs", "4k"), ("traced", "yes")]));
         tell(&mut evidence, &[seen(100, 100, 0), seen(300, 300, 2_000_000)]);
@@ -786,7 +788,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_says_of_its_bus_decides_the_claims() {
+    fn the_bus_of_a_model_decides_the_claims() {
         let mut evidence = Evidence::default();
         for (bs, data, busy) in [("8k", 0.47, 0.58), ("64k", 0.6, 0.4)] {
             let mut point = cell(1 << 20, &[("part", "read"), ("bs", bs), ("iodepth", "1")]);

@@ -1,9 +1,9 @@
-//! Processors: what a second CPU brings, whether threads should be pinned, and whether it matters
-//! to be near the CPU that serves the device's interrupts.
+//! Study `processors`: the gain of more CPUs, whether to pin threads, and whether to run near the
+//! CPU that serves the device's interrupts.
 //!
-//! The plan says the loads; how many threads and which CPUs depends on the machine, so each part
-//! is multiplied here: `free` and `cached` by threads, `pinned` by threads on as many CPUs, `near`
-//! and `far` by one CPU that serves the device's interrupts and one that does not.
+//! The plan states the workloads; threads and CPUs depend on the machine, so each part is expanded
+//! here. `free` and `cached` run with 1, 2, 4 ... threads, `pinned` with threads on as many CPUs,
+//! `near` and `far` on a CPU that serves the device's interrupts and on one that does not.
 
 use std::fs;
 use std::path::Path;
@@ -22,12 +22,12 @@ use crate::target::StudyTarget;
 /// The study `processors`.
 pub const STUDY: Study = Study {
     name: "processors",
-    papers: "Chung 2000, sections 3.4, 7.2 and 8: two processors double the cached rate that one \
-             saturates at, but one at a time completes the requests of an adapter",
+    papers: "Chung 2000, sections 3.4, 7.2 and 8: two processors double the cached rate at which \
+             one saturates, but only one at a time completes the requests of an adapter",
     needs: "two CPUs",
     plan: r#"
 title = "Processors: one CPU to all of them"
-asks = "What do more CPUs bring, and should threads be pinned, near the interrupt or far from it?"
+asks = "What do more CPUs gain, and should threads be pinned, near the interrupt or far from it?"
 rw = "randread"
 bs = "4k"
 iodepth = 16
@@ -65,21 +65,21 @@ time_based = true
 ramp_time = 0.1
 
 [[figure]]
-title = "Requests against threads"
+title = "Requests per second against threads"
 x = "numjobs"
 y = "iops"
 by = ["part"]
 where = {part = ["free", "pinned"]}
 
 [[figure]]
-title = "CPU of a request against threads"
+title = "CPU per request against threads"
 x = "numjobs"
 y = "cpu-per-request"
 by = ["part"]
 where = {part = ["free", "pinned"]}
 
 [[figure]]
-title = "Reads of the page cache against threads"
+title = "Page-cache reads against threads"
 x = "numjobs"
 y = "throughput"
 by = ["part"]
@@ -91,11 +91,11 @@ where = {part = "cached"}
     analyse,
 };
 
-/// Threads on a simulated system, whose CPUs are not ours.
+/// Threads on a simulated system, whose CPUs are not those of this host.
 const SIMULATED_THREADS: [usize; 3] = [1, 2, 4];
-/// A difference below this share is not worth a word even where it is beyond noise.
+/// Factors below this are called the same, even beyond noise.
 const WORTH: f64 = 1.05;
-/// Why nothing can be pinned apart.
+/// Why nothing can be pinned to different CPUs.
 const ONE_CPU: &str = "this process may use one CPU; give it more (taskset, cpuset)";
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -127,7 +127,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups(&groups)
 }
 
-/// 1, 2, 4 ... and all of them.
+/// 1, 2, 4 ... and the number of CPUs.
 fn doublings(cpus: usize) -> Vec<usize> {
     let powers = (0..usize::BITS).map(|power| 1_usize << power);
     let mut counts: Vec<usize> = powers.take_while(|count| *count < cpus).collect();
@@ -141,7 +141,7 @@ fn with_threads(group: &Group, threads: usize) -> Group {
     group
 }
 
-/// A group on the first `count` of some CPUs.
+/// A group pinned to the first `count` of some CPUs.
 fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
     let cpus: Vec<usize> = cpus.iter().take(count).copied().collect();
     let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
@@ -150,8 +150,8 @@ fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
     group
 }
 
-/// A CPU that serves interrupts of the first target's device, and one that does not; why not,
-/// where there are no such two. What was found is noted.
+/// A CPU that serves interrupts of the first target's device, and one that does not, or why there
+/// is no such pair. Notes how many CPUs serve them.
 fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize), String> {
     let device = runner.evidence.targets.first().and_then(|target| target.device.as_ref());
     let Some(device) = device.map(|device| device.name.clone()) else {
@@ -169,8 +169,8 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
     match (near, far) {
         (Some(near), Some(far)) => Ok((near, far)),
         (Some(_), None) => Err(format!(
-            "every CPU serves interrupts of {device}, so none is far from them; a device with \
-             fewer queues than CPUs would show it"
+            "every CPU serves interrupts of {device}, so none is far from them; use a device with \
+             fewer queues than CPUs"
         )),
         (None, _) => Err(format!(
             "no CPU of this process serves interrupts of {device}; allow it others (taskset)"
@@ -178,12 +178,12 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
     }
 }
 
-/// The CPUs that serve the interrupts of a block device: of its driver's queues, or of the
-/// controller it hangs on.
+/// The CPUs that serve the interrupts of a block device: those of its driver's queues, or of the
+/// controller that it is attached to.
 fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     let unknown = |what: &str| format!("{what}; name a file on a local disk");
     let table = fs::read_to_string("/proc/interrupts")
-        .map_err(|error| unknown(&format!("/proc/interrupts cannot be read: {error}")))?;
+        .map_err(|error| unknown(&format!("cannot read /proc/interrupts: {error}")))?;
     let mut cpus = Vec::new();
     for disk in disks_beneath(device) {
         for interrupt in interrupts_of(&Path::new("/sys/class/block").join(disk), &table) {
@@ -204,7 +204,7 @@ fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     }
 }
 
-/// The disks of which a device is made: of a partition its disk, of a volume those of its members.
+/// The disks behind a device: of a partition its disk, of a volume those of its members.
 fn disks_beneath(device: &str) -> Vec<String> {
     let path = Path::new("/sys/class/block").join(device);
     if path.join("partition").exists() {
@@ -222,7 +222,7 @@ fn disks_beneath(device: &str) -> Vec<String> {
     }
 }
 
-/// The interrupts of a disk: those named after the nearest of the devices above it that has any.
+/// The interrupts of a disk: those of the nearest ancestor device that has any.
 fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     let Ok(path) = disk.join("device").canonicalize() else { return Vec::new() };
     for above in path.ancestors() {
@@ -241,8 +241,8 @@ fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     Vec::new()
 }
 
-/// Interrupts of the table whose action is a queue of a device: `virtio1-req.0`, `nvme0q3`; those
-/// for configuration and administration are none.
+/// Interrupts whose action is a request queue of a device, such as `virtio1-req.0` or `nvme0q3`.
+/// Queues for configuration (`-config`) and administration (`q0`) do not count.
 fn interrupts_named(device: &str, table: &str) -> Vec<u32> {
     if device.is_empty() {
         return Vec::new();
@@ -258,7 +258,7 @@ fn interrupts_named(device: &str, table: &str) -> Vec<u32> {
     table.lines().filter_map(number).collect()
 }
 
-/// `0,2-4` as numbers.
+/// Parses a CPU list such as `0,2-4`.
 fn cpu_list(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -280,14 +280,14 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of a part, fewest threads first.
+/// The points of a part, by rising number of threads.
 fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("part", part)]);
     cells.sort_by_key(|cell| cell.point.key.threads());
     cells
 }
 
-/// What a step from one point to another is worth; a small one is none.
+/// Compares a point with another; differences below [`WORTH`] count as the same.
 fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     match told(other, one) {
         Comparison::Times(times) if (1.0 / WORTH..WORTH).contains(&times) => Comparison::Same,
@@ -295,7 +295,7 @@ fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     }
 }
 
-/// In words.
+/// The comparison as words.
 fn words_of(step: Comparison) -> String {
     match step {
         Comparison::Times(times) => format!("{} the requests", words_of_times(times)),
@@ -319,15 +319,15 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) 
     let peak = match step(last, best) {
         Comparison::Times(_) => {
             let rate = units::count(best.requests_per_s());
-            format!("; {} threads gave most, {rate}/s", threads(best))
+            format!("; {} threads were fastest, {rate}/s", threads(best))
         }
         _ => String::new(),
     };
     found.find(
         "scaling",
         format!(
-            "{} of {}, {what}: {} threads against one: {} ({}/s and {}/s), at {} of CPU for a \
-             request instead of {}{peak}",
+            "{} of {}, {what}: {} threads against one: {} ({}/s and {}/s), CPU per request {} \
+             instead of {}{peak}",
             last.word("rw"),
             units::size(last.bytes()),
             threads(last),
@@ -352,7 +352,7 @@ fn pinning(found: &mut Conclusion, evidence: &Evidence) {
     found.find(
         "pinning",
         format!(
-            "{} threads, each pinned to a CPU: {} against free ones; {change}",
+            "{} threads, each pinned to a CPU, against unpinned ones: {}; {change}",
             pinned.point.key.threads(),
             words_of(step(free, pinned))
         ),
@@ -366,7 +366,7 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
         |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let change = match step(far, near) {
         Comparison::Unclear(_) => "measure for longer (--runtime, --trials)",
-        Comparison::Same => "it does not matter where the thread is",
+        Comparison::Same => "the CPU of the thread does not matter",
         Comparison::Times(times) if times > 1.0 => {
             "keep the thread on a CPU that serves the interrupts"
         }
@@ -376,8 +376,8 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
         "interrupt",
         format!(
             "one thread at depth {depth} on CPU {}, which serves the device's interrupts: {} \
-             against one on CPU {}, which does not (median latency {} and {}, CPU of a request {} \
-             and {}); {change}",
+             against CPU {}, which does not (median latency {} and {}, CPU per request {} and {}); \
+             {change}",
             near.word("cpus-allowed"),
             words_of(step(far, near)),
             far.word("cpus-allowed"),
@@ -393,8 +393,11 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     if evidence.cells.is_empty() {
         return;
     }
-    found.cannot(&["C130"], "it is an absolute rate of two processors of the year 2000");
-    found.cannot(&["C132"], "buffered writes end with their flush, whose rate is the disk's");
+    found.cannot(&["C130"], "it is the absolute rate of two processors of the year 2000");
+    found.cannot(
+        &["C132"],
+        "buffered writes include their flush, which runs at the rate of the disk",
+    );
 }
 
 #[cfg(test)]
@@ -451,7 +454,7 @@ NMI:      25267      17825   Non-maskable interrupts";
     }
 
     #[test]
-    fn what_more_cpus_bring_is_told_and_noise_is_called_noise() {
+    fn the_gain_of_more_cpus_is_reported_and_noise_is_not_advice() {
         let scaled = analyse(&evidence(vec![
             found("free", "1", "", 50_000),
             found("free", "2", "", 95_000),
@@ -465,7 +468,7 @@ NMI:      25267      17825   Non-maskable interrupts";
     }
 
     #[test]
-    fn where_noise_hides_the_difference_nothing_is_advised() {
+    fn noise_gives_no_advice() {
         let mut cells = vec![
             found("free", "1", "", 50_000),
             found("free", "2", "", 95_000),
@@ -473,12 +476,12 @@ NMI:      25267      17825   Non-maskable interrupts";
         ];
         cells[2].summary.bytes_per_s.high *= 2.0;
         let text = words(&analyse(&evidence(cells)), "pinning");
-        assert!(text.contains("cannot be told apart here"), "{text}");
+        assert!(text.contains("no measurable difference"), "{text}");
         assert!(text.ends_with("measure for longer (--runtime, --trials)"), "{text}");
     }
 
     #[test]
-    fn near_and_far_are_held_against_each_other() {
+    fn near_and_far_are_compared() {
         let found = analyse(&evidence(vec![
             found("near", "1", "1", 12_000),
             found("far", "1", "0", 10_000),
@@ -489,7 +492,7 @@ NMI:      25267      17825   Non-maskable interrupts";
     }
 
     #[test]
-    fn rates_of_the_papers_processors_are_not_tried() {
+    fn rates_of_the_papers_processors_are_not_testable() {
         let cells = vec![found("cached", "1", "", 10_000), found("cached", "2", "", 19_000)];
         let found = analyse(&evidence(cells));
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));

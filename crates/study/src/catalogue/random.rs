@@ -1,6 +1,6 @@
-//! Random requests: how many a device takes, what the depth of the queue gains, what the page cache
-//! does with them, and how many of several striped targets they keep busy by the log of the
-//! requests (`study::stripe_load`).
+//! Study `random`: random requests. How many per second a device serves, what queue depth gains,
+//! what the page cache does with them, and how many of several striped targets they keep busy, by
+//! the log of the requests (`study::stripe_load`).
 
 use std::slice;
 
@@ -22,11 +22,11 @@ use crate::stripe_load::{StripeLoad, busy_closed, busy_open};
 pub const STUDY: Study = Study {
     name: "random",
     papers: "Chung 2000, section 7.1, Table 9 and Figures 11 and 12: a disk of 10,000 revolutions \
-             takes 105 random requests of 8 KB per second one at a time; from three outstanding on \
-             reordering gains; the file system's cache costs twice the CPU; sections 8.1 and 8.4: \
-             four disks with a request each bring four times one, two striped ones with two \
+             per minute serves 105 random requests of 8 KB per second at depth 1; reordering gains \
+             from depth 3 on; the file system's cache costs twice the CPU; sections 8.1 and 8.4: \
+             four disks with a request each reach four times one disk, two striped disks with two \
              requests 1.5 times",
-    needs: "several targets for how chance spreads requests; one for all else",
+    needs: "several targets for the load balance of a stripe; one for everything else",
     plan: r#"
 title = "Random requests"
 asks = "How many random requests per second, at which latency, and what does the queue gain?"
@@ -111,22 +111,21 @@ where = {part = "spread"}
 
 const DIRECT: &str = "past the cache";
 const BUFFERED: &str = "through the cache";
-/// A step of depth that brings less than this is beyond the knee.
+/// A step of depth that gains less than this factor is beyond the knee.
 const STEP_MIN: f64 = 1.1;
 
-/// Targets striped into one, and each with a queue of its own.
+/// Parts on several targets: striped into one, and each with a queue of its own.
 const SPREAD: &str = "spread";
 const APART: &str = "apart";
-/// Requests of a trial that are logged at the most.
+/// The most requests that are logged in a trial.
 const LOGGED_MAX: usize = 1 << 16;
-/// From this share of what evenly loaded targets bring on, a depth is enough.
+/// A depth is sufficient from this share of the rate of evenly loaded targets on.
 const ENOUGH: f64 = 0.9;
-/// A share that is known to no better than this is not judged.
+/// A rate with a wider relative interval is not judged.
 const KNOWN: f64 = 0.15;
-/// Where requests wait at less than this share of the targets at which chance leaves some, a cache
-/// answers.
+/// If fewer targets are busy than this share of the expected number, a cache answers the requests.
 const ANSWERED: f64 = 0.9;
-/// From this share of the targets on all of them count as busy.
+/// From this share of the targets on, all count as busy.
 const ALL_BUSY: f64 = 0.95;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -138,7 +137,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         let (together, alone): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.disks.is_some());
         runner.measure_groups(&alone)?;
-        // Each is a world of its own, with as many disks as are wanted.
+        // Each simulated system is measured alone, with as many disks as the part asks for.
         for study_target in study_targets.iter().filter(|study_target| study_target.is_simulated())
         {
             let groups = as_large_on_each(&together, &study_target.name.to_string_lossy())?;
@@ -146,7 +145,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
         return Ok(());
     }
-    // However many targets there are, all of them work together.
+    // On real targets these parts always use all targets together.
     groups.retain_mut(|group| match group.disks {
         None => true,
         Some(disks) => {
@@ -155,15 +154,15 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
     });
     if count < 2 {
-        let reason = "one target cannot be idle while another is busy; name several at once, as in \
+        let reason = "load balance needs more than one target; name several at once, as in \
                       halfpower study random DIR1 DIR2";
         runner.leave_out(SPREAD, reason);
     }
     runner.measure_groups_by(&groups, study_targets, &logged)
 }
 
-/// Groups whose striped file has on each disk of a simulated system as much as the file of one
-/// disk, so that none seeks less far; with no more buses and hosts than there are disks.
+/// Groups whose striped file occupies as much of each simulated disk as the file of a single disk,
+/// so that seeks are equally long, and with no more buses than disks and one host.
 fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     let setup = sim_target::parse(system, &[])?.system()?.setup;
     let sized = |group: &Group| {
@@ -176,7 +175,7 @@ fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     Ok(groups.iter().map(sized).collect())
 }
 
-/// Measures groups as [`StudyRunner::run`] does, and looks into the log of those that are spread.
+/// Measures groups as [`StudyRunner::run`] does, and evaluates the request log of striped points.
 fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     let (mut settings, mut owners) = (Vec::new(), Vec::new());
     for one in ready {
@@ -199,7 +198,7 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Notes how the requests of a spread point crowded, on average over its trials.
+/// Notes the load balance of a striped point, averaged over its trials.
 fn note_stripe_load(runner: &mut StudyRunner<'_>, owner: &Ready, point: &Point) {
     let chunk_bytes = units::parse_size(owner.given("chunk")).unwrap_or(0);
     let Ok(layout) = Layout::new(owner.disks() as usize, chunk_bytes) else { return };
@@ -239,7 +238,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// What one target does.
+/// The findings about a single target.
 fn of_one(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     for rw in ["randread", "randwrite"] {
@@ -258,7 +257,7 @@ fn at<'a>(evidence: &'a Evidence, part: &str, rw: &str, depth: &str) -> Option<&
     evidence.find(&[("part", part), ("rw", rw), ("iodepth", depth)])
 }
 
-/// The points of a part in rising depth.
+/// The points of a part, by rising depth.
 fn by_depth<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
     cells.sort_by_key(|cell| cell.depth());
@@ -269,7 +268,7 @@ fn latency(cell: &MeasuredPoint, quantile: f64) -> String {
     cell.latency_ns(quantile).map_or_else(|| "-".to_owned(), units::time)
 }
 
-/// KAPS and MAPS, one at a time and at best.
+/// KAPS and MAPS at depth 1 and at the best depth.
 fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     for (part, name, size) in [(DIRECT, "KAPS", "8 KiB"), ("large", "MAPS", "1 MiB")] {
         let cells = by_depth(evidence, part, rw);
@@ -277,7 +276,7 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())).unwrap_or(one);
         let count = |cell: &MeasuredPoint| units::count(cell.requests_per_s());
         let more = if best.depth() == one.depth() {
-            format!(", 99th percentile {}), and no more deeper", latency(one, 0.99))
+            format!(", 99th percentile {}), no gain from depth", latency(one, 0.99))
         } else {
             format!(
                 "), {} at depth {} (median {}, 99th percentile {})",
@@ -297,7 +296,7 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// What more requests outstanding gain, and up to where.
+/// What depth gains, and up to which depth.
 fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let cells = by_depth(evidence, DIRECT, rw);
     let Some(one) = cells.first() else { return };
@@ -307,15 +306,10 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     if knee.depth() == one.depth() {
         let text = match curve::told(top, one) {
             Comparison::Unclear(wide) if wide.is_finite() => {
-                format!(
-                    "what more requests outstanding gain is lost in noise (+-{:.0}%)",
-                    100.0 * wide
-                )
+                format!("no measurable gain from depth (±{:.0}%)", 100.0 * wide)
             }
-            Comparison::Unclear(_) => {
-                "what more requests outstanding gain is lost in noise".to_owned()
-            }
-            _ => "more requests outstanding gain nothing (less than 10%)".to_owned(),
+            Comparison::Unclear(_) => "no measurable gain from depth".to_owned(),
+            _ => "depth gains nothing (less than 10%)".to_owned(),
         };
         found.find("queue", format!("{rw} of 8 KiB: {text}"));
         return;
@@ -323,12 +317,12 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let rotates = per_revolution(evidence, Some(one)).is_some();
     let why = if rotates { ", by reordering" } else { "" };
     let more = if cells.last().is_some_and(|last| last.depth() > knee.depth()) {
-        "more gives nothing beyond noise"
+        "more depth gains nothing measurable"
     } else {
-        "none deeper was measured"
+        "no larger depth was measured"
     };
     let text = format!(
-        "{rw} of 8 KiB: depth {} gives {} of depth 1{why}; {more}",
+        "{rw} of 8 KiB: depth {} reaches {} the rate of depth 1{why}; {more}",
         knee.depth(),
         words_of_times(gain)
     );
@@ -336,8 +330,7 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.advise("deeper-random", gain, &format!("{rw} at depth {}", knee.depth()), text);
 }
 
-/// Requests in the time of a revolution, where they are of one device and it says how fast it
-/// rotates.
+/// Requests per revolution, if the points are of one device whose rotation speed is known.
 fn per_revolution(evidence: &Evidence, cell: Option<&MeasuredPoint>) -> Option<f64> {
     let rotation = evidence.device()?.revolutions_per_min?;
     Some(cell.filter(|cell| cell.disks == 1)?.requests_per_s() * 60.0 / f64::from(rotation))
@@ -349,7 +342,7 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
     let rotates = device.and_then(|device| device.rotational);
     let rotation = device.and_then(|device| device.revolutions_per_min);
     if one.disks > 1 || (evidence.is_simulated() && rotates == Some(true) && rotation.is_none()) {
-        let text = "no requests for each revolution: they are of several disks";
+        let text = "no requests per revolution: they are of several disks";
         found.find("revolutions", text);
         return;
     }
@@ -358,7 +351,7 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
             let deep = by_depth(evidence, DIRECT, "randread");
             let last = deep.last().copied().unwrap_or(one);
             format!(
-                "{:.2} random reads for each revolution at depth 1, {:.2} at depth {} ({rotation} \
+                "{:.2} random reads per revolution at depth 1, {:.2} at depth {} ({rotation} \
                  revolutions per minute)",
                 per_revolution(evidence, Some(one)).unwrap_or_default(),
                 per_revolution(evidence, Some(last)).unwrap_or_default(),
@@ -366,32 +359,31 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
             )
         }
         (Some(false), None) => {
-            "no requests for each revolution: the system says that the device does not rotate"
+            "no requests per revolution: the system reports that the device does not rotate"
                 .to_owned()
         }
-        (Some(true), None) => "no requests for each revolution: the system calls the device \
-                               rotating, but the device does not say how fast, as a virtual one \
-                               does not"
+        (Some(true), None) => "no requests per revolution: the system reports a rotating device \
+                               but no rotation speed, as virtual disks do"
             .to_owned(),
-        (None, None) => "no requests for each revolution: no device beneath is known".to_owned(),
+        (None, None) => "no requests per revolution: the device is unknown".to_owned(),
     };
     found.find("revolutions", text);
 }
 
-/// The same requests through the page cache.
+/// Random requests through the page cache against direct ones.
 fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let (Some(with), Some(past)) = (at(evidence, BUFFERED, rw, "1"), at(evidence, DIRECT, rw, "1"))
     else {
         return;
     };
-    let rate = format!("rate beside direct ones: {}", curve::told(with, past).words());
+    let rate = format!("rate against direct ones: {}", curve::told(with, past).words());
     let cost = costs(with, past).map_or_else(String::new, |times| match words_of_times(times) {
         same if same == "the same" => ", the same CPU".to_owned(),
         times => format!(", {times} the CPU"),
     });
     let moved = moved(with).map_or_else(String::new, |(requests, bytes)| {
         format!(
-            "; for each the device got {requests:.2} requests, {} in all",
+            "; each caused {requests:.2} device requests, {} in total",
             units::size(bytes.round() as u64)
         )
     });
@@ -407,7 +399,7 @@ fn costs(with: &MeasuredPoint, past: &MeasuredPoint) -> Option<f64> {
     Some(with.cpu_ns()? / past.cpu_ns()?.max(1.0))
 }
 
-/// Device requests and bytes, both ways, for each request.
+/// Device requests and device bytes per request, reads and writes together.
 fn moved(cell: &MeasuredPoint) -> Option<(f64, f64)> {
     let counted = cell.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (moved, sectors, requests) =
@@ -422,7 +414,8 @@ fn moved(cell: &MeasuredPoint) -> Option<(f64, f64)> {
     (requests > 0 && moved > 0).then(|| (each(moved), each(sectors) * 512.0))
 }
 
-/// The points of a part of several targets, in rising depth; those of each target that leads.
+/// The points of a part on several targets, by rising depth; a list for each first target and
+/// number of targets.
 fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a MeasuredPoint>> {
     let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
     cells.retain(|cell| cell.disks > 1);
@@ -433,8 +426,8 @@ fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a Mea
     cells.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
 }
 
-/// What one of the targets of a point does alone, by depth: the mean of all of them, or one disk of
-/// the simulated system.
+/// Requests per second of one of a point's targets alone, by depth: the mean of all targets, or one
+/// disk of the simulated system.
 fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     let rw = of.word("rw");
     let mut cells = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
@@ -450,7 +443,8 @@ fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     cells.chunk_by(|a, b| a.depth() == b.depth()).map(mean).collect()
 }
 
-/// What a point would bring if its requests were spread evenly [requests per second].
+/// The rate of a point if its requests were spread evenly (requests per second), interpolated
+/// between the depths measured alone; `None` beyond them.
 fn evenly(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, cell);
     let targets = f64::from(cell.disks);
@@ -458,7 +452,7 @@ fn evenly(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
     let above = curve.iter().position(|(depth, _)| f64::from(*depth) >= each)?;
     let (depth, rate) = curve[above];
     let rate = match above.checked_sub(1).map(|below| curve[below]) {
-        // Between two depths the rate runs straight along the logarithm.
+        // Between two depths, interpolate linearly in the logarithm of the depth.
         Some((below, from)) if f64::from(depth) > each => {
             let whole = f64::from(depth) / f64::from(below);
             let share = (each / f64::from(below)).ln() / whole.ln();
@@ -470,14 +464,14 @@ fn evenly(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
     Some(rate * targets.min(f64::from(cell.depth())))
 }
 
-/// A reading of a spread point.
+/// A reading of a striped point.
 fn reading(evidence: &Evidence, quantity: &str, cell: &MeasuredPoint) -> Option<f64> {
     let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, cell.word(flag)));
     let labels: Vec<(&str, &str)> = words.iter().map(|(name, word)| (*name, &**word)).collect();
     evidence.value(quantity, &labels)
 }
 
-/// Random requests over several targets beside as many evenly loaded ones.
+/// Random requests over several striped targets, against as many evenly loaded ones.
 fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let all = together(evidence, SPREAD, rw);
     let widest = all.iter().map(|cells| cells[0].disks).max();
@@ -485,8 +479,8 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let targets = cells[0].disks;
         let points: Vec<(&MeasuredPoint, f64)> = cells
             .iter()
-            // Fewer requests than targets leave some idle however they are spread, and where a
-            // cache takes writes all disks work at those that were taken before.
+            // With fewer requests than targets some targets are idle anyway, and with a write cache
+            // the disks also work on earlier writes.
             .filter(|cell| cell.depth() >= targets)
             .filter_map(|cell| Some((*cell, cell.requests_per_s() / evenly(evidence, cell)?)))
             .collect();
@@ -497,7 +491,7 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             points.iter().map(|(cell, share)| share_in_words(evidence, cell, *share)).collect();
         let most = points.iter().filter_map(|(c, _)| reading(evidence, "requests-imbalance", c));
         let most = most.reduce(f64::max).map_or_else(String::new, |most| {
-            format!("; over a whole trial the one asked most got {most:.2} times the mean")
+            format!("; over a whole trial the busiest target got {most:.2} times the mean")
         });
         let lead = if evidence.targets.len() > 1 && evidence.is_of_simulated(cells[0]) {
             format!("{}: ", cells[0].target)
@@ -521,29 +515,31 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// "depth 2: 75%, 1.49 busy (by chance 1.33 to 1.50)".
+/// "depth 2: 75%, 1.49 busy (1.33 to 1.50 expected)".
 fn share_in_words(evidence: &Evidence, cell: &MeasuredPoint, share: f64) -> String {
     let (targets, depth) = (cell.disks, cell.depth());
     let noise = if is_known(cell) {
         format!(": {:.0}%", 100.0 * share)
     } else {
-        ": lost in noise".to_owned()
+        ": not measurable, noise".to_owned()
     };
     let busy = reading(evidence, "busy-targets", cell).map_or_else(String::new, |busy| {
         let (least, most) = (busy_closed(targets, depth), busy_open(targets, depth));
         if busy < ANSWERED * least {
-            format!(", requests at {busy:.2}: a cache answers before the disks do")
+            format!(", {busy:.2} busy: a cache answers instead of the disks")
         } else {
-            format!(", {busy:.2} busy (by chance {least:.2} to {most:.2})")
+            format!(", {busy:.2} busy ({least:.2} to {most:.2} expected)")
         }
     });
     format!("depth {depth}{noise}{busy}")
 }
 
-/// What to change, where something is lost.
+/// What to change if rate is lost.
 fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
-        return format!("; they lie on one device, {device}: neither depth nor queues part them");
+        return format!(
+            "; they lie on one device, {device}, so neither depth nor separate queues help"
+        );
     }
     let known = points.iter().filter(|(cell, _)| is_known(cell));
     let are_busy = |cell: &MeasuredPoint| {
@@ -558,26 +554,29 @@ fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -
     {
         _ if idle.is_empty() => String::new(),
         Some((cell, _)) => {
-            format!("; keep {} or more outstanding, or a queue for each target", cell.depth())
+            format!(
+                "; keep {} or more requests outstanding, or use a queue for each target",
+                cell.depth()
+            )
         }
         None => "; a queue for each target would keep all busy".to_owned(),
     };
     let shared = full.first().map_or_else(String::new, |(cell, _)| {
         let depth = cell.depth();
         format!(
-            "; at depth {depth} all are busy: the rest is lost to what they share, or to queues of \
+            "; at depth {depth} all are busy: the rest is lost to shared hardware or to queues of \
              unequal length"
         )
     });
     format!("{queue}{shared}")
 }
 
-/// Whether the rate of a point is known well enough to be judged.
+/// Whether the rate of a point is known well enough to judge it.
 fn is_known(cell: &MeasuredPoint) -> bool {
     cell.summary.requests_per_s.half_width_relative() <= KNOWN
 }
 
-/// What a deeper queue gains over one request for each target.
+/// Advice on a deeper queue than one request for each target.
 fn deeper(found: &mut Conclusion, cells: &[&MeasuredPoint], rw: &str) {
     let targets = cells[0].disks;
     let Some(base) = cells.iter().find(|cell| cell.depth() >= targets) else { return };
@@ -597,7 +596,10 @@ fn deeper(found: &mut Conclusion, cells: &[&MeasuredPoint], rw: &str) {
 fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     let is_shared = evidence.shared_device().is_some();
     if is_shared {
-        found.cannot(&["C194", "C195", "C236"], "the targets lie on one device; name others");
+        found.cannot(
+            &["C194", "C195", "C236"],
+            "the targets lie on one device; name targets on separate devices",
+        );
     }
     for (id, rw) in [("C194", "randread"), ("C195", "randwrite")] {
         let four = together(evidence, APART, rw).into_iter().find(|cells| cells[0].disks == 4);
@@ -607,7 +609,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         });
         let text = |share: f64| {
             let times = words_of_times(4.0 * share);
-            format!("four targets with a request each: {times} one (published: 3.9)")
+            format!("four targets with a request each: {times} the rate of one (published: 3.9)")
         };
         found.claim_if(id, share.map(|share| (share >= ENOUGH, text(share))));
     }
@@ -616,10 +618,10 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     if let Some(busy) = pair.and_then(|cell| reading(evidence, "busy-targets", cell)) {
         let share = 2.0 - busy;
         let text = format!(
-            "both of two requests were at one of two targets {:.0}% of the time",
+            "both of two requests were on the same target {:.0}% of the time",
             100.0 * share
         );
-        // Half of it where all take equally long, two thirds where their times vary widely.
+        // Half of the time with constant service times, two thirds with exponential ones.
         found.claim("C196", (0.45..=0.7).contains(&share), text);
     }
     if is_shared {
@@ -627,14 +629,17 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     }
     let pair = pair.filter(|cell| {
         if !is_known(cell) {
-            found.cannot(&["C236"], "noise hides it; measure for longer (--runtime, --trials)");
+            found.cannot(&["C236"], "too noisy; measure for longer (--runtime, --trials)");
         }
         is_known(cell)
     });
     let times = pair.and_then(|cell| Some(2.0 * cell.requests_per_s() / evenly(evidence, cell)?));
     let text = |times: f64| {
         let times = words_of_times(times);
-        format!("two targets striped, two outstanding: {times} one with one (published: 1.5)")
+        format!(
+            "two striped targets, two requests outstanding: {times} the rate of one target with \
+             one (published: 1.5)"
+        )
     };
     found.claim_if("C236", times.map(|times| ((1.25..=1.75).contains(&times), text(times))));
     let are_real = evidence.targets.iter().all(|target| target.simulated.is_none());
@@ -642,7 +647,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         let count = evidence.targets.len();
         let unless = |ids: &[&'static str], wanted: usize, found: &mut Conclusion| {
             if count != wanted {
-                found.cannot(ids, &format!("it is about {wanted} targets, and {count} were named"));
+                found.cannot(ids, &format!("it needs {wanted} targets; {count} were named"));
             }
         };
         unless(&["C194", "C195"], 4, found);
@@ -650,7 +655,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// What targets with a queue each would bring if they shared nothing [requests per second].
+/// The rate of targets with a queue each if they shared nothing (requests per second).
 fn evenly_apart(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, cell);
     let one = curve.iter().find(|(depth, _)| *depth == cell.depth())?.1;
@@ -661,7 +666,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let read = |depth: &str| at(evidence, DIRECT, "randread", depth);
     let gain = |deep: &str| Some(curve::told(read(deep)?, read("1")?));
     if let Some((two, four)) = gain("2").zip(gain("4")) {
-        let text = format!("beside depth 1, depth 2: {}, depth 4: {}", two.words(), four.words());
+        let text = format!("against depth 1: depth 2 {}, depth 4 {}", two.words(), four.words());
         match (two.times(), four.times()) {
             (Some(two), Some(four)) => {
                 found.claim("C100", two < STEP_MIN && four >= STEP_MIN, text);
@@ -681,19 +686,19 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let turns = |cell: Option<&MeasuredPoint>, published: f64, what: &str| {
         let each = per_revolution(evidence, cell)?;
         let holds = (published / 1.3..=published * 1.3).contains(&each);
-        Some((holds, format!("{what}: {each:.2} for each revolution")))
+        Some((holds, format!("{what}: {each:.2} per revolution")))
     };
     found.claim_if("C104", turns(buffered, 1.3, "buffered random reads"));
     if buffered.is_some() && per_revolution(evidence, buffered).is_none() {
-        let why = "no one disk that says how fast it rotates; a disk of SCSI or SATA, or \
-                   sim:w2k-atlas10k, does";
+        let why = "no single disk with a known rotation speed; use a SCSI or SATA disk, or \
+                   sim:w2k-atlas10k";
         found.cannot(&["C104"], why);
     }
     let write = at(evidence, BUFFERED, "randwrite", "1");
     found.claim_if(
         "C108",
         write.and_then(moved).map(|(requests, _)| {
-            let text = format!("{requests:.2} device requests for each buffered random write");
+            let text = format!("{requests:.2} device requests per buffered random write");
             (requests >= 1.5, text)
         }),
     );
@@ -714,7 +719,7 @@ mod tests {
         cell(per_s * 8192, &flags)
     }
 
-    /// A disk of 10,000 revolutions that reorders from three requests on.
+    /// A disk of 10,000 revolutions per minute that reorders from depth 3 on.
     fn disk() -> Evidence {
         let cells = vec![
             read(DIRECT, "1", 100),
@@ -737,13 +742,14 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_has_accesses_for_each_revolution_and_a_queue_that_gains() {
+    fn a_disk_has_reads_per_revolution_and_gains_from_depth() {
         let found = analyse(&disk());
         let text = |id: &str| &found.findings.iter().find(|one| one.id == id).unwrap().text;
+        assert!(text("revolutions").starts_with("0.60 random reads per revolution at depth 1"));
         assert!(
-            text("revolutions").starts_with("0.60 random reads for each revolution at depth 1")
+            text("queue")
+                .contains("depth 32 reaches 1.80 times the rate of depth 1, by reordering")
         );
-        assert!(text("queue").contains("depth 32 gives 1.80 times of depth 1, by reordering"));
         assert_eq!(found.advice[0].id, "deeper-random");
         assert_eq!(verdict(&found, "C100"), Verdict::Holds);
         assert_eq!(verdict(&found, "C104"), Verdict::DoesNotHold);
@@ -751,7 +757,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_on_one_device_are_no_several_disks() {
+    fn targets_on_one_device_are_not_several_disks() {
         let verdicts = |names: [&str; 2]| {
             let mut apart = read(APART, "1", 190);
             apart.disks = 4;
@@ -773,7 +779,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_rotate_has_no_accesses_for_each_revolution() {
+    fn a_device_that_does_not_rotate_has_no_reads_per_revolution() {
         let mut evidence = disk();
         let device = DeviceFacts { rotational: Some(false), ..DeviceFacts::default() };
         evidence.targets[0].device = Some(device);
@@ -783,7 +789,7 @@ mod tests {
     }
 
     #[test]
-    fn several_disks_have_no_accesses_for_a_revolution_and_no_word_of_reordering() {
+    fn several_disks_have_no_reads_per_revolution_and_no_reordering() {
         let mut evidence = disk();
         evidence.cells.iter_mut().for_each(|cell| cell.disks = 3);
         let found = analyse(&evidence);
@@ -793,17 +799,17 @@ mod tests {
     }
 
     #[test]
-    fn the_knee_is_the_first_depth_that_cannot_be_told_from_the_top() {
+    fn the_knee_is_the_first_depth_as_fast_as_the_fastest() {
         let mut evidence = disk();
         evidence.cells[1].summary.bytes_per_s.low /= 2.0;
         evidence.cells[2].summary.bytes_per_s.high *= 2.0;
         let found = analyse(&evidence);
         let queue = &found.findings.iter().find(|one| one.id == "queue").unwrap().text;
-        assert!(queue.contains("depth 4 gives 1.30 times"), "{queue}");
+        assert!(queue.contains("depth 4 reaches 1.30 times"), "{queue}");
         assert_eq!(verdict(&found, "C100"), Verdict::CannotBeTried);
     }
 
-    /// Two targets of 100 requests a second, striped, of which chance leaves so many idle.
+    /// Two striped targets of 100 requests per second each, at several depths.
     fn two() -> Evidence {
         let on = |part, disks, depth, per_s: u64| {
             let flags = [("rw", "randread"), ("bs", "8k"), ("chunk", "64k")];
@@ -824,12 +830,15 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_costs_over_several_targets_is_told_with_the_depth_that_makes_up_for_it() {
+    fn the_loss_over_several_targets_is_reported_with_the_depth_that_avoids_it() {
         let found = analyse(&two());
         let text = &found.findings.iter().find(|one| one.id == "spread").unwrap().text;
-        assert!(text.contains("depth 2: 75%, 1.50 busy (by chance 1.33 to 1.50)"), "{text}");
+        assert!(text.contains("depth 2: 75%, 1.50 busy (1.33 to 1.50 expected)"), "{text}");
         assert!(text.contains("depth 8: 94%"), "{text}");
-        assert!(text.ends_with("keep 8 or more outstanding, or a queue for each target"), "{text}");
+        assert!(
+            text.ends_with("keep 8 or more requests outstanding, or use a queue for each target"),
+            "{text}"
+        );
         for id in ["C194", "C196", "C236"] {
             assert_eq!(verdict(&found, id), Verdict::Holds, "{id}");
         }
@@ -838,7 +847,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_depths_a_target_alone_is_asked_for_what_lies_between() {
+    fn the_rate_between_two_depths_is_interpolated() {
         let mut evidence = two();
         evidence.cells[1] = read(DIRECT, "4", 200);
         let spread = evidence.cells.iter().find(|cell| cell.depth() == 8).unwrap();

@@ -1,5 +1,7 @@
-//! Unbuffered requests by size: rate, half-power size, what a request and a byte cost, and where
-//! the block layer splits.
+//! Study `request-size`: direct requests by size. Rate, half-power size, the CPU cost of a request
+//! and a byte, and the size at which the block layer splits requests.
+//!
+//! Each size is measured at depth 1.
 
 use analysis::costmodel::CostModel;
 
@@ -16,7 +18,7 @@ pub const STUDY: Study = Study {
              whatever its size",
     needs: "",
     plan: r#"
-title = "Request size, past the page cache"
+title = "Request size with direct I/O"
 asks = "Which request size passes half power, what does a request cost, and where is it split?"
 direct = true
 rw = ["read", "write"]
@@ -39,7 +41,7 @@ y = "throughput"
 by = ["rw"]
 
 [[figure]]
-title = "CPU for each MiB against request size"
+title = "CPU per MiB against request size"
 x = "bs"
 y = "cpu-per-mib"
 by = ["rw"]
@@ -58,9 +60,9 @@ by = ["rw"]
     analyse,
 };
 
-/// Costs are fitted up to this size: beyond it a request is split, and costs as several.
+/// Costs are fitted up to this size (bytes). Larger requests are split and cost as much as several.
 const COST_BYTES_MAX: u64 = 1 << 20;
-/// A device request is split where it is this share of the request at the most.
+/// A request counts as split if device requests are at most this share of it.
 const SPLIT: f64 = 0.75;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -78,7 +80,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The half-power size, and what a larger request gains over the usual small one.
+/// The half-power size, and advice if a larger size gains over 4 KiB.
 fn half_power(
     found: &mut Conclusion,
     curve: &[&MeasuredPoint],
@@ -88,8 +90,8 @@ fn half_power(
     let (measured, fitted) = curve::half_power(curve, pap);
     let peak = format!("PAP {} ({source})", units::rate(pap));
     let fitted = fitted.map_or_else(
-        || "no size by the fit".to_owned(),
-        |bytes| format!("{} by the fit", units::size(bytes as u64)),
+        || "at no size by the fit".to_owned(),
+        |bytes| format!("at {} by the fit", units::size(bytes as u64)),
     );
     let best = curve.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
     found.find(
@@ -100,15 +102,15 @@ fn half_power(
                 units::size(bytes)
             ),
             None => format!(
-                "{rw}s at depth 1 do not pass half power at any size measured: the best is {:.0}% \
-                 of {peak}; more requests outstanding may (halfpower study depth)",
+                "{rw}s at depth 1 never reach half power (best: {:.0}% of {peak}); a larger depth \
+                 may (halfpower study depth)",
                 100.0 * best / pap
             ),
         },
     );
     let small = curve.iter().find(|cell| cell.bytes() == 4 << 10);
     let Some(small) = small.or(curve.first()) else { return };
-    // What reaches the peak, not what is a little above it.
+    // The smallest size near the peak, rather than a larger one that is slightly faster.
     let Some(large) = curve::reaches_peak(curve) else { return };
     let Some(large) = curve.iter().find(|cell| cell.bytes() == large) else { return };
     if large.bytes() > small.bytes() && curve::differ(small, large) {
@@ -129,25 +131,25 @@ fn model(curve: &[&MeasuredPoint]) -> Option<CostModel> {
     curve::cost(&whole)
 }
 
-/// What a request costs, and each KiB of it.
+/// The CPU cost of a request and of each KiB.
 fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     let Some(model) = model(curve) else { return };
     let (fixed, marginal) = (model.fixed_ns, model.marginal_ns_per_kib);
     let between = |low: f64, high: f64| format!("{} to {}", units::time(low), units::time(high));
     let each_kib = if marginal.low > 0.0 {
-        format!("{} more for each KiB", units::time(marginal.value))
+        format!("{} per KiB", units::time(marginal.value))
     } else {
-        "nothing more for each KiB that shows beyond noise".to_owned()
+        "no measurable cost per KiB".to_owned()
     };
     let smallest = curve.first().and_then(|cell| Some((cell, curve::utilisation(cell)?)));
     let busy = smallest.map(|(cell, share)| {
         let size = units::size(cell.bytes());
-        format!("; requests of {size} keep {:.0}% of one CPU busy", 100.0 * share)
+        format!("; requests of {size} keep one CPU {:.0}% busy", 100.0 * share)
     });
     found.find(
         "cpu-cost",
         format!(
-            "a {rw} costs {} of CPU ({}) whatever its size and {each_kib}{}",
+            "a {rw} costs {} of CPU ({}) at any size, plus {each_kib}{}",
             units::time(fixed.value.max(0.0)),
             between(fixed.low.max(0.0), fixed.high),
             busy.unwrap_or_default()
@@ -155,20 +157,21 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     );
 }
 
-/// From which size on the device sees several requests for one.
+/// The size from which on the device receives several requests for one.
 fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], rw: &str) {
     let seen: Vec<(&MeasuredPoint, f64)> =
         curve.iter().filter_map(|cell| Some((*cell, cell.device_request_bytes()?))).collect();
     let Some((largest, of_largest)) = seen.last() else {
         let counted = evidence.is_simulated() || curve.is_empty();
         if !counted {
-            let text = format!("no device beneath counts requests, so no split of {rw}s shows");
+            let text =
+                format!("the device does not count requests, so a split of {rw}s would not show");
             found.find("split", text);
         }
         return;
     };
     let limit = evidence.device().and_then(|device| device.max_request_bytes).map_or_else(
-        || "the system tells of no limit".to_owned(),
+        || "the system reports no limit".to_owned(),
         |bytes| format!("the system's limit (max_sectors) is {}", units::size(bytes)),
     );
     let first = seen.iter().find(|(cell, device)| *device <= SPLIT * cell.bytes() as f64);
@@ -177,15 +180,15 @@ fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], 
         "split",
         match first {
             Some((cell, device)) => format!(
-                "{rw}s are split from {} on: the device sees requests of {} there, of {} where {} \
-                 are asked for; {limit}",
+                "{rw}s are split from {} on: the device sees requests of {} there, and of {} for \
+                 requests of {}; {limit}",
                 units::size(cell.bytes()),
                 at_device(*device),
                 at_device(*of_largest),
                 units::size(largest.bytes())
             ),
             None => format!(
-                "{rw}s reach the device whole up to {}; {limit}",
+                "{rw}s up to {} reach the device unsplit; {limit}",
                 units::size(largest.bytes())
             ),
         },
@@ -200,12 +203,12 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
         let text = format!("{rw}s reach 90% of their highest rate at {}", units::size(reached));
         Some((reached <= most, text))
     };
-    // "Above 8 KB" is kept by the next size.
+    // The next size after 8 KB satisfies "above 8 KB".
     found.claim_if("R046", at_peak(&reads, "read", 16 << 10));
     found.claim_if("R071", at_peak(&reads, "read", 16 << 10));
     if !reads.is_empty() {
-        let why = "it is about reads two deep, and here one is outstanding; halfpower study depth \
-                   has more";
+        let why =
+            "it needs reads at depth 2, and this study uses depth 1; see halfpower study depth";
         found.cannot(&["C207"], why);
     }
     if let Some((pap, source)) = curve::pap(evidence, &reads) {
@@ -213,25 +216,25 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
         let share = 100.0 * top / pap;
         let advertised = !source.contains("measured");
         let text = format!("reads at depth 1 reach {share:.0}% of PAP {source}");
-        // Thirty percent, within a factor of two.
+        // Published: 30%; it holds within a factor of two.
         if advertised {
             found.claim("R042", (15.0..=60.0).contains(&share), text)
         } else {
-            let why = "nobody tells what the device promises; state it with --pap";
+            let why = "the advertised rate of the device is unknown; state it with --pap";
             found.cannot(&["R042"], why);
         }
     }
     write_cache_claims(found, evidence, &writes);
 }
 
-/// What the papers say of writes depends on the drive's cache.
+/// Claims about writes, which depend on the drive's write cache.
 fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&MeasuredPoint]) {
     let state = evidence.device().and_then(|device| device.write_cache.as_deref());
     if state != Some("write through") {
-        let why = "the write cache is on, or not known; halfpower study write-cache switches it";
+        let why = "the write cache is on or unknown; halfpower study write-cache can switch it";
         found.cannot(&["R050", "R064"], why);
     } else if let Some(media) = evidence.fastest(&[("rw", "read")]).map(MeasuredPoint::rate) {
-        // The media limit of the papers is the rate of reads.
+        // The papers take the rate of reads as the media limit.
         let half = curve::half_power(writes, media).0;
         let words = half.map_or_else(|| "no size".to_owned(), units::size);
         let seen = format!("writes pass half of the fastest read at {words}");
@@ -240,7 +243,7 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Me
         found.claim("R064", half.is_some_and(|bytes| bytes <= 128 << 10), seen);
     }
     if state != Some("write back") {
-        found.cannot(&["R051", "R052"], "the write cache is off, or not known");
+        found.cannot(&["R051", "R052"], "the write cache is off or unknown");
         return;
     }
     let reached = curve::reaches_peak(writes);
@@ -264,12 +267,12 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     found.claim_if("R180", below(3.0));
     found.claim_if("R179", share(small).map(|(percent, text)| (percent > 30.0, text)));
     let cpus = f64::from(evidence.host.cpus.max(1));
-    // All processors of this host, and half of the published share.
+    // The share of all processors of this host; half of the published one suffices.
     if evidence.is_simulated() {
-        found.cannot(&["C138"], "the share of all processors is known of this host only")
+        found.cannot(&["C138"], "the share of all processors is known only on a real host")
     } else {
         let all = |(percent, text): (f64, String)| {
-            let text = format!("{text}, of which there are {cpus:.0}");
+            let text = format!("{text}, of {cpus:.0} CPUs");
             (percent / cpus >= 20.0, text)
         };
         found.claim_if("C138", share(small).map(all));
@@ -283,7 +286,8 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// Reads of a device of 50 us and 1 ns for each byte; CPU of 10 us and 100 ns for each KiB.
+    /// Reads of a device that takes 50 us for each request and 1 ns for each byte, with CPU costs
+    /// of 10 us for each request and 100 ns for each KiB.
     fn model_device() -> Evidence {
         let sizes = ["2k", "4k", "16k", "64k", "256k", "1m", "4m"];
         let cells = sizes.map(|bs| {
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_half_power_size_of_a_known_device_is_found_both_ways() {
+    fn the_half_power_size_is_measured_and_fitted() {
         let found = analyse(&model_device());
         let text = text(&found, "half-power-size");
         assert!(text.contains("at 64 KiB as measured"), "{text}");
@@ -314,11 +318,11 @@ mod tests {
         let found = analyse(&model_device());
         let text = text(&found, "cpu-cost");
         assert!(text.contains("costs 10 us"), "{text}");
-        assert!(text.contains("100 ns more for each KiB"), "{text}");
+        assert!(text.contains("100 ns per KiB"), "{text}");
     }
 
     #[test]
-    fn a_third_of_what_is_advertised_is_the_claim_and_nothing_far_below_or_above() {
+    fn the_claim_of_a_third_of_the_advertised_rate_has_two_sides() {
         let mut evidence = model_device();
         let verdict = |evidence: &Evidence, id: &str| {
             analyse(evidence).claims.iter().find(|claim| claim.id == id).unwrap().verdict
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_is_where_the_device_sees_less_than_was_asked_for() {
+    fn a_split_shows_as_smaller_device_requests() {
         let mut evidence = model_device();
         for cell in &mut evidence.cells {
             let counters = ioengine::target::DeviceCounters {
@@ -352,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_papers_say_of_writes_is_asked_by_the_state_of_the_write_cache() {
+    fn claims_about_writes_depend_on_the_write_cache() {
         let write = |bs: &str, rate| cell(rate, &[("rw", "write"), ("bs", bs)]);
         let read = cell(1000, &[("rw", "read"), ("bs", "64k")]);
         let mut evidence =

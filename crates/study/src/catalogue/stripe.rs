@@ -1,10 +1,10 @@
-//! Striping: how many targets are worth having, which depth keeps them busy, what they share; and
-//! of a single target, whether it is a stripe within and with which chunk.
+//! Study `stripe`: how many targets are worth striping over, which depth keeps them busy, and what
+//! limits them; for a single target, whether it is a stripe inside and with which chunk.
 //!
-//! Several targets are measured as independent streams, which have all the depth each, and as one
-//! stripe made by halfpower itself. A single target is asked in bursts: half of the requests at one
-//! place and half at a distance. As long as both halves lie in one chunk they wait for each other;
-//! from the distance of a chunk on another member serves the second half at the same time.
+//! Several targets are measured as independent streams, each at the full depth, and as one stripe
+//! made by halfpower. A single target is probed in bursts: half of the requests at one offset, half
+//! at a distance. While both halves lie in one chunk they wait for each other. From a distance of
+//! one chunk on, another member serves the second half at the same time.
 
 use ioengine::engine::EngineOptions;
 use ioengine::{
@@ -25,10 +25,10 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 4, Figures 8 to 11, and section 6: three disks saturate a SCSI \
              bus, N + 1 requests keep N disks busy; Chung 2000, section 7.4 and Figure 17: two \
              disks, three-deep, twice the rate of one",
-    needs: "several targets for scaling: name up to four; one for the chunk within it",
+    needs: "up to four targets for scaling; a single one to find the chunk inside it",
     plan: r#"
 title = "Striping: targets, chunk and depth"
-asks = "How many targets are worth having, which depth keeps them busy, and what do they share?"
+asks = "How many targets are worth striping over, which depth keeps them busy, what limits them?"
 compares = true
 direct = true
 rw = ["read", "write"]
@@ -85,9 +85,10 @@ where = {part = ["one", "streams"]}
     analyse,
 };
 
-/// A rate this near to another is the same (share).
+/// Rates within this share are the same.
 const SAME: f64 = 0.1;
-/// A target more that brings less than this share of what it brings alone meets a ceiling.
+/// Several targets share a ceiling if they reach less than this share of the sum of their rates
+/// alone.
 const FULL: f64 = 0.85;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -98,39 +99,40 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-// ---- a single target: is it a stripe within?
+// ---- a single target: is it a stripe inside?
 
-/// Requests of a burst at the most.
+/// The most requests in a burst.
 const BURST_MAX: u32 = 64;
-/// A burst that takes so many times as long as one half as large waits for itself.
+/// The requests of a burst wait for each other if it takes this many times as long as half a burst.
 const WAITS: f64 = 1.6;
-/// The largest chunk that is looked for (bytes), and the most members.
+/// The largest chunk (bytes) and the most members that are looked for.
 const CHUNK_MAX: u64 = 16 << 20;
 const MEMBERS_MAX: u64 = 64;
-/// Each burst is made so often; the median counts.
+/// Repetitions of each burst; the median counts.
 const TIMES: usize = 7;
-/// Bursts begin at multiples of it (bytes), so that no cache answers: all usual chunks divide it.
+/// Bursts start at multiples of this (bytes), so that no cache answers. All usual chunk sizes
+/// divide it.
 const STEP_BYTES: u64 = 48 << 20;
 
-/// What a target is within.
+/// The inner structure of a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Within {
-    /// Requests at one place do not wait for each other: nothing can be told.
+    /// Requests at one offset do not wait for each other, so nothing would show.
     NoQueue,
     /// Requests wait for each other at every distance measured.
     OneMember { up_to_bytes: u64 },
-    /// A stripe; the number of members where it shows.
+    /// A stripe, with the number of members if it shows.
     Stripe { chunk_bytes: u64, members: Option<u64> },
-    /// Neighbours do not wait for each other, or it was not the same twice.
+    /// Adjacent requests do not wait for each other, or the result did not repeat.
     Unclear,
 }
 
-/// Bursts of small reads on a target.
+/// Issues bursts of small reads to a target.
 struct Prober {
     engine: HostEngine,
     clock: Monotonic,
     granule: u64,
-    /// Where bursts may begin (bytes).
+    /// Offsets at which bursts may start (bytes).
     bases: Vec<u64>,
     turn: usize,
 }
@@ -138,10 +140,8 @@ struct Prober {
 fn look_within(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
     let part = "chunk within";
     if study_target.is_simulated() {
-        return runner.leave_out(
-            part,
-            "a simulated system says its chunk itself (halfpower simulate --list)",
-        );
+        return runner
+            .leave_out(part, "a simulated system states its chunk (halfpower simulate --list)");
     }
     let found = match &study_target.kind {
         Kind::Known { device } => within(device),
@@ -158,19 +158,19 @@ fn look_within(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
         Ok(Within::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
         Ok(Within::NoQueue) => runner.leave_out(
             part,
-            "requests at one place do not wait for each other, so that a chunk would not show; ask \
-             the volume itself (halfpower target)",
+            "requests at one offset do not wait for each other, so a chunk would not show; see \
+             halfpower target for what the volume reports",
         ),
         Ok(Within::Unclear) => runner.leave_out(
             part,
-            "requests at a distance wait for each other without order; quieten the device and \
-             measure again",
+            "the distance at which requests wait for each other is not consistent; stop other load \
+             on the device and measure again",
         ),
         Err(error) => runner.leave_out(part, &error.to_string()),
     }
 }
 
-/// Looks for a stripe.
+/// Determines whether a target is a stripe inside.
 ///
 /// # Errors
 /// When no engine can be made, or a read fails.
@@ -227,14 +227,14 @@ impl Prober {
             pages: BufferPages::Small,
             options: EngineOptions::default(),
         })?;
-        // A device of known truth has the caches that it says; another may have any.
+        // A reference device has no cache beyond its model; any other device may have one.
         let count = if known { 1 } else { (target.size_bytes() / STEP_BYTES).max(1) };
         let bases = (0..count).map(|number| number * STEP_BYTES).collect();
         Ok(Prober { engine, clock: Monotonic::new(), granule, bases, turn: 0 })
     }
 
-    /// How many requests a burst needs that waits for itself, and the time that tells such a burst
-    /// from one that does not (ns).
+    /// The number of requests from which on a burst waits for itself, and the time that separates
+    /// such a burst from one that does not (ns).
     fn calibrate(&mut self) -> Result<Option<(u32, f64)>, ioengine::Error> {
         let mut half_ns = self.apart(1, 0)?;
         let mut count = 2;
@@ -248,7 +248,7 @@ impl Prober {
         Ok(None)
     }
 
-    /// The median time of a burst, half of it at a distance from the other (ns).
+    /// The median time of a burst of which one half lies at a distance from the other (ns).
     fn apart(&mut self, count: u32, distance: u64) -> Result<f64, ioengine::Error> {
         let mut times = Vec::with_capacity(TIMES);
         for _ in 0..TIMES {
@@ -300,7 +300,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The fastest point on so many targets together, striped or as streams.
+/// The fastest point on this many targets, striped or as streams.
 fn best<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Option<&'a MeasuredPoint> {
     let disks = disks.to_string();
     evidence.fastest(&[("rw", rw), ("disks", &disks)])
@@ -313,7 +313,7 @@ fn measured_disks(evidence: &Evidence) -> Vec<u32> {
     disks
 }
 
-/// What each target more brings, and from where on they share a ceiling.
+/// The gain from each further target, and the ceiling that they share.
 fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(one) = best(evidence, rw, 1).map(MeasuredPoint::rate).filter(|rate| *rate > 0.0)
     else {
@@ -363,18 +363,18 @@ fn share_of(part: f64, whole: f64) -> String {
     format!("{:.0}%", 100.0 * part / whole)
 }
 
-/// What all targets have in common, as far as the system tells.
+/// What all targets have in common, as far as the system reports it.
 fn shared(evidence: &Evidence) -> String {
     if evidence.is_simulated() {
-        return "what they share is full (halfpower simulate names it)".to_owned();
+        return "a shared part is saturated (halfpower simulate names it)".to_owned();
     }
     match evidence.shared_device() {
         Some(name) => format!("they lie on one device, {name}"),
-        None => "a link, controller or CPU that they share is full".to_owned(),
+        None => "a shared link, controller or CPU is saturated".to_owned(),
     }
 }
 
-/// The striped points on so many targets, by rising depth: those of the middle chunk.
+/// The striped points on this many targets with chunks of 64 KiB, by rising depth.
 fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a MeasuredPoint> {
     let disks = disks.to_string();
     let flags = [("part", "striped"), ("rw", rw), ("disks", &*disks), ("chunk", "64k")];
@@ -383,7 +383,7 @@ fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a Measured
     cells
 }
 
-/// The smallest depth that reaches the rate of any depth.
+/// The smallest depth that reaches the best rate of any depth, within 10%.
 fn sufficient(cells: &[&MeasuredPoint]) -> Option<u32> {
     let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
     cells.iter().find(|cell| cell.rate() >= (1.0 - SAME) * top).map(|cell| cell.depth())
@@ -405,7 +405,7 @@ fn depth_needed(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// One stripe against as many streams, the same number of requests outstanding in all.
+/// One stripe against independent streams, each at its best depth.
 fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
     let count = disks.to_string();
@@ -413,7 +413,7 @@ fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let (Some(streams), Some(striped)) = (of("streams"), of("striped")) else { return };
     let times = striped.rate() / streams.rate().max(1.0);
     let words = if (times - 1.0).abs() < SAME {
-        "no difference beyond 10%".to_owned()
+        "the same within 10%".to_owned()
     } else {
         format!("the stripe moves {} as much", words_of_times(times))
     };
@@ -430,7 +430,7 @@ fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     );
 }
 
-/// What the chunk changes.
+/// The effect of the chunk size.
 fn chunks(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
     let count = disks.to_string();
@@ -448,7 +448,7 @@ fn chunks(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             format!("{rw}s over {disks} targets: the chunk changes less than 10%")
         } else {
             format!(
-                "{rw}s over {disks} targets: chunks of {fast} bring {}, those of {slow} {}",
+                "{rw}s over {disks} targets: {} with chunks of {fast}, {} with chunks of {slow}",
                 units::rate(*high),
                 units::rate(*low)
             )
@@ -461,12 +461,12 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
     if let Some(chunk) = evidence.value("stripe-chunk", &[]) {
         let members = match evidence.value("stripe-members", &[]) {
             Some(members) => format!("over {members:.0} members"),
-            None => "over more members than were looked for".to_owned(),
+            None => format!("over more than {MEMBERS_MAX} members, or more than fit the target"),
         };
         let chunk = units::size(chunk as u64);
         found.find(
             "chunk-within",
-            format!("the target is a stripe within: chunks of {chunk} {members}; align to them"),
+            format!("the target is a stripe inside: chunks of {chunk} {members}; align to them"),
         );
     }
     if let Some(bytes) = evidence.value("one-member", &[]) {
@@ -474,8 +474,8 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "chunk-within",
             format!(
-                "no stripe within shows: bursts of reads take as long at distances up to {bytes} \
-                 as side by side"
+                "no stripe inside shows: bursts of reads take as long at distances up to {bytes} \
+                 as on adjacent blocks"
             ),
         );
     }
@@ -506,7 +506,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     );
     let fourth = rate(3).zip(rate(4)).map(|(three, four)| four / three - 1.0);
     for id in ["R008", "R130", "R177"] {
-        let text = |more: f64| format!("a fourth target brings {:.0}% more", 100.0 * more);
+        let text = |more: f64| format!("a fourth target adds {:.0}%", 100.0 * more);
         found.claim_if(id, fourth.map(|more| (more < SAME, text(more))));
     }
     if let Some(pap) = evidence.pap_bytes_per_s {
@@ -519,15 +519,15 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let text = |share: f64| format!("three targets: {:.0}% of PAP", 100.0 * share);
         found.claim_if("R100", share.map(|share| (share >= 0.75 / 2.0, text(share))));
     } else {
-        let why = "it is a share of what the bus promises; say that with --pap";
+        let why = "it needs the advertised rate of the bus; state it with --pap";
         found.cannot(&["R097", "R101", "R100"], why);
     }
-    let why = "the system does not tell which targets share a bus; measure both arrangements and \
+    let why = "the system does not report which targets share a bus; measure both arrangements and \
                compare them";
     found.cannot(&["R106"], why);
 }
 
-/// N targets are busy with N + 1 requests.
+/// Claim R175: N + 1 requests keep N targets busy.
 fn n_plus_one(found: &mut Conclusion, evidence: &Evidence) {
     let mut seen = Vec::new();
     for disks in measured_disks(evidence).into_iter().filter(|disks| *disks > 1) {
@@ -541,7 +541,7 @@ fn n_plus_one(found: &mut Conclusion, evidence: &Evidence) {
     let each = seen.iter().map(|(disks, share)| {
         format!("{disks} targets at depth {}: {:.0}%", disks + 1, 100.0 * share)
     });
-    let text = format!("of the rate at any depth: {}", each.collect::<Vec<_>>().join(", "));
+    let text = format!("share of the best rate: {}", each.collect::<Vec<_>>().join(", "));
     found.claim_if("R175", (!seen.is_empty()).then_some((holds, text)));
 }
 
@@ -566,19 +566,19 @@ mod tests {
             let stripe = HostTarget::striped(devices, chunk_kib << 10).unwrap();
             let wanted =
                 Within::Stripe { chunk_bytes: chunk_kib << 10, members: Some(members as u64) };
-            // A machine that stood still in the midst of it may see something else, once.
+            // A stall of the machine may spoil one of the three attempts.
             let found: Vec<Within> = (0..3).map(|_| within(&stripe).unwrap()).collect();
             assert!(found.contains(&wanted), "{wanted:?} {found:?}");
         }
     }
 
     #[test]
-    fn a_device_that_is_no_stripe_is_not_taken_for_one() {
+    fn a_device_that_is_not_a_stripe_is_not_called_one() {
         let one = within(&device(Truth { fixed_ns: 400_000, ..Truth::default() })).unwrap();
         assert!(matches!(one, Within::OneMember { .. } | Within::Unclear), "{one:?}");
     }
 
-    /// The rate of a target is 100; more than three of them meet a ceiling.
+    /// Targets with a rate of 100 MiB/s each and a common ceiling of 300 MiB/s.
     fn points() -> Evidence {
         let mut cells = Vec::new();
         for disks in 1..=4_u64 {
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_about_disks_are_tried() {
+    fn claims_about_disks_are_tested() {
         let found = analyse(&points());
         let claim = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
         for id in ["R118", "R175", "R176", "R008", "R177"] {

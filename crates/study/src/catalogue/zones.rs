@@ -1,9 +1,9 @@
-//! The rate from the first byte of a target to its last: zones of rotating disks, and whatever else
-//! is faster in one place than in another.
+//! Study `zones`: the rate from the first byte of a target to its last. It finds the zones of
+//! rotating disks, and any other dependence on position.
 //!
-//! The target is read in as many places as there are positions, in random order, several times.
-//! Steps of the rate along the position are significant change-points; a boundary lies between
-//! two positions, so that it is known to half a position either way.
+//! The target is read at 64 positions, in random order, several times. Steps of the rate are
+//! significant change-points; a boundary lies between two positions, so it is known to half a
+//! position either way. A drift without steps counts as well.
 
 use analysis::changepoint::{Step, steps};
 use analysis::drift::drift;
@@ -25,8 +25,8 @@ pub const STUDY: Study = Study {
     needs: "a whole device, or a file that spans most of it, to see its zones",
     plan: r#"
 title = "Zones: position on the target"
-asks = "Is one place of the target faster than another, and where does it change?"
-# Each point is measured at 64 places, from the first byte to the last.
+asks = "Does the rate depend on the position, and where does it change?"
+# Each point is measured at 64 positions, from the first byte to the last.
 compares = true
 direct = true
 rw = "read"
@@ -51,22 +51,22 @@ by = ["target"]
     analyse,
 };
 
-/// Places that are read.
+/// Number of positions.
 const POSITIONS: u64 = 64;
-/// A place is at least so large (bytes), and begins at a multiple of it.
+/// Least size of a position, and its alignment (bytes).
 const PLACE_BYTES: u64 = 256 << 10;
-/// What is read at each place of a simulated system (bytes).
+/// Bytes read at each position of a simulated system.
 const SIMULATED_BYTES: u64 = 16 << 20;
-/// Length of a trial there (ns).
+/// Length of a trial on a simulated system (ns).
 const SIMULATED_NS: u64 = 5_000_000_000;
-/// Rates that differ by less than this are called flat.
+/// Changes below this share are called flat.
 const FLAT: f64 = 0.1;
-/// A trend is one where chance orders the places so strongly less often than this.
+/// Significance level of a drift: the probability of one as strong by chance.
 const P_TREND: f64 = 1e-3;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (plan, study_targets) = (runner.groups()?, runner.study_targets);
-    // Places of one target are no places of another, so each has its turn.
+    // Positions depend on the size of the target, so each target is measured by itself.
     for study_target in study_targets {
         let places = |group| (0..POSITIONS).filter_map(move |n| place(group, study_target, n));
         let groups: Vec<Group> = plan.iter().flat_map(places).collect();
@@ -80,12 +80,12 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// One place; None where the target is too small for it.
+/// One position; `None` if the target is too small.
 fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group> {
     let share = number as f64 / POSITIONS as f64;
     let mut group = group.clone().note("at", format!("{share:.4}"));
     let Some(bytes) = study_target.bytes() else {
-        // In a simulated system the file itself moves, and time costs nothing.
+        // In a simulated system the file itself moves, and longer trials cost no real time.
         let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
         let mut group = Group { changes: Some(changes), ..group };
         group.experiment.runtime_ns = Some(SIMULATED_NS);
@@ -98,7 +98,7 @@ fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group
     (each > 0).then_some(group)
 }
 
-/// The points of a target from its first byte to its last.
+/// The points of a target, by rising position.
 fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
     let mut cells = evidence.all(&[("target", target)]);
     let at = |cell: &MeasuredPoint| cell.number("at").unwrap_or_default();
@@ -106,7 +106,7 @@ fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
     cells
 }
 
-/// Where the rate changes: shares of the target, with the rates before and after.
+/// Changes of the rate: position as a share of the target, with the rates before and after.
 fn boundaries(cells: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
     let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
     let at = |index: usize| cells[index].number("at").unwrap_or_default();
@@ -153,11 +153,11 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     };
     let text = match (depends, found_here.len()) {
         (false, _) if loss.abs() >= FLAT => format!(
-            "{target}: {ends} ({change}), but places differ as much by chance: noise hides whether \
-             it is flat; measure for longer (--runtime, --trials)"
+            "{target}: {ends} ({change}), but positions differ as much by chance, so noise hides \
+             whether it is flat; measure for longer (--runtime, --trials)"
         ),
         (false, _) => {
-            format!("{target} is flat: {ends}, no more apart than chance; nothing to gain")
+            format!("{target} is flat: {ends}, the same within noise")
         }
         (true, 0) => format!("{target}: {ends} ({change}), without a clear step"),
         (true, steps) => format!("{target}: {ends} ({change}), in {} zones", steps + 1),
@@ -167,7 +167,9 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let turns = facts.and_then(|facts| facts.device.as_ref()?.rotational) == Some(true);
     let device = facts.and_then(spans_little);
     if let Some(device) = device {
-        let text = format!("{target} spans less than half of {device}: this is not its whole rate");
+        let text = format!(
+            "{target} spans less than half of {device}, so other zones of it were not measured"
+        );
         found.find("span", text);
     }
     if depends && turns && device.is_none() {
@@ -182,18 +184,19 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
             return;
         }
         if is_of_no_device(facts) {
-            let why = "the target lies on no device that the system knows; name one";
+            let why = "the system reports no device below the target; name one";
             found.cannot(STUDY.claims, why);
             return;
         }
-        found.loss("R170", Some(loss), "rate at the end against that at the beginning");
+        found.loss("R170", Some(loss), "loss from the first to the last eighth");
         let longer = outer / inner;
-        let here = format!("the outer end is read {longer:.2} times as fast");
+        let here = format!("the outer end is {longer:.2} times as fast");
         found.claim("R163", depends && longer >= 1.25, here);
     }
 }
 
-/// The device of which a target spans less than half, so that its zones are not the device's.
+/// The device of which a target spans less than half, so that its zones are not those of the
+/// device.
 fn spans_little(facts: &TargetFacts) -> Option<&str> {
     let device = facts.device.as_ref()?;
     let whole = device.size_bytes?;
@@ -201,15 +204,15 @@ fn spans_little(facts: &TargetFacts) -> Option<&str> {
     is_part.then_some(device.name.as_str())
 }
 
-/// Whether it is known that no device is beneath, as with a file in memory; a device of known truth
-/// is one by itself.
+/// Whether a target is known to lie on no device, such as a file in memory. A reference device is a
+/// device itself.
 fn is_of_no_device(facts: Option<&TargetFacts>) -> bool {
     facts.is_some_and(|facts| {
         facts.device.is_none() && facts.file_system.is_some() && facts.simulated.is_none()
     })
 }
 
-/// How much a step changes, as a share of the higher rate.
+/// The size of a step as a share of the higher rate.
 fn change(step: &Step) -> f64 {
     let (before, after) = (step.before.value, step.after.value);
     (before - after).abs() / before.max(after)
@@ -222,11 +225,12 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
     use lab::machine::DeviceFacts;
 
-    /// Positions with rates that depend on the share.
+    /// A target whose rate depends on the position (share), with a ripple like that of
+    /// measurements.
     fn scan(rate: impl Fn(f64) -> f64) -> Evidence {
         let cells = (0..POSITIONS).map(|number| {
             let share = number as f64 / POSITIONS as f64;
-            // A ripple of one percent, as measurements have it.
+            // A ripple of half a percent either way.
             let ripple = 1.0 + 0.005 * f64::from((number * 7 % 5) as u32 as i32 - 2) / 2.0;
             cell((rate(share) * ripple) as u64, &[("at", &format!("{share:.4}"))])
         });
@@ -252,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_spans_little_of_its_device_says_nothing_of_its_zones() {
+    fn a_small_part_of_a_device_does_not_show_its_zones() {
         let mut evidence = scan(|at| if at < 0.5 { 200e6 } else { 100e6 });
         let device = DeviceFacts {
             name: "sda".to_owned(),
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_differ_as_much_as_places_do_by_chance_are_not_called_flat() {
+    fn noisy_ends_are_not_called_flat() {
         let is_slow = |number: u64| match number {
             0..8 => number < 5,
             8..56 => number.is_multiple_of(2),
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn three_zones_are_three_zones_and_the_outer_ones_are_advised() {
+    fn three_zones_are_found_and_the_outer_ones_are_advised() {
         let rate = |at: f64| {
             if at < 0.4 {
                 200e6
