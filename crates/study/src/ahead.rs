@@ -29,14 +29,14 @@ const BURST: usize = 64;
 const BURSTS: usize = 3;
 /// Request sizes, smallest first. The next size is tried while nearly all reads of a burst are
 /// fast.
-const AHEAD_BYTES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
+const REQUEST_BYTES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// Pauses (ns), longest first. The longest shows how far the device reads ahead, the others how
 /// fast.
 const PAUSES_NS: [u64; 4] = [320_000_000, 80_000_000, 20_000_000, 5_000_000];
 /// Share of a burst that must fit "fast reads first, slow reads after". Less is noise.
 const ORDER_MIN: f64 = 0.8;
 /// The first reads of a burst show whether it found prefetched data.
-const FIRST: usize = 4;
+const FIRST_READS: usize = 4;
 /// Strided reads: request size (bytes), strides in requests, reads for each stride, and the pause
 /// before each read, in which the device may prefetch (ns).
 const STRIDE_REQUEST: u32 = 4 << 10;
@@ -49,18 +49,29 @@ const STRIDE_PAUSE_NS: u64 = 4_000_000;
 const HIT_READS: u64 = 16;
 const HIT_PAUSE_NS: u64 = 20_000_000;
 /// Rounds in which sequential and random reads alternate, without pauses.
-const TURNS: usize = 3;
+const ROUNDS: usize = 3;
 /// Least and largest gap between two stride runs (bytes), so that none hits what was prefetched for
 /// the run before.
 const GAP: [u64; 2] = [1 << 20, 4 << 20];
 
+/// A target with its job, as reads are measured on it.
+#[derive(Clone, Copy)]
+pub struct ReadTarget<'a> {
+    /// Label of its readings.
+    pub name: &'a str,
+    /// The job of the plan.
+    pub job: &'a Job,
+    /// The opened target.
+    pub bench: &'a Bench,
+}
+
 /// The part of the region that has not been read yet.
-struct Fresh {
+struct UnreadRegion {
     at: u64,
     end: u64,
 }
 
-impl Fresh {
+impl UnreadRegion {
     /// Its length (bytes).
     fn left(&self) -> u64 {
         self.end.saturating_sub(self.at)
@@ -100,16 +111,17 @@ fn latencies(
 /// When a request fails, or the user interrupts.
 pub fn measure(
     runner: &mut StudyRunner<'_>,
-    (name, job, bench): (&str, &Job, &Bench),
+    ReadTarget { name, job, bench }: ReadTarget<'_>,
     sizes: &[u32],
 ) -> Outcome<()> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     // This alignment keeps every stride and every burst aligned.
-    let from = plain.region_offset.next_multiple_of(u64::from(AHEAD_BYTES[3]));
-    let mut fresh = Fresh { at: from, end: plain.region_offset + plain.region_bytes };
+    let from = plain.region_offset.next_multiple_of(u64::from(REQUEST_BYTES[3]));
+    let mut unread = UnreadRegion { at: from, end: plain.region_offset + plain.region_bytes };
     let mut found = None;
-    for bytes in AHEAD_BYTES {
-        let Some(burst) = burst(runner, (name, job, bench), bytes, PAUSES_NS[0], &mut fresh)?
+    for bytes in REQUEST_BYTES {
+        let Some(burst) =
+            burst(runner, ReadTarget { name, job, bench }, bytes, PAUSES_NS[0], &mut unread)?
         else {
             break;
         };
@@ -119,17 +131,23 @@ pub fn measure(
             break;
         }
     }
-    let depth = found.as_ref().map_or(0.0, |(bytes, burst)| read_on(u64::from(*bytes), burst).1);
+    let depth =
+        found.as_ref().map_or(0.0, |(bytes, burst)| prefetched(u64::from(*bytes), burst).most);
     let found = found.map(|(bytes, _)| bytes);
-    strides(runner, (name, job, bench), (2 * depth as u64).clamp(GAP[0], GAP[1]), &mut fresh)?;
+    strides(
+        runner,
+        ReadTarget { name, job, bench },
+        (2 * depth as u64).clamp(GAP[0], GAP[1]),
+        &mut unread,
+    )?;
     if let Some(bytes) = found {
-        hits_by_size(runner, (name, job, bench), sizes, &mut fresh)?;
+        hits_by_size(runner, ReadTarget { name, job, bench }, sizes, &mut unread)?;
         for pause_ns in &PAUSES_NS[1..] {
-            burst(runner, (name, job, bench), bytes, *pause_ns, &mut fresh)?;
+            burst(runner, ReadTarget { name, job, bench }, bytes, *pause_ns, &mut unread)?;
         }
     }
-    by_turns(runner, (name, job, bench), &mut fresh)?;
-    apart(runner, (name, job, bench), found, &fresh)
+    alternate(runner, ReadTarget { name, job, bench }, &mut unread)?;
+    random_bursts(runner, ReadTarget { name, job, bench }, found, &unread)
 }
 
 /// Latencies of a trial that pauses between bursts.
@@ -156,7 +174,7 @@ impl Burst {
             let part = |burst: &&[f64]| burst[part.clone()].to_vec();
             bursts.iter().flat_map(part).collect::<Vec<f64>>()
         };
-        let paused_ns = median(&of_each(0..FIRST))?;
+        let paused_ns = median(&of_each(0..FIRST_READS))?;
         // A stall within the first burst acts like a pause and speeds it up. The last reads of the
         // later bursts are slow as well, unless the whole burst was prefetched.
         let last_ns = median(&of_each(BURST * 3 / 4..BURST))?;
@@ -165,7 +183,7 @@ impl Burst {
         let of_bursts = |of: &dyn Fn(&[f64]) -> f64| {
             median(&bursts.iter().map(|burst| of(burst)).collect::<Vec<f64>>())
         };
-        let quick = of_bursts(&|burst| quick_ones(burst, between) as f64)? as usize;
+        let quick = of_bursts(&|burst| fast_prefix(burst, between) as f64)? as usize;
         let quick_ns = of_bursts(&|burst| burst[..quick].iter().sum())?;
         let order = of_bursts(&|burst| in_order(burst, quick, between))?;
         Some(Burst { unpaused_ns, paused_ns, order, quick, quick_ns })
@@ -196,7 +214,7 @@ fn in_order(burst: &[f64], quick: usize, between: f64) -> f64 {
 
 /// How many reads at the start are fast: the prefix in which fast reads outnumber slow ones the
 /// most, so that a single stalled read does not end it.
-fn quick_ones(latencies: &[f64], between: f64) -> usize {
+fn fast_prefix(latencies: &[f64], between: f64) -> usize {
     let (mut best, mut sum) = ((0, 0), 0);
     for (index, ns) in latencies.iter().enumerate() {
         sum += if *ns < between { 1 } else { -1 };
@@ -210,10 +228,10 @@ fn quick_ones(latencies: &[f64], between: f64) -> usize {
 /// Measures bursts of sequential reads with pauses; `None` if too little of the region is left.
 fn burst(
     runner: &mut StudyRunner<'_>,
-    (name, job, bench): (&str, &Job, &Bench),
+    ReadTarget { name, job, bench }: ReadTarget<'_>,
     bytes: u32,
     pause_ns: u64,
-    fresh: &mut Fresh,
+    unread: &mut UnreadRegion,
 ) -> Outcome<Option<Burst>> {
     let requests = (BURST * (1 + BURSTS)) as u64;
     let region_bytes = requests * u64::from(bytes);
@@ -228,15 +246,15 @@ fn burst(
         return Ok(None);
     }
     // The strides and random reads that follow the longest pause need the other half.
-    let most = if pause_ns == PAUSES_NS[0] { fresh.left() } else { fresh.left() / 2 };
+    let most = if pause_ns == PAUSES_NS[0] { unread.left() } else { unread.left() / 2 };
     if region_bytes > most {
         return Ok(None);
     }
-    let Some(region_offset) = fresh.take(region_bytes) else { return Ok(None) };
+    let Some(region_offset) = unread.take(region_bytes) else { return Ok(None) };
     let workload = Workload { region_offset, ..workload };
-    let seen = latencies(runner, job, bench, requests, workload)?;
-    let Some(burst) = Burst::of(&seen) else { return Ok(None) };
-    note_burst(runner, "in order", name, (bytes, pause_ns), &burst);
+    let latencies_ns = latencies(runner, job, bench, requests, workload)?;
+    let Some(burst) = Burst::of(&latencies_ns) else { return Ok(None) };
+    note_burst(runner, "in order", name, bytes, pause_ns, &burst);
     Ok(Some(burst))
 }
 
@@ -244,14 +262,15 @@ fn note_burst(
     runner: &mut StudyRunner<'_>,
     order: &str,
     name: &str,
-    at: (u32, u64),
+    bytes: u32,
+    pause_ns: u64,
     burst: &Burst,
 ) {
     let labels = [
         ("target", name.to_owned()),
         ("order", order.to_owned()),
-        ("request", at.0.to_string()),
-        ("pause", at.1.to_string()),
+        ("request", bytes.to_string()),
+        ("pause", pause_ns.to_string()),
     ];
     let evidence = &mut runner.evidence;
     evidence.note("unpaused", "ns", &labels, burst.unpaused_ns);
@@ -264,19 +283,19 @@ fn note_burst(
 /// Reads of one size in growing strides, with a pause before each read.
 fn strides(
     runner: &mut StudyRunner<'_>,
-    (name, job, bench): (&str, &Job, &Bench),
+    ReadTarget { name, job, bench }: ReadTarget<'_>,
     gap: u64,
-    fresh: &mut Fresh,
+    unread: &mut UnreadRegion,
 ) -> Outcome<()> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     for times in STRIDES {
         let stride_bytes = times * u64::from(STRIDE_REQUEST);
         let region_bytes = STRIDE_READS * stride_bytes;
         // The random reads that follow need the other half.
-        if gap + region_bytes > fresh.left() / 2 || fresh.take(gap).is_none() {
+        if gap + region_bytes > unread.left() / 2 || unread.take(gap).is_none() {
             break;
         }
-        let Some(region_offset) = fresh.take(region_bytes) else { break };
+        let Some(region_offset) = unread.take(region_bytes) else { break };
         let workload = Workload {
             request_bytes: STRIDE_REQUEST,
             region_offset,
@@ -288,8 +307,8 @@ fn strides(
         if bench.setting(job, &job.axes[0]).place.check_fit(&workload).is_err() {
             break;
         }
-        let seen = latencies(runner, job, bench, STRIDE_READS, workload)?;
-        if let Some(ns) = median(&seen) {
+        let latencies_ns = latencies(runner, job, bench, STRIDE_READS, workload)?;
+        if let Some(ns) = median(&latencies_ns) {
             let labels = [("target", name.to_owned()), ("stride", stride_bytes.to_string())];
             runner.evidence.note("stride", "ns", &labels, ns);
         }
@@ -300,25 +319,25 @@ fn strides(
 /// Sequential reads of several sizes, each after a pause: prefetch hits.
 fn hits_by_size(
     runner: &mut StudyRunner<'_>,
-    (name, job, bench): (&str, &Job, &Bench),
+    ReadTarget { name, job, bench }: ReadTarget<'_>,
     sizes: &[u32],
-    fresh: &mut Fresh,
+    unread: &mut UnreadRegion,
 ) -> Outcome<()> {
     let setting = bench.setting(job, &job.axes[0]);
     for bytes in sizes.iter().copied() {
         let region_bytes = HIT_READS * u64::from(bytes);
         let workload = Workload {
             request_bytes: bytes,
-            region_offset: fresh.at,
+            region_offset: unread.at,
             region_bytes,
             think: Some(Think { pause_ns: HIT_PAUSE_NS, requests: 1 }),
             ..setting.workload.clone()
         };
-        if setting.place.check_fit(&workload).is_err() || fresh.take(region_bytes).is_none() {
+        if setting.place.check_fit(&workload).is_err() || unread.take(region_bytes).is_none() {
             continue;
         }
-        let seen = latencies(runner, job, bench, HIT_READS, workload)?;
-        if let Some(ns) = median(&seen) {
+        let latencies_ns = latencies(runner, job, bench, HIT_READS, workload)?;
+        if let Some(ns) = median(&latencies_ns) {
             let labels = [("target", name.to_owned()), ("bytes", bytes.to_string())];
             runner.evidence.note("read-ahead", "ns", &labels, ns);
         }
@@ -328,16 +347,16 @@ fn hits_by_size(
 
 /// Alternates sequential and random reads without pauses, so that a target that is slow for a while
 /// does not look like one that reads ahead.
-fn by_turns(
+fn alternate(
     runner: &mut StudyRunner<'_>,
-    (name, job, bench): (&str, &Job, &Bench),
-    fresh: &mut Fresh,
+    ReadTarget { name, job, bench }: ReadTarget<'_>,
+    unread: &mut UnreadRegion,
 ) -> Outcome<()> {
     let setting = bench.setting(job, &job.axes[0]);
-    let request_bytes = AHEAD_BYTES[0];
+    let request_bytes = REQUEST_BYTES[0];
     let each = BURST as u64 * u64::from(request_bytes);
-    for round in 0..TURNS {
-        let Some(region_offset) = fresh.take(each) else { break };
+    for round in 0..ROUNDS {
+        let Some(region_offset) = unread.take(each) else { break };
         let in_order = Workload {
             request_bytes,
             region_offset,
@@ -345,8 +364,8 @@ fn by_turns(
             ..setting.workload.clone()
         };
         let at_random = Workload {
-            region_offset: fresh.at,
-            region_bytes: fresh.left() / each * each,
+            region_offset: unread.at,
+            region_bytes: unread.left() / each * each,
             pattern: Pattern::Random,
             // Offsets that differ from those of the round before.
             seed: setting.workload.seed + round as u64,
@@ -356,8 +375,8 @@ fn by_turns(
             break;
         }
         for (order, workload) in [("in order", in_order), ("at random", at_random)] {
-            let seen = latencies(runner, job, bench, BURST as u64, workload)?;
-            if let Some(ns) = median(&seen) {
+            let latencies_ns = latencies(runner, job, bench, BURST as u64, workload)?;
+            if let Some(ns) = median(&latencies_ns) {
                 let labels = [
                     ("target", name.to_owned()),
                     ("order", order.to_owned()),
@@ -381,20 +400,20 @@ fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
 }
 
 /// Random reads with the same pauses, in the part that is still unread.
-fn apart(
+fn random_bursts(
     runner: &mut StudyRunner<'_>,
-    (name, job, bench): (&str, &Job, &Bench),
+    ReadTarget { name, job, bench }: ReadTarget<'_>,
     found: Option<u32>,
-    fresh: &Fresh,
+    unread: &UnreadRegion,
 ) -> Outcome<()> {
     let requests = (BURST * (1 + BURSTS)) as u64;
-    let mut sizes = vec![AHEAD_BYTES[0]];
-    sizes.extend(found.filter(|bytes| *bytes != AHEAD_BYTES[0]));
+    let mut sizes = vec![REQUEST_BYTES[0]];
+    sizes.extend(found.filter(|bytes| *bytes != REQUEST_BYTES[0]));
     for bytes in sizes {
-        let region_bytes = fresh.left() / u64::from(bytes) * u64::from(bytes);
+        let region_bytes = unread.left() / u64::from(bytes) * u64::from(bytes);
         let workload = Workload {
             request_bytes: bytes,
-            region_offset: fresh.at,
+            region_offset: unread.at,
             region_bytes,
             pattern: Pattern::Random,
             think: Some(Think { pause_ns: PAUSES_NS[0], requests: BURST as u32 }),
@@ -404,9 +423,9 @@ fn apart(
         if !enough || bench.setting(job, &job.axes[0]).place.check_fit(&workload).is_err() {
             continue;
         }
-        let seen = latencies(runner, job, bench, requests, workload)?;
-        if let Some(burst) = Burst::of(&seen) {
-            note_burst(runner, "at random", name, (bytes, PAUSES_NS[0]), &burst);
+        let latencies_ns = latencies(runner, job, bench, requests, workload)?;
+        if let Some(burst) = Burst::of(&latencies_ns) {
+            note_burst(runner, "at random", name, bytes, PAUSES_NS[0], &burst);
         }
     }
     Ok(())
@@ -432,18 +451,30 @@ fn bursts(evidence: &Evidence, target: &str, order: &str) -> Vec<(u64, u64, Burs
     bursts
 }
 
-/// How much the device had prefetched at the end of a pause (bytes). The most is all that was read
-/// fast; the least leaves out what the medium may have delivered while it was read.
-fn read_on(request: u64, burst: &Burst) -> (f64, f64) {
-    let most = request as f64 * burst.quick as f64;
-    let meanwhile = request as f64 * burst.quick_ns / burst.unpaused_ns;
-    ((most - meanwhile).max(0.0), most)
+/// A number of bytes that is known to lie in a range.
+struct ByteRange {
+    least: f64,
+    most: f64,
 }
 
-/// "1 MiB", or "384 KiB to 512 KiB" if the two differ by more than 10%.
-fn words_of_sizes((least, most): (f64, f64)) -> String {
-    let size = |bytes: f64| units::size((bytes / 4096.0).round() as u64 * 4096);
-    if least < 0.9 * most { format!("{} to {}", size(least), size(most)) } else { size(most) }
+impl ByteRange {
+    /// "1 MiB", or "384 KiB to 512 KiB" if the two differ by more than 10%.
+    fn words(&self) -> String {
+        let size = |bytes: f64| units::size((bytes / 4096.0).round() as u64 * 4096);
+        if self.least < 0.9 * self.most {
+            format!("{} to {}", size(self.least), size(self.most))
+        } else {
+            size(self.most)
+        }
+    }
+}
+
+/// How much the device had prefetched at the end of a pause. The most is all that was read fast;
+/// the least leaves out what the medium may have delivered while it was read.
+fn prefetched(request: u64, burst: &Burst) -> ByteRange {
+    let most = request as f64 * burst.quick as f64;
+    let meanwhile = request as f64 * burst.quick_ns / burst.unpaused_ns;
+    ByteRange { least: (most - meanwhile).max(0.0), most }
 }
 
 /// Adds the findings about the read-ahead of one target.
@@ -474,7 +505,7 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         depth(found, target, &of_size);
         let smallest = in_order.iter().find(|(_, _, burst)| burst.is_helped());
         if let Some((bytes, _, burst)) = smallest {
-            hits(found, evidence, target, (*bytes, burst), random);
+            hits(found, evidence, target, *bytes, burst, random);
         }
         return;
     }
@@ -501,7 +532,7 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
 fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     let Some((request, pause, burst)) = bursts.last() else { return };
     let after = units::time(*pause as f64);
-    let size = words_of_sizes(read_on(*request, burst));
+    let size = prefetched(*request, burst).words();
     let reads = format!("{} reads of {}", burst.quick, units::size(*request));
     let text = if burst.is_whole() {
         format!(
@@ -533,7 +564,7 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
             format!(
                 "{target}: in a pause of {} it reads {} ahead",
                 units::time(*pause as f64),
-                words_of_sizes(read_on(*request, one))
+                prefetched(*request, one).words()
             ),
         );
     }
@@ -544,7 +575,8 @@ fn hits(
     found: &mut Conclusion,
     evidence: &Evidence,
     target: &str,
-    (bytes, burst): (u64, &Burst),
+    bytes: u64,
+    burst: &Burst,
     random: Option<f64>,
 ) {
     let block = evidence.curve("same-block", "bytes", target);
@@ -552,7 +584,7 @@ fn hits(
     let mut others = vec![format!("{} without a pause", units::time(burst.unpaused_ns))];
     others.extend(
         random
-            .filter(|_| bytes == u64::from(AHEAD_BYTES[0]))
+            .filter(|_| bytes == u64::from(REQUEST_BYTES[0]))
             .map(|ns| format!("{} at random", units::time(ns))),
     );
     let block =
@@ -570,10 +602,10 @@ fn hits(
 
 /// The stride at which read-ahead stops.
 fn stride(found: &mut Conclusion, evidence: &Evidence, target: &str) {
-    let seen = evidence.curve("stride", "stride", target);
-    let (Some(first), Some(last)) = (seen.first(), seen.last()) else { return };
-    if let Some((helped, given_up, _)) = curve::edge(&seen, HIT_GAIN) {
-        let ns = |stride| seen.iter().find(|one| one.0 == stride).map_or(0.0, |one| one.1);
+    let by_stride = evidence.curve("stride", "stride", target);
+    let (Some(first), Some(last)) = (by_stride.first(), by_stride.last()) else { return };
+    if let Some((helped, given_up, _)) = curve::edge(&by_stride, HIT_GAIN) {
+        let ns = |stride| by_stride.iter().find(|one| one.0 == stride).map_or(0.0, |one| one.1);
         found.find(
             "stride",
             format!(
@@ -604,9 +636,9 @@ fn stride(found: &mut Conclusion, evidence: &Evidence, target: &str) {
 /// Latency of reads by stride, a line for each target.
 pub fn chart(evidence: &Evidence, targets: &[&str]) -> Option<Chart> {
     let series = |target: &&str| {
-        let seen = evidence.curve("stride", "stride", target);
+        let by_stride = evidence.curve("stride", "stride", target);
         let point = |(x, y): (u64, f64)| Point { x: x as f64, y, ..Point::default() };
-        let points: Vec<Point> = seen.into_iter().map(point).collect();
+        let points: Vec<Point> = by_stride.into_iter().map(point).collect();
         let name = (*target).to_owned();
         (points.len() > 1).then_some(Series { name, points, dashed: false, hue: None })
     };
@@ -644,9 +676,9 @@ mod tests {
 
     #[test]
     fn fast_reads_are_counted_past_a_single_stalled_one() {
-        assert_eq!(quick_ones(&[1.0, 1.0, 1.0, 9.0, 9.0, 9.0], 3.0), 3);
-        assert_eq!(quick_ones(&[1.0, 9.0, 1.0, 1.0, 9.0, 9.0], 3.0), 4);
-        assert_eq!(quick_ones(&[9.0, 9.0, 1.0], 3.0), 0);
+        assert_eq!(fast_prefix(&[1.0, 1.0, 1.0, 9.0, 9.0, 9.0], 3.0), 3);
+        assert_eq!(fast_prefix(&[1.0, 9.0, 1.0, 1.0, 9.0, 9.0], 3.0), 4);
+        assert_eq!(fast_prefix(&[9.0, 9.0, 1.0], 3.0), 0);
     }
 
     #[test]
@@ -671,9 +703,9 @@ mod tests {
         assert_eq!(Burst::of(&reader(3)[..BURST]), None);
     }
 
-    fn bursts_of(order: &str, seen: &[(u64, u64, &[f64])]) -> Evidence {
+    fn bursts_of(order: &str, trials: &[(u64, u64, &[f64])]) -> Evidence {
         let mut evidence = Evidence::default();
-        for (request, pause, latencies) in seen {
+        for (request, pause, latencies) in trials {
             let burst = Burst::of(latencies).unwrap();
             for (quantity, value) in [
                 ("unpaused", burst.unpaused_ns),
@@ -700,21 +732,21 @@ mod tests {
     #[test]
     fn the_distance_comes_from_the_longest_pause_and_the_largest_requests() {
         let (whole, some, few) = (reader(BURST), reader(20), reader(8));
-        let seen: [(u64, u64, &[f64]); 3] = [
+        let trials: [(u64, u64, &[f64]); 3] = [
             (4096, PAUSES_NS[0], &whole),
             (16384, PAUSES_NS[0], &some),
             (16384, PAUSES_NS[3], &few),
         ];
-        let evidence = bursts_of("in order", &seen);
+        let evidence = bursts_of("in order", &trials);
         let text = text_of(&evidence, "prefetch-depth");
         assert!(text.contains("reads 320 KiB ahead in a pause of 320 ms"), "{text}");
         assert!(text_of(&evidence, "prefetch-rate").contains("pause of 5 ms it reads 128 KiB"));
         assert!(text_of(&evidence, "prefetch-hit").contains("4 KiB read takes 50 us"));
         // If larger requests find nothing, the fast small ones were luck.
         let none = reader(0);
-        let seen: [(u64, u64, &[f64]); 2] =
+        let trials: [(u64, u64, &[f64]); 2] =
             [(4096, PAUSES_NS[0], &whole), (16384, PAUSES_NS[0], &none)];
-        let text = text_of(&bursts_of("in order", &seen), "no-prefetch-depth");
+        let text = text_of(&bursts_of("in order", &trials), "no-prefetch-depth");
         assert!(text.contains("no read-ahead shows"), "{text}");
     }
 
@@ -756,8 +788,8 @@ mod tests {
             quick: 10,
             quick_ns,
         };
-        assert_eq!(words_of_sizes(read_on(65536, &burst(0.5e6))), "640 KiB");
-        assert_eq!(words_of_sizes(read_on(65536, &burst(5e6))), "320 KiB to 640 KiB");
+        assert_eq!(prefetched(65536, &burst(0.5e6)).words(), "640 KiB");
+        assert_eq!(prefetched(65536, &burst(5e6)).words(), "320 KiB to 640 KiB");
     }
 
     #[test]

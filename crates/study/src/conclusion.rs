@@ -83,8 +83,8 @@ impl Conclusion {
     }
 
     /// Adds a verdict on a claim if its numbers were measured.
-    pub fn claim_if(&mut self, id: &'static str, seen: Option<(bool, String)>) {
-        if let Some((holds, here)) = seen {
+    pub fn claim_if(&mut self, id: &'static str, judged: Option<(bool, String)>) {
+        if let Some((holds, here)) = judged {
             self.claim(id, holds, here);
         }
     }
@@ -173,8 +173,8 @@ impl Conclusion {
             joined.charts.extend(one.charts.into_iter().map(chart));
             let table = |table: Table| Table { id: format!("{}-{number}", table.id), ..table };
             joined.tables.extend(one.tables.into_iter().map(table));
-            for tried in one.claims {
-                joined.add(ClaimResult { here: format!("{name}: {}", tried.here), ..tried });
+            for result in one.claims {
+                joined.add(ClaimResult { here: format!("{name}: {}", result.here), ..result });
             }
         }
         joined
@@ -182,11 +182,11 @@ impl Conclusion {
 
     /// Adds the result of a claim on one more target.
     fn add(&mut self, more: ClaimResult) {
-        let Some(tried) = self.claims.iter_mut().find(|tried| tried.id == more.id) else {
+        let Some(result) = self.claims.iter_mut().find(|result| result.id == more.id) else {
             return self.claims.push(more);
         };
-        tried.here = format!("{}; {}", tried.here, more.here);
-        tried.verdict = match (tried.verdict, more.verdict) {
+        result.here = format!("{}; {}", result.here, more.here);
+        result.verdict = match (result.verdict, more.verdict) {
             (Verdict::CannotBeTried, verdict) | (verdict, Verdict::CannotBeTried) => verdict,
             (Verdict::Holds, Verdict::Holds) => Verdict::Holds,
             _ => Verdict::DoesNotHold,
@@ -195,10 +195,10 @@ impl Conclusion {
 
     /// Sorts the claims into the order of `ids`; a claim without a result becomes not testable.
     pub fn complete(&mut self, ids: &[&'static str], why: &str) {
-        let missing = |id: &&&'static str| self.claims.iter().all(|tried| tried.id != **id);
+        let missing = |id: &&&'static str| self.claims.iter().all(|result| result.id != **id);
         let missing: Vec<&'static str> = ids.iter().filter(missing).copied().collect();
         self.cannot(&missing, why);
-        self.claims.sort_by_key(|tried| ids.iter().position(|id| *id == tried.id));
+        self.claims.sort_by_key(|result| ids.iter().position(|id| *id == result.id));
     }
 }
 

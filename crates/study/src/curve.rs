@@ -21,15 +21,15 @@ const AT_PEAK: f64 = 0.9;
 
 /// The usable points with these flags, by rising request size.
 pub fn by_size<'a>(evidence: &'a Evidence, flags: &[(&str, &str)]) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(flags);
-    cells.sort_by_key(|cell| cell.bytes());
-    cells
+    let mut points = evidence.all(flags);
+    points.sort_by_key(|point| point.bytes());
+    points
 }
 
 /// Peak advertised performance of a curve (bytes per second), and its source: stated by the user,
 /// the slowest advertised link, the measured plateau, or the highest measured rate.
 pub fn pap(evidence: &Evidence, curve: &[&MeasuredPoint]) -> Option<(f64, String)> {
-    let rates: Vec<f64> = curve.iter().map(|cell| cell.rate()).collect();
+    let rates: Vec<f64> = curve.iter().map(|point| point.rate()).collect();
     let highest = rates.iter().copied().reduce(f64::max)?;
     if let Some(stated) = evidence.pap_bytes_per_s {
         return Some((stated, "stated with --pap".to_owned()));
@@ -47,14 +47,14 @@ pub fn pap(evidence: &Evidence, curve: &[&MeasuredPoint]) -> Option<(f64, String
 
 /// The smallest size that exceeds half of a peak (bytes): as measured, and by a fit of T = f + s S.
 pub fn half_power(curve: &[&MeasuredPoint], pap: f64) -> (Option<u64>, Option<f64>) {
-    let rates: Vec<(u64, f64)> = curve.iter().map(|cell| (cell.bytes(), cell.rate())).collect();
+    let rates: Vec<(u64, f64)> = curve.iter().map(|point| (point.bytes(), point.rate())).collect();
     let times: Vec<SizePoint> = curve
         .iter()
-        .filter(|cell| cell.rate() > 0.0)
-        .map(|cell| SizePoint {
-            request_bytes: cell.bytes(),
-            time_ns: cell.bytes() as f64 * 1e9 / cell.rate(),
-            relative_error: error(&cell.summary.bytes_per_s),
+        .filter(|point| point.rate() > 0.0)
+        .map(|point| SizePoint {
+            request_bytes: point.bytes(),
+            time_ns: point.bytes() as f64 * 1e9 / point.rate(),
+            relative_error: error(&point.summary.bytes_per_s),
         })
         .collect();
     let fitted = halfpower::fit(&times).ok().and_then(|fit| fit.fit_against(pap));
@@ -63,26 +63,26 @@ pub fn half_power(curve: &[&MeasuredPoint], pap: f64) -> (Option<u64>, Option<f6
 
 /// The smallest size whose rate is near the highest (bytes).
 pub fn reaches_peak(curve: &[&MeasuredPoint]) -> Option<u64> {
-    let top = curve.iter().map(|cell| cell.rate()).reduce(f64::max)?;
-    curve.iter().find(|cell| cell.rate() >= AT_PEAK * top).map(|cell| cell.bytes())
+    let top = curve.iter().map(|point| point.rate()).reduce(f64::max)?;
+    curve.iter().find(|point| point.rate() >= AT_PEAK * top).map(|point| point.bytes())
 }
 
 /// CPU charged to the process, as a fixed cost of a request and a cost of each KiB.
 pub fn cost(curve: &[&MeasuredPoint]) -> Option<CostModel> {
-    let point = |cell: &&MeasuredPoint| {
+    let cost_point = |point: &&MeasuredPoint| {
         Some(CostPoint {
-            request_bytes: cell.bytes(),
-            cpu_ns: cell.cpu_ns()?,
-            relative_error: error(&cell.summary.bytes_per_s),
+            request_bytes: point.bytes(),
+            cpu_ns: point.cpu_ns()?,
+            relative_error: error(&point.summary.bytes_per_s),
         })
     };
-    let points: Vec<CostPoint> = curve.iter().filter_map(point).collect();
+    let points: Vec<CostPoint> = curve.iter().filter_map(cost_point).collect();
     costmodel::fit(&points).ok()
 }
 
 /// Share of one CPU charged to the process.
-pub fn utilisation(cell: &MeasuredPoint) -> Option<f64> {
-    cell.cpu_ns().map(|ns| ns * cell.requests_per_s() / 1e9)
+pub fn utilisation(point: &MeasuredPoint) -> Option<f64> {
+    point.cpu_ns().map(|ns| ns * point.requests_per_s() / 1e9)
 }
 
 /// Whether the rates of two points differ by more than noise: their intervals do not overlap, and
@@ -105,7 +105,7 @@ pub enum Comparison {
 }
 
 /// Compares the rate of a point with that of another.
-pub fn told(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
+pub fn compare(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     let (a, b) = (one.summary.bytes_per_s, other.summary.bytes_per_s);
     if differ(one, other) {
         return Comparison::Times(a.value / b.value.max(1.0));
@@ -148,14 +148,14 @@ impl Comparison {
 /// The step of a latency curve: the last position of the low part, the first of the high part, and
 /// the latency that separates them (ns). `None` if the curve ends below `gain` times its start, or
 /// does not rise in one step.
-pub fn edge(seen: &[(u64, f64)], gain: f64) -> Option<(u64, u64, f64)> {
-    let (low, high) = (seen.first()?.1, seen.last()?.1);
+pub fn edge(curve: &[(u64, f64)], gain: f64) -> Option<(u64, u64, f64)> {
+    let (low, high) = (curve.first()?.1, curve.last()?.1);
     if high < gain * low {
         return None;
     }
     let threshold_ns = (low * high).sqrt();
-    let above = seen.iter().rev().take_while(|(_, ns)| *ns >= threshold_ns).count();
-    let (below, above) = seen.split_at(seen.len() - above);
+    let above = curve.iter().rev().take_while(|(_, ns)| *ns >= threshold_ns).count();
+    let (below, above) = curve.split_at(curve.len() - above);
     let in_order = below.iter().all(|(_, ns)| *ns < threshold_ns);
     in_order.then_some((below.last()?.0, above.first()?.0, threshold_ns))
 }
@@ -175,11 +175,11 @@ mod tests {
     /// Points of a device that takes 50 us for each request and 1 ns for each byte.
     fn model() -> Evidence {
         let sizes = ["4k", "16k", "64k", "256k", "1m"];
-        let cells = sizes.map(|bs| {
+        let points = sizes.map(|bs| {
             let bytes = units::parse_size(bs).unwrap() as f64;
             cell((bytes * 1e9 / (50_000.0 + bytes)) as u64, &[("bs", bs)])
         });
-        evidence(cells.to_vec())
+        evidence(points.to_vec())
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_edge_lies_between_the_last_low_and_the_first_high_point() {
-        let ends = |seen: &[(u64, f64)]| edge(seen, 1.5).map(|(low, high, _)| (low, high));
+        let ends = |curve: &[(u64, f64)]| edge(curve, 1.5).map(|(low, high, _)| (low, high));
         assert_eq!(ends(&[(1, 10.0), (2, 11.0), (4, 90.0), (8, 100.0)]), Some((2, 4)));
         assert_eq!(ends(&[(1, 10.0), (2, 90.0), (4, 11.0), (8, 100.0)]), None);
         assert_eq!(ends(&[(1, 10.0), (2, 12.0)]), None);
@@ -226,10 +226,10 @@ mod tests {
     #[test]
     fn rates_are_the_same_only_if_known_to_be_close() {
         let (mut one, other) = (cell(1020, &[]), cell(1000, &[]));
-        assert_eq!(told(&one, &other), Comparison::Same);
-        assert_eq!(told(&cell(1500, &[]), &other), Comparison::Times(1.5));
+        assert_eq!(compare(&one, &other), Comparison::Same);
+        assert_eq!(compare(&cell(1500, &[]), &other), Comparison::Times(1.5));
         (one.summary.bytes_per_s.low, one.summary.bytes_per_s.high) = (900.0, 1300.0);
-        let unclear = told(&one, &other);
+        let unclear = compare(&one, &other);
         assert_eq!(unclear.words(), "no measurable difference (±30%)");
         assert_eq!(unclear.times(), None);
         assert!(unclear.noise().is_some() && Comparison::Same.noise().is_none());

@@ -93,46 +93,46 @@ pub struct StudyPointDocument {
 }
 
 impl From<&StudyResult> for StudyDocument {
-    fn from(made: &StudyResult) -> StudyDocument {
+    fn from(study: &StudyResult) -> StudyDocument {
         StudyDocument {
-            name: made.name.clone(),
-            title: made.plan.title.clone(),
-            asks: made.plan.asks.clone(),
-            papers: made.papers.to_owned(),
-            claims: made.conclusion.claims.iter().map(ClaimDocument::from).collect(),
-            points: made.evidence.cells.iter().map(StudyPointDocument::from).collect(),
-            readings: made.evidence.readings.clone(),
-            findings: made.conclusion.findings.clone(),
-            advice: made.conclusion.advice.iter().map(advice).collect(),
-            left_out: made.evidence.left_out.clone(),
-            skipped: made.evidence.skipped.clone(),
-            failure: made.failure.clone(),
-            interrupted: made.interrupted,
+            name: study.name.clone(),
+            title: study.plan.title.clone(),
+            asks: study.plan.asks.clone(),
+            papers: study.papers.to_owned(),
+            claims: study.conclusion.claims.iter().map(ClaimDocument::from).collect(),
+            points: study.evidence.cells.iter().map(StudyPointDocument::from).collect(),
+            readings: study.evidence.readings.clone(),
+            findings: study.conclusion.findings.clone(),
+            advice: study.conclusion.advice.iter().map(advice).collect(),
+            left_out: study.evidence.left_out.clone(),
+            skipped: study.evidence.skipped.clone(),
+            failure: study.failure.clone(),
+            interrupted: study.interrupted,
         }
     }
 }
 
 impl From<&ClaimResult> for ClaimDocument {
-    fn from(tried: &ClaimResult) -> ClaimDocument {
-        let claim = claim_of(tried.id);
+    fn from(result: &ClaimResult) -> ClaimDocument {
+        let claim = claim_of(result.id);
         ClaimDocument {
-            id: tried.id.to_owned(),
+            id: result.id.to_owned(),
             claim: claim.as_ref().map(|claim| claim.text.clone()).unwrap_or_default(),
             published: claim.map(|claim| claim.published()).unwrap_or_default(),
-            verdict: tried.verdict,
-            here: tried.here.clone(),
+            verdict: result.verdict,
+            here: result.here.clone(),
         }
     }
 }
 
 impl From<&MeasuredPoint> for StudyPointDocument {
-    fn from(cell: &MeasuredPoint) -> StudyPointDocument {
+    fn from(point: &MeasuredPoint) -> StudyPointDocument {
         StudyPointDocument {
-            part: cell.part.clone(),
-            target: cell.target.clone(),
-            disks: cell.disks,
-            given: cell.given.clone(),
-            point: PointDocument::from(&cell.point),
+            part: point.part.clone(),
+            target: point.target.clone(),
+            disks: point.disks,
+            given: point.given.clone(),
+            point: PointDocument::from(&point.point),
         }
     }
 }

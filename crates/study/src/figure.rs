@@ -30,8 +30,8 @@ pub const METRICS: &[Metric] = &[
         name: "throughput",
         label: "Throughput",
         unit: Unit::BytesPerSecond,
-        of: |cell| {
-            let rate = cell.summary.bytes_per_s;
+        of: |point| {
+            let rate = point.summary.bytes_per_s;
             Some((rate.value, Some(rate.low), Some(rate.high)))
         },
     },
@@ -39,8 +39,8 @@ pub const METRICS: &[Metric] = &[
         name: "iops",
         label: "Requests per second",
         unit: Unit::PerSecond,
-        of: |cell| {
-            let rate = cell.summary.requests_per_s;
+        of: |point| {
+            let rate = point.summary.requests_per_s;
             Some((rate.value, Some(rate.low), Some(rate.high)))
         },
     },
@@ -48,37 +48,37 @@ pub const METRICS: &[Metric] = &[
         name: "latency",
         label: "Median latency",
         unit: Unit::Nanoseconds,
-        of: |cell| plain(cell.latency_ns(0.5)),
+        of: |point| plain(point.latency_ns(0.5)),
     },
     Metric {
         name: "p99",
-        label: "99th percentile of the latency",
+        label: "99th percentile latency",
         unit: Unit::Nanoseconds,
-        of: |cell| plain(cell.latency_ns(0.99)),
+        of: |point| plain(point.latency_ns(0.99)),
     },
     Metric {
         name: "cpu-per-request",
-        label: "CPU for each request",
+        label: "CPU per request",
         unit: Unit::Nanoseconds,
-        of: |cell| plain(cell.cpu_ns()),
+        of: |point| plain(point.cpu_ns()),
     },
     Metric {
         name: "cpu-per-mib",
-        label: "CPU for each MiB",
+        label: "CPU per MiB",
         unit: Unit::Nanoseconds,
-        of: |cell| plain(cell.cpu_ns().map(|ns| ns * (1 << 20) as f64 / cell.bytes() as f64)),
+        of: |point| plain(point.cpu_ns().map(|ns| ns * (1 << 20) as f64 / point.bytes() as f64)),
     },
     Metric {
         name: "utilisation",
         label: "Share of one CPU",
         unit: Unit::Share,
-        of: |cell| plain(cell.cpu_ns().map(|ns| ns * cell.requests_per_s() / 1e9)),
+        of: |point| plain(point.cpu_ns().map(|ns| ns * point.requests_per_s() / 1e9)),
     },
     Metric {
         name: "device-request",
         label: "Size of a device request",
         unit: Unit::Bytes,
-        of: |cell| plain(cell.device_request_bytes()),
+        of: |point| plain(point.device_request_bytes()),
     },
 ];
 
@@ -139,29 +139,29 @@ fn is_known(flag: &str) -> bool {
 /// The chart of a figure; `None` if none of its points was measured.
 pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart> {
     let metric = metric(&plan.y)?;
-    let shown = |cell: &&MeasuredPoint| {
-        plan.only.iter().all(|(flag, words)| words.any(|word| cell.is(flag, word)))
+    let shown = |point: &&MeasuredPoint| {
+        plan.only.iter().all(|(flag, words)| words.any(|word| point.is(flag, word)))
     };
-    let cells: Vec<&MeasuredPoint> = evidence.usable().filter(shown).collect();
-    let names = names_of(&cells, &plan.x);
+    let points: Vec<&MeasuredPoint> = evidence.usable().filter(shown).collect();
+    let names = names_of(&points, &plan.x);
     let mut by = plan.by.clone();
-    let several = cells.iter().any(|cell| cell.target_index != cells[0].target_index);
+    let several = points.iter().any(|point| point.target_index != points[0].target_index);
     if several && plan.x != "target" && !by.iter().any(|flag| flag == "target") {
         by.insert(0, "target".to_owned());
     }
     let mut series: Vec<Series> = Vec::new();
-    for cell in &cells {
-        let Some((y, low, high)) = (metric.of)(cell) else { continue };
+    for point in &points {
+        let Some((y, low, high)) = (metric.of)(point) else { continue };
         let x = match &names {
-            None => cell.number(&plan.x).unwrap_or_default(),
-            Some(names) => place_of(names, &cell.word(&plan.x)),
+            None => point.number(&plan.x).unwrap_or_default(),
+            Some(names) => place_of(names, &point.word(&plan.x)),
         };
-        let name = line_of(cell, &by, &plan.y);
-        let point = Point { x, y, low, high, note: None };
+        let name = line_of(point, &by, &plan.y);
+        let dot = Point { x, y, low, high, note: None };
         match series.iter_mut().find(|one| one.name == name) {
-            Some(one) => one.points.push(point),
+            Some(one) => one.points.push(dot),
             None => {
-                series.push(Series { name, points: vec![point], dashed: false, hue: None });
+                series.push(Series { name, points: vec![dot], dashed: false, hue: None });
             }
         }
     }
@@ -185,12 +185,12 @@ pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart
 }
 
 /// The categories of the x axis; `None` if it is an axis of numbers.
-fn names_of(cells: &[&MeasuredPoint], x: &str) -> Option<Vec<String>> {
-    if cells.iter().all(|cell| cell.number(x).is_some()) && !is_word(x) {
+fn names_of(points: &[&MeasuredPoint], x: &str) -> Option<Vec<String>> {
+    if points.iter().all(|point| point.number(x).is_some()) && !is_word(x) {
         return None;
     }
     let mut names = Vec::new();
-    for word in cells.iter().map(|cell| cell.word(x)) {
+    for word in points.iter().map(|point| point.word(x)) {
         if !names.contains(&word) {
             names.push(word);
         }
@@ -237,8 +237,8 @@ fn label_of(flag: &str) -> String {
 }
 
 /// The name of the line that a point belongs to.
-fn line_of(cell: &MeasuredPoint, by: &[String], y: &str) -> String {
-    let words: Vec<String> = by.iter().map(|flag| with_unit(flag, cell.word(flag))).collect();
+fn line_of(point: &MeasuredPoint, by: &[String], y: &str) -> String {
+    let words: Vec<String> = by.iter().map(|flag| with_unit(flag, point.word(flag))).collect();
     let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
     if words.is_empty() { y.to_owned() } else { words.join(", ") }
 }

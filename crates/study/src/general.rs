@@ -10,24 +10,25 @@ use crate::evidence::{Evidence, MeasuredPoint};
 /// Names the fastest point, its gain over the slowest, and the cheapest point, for each direction.
 pub fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    let mut kinds: Vec<String> = evidence.usable().map(|cell| cell.word("rw")).collect();
+    let mut kinds: Vec<String> = evidence.usable().map(|point| point.word("rw")).collect();
     kinds.sort();
     kinds.dedup();
     for rw in kinds {
-        let cells = evidence.all(&[("rw", &rw)]);
+        let points = evidence.all(&[("rw", &rw)]);
         let by_rate = |a: &&&MeasuredPoint, b: &&&MeasuredPoint| a.rate().total_cmp(&b.rate());
-        let (Some(fast), Some(slow)) = (cells.iter().max_by(by_rate), cells.iter().min_by(by_rate))
+        let (Some(fast), Some(slow)) =
+            (points.iter().max_by(by_rate), points.iter().min_by(by_rate))
         else {
             continue;
         };
-        let against = match cells.len() {
+        let against = match points.len() {
             1 => String::new(),
-            _ => format!(", against the slowest point: {}", curve::told(fast, slow).words()),
+            _ => format!(", against the slowest point: {}", curve::compare(fast, slow).words()),
         };
         let rate = units::rate(fast.rate());
         found.find("fastest", format!("{}: {rate}{against}", name(fast)));
-        let per_byte = |cell: &MeasuredPoint| cell.cpu_ns().map(|ns| ns / cell.bytes() as f64);
-        let costs = cells.iter().filter_map(|cell| Some((per_byte(cell)?, *cell)));
+        let per_byte = |point: &MeasuredPoint| point.cpu_ns().map(|ns| ns / point.bytes() as f64);
+        let costs = points.iter().filter_map(|point| Some((per_byte(point)?, *point)));
         if let Some((ns, lean)) = costs.min_by(|a, b| a.0.total_cmp(&b.0)) {
             let cost = units::time(ns * (1 << 20) as f64);
             found.find("cheapest", format!("{}: {cost} of CPU per MiB", name(lean)));
@@ -37,12 +38,12 @@ pub fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// The part and the workload of a point, as its name among others.
-pub fn name(cell: &MeasuredPoint) -> String {
-    let part = match cell.part.as_str() {
+pub fn name(point: &MeasuredPoint) -> String {
+    let part = match point.part.as_str() {
         "" => String::new(),
         part => format!("{part}: "),
     };
-    format!("{part}{}", cell.point.key.describe())
+    format!("{part}{}", point.point.key.describe())
 }
 
 #[cfg(test)]

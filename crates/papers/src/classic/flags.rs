@@ -14,8 +14,9 @@ pub const THREADS_MAX: u64 = 256;
 const BLOCK_KIB_MAX: u64 = 1 << 20;
 /// The largest file size and offset that is accepted (bytes).
 pub const BYTES_MAX: u64 = 1 << 62;
-/// Rows of the strip without -i (SQLIO's default).
+/// Rows of the strip without -i, and blocks of a row without -f (SQLIO's defaults).
 pub const ROWS: u64 = 64;
+const COLUMNS: u64 = 64;
 
 /// The order in which blocks are accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub struct Flags {
     pub writes: bool,
     /// -t; `None`: 1, or what the parameter file says.
     pub threads: Option<u32>,
-    /// -s, as typed.
+    /// -s, as raw.
     pub seconds: String,
     /// -f and -i.
     pub order: Order,
@@ -78,10 +79,18 @@ const REFUSED: [(&str, &str, &str); 8] = [
 
 /// Flags that depend on others, collected before those are known.
 #[derive(Default)]
-struct Typed {
-    order: Option<Result<u64, Order>>,
+struct RawFlags {
+    order: Option<OrderFlag>,
     rows: Option<u64>,
     flags: Flags,
+}
+
+/// The value of -f.
+enum OrderFlag {
+    /// Blocks of a row.
+    Columns(u64),
+    /// An order without rows.
+    Plain(Order),
 }
 
 impl Default for Flags {
@@ -90,7 +99,7 @@ impl Default for Flags {
             writes: false,
             threads: None,
             seconds: "30".to_owned(),
-            order: Order::Stripe { columns: 64, rows: ROWS },
+            order: Order::Stripe { columns: COLUMNS, rows: ROWS },
             outstanding: 0,
             block_kib: 2,
             start_blocks: 0,
@@ -108,9 +117,9 @@ impl Flags {
     /// # Errors
     /// Usage: an unknown flag or value, or a flag without a meaning here, with the alternative.
     pub fn parse(words: &[String]) -> Outcome<Flags> {
-        let mut typed = Typed::default();
-        words.iter().try_for_each(|word| typed.take(word))?;
-        typed.finish()
+        let mut raw = RawFlags::default();
+        words.iter().try_for_each(|word| raw.take(word))?;
+        raw.finish()
     }
 
     /// Block size (bytes).
@@ -184,7 +193,7 @@ pub fn mask(text: &str) -> Result<Vec<usize>, String> {
     Ok((0..64).filter(|cpu| bits >> cpu & 1 == 1).collect())
 }
 
-impl Typed {
+impl RawFlags {
     fn take(&mut self, word: &str) -> Outcome<()> {
         let flags = &mut self.flags;
         let body = word.strip_prefix('-').unwrap_or(word);
@@ -230,16 +239,16 @@ impl Typed {
     fn finish(self) -> Outcome<Flags> {
         let mut flags = self.flags;
         flags.order = match (self.order, self.rows) {
-            (Some(Err(order)), None) => order,
-            (Some(Err(order)), Some(rows)) => {
+            (Some(OrderFlag::Plain(order)), None) => order,
+            (Some(OrderFlag::Plain(order)), Some(rows)) => {
                 let order = if order == Order::Random { "-frandom" } else { "-fsequential" };
                 let message = format!("-i{rows} counts the rows of -fN, which do not exist with");
                 return Err(Failure::usage(format!("{message} {order}; drop it")));
             }
-            (columns, rows) => Order::Stripe {
-                columns: columns.map_or(64, |columns| columns.unwrap_or(64)),
-                rows: rows.unwrap_or(ROWS),
-            },
+            (Some(OrderFlag::Columns(columns)), rows) => {
+                Order::Stripe { columns, rows: rows.unwrap_or(ROWS) }
+            }
+            (None, rows) => Order::Stripe { columns: COLUMNS, rows: rows.unwrap_or(ROWS) },
         };
         if flags.param_file.is_some() && (flags.threads.is_some() || !flags.cpus.is_empty()) {
             return Err(Failure::usage(
@@ -250,13 +259,13 @@ impl Typed {
     }
 }
 
-/// The blocks of a row, or an order without rows as the error.
-fn order(value: &str) -> Outcome<Result<u64, Order>> {
+/// Parses the value of -f.
+fn order(value: &str) -> Outcome<OrderFlag> {
     match value.to_ascii_lowercase().as_str() {
-        "random" => Ok(Err(Order::Random)),
-        "sequential" => Ok(Err(Order::Sequential)),
+        "random" => Ok(OrderFlag::Plain(Order::Random)),
+        "sequential" => Ok(OrderFlag::Plain(Order::Sequential)),
         _ => match value.parse() {
-            Ok(columns) if columns > 0 => Ok(Ok(columns)),
+            Ok(columns) if columns > 0 => Ok(OrderFlag::Columns(columns)),
             _ => Err(wrong("f", value, "write -frandom, -fsequential or -f with a number")),
         },
     }

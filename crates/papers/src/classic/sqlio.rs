@@ -47,7 +47,7 @@ pub fn quoted(word: &str) -> String {
 }
 
 /// The files of a test, and the threads that work on them.
-struct Crew {
+struct Assignment {
     targets: Vec<PathBuf>,
     threads: u32,
     cpus: Vec<usize>,
@@ -63,16 +63,16 @@ pub fn translate(
     files: &[PathBuf],
     params: Option<&[ParamLine]>,
 ) -> Outcome<Translation> {
-    let crew = match params {
-        Some(lines) => crew_of(lines, files, flags.order)?,
-        None => Crew {
+    let assignment = match params {
+        Some(lines) => assignment_of(lines, files, flags.order)?,
+        None => Assignment {
             targets: if files.is_empty() { vec![FILE.into()] } else { files.to_vec() },
             threads: flags.threads.unwrap_or(1),
             cpus: flags.cpus.clone(),
             size_bytes: None,
         },
     };
-    if crew.targets.len() > 1 && flags.outstanding == 0 {
+    if assignment.targets.len() > 1 && flags.outstanding == 0 {
         return Err(Failure::usage(
             "without -o a thread of SQLIO visits the files in turn, but here each file has threads \
              of its own; use -o1 or more, or name one file",
@@ -85,25 +85,25 @@ pub fn translate(
     add("--rw", format!("{}{direction}", if random { "rand" } else { "" }));
     add("--bs", format!("{}k", flags.block_kib));
     add("--iodepth", flags.outstanding.max(1).to_string());
-    add("--numjobs", crew.threads.to_string());
+    add("--numjobs", assignment.threads.to_string());
     add("--runtime", flags.seconds.clone());
-    if flags.outstanding == 0 && !crew.targets.iter().any(|path| has_own_way(path)) {
+    if flags.outstanding == 0 && !assignment.targets.iter().any(|path| has_own_way(path)) {
         add("--ioengine", "sync".to_owned());
     }
-    if random && crew.threads > 1 {
+    if random && assignment.threads > 1 {
         add("--placement", "shared".to_owned());
     }
     if flags.start_blocks > 0 {
         add("--offset", flags.start_bytes()?.to_string());
     }
-    if let Some(bytes) = size_bytes(flags, crew.size_bytes)? {
+    if let Some(bytes) = size_bytes(flags, assignment.size_bytes)? {
         add("--size", bytes.to_string());
     }
     if let Order::Stripe { columns, .. } = flags.order {
         add("--stride", (columns * flags.block_bytes()).to_string());
     }
-    if !crew.cpus.is_empty() {
-        let cpus: Vec<String> = crew.cpus.iter().map(usize::to_string).collect();
+    if !assignment.cpus.is_empty() {
+        let cpus: Vec<String> = assignment.cpus.iter().map(usize::to_string).collect();
         add("--cpus-allowed", cpus.join(","));
     }
     words.push("--time-based".to_owned());
@@ -111,7 +111,11 @@ pub fn translate(
     if flags.caching.is_write_through() {
         words.push("--write-through".to_owned());
     }
-    Ok(Translation { targets: crew.targets, words, notes: notes(flags.order, crew.threads) })
+    Ok(Translation {
+        targets: assignment.targets,
+        words,
+        notes: notes(flags.order, assignment.threads),
+    })
 }
 
 /// Whether a target has an I/O engine of its own.
@@ -135,7 +139,7 @@ fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
 
 /// The files and threads of a parameter file. All lines must agree, because one run uses the same
 /// threads, CPUs and size for each file.
-fn crew_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Crew> {
+fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Assignment> {
     if !files.is_empty() {
         return Err(Failure::usage("the file of -F names the files; drop the others"));
     }
@@ -163,7 +167,7 @@ fn crew_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Crew
              determine the size, so drop one of them",
         ));
     }
-    Ok(Crew {
+    Ok(Assignment {
         targets: lines.iter().map(|line| line.file.clone()).collect(),
         threads: first.threads,
         cpus: first.cpus.clone(),

@@ -96,7 +96,7 @@ files! {
 pub struct Row(BTreeMap<&'static str, String>);
 
 impl Row {
-    /// The text in a column; empty where there is none.
+    /// The text in a column; empty if there is none.
     pub fn text(&self, column: &str) -> &str {
         self.0.get(column).map_or("", String::as_str)
     }

@@ -223,7 +223,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
             }
         }
     }
-    told(&mut found, evidence);
+    reported(&mut found, evidence);
     partition(&mut found, evidence);
     placement(&mut found, evidence);
     space(&mut found, evidence);
@@ -234,41 +234,41 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 
 /// The points of a part and direction by shift, the unshifted one first.
 fn shifts<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
-    cells.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
-    cells
+    let mut points = evidence.all(&[("part", part), ("rw", rw)]);
+    points.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
+    points
 }
 
-fn shift_of(cell: &MeasuredPoint) -> f64 {
-    cell.number("offset").unwrap_or_default()
+fn shift_of(point: &MeasuredPoint) -> f64 {
+    point.number("offset").unwrap_or_default()
 }
 
 /// The shortest and the longest trial of a point by median request latency, or by mean time per
 /// request without latencies (ns).
-fn times_of(cell: &MeasuredPoint) -> (f64, f64) {
+fn times_of(point: &MeasuredPoint) -> (f64, f64) {
     let time = |trial: &Trial| match trial.latency().quantile(0.5) {
         Some(ns) => ns as f64,
-        None => cell.bytes() as f64 * 1e9 / trial.bytes_per_s().max(1.0),
+        None => point.bytes() as f64 * 1e9 / trial.bytes_per_s().max(1.0),
     };
-    let times = cell.point.unsoaked().into_iter().map(time);
+    let times = point.point.unsoaked().into_iter().map(time);
     times.fold((f64::MAX, 0.0), |(low, high), ns| (low.min(ns), high.max(ns)))
 }
 
 /// The cost of a shift as a share of the unshifted request's time; `None` if the trials of both
 /// overlap.
-fn cost(cell: &MeasuredPoint, plain: &MeasuredPoint) -> Option<f64> {
-    let ((low, high), (_, plain_high)) = (times_of(cell), times_of(plain));
+fn cost(point: &MeasuredPoint, plain: &MeasuredPoint) -> Option<f64> {
+    let ((low, high), (_, plain_high)) = (times_of(point), times_of(plain));
     let (plain_low, _) = times_of(plain);
     let cost = (low + high) / (plain_low + plain_high) - 1.0;
     (low > plain_high && cost >= COST_MIN).then_some(cost)
 }
 
-fn granule(cells: &[&MeasuredPoint]) -> Option<Granule> {
-    let (plain, shifted) = cells.split_first()?;
+fn granule(points: &[&MeasuredPoint]) -> Option<Granule> {
+    let (plain, shifted) = points.split_first()?;
     if shift_of(plain) != 0.0 || shifted.is_empty() {
         return None;
     }
-    let costs: Vec<Option<f64>> = shifted.iter().map(|cell| cost(cell, plain)).collect();
+    let costs: Vec<Option<f64>> = shifted.iter().map(|point| cost(point, plain)).collect();
     let most = costs.iter().flatten().copied().fold(0.0, f64::max);
     let first_free = costs.iter().position(Option::is_none);
     let bytes = |index: usize| shift_of(shifted[index]) as u64;
@@ -323,7 +323,7 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
 }
 
 /// The block sizes that the device reports.
-fn told(found: &mut Conclusion, evidence: &Evidence) {
+fn reported(found: &mut Conclusion, evidence: &Evidence) {
     for facts in &evidence.targets {
         let Some(device) = &facts.device else { continue };
         if device.logical_block_bytes.is_none() && device.physical_block_bytes.is_none() {
@@ -331,7 +331,7 @@ fn told(found: &mut Conclusion, evidence: &Evidence) {
         }
         let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), units::size);
         found.find(
-            "told",
+            "reported",
             format!(
                 "{} reports: logical block {}, physical block {}",
                 device.name,
@@ -400,11 +400,11 @@ fn placement(found: &mut Conclusion, evidence: &Evidence) {
 fn space(found: &mut Conclusion, evidence: &Evidence) {
     let size = |quantity| size_of(evidence, quantity).map(|(bytes, _)| bytes);
     if let Some(unit) = size("allocation-unit") {
-        let told = size("file-system-block").map_or_else(String::new, |told| {
-            if told == unit {
+        let reported = size("file-system-block").map_or_else(String::new, |reported| {
+            if reported == unit {
                 ", as it reports".to_owned()
             } else {
-                format!(", though its block is {}", units::size(told))
+                format!(", though its block is {}", units::size(reported))
             }
         });
         let words = units::size(unit);
@@ -416,8 +416,8 @@ fn space(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "allocation-unit",
             format!(
-                "the file system allocates space in units of {words}{told} (measured by writing \
-                 one byte into a hole); {advice}"
+                "the file system allocates space in units of {words}{reported} (measured by \
+                 writing one byte into a hole); {advice}"
             ),
         );
         let here = format!("the file system allocates space in units of {words}");
@@ -471,11 +471,11 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         evidence.find(&[("part", "chunk"), ("rw", rw), ("offset", offset)])
     };
     for (id, rw) in [("R155", "read"), ("R161", "read"), ("R162", "write")] {
-        let told = at(rw, "12k").zip(at(rw, "0")).map(|(off, on)| curve::told(off, on));
-        if let Some(why) = told.and_then(Comparison::noise) {
+        let comparison = at(rw, "12k").zip(at(rw, "0")).map(|(off, on)| curve::compare(off, on));
+        if let Some(why) = comparison.and_then(Comparison::noise) {
             found.cannot(&[id], &why);
         }
-        let lost = told.and_then(Comparison::times).map(|times| 1.0 - times);
+        let lost = comparison.and_then(Comparison::times).map(|times| 1.0 - times);
         found.loss(id, lost, &format!("{rw}s of 64 KiB, 12 KiB off the chunk"));
     }
     found.claim_if("R158", split(at("read", "12k"), at("read", "0")));
@@ -538,14 +538,14 @@ mod tests {
         let chunk = |rw: &str, offset: &str, rate| {
             cell(rate, &[("part", "chunk"), ("rw", rw), ("bs", "64k"), ("offset", offset)])
         };
-        let mut cells = vec![
+        let mut points = vec![
             chunk("read", "0", 1000),
             chunk("read", "12k", 800),
             chunk("write", "0", 1000),
             chunk("write", "12k", 800),
         ];
-        cells[3].summary.bytes_per_s.high = 1200.0;
-        let found = analyse(&evidence(cells));
+        points[3].summary.bytes_per_s.high = 1200.0;
+        let found = analyse(&evidence(points));
         let verdicts: Vec<_> = found.claims.iter().map(|one| (one.id, one.verdict)).collect();
         assert!(verdicts.contains(&("R155", Verdict::Holds)), "{verdicts:?}");
         assert!(verdicts.contains(&("R162", Verdict::CannotBeTried)), "{verdicts:?}");

@@ -1,4 +1,4 @@
-//! Study `allocate`: what writes lose while a file grows, and which way of preallocating helps.
+//! Study `allocate`: what writes lose while a file grows, and which method of preallocating helps.
 //!
 //! Blocks are written before, reserved with `fallocate`, or allocated while the file grows.
 
@@ -15,7 +15,7 @@ pub const STUDY: Study = Study {
     needs: "a directory, for files that grow",
     plan: r#"
 title = "Files that grow, and files whose blocks are there"
-asks = "What do writes lose to a file that grows, and which way of preallocating gives it back?"
+asks = "What do writes lose to a file that grows, and which method of preallocating gives it back?"
 rw = "write"
 direct = [false, true]
 allocation = ["preallocated", "extend", "truncate", "fallocate", "last-block"]
@@ -52,18 +52,18 @@ where = {caching = "buffered"}
 };
 
 /// Allocation methods that are compared with blocks written before.
-const WAYS: [&str; 4] = ["extend", "truncate", "fallocate", "last-block"];
+const METHODS: [&str; 4] = ["extend", "truncate", "fallocate", "last-block"];
 /// A depth that gains less than this factor does not make writes concurrent.
 const SERIAL: f64 = 1.2;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     let mut written: Vec<&MeasuredPoint> = evidence.all(&[("allocation", "preallocated")]);
-    written.sort_by_key(|cell| (cell.word("caching"), cell.bytes(), cell.depth()));
+    written.sort_by_key(|point| (point.word("caching"), point.bytes(), point.depth()));
     for base in &written {
-        ways(&mut found, evidence, base);
+        compare_methods(&mut found, evidence, base);
     }
-    for base in written.iter().filter(|cell| cell.depth() == 1) {
+    for base in written.iter().filter(|point| point.depth() == 1) {
         serial(&mut found, evidence, base);
     }
     claims(&mut found, evidence);
@@ -94,27 +94,27 @@ fn place(evidence: &Evidence) -> String {
     system.or(simulated).unwrap_or_else(|| "here".to_owned())
 }
 
-fn name(cell: &MeasuredPoint) -> String {
-    let size = units::size(cell.bytes());
-    format!("{} writes of {size}, depth {}", cell.word("caching"), cell.depth())
+fn name(point: &MeasuredPoint) -> String {
+    let size = units::size(point.bytes());
+    format!("{} writes of {size}, depth {}", point.word("caching"), point.depth())
 }
 
 /// Compares each allocation method with blocks written before.
-fn ways(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
+fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     let depth = base.depth().to_string();
-    let cells: Vec<&MeasuredPoint> =
-        WAYS.iter().filter_map(|way| like(evidence, base, way, &depth)).collect();
-    if cells.is_empty() {
+    let points: Vec<&MeasuredPoint> =
+        METHODS.iter().filter_map(|method| like(evidence, base, method, &depth)).collect();
+    if points.is_empty() {
         return;
     }
-    let word = |cell: &&MeasuredPoint| {
-        let way = cell.word("allocation");
-        match curve::told(cell, base) {
-            Comparison::Times(times) => format!("{way}: {:.0}% of that", 100.0 * times),
-            other => format!("{way}: {}", other.words()),
+    let word = |point: &&MeasuredPoint| {
+        let method = point.word("allocation");
+        match curve::compare(point, base) {
+            Comparison::Times(times) => format!("{method}: {:.0}% of that", 100.0 * times),
+            other => format!("{method}: {}", other.words()),
         }
     };
-    let words: Vec<String> = cells.iter().map(word).collect();
+    let words: Vec<String> = points.iter().map(word).collect();
     let text = format!(
         "{}: {} run at {} on blocks written before; {}",
         place(evidence),
@@ -123,22 +123,24 @@ fn ways(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
         words.join("; ")
     );
     found.find("allocate", text);
-    let Some(grown) = cells.iter().find(|cell| cell.word("allocation") == "extend") else { return };
+    let Some(grown) = points.iter().find(|point| point.word("allocation") == "extend") else {
+        return;
+    };
     if base.rate() > grown.rate() && curve::differ(base, grown) {
-        let seen = format!(
+        let text = format!(
             "{}: {} to blocks written before, {} to a growing file",
             place(evidence),
             units::rate(base.rate()),
             units::rate(grown.rate())
         );
-        found.advise("preallocate", base.rate() / grown.rate().max(1.0), &name(base), seen);
+        found.advise("preallocate", base.rate() / grown.rate().max(1.0), &name(base), text);
     }
 }
 
 /// The gain of depth 8 over depth 1: in a growing file, and on blocks written before.
 fn gains(evidence: &Evidence, base: &MeasuredPoint) -> Option<(f64, f64)> {
-    let gain = |way: &str| {
-        let (deep, one) = (like(evidence, base, way, "8")?, like(evidence, base, way, "1")?);
+    let gain = |method: &str| {
+        let (deep, one) = (like(evidence, base, method, "8")?, like(evidence, base, method, "1")?);
         Some(deep.rate() / one.rate().max(1.0))
     };
     Some((gain("extend")?, gain("preallocated")?))
@@ -159,24 +161,25 @@ fn serial(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let lost = |caching: &str, bs: &str, depth: &str| {
-        let at = |way: &str| {
-            let flags = [("caching", caching), ("bs", bs), ("iodepth", depth), ("allocation", way)];
+        let at = |method: &str| {
+            let flags =
+                [("caching", caching), ("bs", bs), ("iodepth", depth), ("allocation", method)];
             evidence.find(&flags)
         };
-        Some(curve::told(at("extend")?, at("preallocated")?))
+        Some(curve::compare(at("extend")?, at("preallocated")?))
     };
-    for (id, told, what) in [
+    for (id, comparison, what) in [
         ("R153", lost("buffered", "4k", "1"), "loss of buffered 4 KiB writes"),
         ("C073", lost("direct", "64k", "8"), "loss of direct 64 KiB writes at depth 8"),
     ] {
-        if let Some(why) = told.and_then(Comparison::noise) {
+        if let Some(why) = comparison.and_then(Comparison::noise) {
             found.cannot(&[id], &why);
         }
-        found.loss(id, told.and_then(Comparison::times).map(|times| 1.0 - times), what);
+        found.loss(id, comparison.and_then(Comparison::times).map(|times| 1.0 - times), what);
     }
     let direct = [("caching", "direct"), ("bs", "64k"), ("allocation", "preallocated")];
-    let seen = evidence.find(&direct).and_then(|base| gains(evidence, base));
-    let Some((grown, written)) = seen else { return };
+    let gains_of_depth = evidence.find(&direct).and_then(|base| gains(evidence, base));
+    let Some((grown, written)) = gains_of_depth else { return };
     if written < SERIAL {
         let why = "depth gains nothing here even on blocks written before, so a growing file \
                    cannot lose that gain";
@@ -203,7 +206,7 @@ mod tests {
     }
 
     fn serial_file_system() -> Evidence {
-        let cells = vec![
+        let points = vec![
             write("preallocated", "1", 1000),
             write("preallocated", "8", 4000),
             write("extend", "1", 900),
@@ -212,7 +215,7 @@ mod tests {
         ];
         let system = Some("ext9".to_owned());
         let targets = vec![TargetFacts { file_system: system, ..TargetFacts::default() }];
-        Evidence { targets, ..evidence(cells) }
+        Evidence { targets, ..evidence(points) }
     }
 
     #[test]
@@ -229,21 +232,21 @@ mod tests {
 
     #[test]
     fn without_a_gain_of_depth_the_claim_is_not_testable() {
-        let cells = vec![
+        let points = vec![
             write("preallocated", "1", 1000),
             write("preallocated", "8", 1000),
             write("extend", "1", 1000),
             write("extend", "8", 1000),
         ];
-        let found = analyse(&evidence(cells));
+        let found = analyse(&evidence(points));
         let claim = found.claims.iter().find(|claim| claim.id == "R154").unwrap();
         assert_eq!(claim.verdict, Verdict::CannotBeTried);
     }
 
     #[test]
     fn no_advice_if_growing_costs_nothing() {
-        let cells = vec![write("preallocated", "8", 1000), write("extend", "8", 1000)];
-        let found = analyse(&evidence(cells));
+        let points = vec![write("preallocated", "8", 1000), write("extend", "8", 1000)];
+        let found = analyse(&evidence(points));
         assert!(found.advice.is_empty());
         assert!(found.findings[0].text.ends_with("extend: the same within 10%"));
     }

@@ -25,7 +25,7 @@ pub const STUDY: Study = Study {
     needs: "",
     plan: r#"
 title = "Burst: credit, floor and refill"
-asks = "Does the rate last, and if not, how much is there to spend and how soon does it come back?"
+asks = "Does the rate last? If not, how large is the burst credit, and how fast does it refill?"
 # A part that spends its credit rests for half the refill time and is measured once more.
 direct = true
 bs = "1m"
@@ -100,19 +100,19 @@ fn refill_ns(throttle: &Throttle) -> f64 {
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    for cell in evidence.usable().filter(|cell| !cell.part.ends_with(RESTED)) {
-        match spent(cell) {
-            Some(throttle) => found.find("credit", words(cell, &throttle)),
-            None => found.find("lasts", lasts(cell)),
+    for point in evidence.usable().filter(|point| !point.part.ends_with(RESTED)) {
+        match spent(point) {
+            Some(throttle) => found.find("credit", words(point, &throttle)),
+            None => found.find("lasts", lasts(point)),
         }
     }
-    for cell in evidence.usable().filter(|cell| cell.part.ends_with(RESTED)) {
-        let rest = evidence.value("rest", &[("part", &cell.part)]);
-        let (Some(rest_ns), Some(throttle)) = (rest, spent(cell)) else { continue };
+    for point in evidence.usable().filter(|point| point.part.ends_with(RESTED)) {
+        let rest = evidence.value("rest", &[("part", &point.part)]);
+        let (Some(rest_ns), Some(throttle)) = (rest, spent(point)) else { continue };
         let per_s = throttle.credit / rest_ns * 1e9;
         let (credit, rest) = (units::decimal_size(throttle.credit as u64), units::time(rest_ns));
         let rate = units::rate(per_s);
-        let text = format!("{}: a rest of {rest} restored {credit}, at {rate}", cell.part);
+        let text = format!("{}: a rest of {rest} restored {credit}, at {rate}", point.part);
         found.find("refill", text);
     }
     found
@@ -120,23 +120,23 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 
 /// The fall of a point's rate in its first trial, which started with the full credit; `None`
 /// without one.
-pub fn spent(cell: &MeasuredPoint) -> Option<Throttle> {
-    let series = moved(cell)?;
+pub fn spent(point: &MeasuredPoint) -> Option<Throttle> {
+    let series = moved(point)?;
     throttle(&series).or_else(|| early_burst(&series))
 }
 
 /// Length (ns) and bytes of each interval of a point's first trial.
-fn moved(cell: &MeasuredPoint) -> Option<Vec<(u64, f64)>> {
-    let whole = cell.point.trials.first()?.series_until(cell.point.key.workload.limit_ns);
+fn moved(point: &MeasuredPoint) -> Option<Vec<(u64, f64)>> {
+    let whole = point.point.trials.first()?.series_until(point.point.key.workload.limit_ns);
     Some(whole.iter().map(|i| (i.length_ns, i.bytes as f64)).collect())
 }
 
-fn words(cell: &MeasuredPoint, throttle: &Throttle) -> String {
+fn words(point: &MeasuredPoint, throttle: &Throttle) -> String {
     let Throttle { at_ns, before_per_s, after_per_s, credit } = *throttle;
     format!(
         "{}: {} for {}, then {}: a burst credit of {}, full again after {} idle if it refills at \
          the lower rate; plan sustained loads for that rate",
-        cell.part,
+        point.part,
         units::rate(before_per_s),
         units::time(at_ns as f64),
         units::rate(after_per_s),
@@ -145,12 +145,12 @@ fn words(cell: &MeasuredPoint, throttle: &Throttle) -> String {
     )
 }
 
-fn lasts(cell: &MeasuredPoint) -> String {
-    let trials = cell.point.trials.first();
+fn lasts(point: &MeasuredPoint) -> String {
+    let trials = point.point.trials.first();
     let (ns, bytes) = trials.map_or((0, 0), |trial| (trial.elapsed_ns, trial.bytes()));
     let (amount, time) = (units::size(bytes), units::time(ns as f64));
-    let part = &cell.part;
-    let series = moved(cell).unwrap_or_default();
+    let part = &point.part;
+    let series = moved(point).unwrap_or_default();
     let halves = series.split_at(series.len() / 2);
     let [first, second] = [halves.0, halves.1].map(|half| {
         let sums = half.iter().fold((0.0, 0.0), |(ns, sum), i| (ns + i.0 as f64, sum + i.1));
@@ -174,30 +174,30 @@ mod tests {
 
     /// A trial of 60 intervals of 100 ms at a rate that depends on the time (s).
     fn long(rate: impl Fn(f64) -> f64) -> MeasuredPoint {
-        let mut cell = cell(1 << 20, &[("part", "reads"), ("rw", "randread")]);
+        let mut point = cell(1 << 20, &[("part", "reads"), ("rw", "randread")]);
         let interval = |number: u64| SeriesPoint {
             start_ns: number * 100_000_000,
             length_ns: 100_000_000,
             bytes: (rate(number as f64 / 10.0) / 10.0) as u64,
             requests: 1,
         };
-        cell.point.trials[0].series = (0..60).map(interval).collect();
-        cell
+        point.point.trials[0].series = (0..60).map(interval).collect();
+        point
     }
 
     #[test]
     fn the_credit_is_what_was_moved_above_the_sustained_rate() {
-        let cell = long(|at| if at < 2.0 { 200e6 } else { 50e6 });
-        let throttle = spent(&cell).unwrap();
+        let point = long(|at| if at < 2.0 { 200e6 } else { 50e6 });
+        let throttle = spent(&point).unwrap();
         assert!((throttle.credit / 300e6 - 1.0).abs() < 0.05, "{throttle:?}");
-        let found = analyse(&evidence(vec![cell]));
+        let found = analyse(&evidence(vec![point]));
         assert!(found.findings[0].text.contains("full again after 6"), "{:?}", found.findings);
     }
 
     #[test]
     fn a_burst_that_is_over_after_one_interval_is_a_credit() {
-        let cell = long(|at| if at < 0.1 { 640e6 } else { 30e6 });
-        let throttle = spent(&cell).unwrap();
+        let point = long(|at| if at < 0.1 { 640e6 } else { 30e6 });
+        let throttle = spent(&point).unwrap();
         assert!((throttle.credit / 61e6 - 1.0).abs() < 0.02, "{throttle:?}");
         assert!((throttle.after_per_s / 30e6 - 1.0).abs() < 0.01, "{throttle:?}");
     }
@@ -205,8 +205,8 @@ mod tests {
     #[test]
     fn the_halves_are_compared_by_their_sums() {
         // Nothing is moved in the first interval; all others are alike.
-        let cell = long(|at| if at < 0.1 { 0.0 } else { 100e6 });
-        let found = analyse(&evidence(vec![cell]));
+        let point = long(|at| if at < 0.1 { 0.0 } else { 100e6 });
+        let found = analyse(&evidence(vec![point]));
         let text = &found.findings[0].text;
         assert!(text.contains("no burst limit") && text.contains("4% faster"), "{text}");
     }

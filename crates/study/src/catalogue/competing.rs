@@ -81,8 +81,8 @@ const UNTOUCHED: f64 = 0.9;
 /// Schedulers that honour I/O priorities.
 const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
 /// Values of the label `priority`: no priorities, or the stream with the smallest requests first.
-const PLAIN: &str = "none";
-const FIRST: &str = "small first";
+const NO_PRIORITY: &str = "none";
+const SMALL_FIRST: &str = "small first";
 
 /// A stream that is ready to run.
 struct Stream<'a> {
@@ -101,7 +101,7 @@ impl Stream<'_> {
 
 /// What a stream achieved while all streams of a mix ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Done {
+struct StreamResult {
     bytes_per_s: f64,
     p50_ns: Option<f64>,
     p99_ns: Option<f64>,
@@ -144,7 +144,8 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     } else {
         no_priorities(scheduler.as_deref())
     };
-    let priorities: &[&str] = if why.is_none() { &[PLAIN, FIRST] } else { &[PLAIN] };
+    let priorities: &[&str] =
+        if why.is_none() { &[NO_PRIORITY, SMALL_FIRST] } else { &[NO_PRIORITY] };
     let is_known = matches!(study_target.kind, Kind::Known { .. });
     if is_known {
         let reason = "each stream would open a reference device of its own; serve one as a file \
@@ -212,10 +213,10 @@ fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
 }
 
 /// Streams that run together, by index, with or without priorities, and their results by round.
-struct Mixture {
+struct MixRuns {
     places: Vec<usize>,
     priority: &'static str,
-    rounds: Vec<Vec<Done>>,
+    rounds: Vec<Vec<StreamResult>>,
 }
 
 /// Runs the streams alone and all mixes in turn, for the number of trials in the plan, and notes
@@ -227,14 +228,14 @@ fn take_turns(
     priorities: &[&'static str],
 ) -> Outcome<()> {
     let mixed = |places: Vec<usize>| {
-        let of = move |priority: &&'static str| Mixture {
+        let of = move |priority: &&'static str| MixRuns {
             places: places.clone(),
             priority,
             rounds: Vec::new(),
         };
-        priorities.iter().map(of).collect::<Vec<Mixture>>()
+        priorities.iter().map(of).collect::<Vec<MixRuns>>()
     };
-    let mut mixes: Vec<Mixture> = subsets(streams.len()).into_iter().flat_map(mixed).collect();
+    let mut mixes: Vec<MixRuns> = subsets(streams.len()).into_iter().flat_map(mixed).collect();
     let trials = streams.iter().map(|stream| stream.owner.trials()).max().unwrap_or(0);
     let all = f64::from(trials) * (streams.len() + mixes.len()) as f64;
     let (mut progress, mut done) = (runner.lab.console.open_progress(), 0.0);
@@ -259,7 +260,7 @@ fn take_turns(
                         mix.places.iter().map(|place| &streams[*place]).collect();
                     let label = format!("together: {}", name_of(&together));
                     progress.advance(Some(done / all), &label);
-                    mix.rounds.push(run(runner, &together, mix.priority == FIRST)?);
+                    mix.rounds.push(run(runner, &together, mix.priority == SMALL_FIRST)?);
                 }
             }
             done += 1.0;
@@ -287,11 +288,11 @@ fn note(
     evidence: &mut Evidence,
     study_target: &StudyTarget,
     streams: &[Stream<'_>],
-    mix: &Mixture,
+    mix: &MixRuns,
 ) {
     let together: Vec<&Stream<'_>> = mix.places.iter().map(|place| &streams[*place]).collect();
     for (place, stream) in together.iter().enumerate() {
-        let of = |value: fn(&Done) -> Option<f64>| {
+        let of = |value: fn(&StreamResult) -> Option<f64>| {
             let values: Vec<f64> =
                 mix.rounds.iter().filter_map(|round| value(&round[place])).collect();
             median(&values)
@@ -320,7 +321,11 @@ fn name_of(streams: &[&Stream<'_>]) -> String {
 }
 
 /// Runs streams at the same time and counts the time during which all of them ran.
-fn run(runner: &StudyRunner<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Done>> {
+fn run(
+    runner: &StudyRunner<'_>,
+    streams: &[&Stream<'_>],
+    prioritised: bool,
+) -> Outcome<Vec<StreamResult>> {
     let samples = if streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
         in_one_world(runner, streams)?
     } else {
@@ -405,7 +410,7 @@ fn on_threads(
 
 /// What a stream achieved between two times: whole intervals of its series. Latencies are those of
 /// its whole run.
-fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> Done {
+fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> StreamResult {
     let interval_ns = sample.series.interval_ns;
     let (mut bytes, mut time_ns) = (0, 0);
     for (number, interval) in sample.series.intervals.iter().enumerate() {
@@ -418,7 +423,7 @@ fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> Done {
     let mut latency = sample.operations[0].latency.clone();
     latency.merge(&sample.operations[1].latency);
     let quantile = |share| latency.quantile(share).map(|ns| ns as f64);
-    Done {
+    StreamResult {
         bytes_per_s: bytes as f64 * 1e9 / time_ns.max(1) as f64,
         p50_ns: quantile(0.5),
         p99_ns: quantile(0.99),
@@ -426,14 +431,14 @@ fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> Done {
 }
 
 /// A stream within a mix, and its point alone.
-struct Beside<'a> {
+struct StreamInMix<'a> {
     stream: String,
     alone: &'a MeasuredPoint,
     rate: f64,
     p99_ns: Option<f64>,
 }
 
-impl Beside<'_> {
+impl StreamInMix<'_> {
     /// Rate beside the others as a share of the rate alone.
     fn keeps(&self) -> f64 {
         self.rate / self.alone.rate().max(1.0)
@@ -445,13 +450,13 @@ struct Mix<'a> {
     target: String,
     name: String,
     priority: String,
-    streams: Vec<Beside<'a>>,
+    streams: Vec<StreamInMix<'a>>,
 }
 
 impl Mix<'_> {
     /// Jain's fairness index of the shares that the streams keep.
     fn fairness(&self) -> f64 {
-        let kept: Vec<f64> = self.streams.iter().map(Beside::keeps).collect();
+        let kept: Vec<f64> = self.streams.iter().map(StreamInMix::keeps).collect();
         let (sum, squares) = (kept.iter().sum::<f64>(), kept.iter().map(|x| x * x).sum::<f64>());
         if squares > 0.0 { sum * sum / (kept.len() as f64 * squares) } else { 0.0 }
     }
@@ -462,7 +467,7 @@ impl Mix<'_> {
     }
 
     /// The stream with the smallest requests.
-    fn small(&self) -> Option<&Beside<'_>> {
+    fn small(&self) -> Option<&StreamInMix<'_>> {
         self.streams.iter().min_by_key(|stream| stream.alone.bytes())
     }
 }
@@ -479,7 +484,7 @@ fn mixes_of(evidence: &Evidence) -> Vec<Mix<'_>> {
         let labels: Vec<(&str, &str)> =
             reading.labels.iter().map(|(name, word)| (name.as_str(), word.as_str())).collect();
         let p99_ns = evidence.value("p99", &labels);
-        let one = Beside { stream, alone, rate: reading.value, p99_ns };
+        let one = StreamInMix { stream, alone, rate: reading.value, p99_ns };
         let same = |mix: &&mut Mix<'_>| {
             mix.target == target && mix.name == name && mix.priority == priority
         };
@@ -494,10 +499,10 @@ fn mixes_of(evidence: &Evidence) -> Vec<Mix<'_>> {
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     let mixes = mixes_of(evidence);
-    for mix in mixes.iter().filter(|mix| mix.priority == PLAIN) {
+    for mix in mixes.iter().filter(|mix| mix.priority == NO_PRIORITY) {
         describe(&mut found, mix);
         let first = mixes.iter().find(|other| {
-            other.target == mix.target && other.name == mix.name && other.priority == FIRST
+            other.target == mix.target && other.name == mix.name && other.priority == SMALL_FIRST
         });
         if let Some(first) = first {
             prioritise(&mut found, mix, first);
@@ -508,7 +513,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// " (99th percentile 1.2 ms, alone 300 us)"; nothing where it was not measured.
-fn waits(one: &Beside<'_>) -> String {
+fn waits(one: &StreamInMix<'_>) -> String {
     let alone = one.alone.latency_ns(0.99).map(|ns| format!(", alone {}", units::time(ns)));
     let alone = alone.unwrap_or_default();
     one.p99_ns
@@ -523,19 +528,17 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
         .collect();
     let untouched = mix.streams.iter().all(|one| one.keeps() >= UNTOUCHED);
     let noisy = mix.streams.iter().any(|one| one.keeps() > NOISE);
-    let change = match untouched {
-        _ if noisy => {
-            "; shares above 110% are noise or a change of the device: measure for longer \
-             (--runtime, --trials)"
-                .to_owned()
-        }
-        true => "; the device sustains all of them".to_owned(),
-        false => {
-            let share = |one: &&Beside<'_>| one.keeps();
-            let worst = mix.streams.iter().min_by(|a, b| share(a).total_cmp(&share(b)));
-            let name = worst.map(|one| one.stream.as_str()).unwrap_or_default();
-            format!("; {name} suffers most")
-        }
+    let change = if noisy {
+        "; shares above 110% are noise or a change of the device: measure for longer (--runtime, \
+         --trials)"
+            .to_owned()
+    } else if untouched {
+        "; the device sustains all of them".to_owned()
+    } else {
+        let share = |one: &&StreamInMix<'_>| one.keeps();
+        let worst = mix.streams.iter().min_by(|a, b| share(a).total_cmp(&share(b)));
+        let name = worst.map(|one| one.stream.as_str()).unwrap_or_default();
+        format!("; {name} suffers most")
     };
     found.find(
         "together",
@@ -586,7 +589,7 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
 /// A row for every stream of every mix.
 fn table(mixes: &[Mix<'_>]) -> Option<Table> {
     let rows = |mix: &Mix<'_>| -> Vec<Vec<TableCell>> {
-        let row = |one: &Beside<'_>| {
+        let row = |one: &StreamInMix<'_>| {
             vec![
                 TableCell::Text(mix.name.clone()),
                 TableCell::Text(mix.priority.clone()),
@@ -612,7 +615,7 @@ fn table(mixes: &[Mix<'_>]) -> Option<Table> {
             ("Priority", None),
             ("Stream", None),
             ("Alone", Some(Unit::BytesPerSecond)),
-            ("Beside others", Some(Unit::BytesPerSecond)),
+            ("StreamInMix others", Some(Unit::BytesPerSecond)),
             ("Kept", Some(Unit::Share)),
             ("Share of all bytes", Some(Unit::Share)),
             ("99th percentile alone", Some(Unit::Nanoseconds)),
@@ -647,11 +650,11 @@ mod tests {
             evidence.note("rate", "bytes/s", &labels, rate);
             evidence.note("p99", "ns", &labels, 5e6);
         };
-        note(PLAIN, "random", small);
-        note(PLAIN, "scan", large);
+        note(NO_PRIORITY, "random", small);
+        note(NO_PRIORITY, "scan", large);
         if let Some((small, large)) = first {
-            note(FIRST, "random", small);
-            note(FIRST, "scan", large);
+            note(SMALL_FIRST, "random", small);
+            note(SMALL_FIRST, "scan", large);
         }
         evidence
     }

@@ -201,43 +201,47 @@ fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
 }
 
 /// The points of one path to the bytes.
-struct Way<'a> {
+struct AccessPath<'a> {
     name: String,
     is_network: bool,
-    cells: Vec<&'a MeasuredPoint>,
+    points: Vec<&'a MeasuredPoint>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> AccessPath<'a> {
     fn at(&self, bytes: u64) -> Option<&'a MeasuredPoint> {
-        self.cells.iter().find(|cell| cell.bytes() == bytes).copied()
+        self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 }
 
 /// The path of the first target itself, and all other paths.
-fn ways(evidence: &Evidence) -> Option<(Way<'_>, Vec<Way<'_>>)> {
-    let mut ways: Vec<Way<'_>> = Vec::new();
-    for cell in evidence.usable().filter(|cell| cell.part != CACHED) {
-        let name = match (cell.target_index, cell.part.as_str()) {
+fn access_paths(evidence: &Evidence) -> Option<(AccessPath<'_>, Vec<AccessPath<'_>>)> {
+    let mut paths: Vec<AccessPath<'_>> = Vec::new();
+    for point in evidence.usable().filter(|point| point.part != CACHED) {
+        let name = match (point.target_index, point.part.as_str()) {
             (0, part) => part.to_owned(),
-            _ => cell.target.clone(),
+            _ => point.target.clone(),
         };
-        match ways.iter_mut().find(|way| way.name == name) {
-            Some(way) => way.cells.push(cell),
+        match paths.iter_mut().find(|path| path.name == name) {
+            Some(path) => path.points.push(point),
             None => {
-                let target = evidence.targets.get(cell.target_index);
+                let target = evidence.targets.get(point.target_index);
                 let system = target.and_then(|target| target.file_system.as_deref());
-                ways.push(Way { name, is_network: is_network(system), cells: vec![cell] });
+                paths.push(AccessPath {
+                    name,
+                    is_network: is_network(system),
+                    points: vec![point],
+                });
             }
         }
     }
-    let local = ways.iter().position(|way| way.name == LOCAL)?;
-    Some((ways.remove(local), ways))
+    let local = paths.iter().position(|path| path.name == LOCAL)?;
+    Some((paths.remove(local), paths))
 }
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    if let Some((local, others)) = ways(evidence) {
-        others.iter().for_each(|way| layer(&mut found, &local, way));
+    if let Some((local, others)) = access_paths(evidence) {
+        others.iter().for_each(|path| layer(&mut found, &local, path));
         advise(&mut found, &local, &others);
         copies(&mut found, evidence, &local);
         found.tables.extend(table(&local, &others));
@@ -248,8 +252,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// Mean time of a request (ns), with one request outstanding.
-fn each_ns(cell: &MeasuredPoint) -> f64 {
-    1e9 / cell.requests_per_s().max(1e-9)
+fn each_ns(point: &MeasuredPoint) -> f64 {
+    1e9 / point.requests_per_s().max(1e-9)
 }
 
 fn signed(ns: f64) -> String {
@@ -257,8 +261,8 @@ fn signed(ns: f64) -> String {
 }
 
 /// What a layer adds to the smallest and the largest request.
-fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
-    let shared = || local.cells.iter().filter_map(|cell| Some((*cell, way.at(cell.bytes())?)));
+fn layer(found: &mut Conclusion, local: &AccessPath<'_>, path: &AccessPath<'_>) {
+    let shared = || local.points.iter().filter_map(|point| Some((*point, path.at(point.bytes())?)));
     let (Some(small), Some(large)) =
         (shared().min_by_key(|pair| pair.0.bytes()), shared().max_by_key(|pair| pair.0.bytes()))
     else {
@@ -270,11 +274,11 @@ fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
     };
     let words = |pair: (&MeasuredPoint, &MeasuredPoint)| {
         let size = units::size(pair.0.bytes());
-        if way.name == FUSE {
+        if path.name == FUSE {
             return format!("{} for {size}", units::time(each_ns(pair.1)));
         }
         // With one request outstanding, the rate is the inverse of the latency.
-        match curve::told(pair.1, pair.0) {
+        match curve::compare(pair.1, pair.0) {
             Comparison::Times(_) => {
                 let more = signed(each_ns(pair.1) - each_ns(pair.0));
                 format!("{more} for {size} (total {}{})", units::time(each_ns(pair.1)), cpu(pair))
@@ -282,23 +286,23 @@ fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
             alike => format!("{} for {size}", alike.words()),
         }
     };
-    let lead = if way.name == FUSE {
+    let lead = if path.name == FUSE {
         "FUSE overhead per request, measured on a file in memory".to_owned()
     } else {
-        format!("{} against the file itself", way.name)
+        format!("{} against the file itself", path.name)
     };
     found.find("layer", format!("{lead}: {}, {}", words(small), words(large)));
 }
 
 /// Advice against the path whose small reads lose most against the file itself.
-fn advise(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
-    let loss = |way: &Way<'_>| {
-        let plain = local.cells.iter().min_by_key(|cell| cell.bytes())?;
-        let layered = way.at(plain.bytes()).filter(|cell| curve::differ(plain, cell))?;
-        Some((plain.requests_per_s() / layered.requests_per_s(), plain.bytes(), way.name.clone()))
+fn advise(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
+    let loss = |path: &AccessPath<'_>| {
+        let plain = local.points.iter().min_by_key(|point| point.bytes())?;
+        let layered = path.at(plain.bytes()).filter(|point| curve::differ(plain, point))?;
+        Some((plain.requests_per_s() / layered.requests_per_s(), plain.bytes(), path.name.clone()))
     };
     // FUSE was measured on a file in memory, so its rate says nothing about this file.
-    let losses = others.iter().filter(|way| way.name != FUSE).filter_map(loss);
+    let losses = others.iter().filter(|path| path.name != FUSE).filter_map(loss);
     let Some((gain, bytes, name)) = losses.max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
     let times = words_of_times(gain);
     let size = units::size(bytes);
@@ -307,25 +311,25 @@ fn advise(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
 }
 
 /// The copy out of the page cache, against a memory copy and direct reads.
-fn copies(found: &mut Conclusion, evidence: &Evidence, local: &Way<'_>) {
+fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     let cached = evidence.all(&[("part", CACHED)]);
-    let mut cached = cached.into_iter().filter(|cell| cell.target_index == 0);
+    let mut cached = cached.into_iter().filter(|point| point.target_index == 0);
     let large = 1 << 20;
-    let Some(cell) = cached.find(|cell| cell.bytes() == large) else { return };
+    let Some(point) = cached.find(|point| point.bytes() == large) else { return };
     let copy = evidence.value("memory-copy", &[]);
     let memory = copy.map(|rate| {
-        let share = 100.0 * cell.rate() / rate;
+        let share = 100.0 * point.rate() / rate;
         format!(", {share:.0}% of a memory copy beyond the CPU caches ({})", units::rate_mib(rate))
     });
     let device = local.at(large).map(|local| {
-        let times = words_of_times(cell.rate() / local.rate().max(1.0));
+        let times = words_of_times(point.rate() / local.rate().max(1.0));
         format!("; {times} the rate of direct reads, one at a time")
     });
     found.find(
         "copies",
         format!(
             "1 MiB reads from the page cache: {}{}{}",
-            units::rate_mib(cell.rate()),
+            units::rate_mib(point.rate()),
             memory.unwrap_or_default(),
             device.unwrap_or_default()
         ),
@@ -333,9 +337,10 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &Way<'_>) {
 }
 
 /// Claims about network shares, if one was named.
-fn share_claims(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
-    let Some(share) = others.iter().find(|way| way.is_network) else { return };
-    let large = local.cells.iter().rev().find_map(|cell| Some((*cell, share.at(cell.bytes())?)));
+fn share_claims(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
+    let Some(share) = others.iter().find(|path| path.is_network) else { return };
+    let large =
+        local.points.iter().rev().find_map(|point| Some((*point, share.at(point.bytes())?)));
     found.claim_if(
         "C254",
         large.and_then(|(plain, shared)| Some(shared.cpu_ns()? / plain.cpu_ns()?)).map(|times| {
@@ -349,20 +354,20 @@ fn share_claims(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
 }
 
 /// A row for every path and size.
-fn table(local: &Way<'_>, others: &[Way<'_>]) -> Option<Table> {
+fn table(local: &AccessPath<'_>, others: &[AccessPath<'_>]) -> Option<Table> {
     let mut rows = Vec::new();
-    for way in std::iter::once(local).chain(others) {
-        for cell in &way.cells {
-            let plain = local.at(cell.bytes());
-            let added = plain.map(|plain| each_ns(cell) - each_ns(plain));
-            let cpu = plain.and_then(|plain| Some(cell.cpu_ns()? - plain.cpu_ns()?));
+    for path in std::iter::once(local).chain(others) {
+        for point in &path.points {
+            let plain = local.at(point.bytes());
+            let added = plain.map(|plain| each_ns(point) - each_ns(plain));
+            let cpu = plain.and_then(|plain| Some(point.cpu_ns()? - plain.cpu_ns()?));
             rows.push(vec![
-                TableCell::Text(way.name.clone()),
-                TableCell::Number(cell.bytes() as f64),
-                TableCell::Number(cell.rate()),
-                TableCell::Number(each_ns(cell)),
+                TableCell::Text(path.name.clone()),
+                TableCell::Number(point.bytes() as f64),
+                TableCell::Number(point.rate()),
+                TableCell::Number(each_ns(point)),
                 added.into(),
-                cell.cpu_ns().into(),
+                point.cpu_ns().into(),
                 cpu.into(),
             ]);
         }
@@ -394,7 +399,7 @@ mod tests {
     use lab::machine::TargetFacts;
 
     /// 4 KiB reads by a path at this many requests per second.
-    fn way(part: &str, requests: u64) -> MeasuredPoint {
+    fn reads_by(part: &str, requests: u64) -> MeasuredPoint {
         cell(requests * 4096, &[("part", part), ("rw", "randread"), ("bs", "4k")])
     }
 
@@ -406,9 +411,9 @@ mod tests {
     #[test]
     fn the_cost_of_a_layer_is_reported_unless_it_is_noise() {
         let found = analyse(&evidence(vec![
-            way("local", 10_000),
-            way("bind mount", 10_000),
-            way("loop device", 5_000),
+            reads_by("local", 10_000),
+            reads_by("bind mount", 10_000),
+            reads_by("loop device", 5_000),
         ]));
         let layers = layers(&found);
         assert!(layers[0].contains("bind mount") && layers[0].contains("the same within 10%"));
@@ -420,25 +425,25 @@ mod tests {
 
     #[test]
     fn fuse_is_never_compared_with_the_file() {
-        let found = analyse(&evidence(vec![way("local", 10_000), way(FUSE, 20_000)]));
+        let found = analyse(&evidence(vec![reads_by("local", 10_000), reads_by(FUSE, 20_000)]));
         assert!(layers(&found)[0].contains("50 us for 4 KiB"), "{:?}", layers(&found));
         assert!(found.advice.is_empty());
     }
 
     #[test]
     fn a_network_share_decides_the_claim_about_its_cpu() {
-        let costing = |mut cell: MeasuredPoint, ns: u64| {
-            let requests = cell.requests_per_s() as u64;
-            cell.point.trials.iter_mut().for_each(|trial| trial.cpu.process_ns = ns * requests);
-            cell.summary = cell.point.summary();
-            cell
+        let costing = |mut point: MeasuredPoint, ns: u64| {
+            let requests = point.requests_per_s() as u64;
+            point.point.trials.iter_mut().for_each(|trial| trial.cpu.process_ns = ns * requests);
+            point.summary = point.point.summary();
+            point
         };
-        let mut share = costing(way("local", 1_000), 60_000);
+        let mut share = costing(reads_by("local", 1_000), 60_000);
         (share.target, share.target_index) = ("/mnt/share".to_owned(), 1);
         let nfs = TargetFacts { file_system: Some("nfs4".to_owned()), ..TargetFacts::default() };
         let found = analyse(&Evidence {
             targets: vec![TargetFacts::default(), nfs],
-            ..evidence(vec![costing(way("local", 10_000), 10_000), share])
+            ..evidence(vec![costing(reads_by("local", 10_000), 10_000), share])
         });
         let claim = found.claims.iter().find(|claim| claim.id == "C254").unwrap();
         assert_eq!(claim.verdict, Verdict::Holds, "{}", claim.here);

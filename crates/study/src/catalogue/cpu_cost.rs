@@ -137,91 +137,91 @@ struct Path<'a> {
     name: String,
     target: usize,
     rw: String,
-    cells: Vec<&'a MeasuredPoint>,
+    points: Vec<&'a MeasuredPoint>,
 }
 
 impl<'a> Path<'a> {
     fn at(&self, bytes: u64) -> Option<&'a MeasuredPoint> {
-        self.cells.iter().find(|cell| cell.bytes() == bytes).copied()
+        self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 
     /// Fits a cost model to a quantity of the points; `None` if it was not measured or cannot be
     /// fitted.
     fn fit(&self, of: impl Fn(&MeasuredPoint) -> Option<f64>) -> Option<CostModel> {
-        let point = |cell: &&MeasuredPoint| {
-            let error = cell.summary.requests_per_s.half_width_relative();
+        let cost_point = |point: &&MeasuredPoint| {
+            let error = point.summary.requests_per_s.half_width_relative();
             Some(CostPoint {
-                request_bytes: cell.bytes(),
-                cpu_ns: of(cell)?,
+                request_bytes: point.bytes(),
+                cpu_ns: of(point)?,
                 relative_error: error.clamp(ERROR_LEAST, ERROR_MOST),
             })
         };
-        let points: Vec<CostPoint> = self.cells.iter().filter_map(point).collect();
+        let points: Vec<CostPoint> = self.points.iter().filter_map(cost_point).collect();
         costmodel::fit(&points).ok()
     }
 
     fn lower(&self) -> Option<CostModel> {
-        self.fit(|cell| cell.cpu_ns())
+        self.fit(|point| point.cpu_ns())
     }
 
     fn upper(&self) -> Option<CostModel> {
-        self.fit(|cell| cell.summary.cpu_upper_ns)
+        self.fit(|point| point.summary.cpu_upper_ns)
     }
 
     fn is_direct(&self) -> bool {
-        self.cells.first().is_some_and(|cell| cell.point.key.is_direct())
+        self.points.first().is_some_and(|point| point.point.key.is_direct())
     }
 
     fn is_one_deep(&self) -> bool {
-        self.cells.first().is_some_and(|cell| cell.depth() == 1)
+        self.points.first().is_some_and(|point| point.depth() == 1)
     }
 }
 
 /// Instructions per request, if they were counted: the median of the trials.
-fn instructions(cell: &MeasuredPoint) -> Option<f64> {
+fn instructions(point: &MeasuredPoint) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
         let count = trial.cpu.instructions.filter(|count| *count > 0)?;
         (requests > 0).then(|| count as f64 / requests as f64)
     };
-    median(&cell.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
+    median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
 }
 
 /// Interrupt time of the whole machine per request (ns).
-fn interrupt_ns(cell: &MeasuredPoint) -> Option<f64> {
+fn interrupt_ns(point: &MeasuredPoint) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
         (requests > 0).then_some(trial.cpu.interrupt_ns? as f64 / requests as f64)
     };
-    median(&cell.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
+    median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
 }
 
 /// All paths, in the order of the plan.
 fn paths(evidence: &Evidence) -> Vec<Path<'_>> {
     let mut paths: Vec<Path<'_>> = Vec::new();
-    for cell in evidence.usable() {
-        let key = &cell.point.key;
+    for point in evidence.usable() {
+        let key = &point.point.key;
         let mut name = format!("{}, {}", key.caching, key.ioengine());
         if key.depth() > 1 {
             name = format!("{name}, depth {}", key.depth());
         }
         if evidence.targets.len() > 1 {
-            name = format!("{}: {name}", cell.target);
+            name = format!("{}: {name}", point.target);
         }
         let same = |path: &&mut Path<'_>| path.name == name && path.rw == key.rw();
         match paths.iter_mut().find(same) {
             // Two parts may be the same path, for example on a target with a single engine.
-            Some(path) if path.at(cell.bytes()).is_some() => {}
-            Some(path) => path.cells.push(cell),
+            Some(path) if path.at(point.bytes()).is_some() => {}
+            Some(path) => path.points.push(point),
             None => paths.push(Path {
                 name,
-                target: cell.target_index,
+                target: point.target_index,
                 rw: key.rw().to_owned(),
-                cells: vec![cell],
+                points: vec![point],
             }),
         }
     }
-    paths.iter_mut().for_each(|path| path.cells.sort_by_key(|cell| cell.bytes()));
+    paths.iter_mut().for_each(|path| path.points.sort_by_key(|point| point.bytes()));
     paths
 }
 
@@ -297,8 +297,8 @@ fn describe(found: &mut Conclusion, path: &Path<'_>) {
     );
 }
 
-fn per_byte(cell: &MeasuredPoint) -> Option<f64> {
-    Some(cell.cpu_ns()? / cell.bytes() as f64)
+fn per_byte(point: &MeasuredPoint) -> Option<f64> {
+    Some(point.cpu_ns()? / point.bytes() as f64)
 }
 
 /// The ratio of the CPU costs of two paths at one size.
@@ -333,7 +333,7 @@ fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
 
 /// The smallest measured size from which on the direct path costs less at every larger size too.
 fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
-    let shared = direct.cells.iter().map(|cell| cell.bytes());
+    let shared = direct.points.iter().map(|point| point.bytes());
     let mut cheaper = None;
     for bytes in shared {
         let Some(times) = times_at(buffered, direct, bytes) else { continue };
@@ -374,7 +374,7 @@ fn about(here: f64, published: f64) -> bool {
 fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     let costlier = |bytes: u64| times_at(buffered, direct, bytes);
     let at_64 = costlier(LARGE);
-    let largest = direct.cells.iter().rev().find_map(|cell| costlier(cell.bytes()));
+    let largest = direct.points.iter().rev().find_map(|point| costlier(point.bytes()));
     found.gain("R043", at_64, "CPU of a buffered 64 KiB read over a direct one");
     found.gain("R062", costlier(16 << 10), "CPU of a buffered 16 KiB read over a direct one");
     found.gain("C143", largest, "CPU of the largest buffered reads over direct ones");
@@ -401,25 +401,25 @@ fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
 
 /// Claims about certain request sizes.
 fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
-    leanest(found, buffered);
+    cheapest_size(found, buffered);
     let beyond = 256 << 10;
     let pair = direct.at(beyond).zip(buffered.at(beyond));
     if let Some(((past, with), cpu)) = pair.zip(times_at(buffered, direct, beyond)) {
-        let told = curve::told(past, with);
+        let comparison = curve::compare(past, with);
         let words = format!(
             "direct 256 KiB reads against buffered ones: rate {}; {} the CPU",
-            told.words(),
+            comparison.words(),
             words_of_times(1.0 / cpu)
         );
-        match told.noise() {
+        match comparison.noise() {
             Some(why) => found.cannot(&["R063"], &why),
             None => {
-                let faster = told.times().is_some_and(|times| times > 1.0);
+                let faster = comparison.times().is_some_and(|times| times > 1.0);
                 found.claim("R063", faster && cpu > 1.0, words);
             }
         }
     }
-    let load = |cell: &MeasuredPoint| Some(cell.cpu_ns()? * cell.requests_per_s() / 1e9);
+    let load = |point: &MeasuredPoint| Some(point.cpu_ns()? * point.requests_per_s() / 1e9);
     found.claim_if(
         "R074",
         direct.at(LARGE).and_then(load).map(|load| {
@@ -451,8 +451,8 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
 
 /// Claim R040: at which sizes a byte costs least. It is decided only if the other sizes cost
 /// clearly more.
-fn leanest(found: &mut Conclusion, buffered: &Path<'_>) {
-    let lean = buffered.cells.iter().filter_map(|cell| Some((per_byte(cell)?, cell.bytes())));
+fn cheapest_size(found: &mut Conclusion, buffered: &Path<'_>) {
+    let lean = buffered.points.iter().filter_map(|point| Some((per_byte(point)?, point.bytes())));
     let claimed = |bytes: u64| (16 << 10..=64 << 10).contains(&bytes);
     let (inside, outside): (Vec<_>, Vec<_>) = lean.partition(|(_, bytes)| claimed(*bytes));
     let least = |of: &[(f64, u64)]| of.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
@@ -529,7 +529,7 @@ fn table(paths: &[Path<'_>]) -> Option<Table> {
     let row = |path: &Path<'_>| {
         let (lower, upper) = (path.lower()?, path.upper());
         let counted = path.fit(instructions);
-        let last = *path.cells.last()?;
+        let last = *path.points.last()?;
         let of = |model: &Option<CostModel>, of: fn(&CostModel) -> f64| -> TableCell {
             model.as_ref().map(of).into()
         };
@@ -578,33 +578,33 @@ mod tests {
 
     /// A point with this CPU time and this number of instructions per request.
     fn point(caching: &str, rw: &str, bs: &str, cpu_ns: f64, instructions: u64) -> MeasuredPoint {
-        let mut cell = cell(
+        let mut point = cell(
             1 << 30,
             &[("part", caching), ("caching", caching), ("rw", rw), ("bs", bs), ("iodepth", "1")],
         );
-        let requests = (1 << 30) / cell.bytes();
-        for trial in &mut cell.point.trials {
+        let requests = (1 << 30) / point.bytes();
+        for trial in &mut point.point.trials {
             trial.cpu.process_ns = (cpu_ns * requests as f64) as u64;
             trial.cpu.instructions = (instructions > 0).then_some(instructions * requests);
         }
-        cell.summary = cell.point.summary();
-        cell
+        point.summary = point.point.summary();
+        point
     }
 
     /// A direct and a buffered path of reads, each with a fixed cost (ns) and a cost per KiB (ns).
     fn machine(direct: (f64, f64), buffered: (f64, f64), instructions: bool) -> Evidence {
-        let mut cells = Vec::new();
+        let mut points = Vec::new();
         for (caching, (fixed, each)) in [("direct", direct), ("buffered", buffered)] {
             for kib in [2_u64, 16, 64, 256] {
                 let cpu_ns = fixed + each * kib as f64;
                 let count = if instructions { cpu_ns as u64 } else { 0 };
-                cells.push(point(caching, "read", &format!("{kib}k"), cpu_ns, count));
+                points.push(point(caching, "read", &format!("{kib}k"), cpu_ns, count));
             }
         }
         let device = Some(DeviceFacts::default());
         Evidence {
             targets: vec![TargetFacts { device, ..TargetFacts::default() }],
-            ..evidence(cells)
+            ..evidence(points)
         }
     }
 

@@ -71,10 +71,10 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 
 /// The points of one size, by rising depth.
 fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("rw", rw)]);
-    cells.retain(|cell| cell.bytes() == bs);
-    cells.sort_by_key(|cell| cell.depth());
-    cells
+    let mut points = evidence.all(&[("rw", rw)]);
+    points.retain(|point| point.bytes() == bs);
+    points.sort_by_key(|point| point.depth());
+    points
 }
 
 fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
@@ -87,15 +87,15 @@ fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
 
 /// The depth from which on more depth gains little, and what more depth costs in latency.
 fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
-    let cells = curve(evidence, rw, bs);
+    let points = curve(evidence, rw, bs);
     // A knee needs several depths, and depth 1 as the base of the gain.
-    let (Some(first), Some(last)) = (cells.first(), cells.last()) else { return };
-    if cells.len() < 2 || first.depth() > 1 {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
+    if points.len() < 2 || first.depth() > 1 {
         return;
     }
-    let Some(knee) = knee_of(&cells) else { return };
+    let Some(knee) = knee_of(&points) else { return };
     let latency =
-        |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
+        |point: &MeasuredPoint| point.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let beyond = if last.depth() == knee.depth() {
         format!("the median latency is {} there", latency(knee))
     } else {
@@ -129,13 +129,13 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
 }
 
 /// The first point that is as fast as the fastest, within noise.
-fn knee_of<'a>(cells: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
-    let top = cells.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
-    let is_there = |cell: &&MeasuredPoint| {
-        let near = cell.rate() * STEP_MIN >= top.rate();
-        near || (!differ(cell, top) && cell.rate() * NOISE_MOST >= top.rate())
+fn knee_of<'a>(points: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
+    let top = points.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
+    let is_there = |point: &&MeasuredPoint| {
+        let near = point.rate() * STEP_MIN >= top.rate();
+        near || (!differ(point, top) && point.rate() * NOISE_MOST >= top.rate())
     };
-    cells.iter().copied().find(is_there)
+    points.iter().copied().find(is_there)
 }
 
 fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
@@ -166,10 +166,10 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 
 /// Little's law as a check: rate x latency is the number of requests that were outstanding.
 fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
-    let kept = |cell: &&MeasuredPoint| {
-        let mean_ns = cell.summary.latency.mean().unwrap_or_default();
-        let outstanding = cell.requests_per_s() * mean_ns / 1e9;
-        (outstanding / f64::from(cell.depth()) - 1.0).abs() <= 0.1
+    let kept = |point: &&MeasuredPoint| {
+        let mean_ns = point.summary.latency.mean().unwrap_or_default();
+        let outstanding = point.requests_per_s() * mean_ns / 1e9;
+        (outstanding / f64::from(point.depth()) - 1.0).abs() <= 0.1
     };
     let (all, kept) = (evidence.usable().count(), evidence.usable().filter(kept).count());
     if all > 0 {
@@ -205,8 +205,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let knee = knee_of(&reads);
     found.claim_if(
         "C208",
-        knee.map(|cell| {
-            let depth = cell.depth();
+        knee.map(|point| {
+            let depth = point.depth();
             (depth <= 2, format!("the rate of 8 KiB reads rises up to depth {depth}"))
         }),
     );
@@ -238,8 +238,9 @@ mod tests {
     fn a_knee_needs_several_depths_and_depth_one() {
         let at =
             |depth: &str, rate| cell(rate, &[("rw", "write"), ("bs", "8k"), ("iodepth", depth)]);
-        for cells in [vec![at("1", 100)], vec![at("256", 800)], vec![at("8", 700), at("32", 710)]] {
-            let found = analyse(&evidence(cells));
+        for points in [vec![at("1", 100)], vec![at("256", 800)], vec![at("8", 700), at("32", 710)]]
+        {
+            let found = analyse(&evidence(points));
             assert!(found.findings.iter().all(|one| one.id != "knee"), "{:?}", found.findings);
             assert!(found.advice.is_empty(), "{:?}", found.advice);
         }

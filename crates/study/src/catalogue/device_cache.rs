@@ -14,7 +14,7 @@ use lab::failure::Outcome;
 use lab::job::Job;
 use workload::Workload;
 
-use crate::ahead::{self, HIT_GAIN};
+use crate::ahead::{self, HIT_GAIN, ReadTarget};
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve;
@@ -99,7 +99,7 @@ fn target(
     }
     let name = study_target.name.display().to_string();
     // This must come first: blocks that were read once may be in the device's cache.
-    ahead::measure(runner, (&name, job, bench), &BLOCK_BYTES)?;
+    ahead::measure(runner, ReadTarget { name: &name, job, bench }, &BLOCK_BYTES)?;
     same_block(runner, &name, job, bench)?;
     rereads(runner, &name, job, bench)
 }
@@ -135,22 +135,22 @@ fn passes(runner: &StudyRunner<'_>, job: &Job, bench: &Bench, region: u64) -> Ou
     let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
     let trial = runner.trial(job, bench, workload)?;
     // With half of the reads or less, the median may lie in the first pass.
-    let told = trial.bytes() * 2 > region * PASSES;
-    Ok(trial.latency().quantile(0.5).filter(|_| told).map(|ns| ns as f64))
+    let is_complete = trial.bytes() * 2 > region * PASSES;
+    Ok(trial.latency().quantile(0.5).filter(|_| is_complete).map(|ns| ns as f64))
 }
 
 /// Grows the region until rereads miss, then bisects the cache size.
 fn rereads(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
     let most = REGION_MAX[usize::from(!runner.quick)].min(bench.region_bytes);
-    let mut seen: Vec<(u64, f64)> = Vec::new();
+    let mut latencies: Vec<(u64, f64)> = Vec::new();
     let mut region = REGION_MIN;
     while region <= most {
         let Some(ns) = passes(runner, job, bench, region)? else { break };
         note(runner, name, region, ns);
-        seen.push((region, ns));
+        latencies.push((region, ns));
         region *= 2;
     }
-    let Some((mut hit, mut miss, threshold_ns)) = curve::edge(&seen, HIT_GAIN) else {
+    let Some((mut hit, mut miss, threshold_ns)) = curve::edge(&latencies, HIT_GAIN) else {
         return Ok(());
     };
     let request = u64::from(job.axes[0].request_bytes);
@@ -195,8 +195,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
-    let seen = evidence.curve("reread", "region", target);
-    let (Some(first), Some(last)) = (seen.first(), seen.last()) else { return };
+    let latencies = evidence.curve("reread", "region", target);
+    let (Some(first), Some(last)) = (latencies.first(), latencies.last()) else { return };
     let (hit, miss) = (units::time(first.1), units::time(last.1));
     let text = match cache_bytes(evidence, target) {
         Some(bytes) => format!(
@@ -313,10 +313,11 @@ mod tests {
     #[test]
     fn the_cache_ends_between_the_last_hit_and_the_first_miss() {
         let mib = 1 << 20;
-        let seen = [(mib, 20e3), (4 * mib, 21e3), (8 * mib, 22e3), (9 * mib, 1e6), (16 * mib, 1e6)];
-        let bytes = cache_bytes(&rereads(&seen), "t").unwrap();
+        let latencies =
+            [(mib, 20e3), (4 * mib, 21e3), (8 * mib, 22e3), (9 * mib, 1e6), (16 * mib, 1e6)];
+        let bytes = cache_bytes(&rereads(&latencies), "t").unwrap();
         assert!((8.0..9.0).contains(&(bytes / f64::from(1 << 20))), "{bytes}");
-        let found = analyse(&rereads(&seen));
+        let found = analyse(&rereads(&latencies));
         assert!(found.findings[0].text.contains("a cache of 8."), "{:?}", found.findings);
     }
 

@@ -112,13 +112,13 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     for rw in ["randread", "randwrite"] {
-        for bs in values(evidence, rw, |cell| cell.bytes()) {
-            for depth in values(evidence, rw, |cell| u64::from(cell.depth())) {
-                race(&mut found, evidence, (rw, bs, depth as u32));
+        for bs in values(evidence, rw, |point| point.bytes()) {
+            for depth in values(evidence, rw, |point| u64::from(point.depth())) {
+                race(&mut found, evidence, rw, bs, depth as u32);
             }
             blocking(&mut found, evidence, rw, bs);
             for polled in [SQ_POLL, IO_POLL] {
-                polling(&mut found, evidence, polled, (rw, bs));
+                polling(&mut found, evidence, polled, rw, bs);
             }
         }
     }
@@ -148,22 +148,22 @@ enum By {
 
 impl By {
     /// The criterion as time per request (ns); less is better.
-    fn ns(self, cell: &MeasuredPoint) -> f64 {
+    fn ns(self, point: &MeasuredPoint) -> f64 {
         match self {
-            By::Rate => 1e9 / cell.requests_per_s().max(f64::MIN_POSITIVE),
-            By::Cpu => cell.cpu_ns().unwrap_or(f64::MAX),
-            By::Latency => cell.latency_ns(0.5).unwrap_or(f64::MAX),
+            By::Rate => 1e9 / point.requests_per_s().max(f64::MIN_POSITIVE),
+            By::Cpu => point.cpu_ns().unwrap_or(f64::MAX),
+            By::Latency => point.latency_ns(0.5).unwrap_or(f64::MAX),
         }
     }
 
     /// The criterion that decides among equals.
-    fn then(self) -> By {
+    fn tie_breaker(self) -> By {
         if self == By::Cpu { By::Rate } else { By::Cpu }
     }
 
     /// The least and the largest value over the trials.
-    fn range(self, cell: &MeasuredPoint) -> Option<(f64, f64)> {
-        let rate = cell.summary.requests_per_s;
+    fn range(self, point: &MeasuredPoint) -> Option<(f64, f64)> {
+        let rate = point.summary.requests_per_s;
         let of = |trial: &Trial| match self {
             By::Cpu => Some(trial.cpu.process_ns as f64 / trial.requests().max(1) as f64),
             _ => trial.latency().quantile(0.5).map(|ns| ns as f64),
@@ -171,7 +171,7 @@ impl By {
         if self == By::Rate {
             return (rate.low > 0.0).then(|| (1e9 / rate.high, 1e9 / rate.low));
         }
-        let each = cell.point.trials.iter().filter(|trial| !trial.soaked).map(of);
+        let each = point.point.trials.iter().filter(|trial| !trial.soaked).map(of);
         let each = each.collect::<Option<Vec<f64>>>()?;
         let least = each.iter().copied().reduce(f64::min)?;
         Some((least, each.iter().copied().reduce(f64::max)?))
@@ -187,13 +187,14 @@ impl By {
 
     /// The best point: among those that no other beats, the one that wins by the second criterion.
     /// Also whether it beats all others.
-    fn choose<'a>(self, cells: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
-        let known = |cell: &&&MeasuredPoint| self.ns(cell) < f64::MAX;
-        let first = *cells.iter().filter(known).min_by(|a, b| self.ns(a).total_cmp(&self.ns(b)))?;
-        let is_alike = |cell: &&&MeasuredPoint| !self.is_better(first, cell);
-        let alike: Vec<&MeasuredPoint> = cells.iter().filter(is_alike).copied().collect();
-        let then = self.then();
-        let chosen = alike.iter().min_by(|a, b| then.ns(a).total_cmp(&then.ns(b)))?;
+    fn choose<'a>(self, points: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
+        let known = |point: &&&MeasuredPoint| self.ns(point) < f64::MAX;
+        let first =
+            *points.iter().filter(known).min_by(|a, b| self.ns(a).total_cmp(&self.ns(b)))?;
+        let is_alike = |point: &&&MeasuredPoint| !self.is_better(first, point);
+        let alike: Vec<&MeasuredPoint> = points.iter().filter(is_alike).copied().collect();
+        let tie_breaker = self.tie_breaker();
+        let chosen = alike.iter().min_by(|a, b| tie_breaker.ns(a).total_cmp(&tie_breaker.ns(b)))?;
         Some((chosen, alike.len() == 1))
     }
 }
@@ -201,29 +202,29 @@ impl By {
 /// Compares the direct engines at one size and depth. It recommends the fastest, or the one with
 /// the least CPU among equally fast ones, and names the engines with the least CPU and the lowest
 /// latency.
-fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64, u32)) {
-    let mut cells = evidence.all(&[("rw", rw)]);
-    cells.retain(|cell| cell.bytes() == bs && cell.depth() == depth && is_direct(cell));
-    if cells.len() < 2 {
+fn race(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64, depth: u32) {
+    let mut points = evidence.all(&[("rw", rw)]);
+    points.retain(|point| point.bytes() == bs && point.depth() == depth && is_direct(point));
+    if points.len() < 2 {
         return;
     }
-    let Some((fast, alone)) = By::Rate.choose(&cells) else { return };
-    cells.sort_by(|a, b| b.requests_per_s().total_cmp(&a.requests_per_s()));
-    let others = cells.iter().filter(|cell| !std::ptr::eq(**cell, fast));
-    let others: Vec<String> = others.map(|cell| in_short(cell)).collect();
-    let deepest = values(evidence, rw, |cell| u64::from(cell.depth())).last().copied();
+    let Some((fast, alone)) = By::Rate.choose(&points) else { return };
+    points.sort_by(|a, b| b.requests_per_s().total_cmp(&a.requests_per_s()));
+    let others = points.iter().filter(|point| !std::ptr::eq(**point, fast));
+    let others: Vec<String> = others.map(|point| brief(point)).collect();
+    let deepest = values(evidence, rw, |point| u64::from(point.depth())).last().copied();
     let id = if deepest == Some(u64::from(depth)) { "use" } else { "race" };
     let why = if alone { "fastest" } else { "as fast as any, and the least CPU among those" };
     let also = |by: By, what: &str| {
-        let chosen = by.choose(&cells).filter(|(cell, _)| by.is_better(cell, fast));
-        chosen.map_or_else(String::new, |(cell, _)| format!("; {} {what}", name(cell)))
+        let chosen = by.choose(&points).filter(|(point, _)| by.is_better(point, fast));
+        chosen.map_or_else(String::new, |(point, _)| format!("; {} {what}", name(point)))
     };
     found.find(
         id,
         format!(
             "{rw} of {} at depth {depth}: use {}, {why}{}{}; the others: {}",
             units::size(bs),
-            in_short(fast),
+            brief(fast),
             also(By::Cpu, "for the least CPU"),
             also(By::Latency, "for the lowest median latency"),
             others.join(", ")
@@ -234,8 +235,8 @@ fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64
 /// Whether blocking calls or a queue is faster with one request outstanding.
 fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let at_one = |part: &str| {
-        let cells = evidence.all(&[("part", part), ("rw", rw), ("iodepth", "1")]);
-        cells.into_iter().find(|cell| cell.bytes() == bs)
+        let points = evidence.all(&[("part", part), ("rw", rw), ("iodepth", "1")]);
+        points.into_iter().find(|point| point.bytes() == bs)
     };
     let Some(sync) = at_one("sync") else { return };
     let queued = ["io_uring", "libaio"].into_iter().filter_map(at_one);
@@ -245,7 +246,7 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let text = match (By::Rate.is_better(sync, best), By::Rate.is_better(best, sync)) {
         (true, _) => "blocking calls are faster than any queue",
         (_, true) => "a queue is faster even with one request in it",
-        _ => match curve::told(sync, best) {
+        _ => match curve::compare(sync, best) {
             Comparison::Unclear(_) => "no measurable difference between blocking calls and a queue",
             _ => "blocking calls are as fast as a queue, within 10%",
         },
@@ -255,8 +256,8 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
         format!(
             "{rw} of {} at depth 1: {text} ({} against {})",
             units::size(bs),
-            in_short(sync),
-            in_short(best)
+            brief(sync),
+            brief(best)
         ),
     );
 }
@@ -264,8 +265,8 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
 /// A mapping against calls, both through the page cache.
 fn mapped(found: &mut Conclusion, evidence: &Evidence) {
     for map in evidence.all(&[("part", "mmap")]) {
-        let same = |cell: &&&MeasuredPoint| {
-            cell.bytes() == map.bytes() && cell.word("rw") == map.word("rw")
+        let same = |point: &&&MeasuredPoint| {
+            point.bytes() == map.bytes() && point.word("rw") == map.word("rw")
         };
         let calls = evidence.all(&[("part", "buffered sync")]);
         let Some(call) = calls.iter().find(same) else { continue };
@@ -279,47 +280,47 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
             found.find("mapped", text);
             continue;
         }
-        let times = curve::told(map, call).words();
+        let times = curve::compare(map, call).words();
         found.find(
             "mapped",
             format!(
                 "cold {} of {} through the page cache, mmap against calls: {times} ({} against {})",
                 map.word("rw"),
                 units::size(map.bytes()),
-                in_short(map),
-                in_short(call)
+                brief(map),
+                brief(call)
             ),
         );
     }
 }
 
 /// What polling changes at one size: points of io_uring with and without it, by depth.
-fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, (rw, bs): (&str, u64)) {
+fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, rw: &str, bs: u64) {
     let pairs: Vec<(&MeasuredPoint, &MeasuredPoint)> =
-        pairs(evidence, |cell| polls(cell) == Some(polled), plain)
+        pairs(evidence, |point| polls(point) == Some(polled), plain)
             .into_iter()
-            .filter(|(cell, _)| cell.word("rw") == rw && cell.bytes() == bs)
+            .filter(|(point, _)| point.word("rw") == rw && point.bytes() == bs)
             .collect();
     if pairs.is_empty() {
         return;
     }
-    let time = |cell: &MeasuredPoint, by: By| units::time(by.ns(cell));
+    let time = |point: &MeasuredPoint, by: By| units::time(by.ns(point));
     let each: Vec<String> = pairs
         .iter()
-        .map(|(cell, without)| {
-            let busy = curve::utilisation(cell).zip(curve::utilisation(without));
+        .map(|(point, without)| {
+            let busy = curve::utilisation(point).zip(curve::utilisation(without));
             let busy = busy.map_or_else(String::new, |(with, without)| {
                 format!(" ({with:.2} CPUs busy instead of {without:.2})")
             });
-            let cpu = cell.cpu_ns().and(without.cpu_ns()).map_or_else(String::new, |_| {
-                let (with, without) = (time(cell, By::Cpu), time(without, By::Cpu));
+            let cpu = point.cpu_ns().and(without.cpu_ns()).map_or_else(String::new, |_| {
+                let (with, without) = (time(point, By::Cpu), time(without, By::Cpu));
                 format!(", CPU per request {with} instead of {without}{busy}")
             });
             format!(
                 "depth {}: rate {}, median latency {} instead of {}{cpu}",
-                cell.depth(),
-                curve::told(cell, without).words(),
-                time(cell, By::Latency),
+                point.depth(),
+                curve::compare(point, without).words(),
+                time(point, By::Latency),
                 time(without, By::Latency)
             )
         })
@@ -353,18 +354,18 @@ const IO_POLL: Polled = Polled {
 };
 
 /// The polling mode of a point; `None` with none or both.
-fn polls(cell: &MeasuredPoint) -> Option<Polled> {
-    let is_on = |polled: &Polled| matches!(&*cell.word(polled.flag), "true" | "1");
-    let ways: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
-    match ways.as_slice() {
+fn polls(point: &MeasuredPoint) -> Option<Polled> {
+    let is_on = |polled: &Polled| matches!(&*point.word(polled.flag), "true" | "1");
+    let modes: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
+    match modes.as_slice() {
         [one] => Some(*one),
         _ => None,
     }
 }
 
 /// Whether a point is direct and uses io_uring without polling.
-fn plain(cell: &MeasuredPoint) -> bool {
-    is_direct(cell) && cell.word("ioengine") == "io_uring" && name(cell) == "io_uring"
+fn plain(point: &MeasuredPoint) -> bool {
+    is_direct(point) && point.word("ioengine") == "io_uring" && name(point) == "io_uring"
 }
 
 /// Each point of one kind with the point of another kind at the same direction, size and depth.
@@ -373,13 +374,13 @@ fn pairs(
     one: impl Fn(&MeasuredPoint) -> bool,
     other: impl Fn(&MeasuredPoint) -> bool,
 ) -> Vec<(&MeasuredPoint, &MeasuredPoint)> {
-    let load = |cell: &MeasuredPoint| (cell.word("rw"), cell.bytes(), cell.depth());
-    let mut ones: Vec<&MeasuredPoint> = evidence.usable().filter(|cell| one(cell)).collect();
-    ones.sort_by_key(|cell| cell.depth());
-    let partner = |cell: &MeasuredPoint| {
-        evidence.usable().find(|found| other(found) && load(found) == load(cell))
+    let load = |point: &MeasuredPoint| (point.word("rw"), point.bytes(), point.depth());
+    let mut ones: Vec<&MeasuredPoint> = evidence.usable().filter(|point| one(point)).collect();
+    ones.sort_by_key(|point| point.depth());
+    let partner = |point: &MeasuredPoint| {
+        evidence.usable().find(|found| other(found) && load(found) == load(point))
     };
-    ones.into_iter().filter_map(|cell| Some((cell, partner(cell)?))).collect()
+    ones.into_iter().filter_map(|point| Some((point, partner(point)?))).collect()
 }
 
 /// A gain behind a rule of advice.
@@ -394,15 +395,15 @@ struct Gain<'a> {
 /// in CPU.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is = |engine_kind: &'static str| {
-        move |cell: &MeasuredPoint| is_direct(cell) && cell.word("ioengine") == engine_kind
+        move |point: &MeasuredPoint| is_direct(point) && point.word("ioengine") == engine_kind
     };
-    let is_queue = |cell: &MeasuredPoint| plain(cell) || is("libaio")(cell);
-    let of = |polled: Polled| pairs(evidence, move |cell| polls(cell) == Some(polled), plain);
+    let is_queue = |point: &MeasuredPoint| plain(point) || is("libaio")(point);
+    let of = |polled: Polled| pairs(evidence, move |point| polls(point) == Some(polled), plain);
     let rules = [
         // At depth 1 the alternative to a queue is a plain call, not a pool of threads.
         (
             "queue-of-the-kernel",
-            pairs(evidence, move |cell| cell.depth() > 1 && is_queue(cell), is("threads")),
+            pairs(evidence, move |point| point.depth() > 1 && is_queue(point), is("threads")),
         ),
         (SQ_POLL.rule, of(SQ_POLL)),
         (IO_POLL.rule, of(IO_POLL)),
@@ -419,56 +420,57 @@ fn advise(found: &mut Conclusion, evidence: &Evidence) {
         let Some(Gain { times, by, to, from }) = best else { continue };
         let load = format!("{} of {}", to.word("rw"), units::size(to.bytes()));
         let setting = format!("{}, {load} at depth {}", name(to), to.depth());
-        let text = format!("{} instead of {}", in_short(to), in_short(from));
+        let text = format!("{} instead of {}", brief(to), brief(from));
         let gain_in = if by == By::Cpu { "CPU" } else { "throughput" };
         found.advise_in(gain_in, rule, times, &setting, text);
     }
 }
 
-fn is_direct(cell: &MeasuredPoint) -> bool {
-    cell.point.key.is_direct()
+fn is_direct(point: &MeasuredPoint) -> bool {
+    point.point.key.is_direct()
 }
 
 /// "io_uring", "io_uring with SQPOLL".
-fn name(cell: &MeasuredPoint) -> String {
-    let is_on = |flag: &str| matches!(&*cell.word(flag), "true" | "1");
-    let ways = match (is_on(SQ_POLL.flag), is_on(IO_POLL.flag)) {
+fn name(point: &MeasuredPoint) -> String {
+    let is_on = |flag: &str| matches!(&*point.word(flag), "true" | "1");
+    let modes = match (is_on(SQ_POLL.flag), is_on(IO_POLL.flag)) {
         (true, true) => " with SQPOLL and IOPOLL",
         (true, false) => " with SQPOLL",
         (false, true) => " with IOPOLL",
         (false, false) => "",
     };
-    format!("{}{ways}", cell.word("ioengine"))
+    format!("{}{modes}", point.word("ioengine"))
 }
 
 /// "io_uring (120k/s, 3.2 us of CPU each, median 80 us)".
-fn in_short(cell: &MeasuredPoint) -> String {
-    let cpu = cell.cpu_ns().map(|ns| format!(", {} of CPU each", units::time(ns)));
-    let median = cell.latency_ns(0.5).map(|ns| format!(", median {}", units::time(ns)));
-    let rate = units::count(cell.requests_per_s());
-    format!("{} ({rate}/s{}{})", name(cell), cpu.unwrap_or_default(), median.unwrap_or_default())
+fn brief(point: &MeasuredPoint) -> String {
+    let cpu = point.cpu_ns().map(|ns| format!(", {} of CPU each", units::time(ns)));
+    let median = point.latency_ns(0.5).map(|ns| format!(", median {}", units::time(ns)));
+    let rate = units::count(point.requests_per_s());
+    format!("{} ({rate}/s{}{})", name(point), cpu.unwrap_or_default(), median.unwrap_or_default())
 }
 
 /// A row for every point.
 fn table(evidence: &Evidence) -> Option<Table> {
-    let mut cells: Vec<&MeasuredPoint> = evidence.usable().collect();
-    let key =
-        |cell: &MeasuredPoint| (cell.word("rw"), cell.bytes(), cell.depth(), cell.part.clone());
-    cells.sort_by_key(|cell| key(cell));
-    let row = |cell: &&MeasuredPoint| {
+    let mut points: Vec<&MeasuredPoint> = evidence.usable().collect();
+    let key = |point: &MeasuredPoint| {
+        (point.word("rw"), point.bytes(), point.depth(), point.part.clone())
+    };
+    points.sort_by_key(|point| key(point));
+    let row = |point: &&MeasuredPoint| {
         vec![
-            TableCell::Text(cell.word("rw")),
-            TableCell::Number(cell.bytes() as f64),
-            TableCell::Number(f64::from(cell.depth())),
-            TableCell::Text(cell.part.clone()),
-            TableCell::Number(cell.requests_per_s()),
-            cell.latency_ns(0.5).into(),
-            cell.latency_ns(0.99).into(),
-            cell.cpu_ns().into(),
+            TableCell::Text(point.word("rw")),
+            TableCell::Number(point.bytes() as f64),
+            TableCell::Number(f64::from(point.depth())),
+            TableCell::Text(point.part.clone()),
+            TableCell::Number(point.requests_per_s()),
+            point.latency_ns(0.5).into(),
+            point.latency_ns(0.99).into(),
+            point.cpu_ns().into(),
         ]
     };
     let column = |(label, unit): (&str, Option<Unit>)| Column { label: label.to_owned(), unit };
-    (!cells.is_empty()).then(|| Table {
+    (!points.is_empty()).then(|| Table {
         id: "engines-side-by-side".to_owned(),
         caption: "Every I/O engine at the same size and depth".to_owned(),
         columns: [
@@ -483,7 +485,7 @@ fn table(evidence: &Evidence) -> Option<Table> {
         ]
         .map(column)
         .into(),
-        rows: cells.iter().map(row).collect(),
+        rows: points.iter().map(row).collect(),
     })
 }
 
@@ -508,14 +510,14 @@ mod tests {
             ("caching", caching),
             (polled, "true"),
         ];
-        let mut cell = cell(requests * 4096, &flags);
-        let latency_ns = 1_000_000_000 * u64::from(cell.depth()) / requests;
-        for trial in &mut cell.point.trials {
+        let mut point = cell(requests * 4096, &flags);
+        let latency_ns = 1_000_000_000 * u64::from(point.depth()) / requests;
+        for trial in &mut point.point.trials {
             trial.cpu.process_ns = cpu_ns * requests;
             trial.directions[0].latency.record(latency_ns);
         }
-        cell.summary = cell.point.summary();
-        cell
+        point.summary = point.point.summary();
+        point
     }
 
     fn words(found: &Conclusion, id: &str) -> String {
@@ -550,9 +552,9 @@ mod tests {
     #[test]
     fn depth_one_needs_a_queue_only_if_it_is_faster() {
         let at_one = |queued| {
-            let cells =
+            let points =
                 vec![point("sync", "1", 9_000, 5_000), point("io_uring", "1", queued, 6_000)];
-            words(&analyse(&evidence(cells)), "one-at-a-time")
+            words(&analyse(&evidence(points)), "one-at-a-time")
         };
         assert!(at_one(9_000).contains("are as fast as a queue"), "{}", at_one(9_000));
         assert!(at_one(8_000).contains("blocking calls are faster"), "{}", at_one(8_000));
@@ -607,9 +609,9 @@ mod tests {
     #[test]
     fn a_queue_is_advised_for_its_rate_or_otherwise_for_its_cpu() {
         let advice = |queued| {
-            let cells =
+            let points =
                 vec![point("threads", "16", 50_000, 20_000), point("libaio", "16", queued, 4_000)];
-            analyse(&evidence(cells)).advice
+            analyse(&evidence(points)).advice
         };
         let [faster, leaner] = [100_000, 50_000].map(|queued| advice(queued)[0].clone());
         assert_eq!(

@@ -133,7 +133,7 @@ const DIRECT: &str = "past the cache";
 /// Interval at which CPU time is sampled while the phases are measured.
 const PAUSE: Duration = Duration::from_millis(20);
 /// A loss up to this share counts as none.
-const GONE: f64 = 0.1;
+const LOSS_MAX: f64 = 0.1;
 /// Rates are "nearly constant" if the lowest is at least this share of the highest.
 const CONSTANT: f64 = 0.8;
 
@@ -158,8 +158,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         over.store(true, Ordering::Relaxed);
         (measured, watch.join().unwrap_or_default())
     });
-    let cells = runner.evidence.cells.iter().filter(|cell| cell.part == PHASES);
-    let trials: Vec<Trial> = cells.flat_map(|cell| cell.point.trials.first().cloned()).collect();
+    let points = runner.evidence.cells.iter().filter(|point| point.part == PHASES);
+    let trials: Vec<Trial> = points.flat_map(|point| point.point.trials.first().cloned()).collect();
     trials.iter().for_each(|trial| note_cpu(&mut runner.evidence, trial, &samples));
     measured
 }
@@ -269,7 +269,7 @@ fn direct<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a Measured
 fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a MeasuredPoint, &'a MeasuredPoint)> {
     let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
     let pair =
-        |cell: &'a MeasuredPoint| Some((cell, direct(evidence, rw, &cell.bytes().to_string())?));
+        |point: &'a MeasuredPoint| Some((point, direct(evidence, rw, &point.bytes().to_string())?));
     curve.into_iter().filter_map(pair).collect()
 }
 
@@ -277,7 +277,7 @@ fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a MeasuredPoint, &'a Mea
 fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
     let (Some(first), Some(last)) = (curve.first(), curve.last()) else { return };
-    let rates = curve.iter().map(|cell| cell.rate());
+    let rates = curve.iter().map(|point| point.rate());
     let (low, high) = (rates.clone().fold(f64::MAX, f64::min), rates.fold(0.0, f64::max));
     found.find(
         "defaults",
@@ -349,16 +349,16 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
 }
 
 /// The mean latency of a point, between the lowest and the highest of its trials (ns).
-fn latency(cell: &MeasuredPoint) -> Option<(f64, f64, f64)> {
-    let trials = cell.point.trials.iter().filter_map(|trial| trial.latency().mean());
+fn latency(point: &MeasuredPoint) -> Option<(f64, f64, f64)> {
+    let trials = point.point.trials.iter().filter_map(|trial| trial.latency().mean());
     let (low, high) =
         trials.fold((f64::MAX, 0.0_f64), |(low, high), ns| (low.min(ns), high.max(ns)));
-    Some((low, cell.summary.latency.mean()?, high))
+    Some((low, point.summary.latency.mean()?, high))
 }
 
 /// Device reads per request of a point, and their mean size (bytes).
-fn device_reads(cell: &MeasuredPoint) -> Option<(f64, f64)> {
-    let counted = cell.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
+fn device_reads(point: &MeasuredPoint) -> Option<(f64, f64)> {
+    let counted = point.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (reads, sectors, requests) =
         counted.fold((0, 0, 0), |(reads, sectors, requests), (c, t)| {
             (reads + c.reads, sectors + c.read_sectors, requests + t.requests())
@@ -372,12 +372,12 @@ fn truncation(found: &mut Conclusion, evidence: &Evidence) {
     for bs in ["2k", "64k"] {
         let at = |part: &str| evidence.find(&[("part", part), ("bs", bs)]);
         let (Some(cut), Some(kept)) = (at("truncated"), at("overwritten")) else { continue };
-        let (told, size) = (curve::told(cut, kept), units::size(cut.bytes()));
-        let words = told.words();
+        let (comparison, size) = (curve::compare(cut, kept), units::size(cut.bytes()));
+        let words = comparison.words();
         let text =
             format!("{size} writes after truncating against overwriting cold pages: {words}");
         found.find("truncate", text.clone());
-        if let (true, Comparison::Times(times)) = (bs == "2k", told) {
+        if let (true, Comparison::Times(times)) = (bs == "2k", comparison) {
             found.advise("truncate-before-small-writes", times, "writes of 2 KiB", text);
         }
     }
@@ -385,8 +385,8 @@ fn truncation(found: &mut Conclusion, evidence: &Evidence) {
 
 /// The phases of a long write, and the CPU of each.
 fn phases(found: &mut Conclusion, evidence: &Evidence) {
-    let Some(cell) = evidence.find(&[("part", PHASES)]) else { return };
-    let Some(trial) = cell.point.trials.first() else { return };
+    let Some(point) = evidence.find(&[("part", PHASES)]) else { return };
+    let Some(trial) = point.point.trials.first() else { return };
     let Some(phases) = Phases::of(trial) else { return };
     let (fill, flush_ns) = (phases.fill_ns, phases.elapsed_ns - phases.accepted_ns);
     let held_back = match phases.throttled_bytes_per_s {
@@ -422,20 +422,18 @@ fn phases(found: &mut Conclusion, evidence: &Evidence) {
     let words: Vec<String> = ["fill", "throttled", "flush"].into_iter().filter_map(word).collect();
     found.find(
         "phases-cpu",
-        match words.is_empty() {
-            true if evidence.is_simulated() => {
-                "the simulator accounts the CPU of the whole write, not of each phase".to_owned()
-            }
-            true => {
-                "no CPU by phase: the phases were too short, or the system reports too little; run \
-                 without --quick to write for longer"
-                    .to_owned()
-            }
-            false => format!(
+        if !words.is_empty() {
+            format!(
                 "CPU by phase in percent of one CPU, charged to the process (and including all \
                  kernel work): {}",
                 words.join(", ")
-            ),
+            )
+        } else if evidence.is_simulated() {
+            "the simulator accounts the CPU of the whole write, not of each phase".to_owned()
+        } else {
+            "no CPU by phase: the phases were too short, or the system reports too little; run \
+             without --quick to write for longer"
+                .to_owned()
         },
     );
     found.claim_if(
@@ -478,10 +476,10 @@ fn chart_of(trial: &Trial) -> Chart {
 // ---- claims
 
 /// The lowest rate over the highest.
-fn evenness(cells: &[&MeasuredPoint]) -> Option<f64> {
-    let rates = cells.iter().map(|cell| cell.rate());
+fn evenness(points: &[&MeasuredPoint]) -> Option<f64> {
+    let rates = points.iter().map(|point| point.rate());
     let top = rates.clone().reduce(f64::max)?;
-    (cells.len() > 1).then(|| rates.fold(f64::MAX, f64::min) / top)
+    (points.len() > 1).then(|| rates.fold(f64::MAX, f64::min) / top)
 }
 
 /// Judges a claim about two points; it is not testable if noise hides which is faster.
@@ -492,10 +490,10 @@ fn compared(
     judge: impl Fn(Comparison) -> Option<(bool, String)>,
 ) {
     let Some((one, other)) = pair else { return };
-    let told = curve::told(one, other);
-    match told.noise() {
+    let comparison = curve::compare(one, other);
+    match comparison.noise() {
         Some(why) => found.cannot(&[id], &why),
-        None => found.claim_if(id, judge(told)),
+        None => found.claim_if(id, judge(comparison)),
     }
 }
 
@@ -503,7 +501,7 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
     let reads = curve::by_size(evidence, &[("part", "reads")]);
     let writes = curve::by_size(evidence, &[("part", "writes")]);
     let small: Vec<&MeasuredPoint> =
-        reads.iter().filter(|cell| cell.bytes() <= 64 << 10).copied().collect();
+        reads.iter().filter(|point| point.bytes() <= 64 << 10).copied().collect();
     let read = |bs: &str| Some(buffered(evidence, "read", bs)?.rate());
     let drop = read("128k").zip(read("64k")).map(|(large, usual)| large / usual);
     found.claim_if(
@@ -521,13 +519,13 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
     let text = |drop: f64| format!("buffered 128 KiB reads: {drop:.2} of the rate at 64 KiB");
     found.claim_if("C076", drop.map(|drop| (drop <= 0.5_f64.sqrt(), text(drop))));
     let pair = buffered(evidence, "read", "2k").zip(buffered(evidence, "read", "64k"));
-    compared(found, "C007", pair, |told| {
-        let text = format!("buffered 2 KiB reads against 64 KiB reads: {}", told.words());
+    compared(found, "C007", pair, |comparison| {
+        let text = format!("buffered 2 KiB reads against 64 KiB reads: {}", comparison.words());
         // The second paper says that a loss of a third or more has disappeared.
-        told.times().map(|times| (times >= 1.0 - GONE, text))
+        comparison.times().map(|times| (times >= 1.0 - LOSS_MAX, text))
     });
     let large: Vec<&MeasuredPoint> =
-        writes.iter().filter(|cell| cell.bytes() > 4 << 10).copied().collect();
+        writes.iter().filter(|point| point.bytes() > 4 << 10).copied().collect();
     found.claim_if(
         "R022",
         evenness(&large).map(|even| {
@@ -538,11 +536,11 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
     );
     let at = |part: &str| evidence.find(&[("part", part), ("bs", "64k")]);
     let pair = at("truncated").zip(at("overwritten"));
-    let told = pair.map(|(cut, kept)| curve::told(cut, kept));
-    if let Some(why) = told.and_then(Comparison::noise) {
+    let comparison = pair.map(|(cut, kept)| curve::compare(cut, kept));
+    if let Some(why) = comparison.and_then(Comparison::noise) {
         found.cannot(&["R025"], &why);
     }
-    let lost = told.and_then(Comparison::times).map(|times| 1.0 - times);
+    let lost = comparison.and_then(Comparison::times).map(|times| 1.0 - times);
     found.loss("R025", lost, "loss of 64 KiB writes after truncating");
     media_claims(found, evidence);
 }
@@ -588,9 +586,10 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
 fn cache_claims(found: &mut Conclusion, evidence: &Evidence) {
     let helps = |found: &mut Conclusion, id: &'static str, rw: &str, bs: &str| {
         let pair = buffered(evidence, rw, bs).zip(direct(evidence, rw, bs));
-        compared(found, id, pair, |told| {
-            let text = format!("buffered {rw}s of {bs} against direct ones: {}", told.words());
-            told.times().map(|times| (times > 1.0, text))
+        compared(found, id, pair, |comparison| {
+            let text =
+                format!("buffered {rw}s of {bs} against direct ones: {}", comparison.words());
+            comparison.times().map(|times| (times > 1.0, text))
         });
     };
     for (id, rw, bs) in [
@@ -726,9 +725,9 @@ mod tests {
         let verdict = |small: u64, high: Option<f64>| {
             let read =
                 |bs: &str, rate| cell(rate, &[("part", "reads"), ("rw", "read"), ("bs", bs)]);
-            let mut cells = vec![read("2k", small), read("64k", 1000)];
-            cells[0].summary.bytes_per_s.high = high.unwrap_or(small as f64);
-            let found = analyse(&evidence(cells));
+            let mut points = vec![read("2k", small), read("64k", 1000)];
+            points[0].summary.bytes_per_s.high = high.unwrap_or(small as f64);
+            let found = analyse(&evidence(points));
             found.claims.iter().find(|claim| claim.id == "C007").unwrap().verdict
         };
         assert_eq!(verdict(980, None), Verdict::Holds);

@@ -106,19 +106,20 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         return Ok(());
     }
     let groups = runner.groups()?;
-    let by_turns =
-        |runner: &mut StudyRunner<'_>, ready: &[Ready]| traced::by_turns(runner, ready, tell);
+    let by_turns = |runner: &mut StudyRunner<'_>, ready: &[Ready]| {
+        traced::by_turns(runner, ready, note_phases)
+    };
     runner.measure_groups_by(&groups, runner.study_targets, &by_turns)
 }
 
 /// Notes what the traces of the newest point show.
-fn tell(evidence: &mut Evidence, seen: &[TraceSummary]) {
-    let Some(cell) = evidence.cells.last() else { return };
-    let labels = labels(cell);
-    let all: Vec<&Phases> = seen.iter().flat_map(|one| &one.phases).collect();
+fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
+    let Some(point) = evidence.cells.last() else { return };
+    let labels = labels(point);
+    let all: Vec<&Phases> = traces.iter().flat_map(|one| &one.phases).collect();
     let sum = |of: &dyn Fn(&Phases) -> u64| all.iter().map(|phases| of(phases)).sum::<u64>() as f64;
-    let not_logged: u64 = seen.iter().map(|one| one.not_logged).sum();
-    let lost: u64 = seen.iter().map(|one| one.lost).sum();
+    let not_logged: u64 = traces.iter().map(|one| one.not_logged).sum();
+    let lost: u64 = traces.iter().map(|one| one.lost).sum();
     let total_ns = sum(&|phases| phases.total_ns);
     for (quantity, unit, value) in [
         ("requests", "count", sum(&|phases| phases.requests) + not_logged as f64),
@@ -175,7 +176,7 @@ fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let groups: Vec<Group> = runner.groups()?.into_iter().map(with_volume).collect();
     runner.measure_groups(&groups)?;
     let balances =
-        runner.evidence.cells.iter().map(|cell| (labels(cell), resource_usage::of(&cell.point)));
+        runner.evidence.cells.iter().map(|point| (labels(point), resource_usage::of(&point.point)));
     for (labels, balance) in balances.collect::<Vec<_>>() {
         let named = |name: &str| {
             let mut labels = labels.clone();
@@ -199,23 +200,23 @@ fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 }
 
 /// The labels that identify a point.
-fn labels(cell: &MeasuredPoint) -> Vec<(&'static str, String)> {
-    FLAGS.iter().map(|flag| (*flag, cell.word(flag))).collect()
+fn labels(point: &MeasuredPoint) -> Vec<(&'static str, String)> {
+    FLAGS.iter().map(|flag| (*flag, point.word(flag))).collect()
 }
 
 // ---- what it means
 
 /// A point and its readings.
 struct PhasedPoint<'a> {
-    cell: &'a MeasuredPoint,
+    point: &'a MeasuredPoint,
     /// Readings of the whole point, and readings of its phases.
     whole: BTreeMap<&'a str, f64>,
     phases: BTreeMap<&'a str, Vec<(&'a str, f64)>>,
 }
 
 impl PhasedPoint<'_> {
-    fn of<'a>(evidence: &'a Evidence, cell: &'a MeasuredPoint) -> PhasedPoint<'a> {
-        let (labels, mut whole, mut phases) = (labels(cell), BTreeMap::new(), BTreeMap::new());
+    fn of<'a>(evidence: &'a Evidence, point: &'a MeasuredPoint) -> PhasedPoint<'a> {
+        let (labels, mut whole, mut phases) = (labels(point), BTreeMap::new(), BTreeMap::new());
         for reading in &evidence.readings {
             if labels.iter().any(|(flag, word)| reading.labels.get(*flag) != Some(word)) {
                 continue;
@@ -229,7 +230,7 @@ impl PhasedPoint<'_> {
                 }
             }
         }
-        PhasedPoint { cell, whole, phases }
+        PhasedPoint { point, whole, phases }
     }
 
     fn whole(&self, quantity: &str) -> f64 {
@@ -270,9 +271,9 @@ impl PhasedPoint<'_> {
 
     /// "reads of 8 KiB at depth 8 on 2 devices".
     fn name(&self) -> String {
-        let MeasuredPoint { disks, part, .. } = self.cell;
+        let MeasuredPoint { disks, part, .. } = self.point;
         let on = if *disks > 1 { format!(" on {disks} devices") } else { String::new() };
-        let (size, depth) = (units::size(self.cell.bytes()), self.cell.depth());
+        let (size, depth) = (units::size(self.point.bytes()), self.point.depth());
         format!("{part}s of {size} at depth {depth}{on}")
     }
 }
@@ -281,14 +282,18 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     let all: Vec<PhasedPoint<'_>> = evidence
         .usable()
-        .filter(|cell| cell.word("traced") == "yes" || cell.point.key.is_simulated)
-        .map(|cell| PhasedPoint::of(evidence, cell))
-        .filter(|told| !told.phases.is_empty() || told.is_traced())
+        .filter(|point| point.word("traced") == "yes" || point.point.key.is_simulated)
+        .map(|point| PhasedPoint::of(evidence, point))
+        .filter(|phased| !phased.phases.is_empty() || phased.is_traced())
         .collect();
-    let trusted: Vec<&PhasedPoint<'_>> = all.iter().filter(|told| told.is_trusted()).collect();
+    let trusted: Vec<&PhasedPoint<'_>> = all.iter().filter(|phased| phased.is_trusted()).collect();
     let corners = corners(&trusted);
-    for told in &corners {
-        if told.is_traced() { way(&mut found, told) } else { parts(&mut found, told) }
+    for phased in &corners {
+        if phased.is_traced() {
+            time_by_phase(&mut found, phased)
+        } else {
+            parts(&mut found, phased)
+        }
     }
     if all.iter().any(PhasedPoint::is_traced) {
         growth(&mut found, &trusted);
@@ -312,19 +317,21 @@ fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
     let mut corners: Vec<&PhasedPoint<'_>> = Vec::new();
     for part in ["read", "write"] {
         let mut of: Vec<&PhasedPoint<'_>> =
-            all.iter().filter(|told| told.cell.part == part).copied().collect();
-        let key = |told: &PhasedPoint<'_>| (told.cell.disks, told.cell.depth(), told.cell.bytes());
-        of.sort_by_key(|told| key(told));
+            all.iter().filter(|phased| phased.point.part == part).copied().collect();
+        let key = |phased: &PhasedPoint<'_>| {
+            (phased.point.disks, phased.point.depth(), phased.point.bytes())
+        };
+        of.sort_by_key(|phased| key(phased));
         let (Some(first), Some(last)) = (of.first(), of.last()) else { continue };
-        let (disks, depth) = (first.cell.disks, first.cell.depth());
-        let alone = of.iter().filter(|told| told.cell.disks == disks);
-        let large = alone.clone().rfind(|told| told.cell.depth() == depth);
-        let deepest = alone.map(|told| told.cell.depth()).max().unwrap_or(depth);
-        let deep = of.iter().find(|t| t.cell.disks == disks && t.cell.depth() == deepest);
-        let several = Some(last).filter(|told| told.cell.disks > disks);
-        for told in [Some(first), large, deep, several].into_iter().flatten() {
-            if corners.iter().all(|other| !std::ptr::eq(*other, *told)) {
-                corners.push(told);
+        let (disks, depth) = (first.point.disks, first.point.depth());
+        let alone = of.iter().filter(|phased| phased.point.disks == disks);
+        let large = alone.clone().rfind(|phased| phased.point.depth() == depth);
+        let deepest = alone.map(|phased| phased.point.depth()).max().unwrap_or(depth);
+        let deep = of.iter().find(|t| t.point.disks == disks && t.point.depth() == deepest);
+        let several = Some(last).filter(|phased| phased.point.disks > disks);
+        for phased in [Some(first), large, deep, several].into_iter().flatten() {
+            if corners.iter().all(|other| !std::ptr::eq(*other, *phased)) {
+                corners.push(phased);
             }
         }
     }
@@ -333,10 +340,10 @@ fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
 
 /// The largest shares, as "device 90%, queue 10%".
 fn listed(ranked: &[(&str, f64)], most: usize) -> String {
-    let told = ranked.iter().filter(|(_, share)| *share >= 0.005).take(most);
-    let told: Vec<String> =
-        told.map(|(name, share)| format!("{name} {}", percent(*share))).collect();
-    told.join(", ")
+    let phased = ranked.iter().filter(|(_, share)| *share >= 0.005).take(most);
+    let phased: Vec<String> =
+        phased.map(|(name, share)| format!("{name} {}", percent(*share))).collect();
+    phased.join(", ")
 }
 
 fn percent(share: f64) -> String {
@@ -365,28 +372,28 @@ fn remedy(phase: &str) -> &'static str {
 }
 
 /// The time of a request and its phases.
-fn way(found: &mut Conclusion, told: &PhasedPoint<'_>) {
-    let shares = told.ranked("phase-share");
+fn time_by_phase(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
+    let shares = phased.ranked("phase-share");
     let Some((longest, _)) = shares.first() else { return };
-    let mean_ns: f64 = told.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
-    let (name, time) = (told.name(), units::time(mean_ns));
+    let mean_ns: f64 = phased.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
+    let (name, time) = (phased.name(), units::time(mean_ns));
     let text = format!("{name} take {time}: {}; {}", listed(&shares, 7), remedy(longest));
     found.find("way", text);
 }
 
 /// How busy the parts of a simulated system are, and what its bus does.
-fn parts(found: &mut Conclusion, told: &PhasedPoint<'_>) {
-    let busy = listed(&told.ranked("phase-utilisation"), 3);
-    let text = match told.phase("phase-share", "data") {
-        None => format!("{}: busiest parts: {busy}", told.name()),
+fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
+    let busy = listed(&phased.ranked("phase-utilisation"), 3);
+    let text = match phased.phase("phase-share", "data") {
+        None => format!("{}: busiest parts: {busy}", phased.name()),
         Some(data) => {
-            let mut others = told.ranked("phase-share");
+            let mut others = phased.ranked("phase-share");
             others.retain(|(phase, _)| *phase != "data");
             format!(
                 "{}: the bus is {} busy, {} of that with data, the rest with {}; busiest parts: \
                  {busy}",
-                told.name(),
-                percent(told.whole("bus-utilisation")),
+                phased.name(),
+                percent(phased.whole("bus-utilisation")),
                 percent(data),
                 listed(&others, 3)
             )
@@ -398,22 +405,22 @@ fn parts(found: &mut Conclusion, told: &PhasedPoint<'_>) {
 /// How the time in the device and elsewhere grows with the request size.
 fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     for part in ["read", "write"] {
-        let of = all.iter().filter(|t| t.cell.part == part && t.cell.disks == 1);
-        let Some(depth) = of.clone().map(|told| told.cell.depth()).min() else { continue };
-        let of = of.filter(|told| told.cell.depth() == depth);
-        let small = of.clone().min_by_key(|told| told.cell.bytes());
-        let large = of.max_by_key(|told| told.cell.bytes());
+        let of = all.iter().filter(|t| t.point.part == part && t.point.disks == 1);
+        let Some(depth) = of.clone().map(|phased| phased.point.depth()).min() else { continue };
+        let of = of.filter(|phased| phased.point.depth() == depth);
+        let small = of.clone().min_by_key(|phased| phased.point.bytes());
+        let large = of.max_by_key(|phased| phased.point.bytes());
         let (Some(small), Some(large)) = (small, large) else { continue };
-        if small.cell.bytes() == large.cell.bytes() {
+        if small.point.bytes() == large.point.bytes() {
             continue;
         }
         let device_ns =
-            |told: &PhasedPoint<'_>| told.phase("phase-mean", "device").unwrap_or_default();
-        let others_ns = |told: &PhasedPoint<'_>| {
-            let all_ns: f64 = told.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
-            all_ns - device_ns(told)
+            |phased: &PhasedPoint<'_>| phased.phase("phase-mean", "device").unwrap_or_default();
+        let others_ns = |phased: &PhasedPoint<'_>| {
+            let all_ns: f64 = phased.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
+            all_ns - device_ns(phased)
         };
-        let size = |told: &PhasedPoint<'_>| units::size(told.cell.bytes());
+        let size = |phased: &PhasedPoint<'_>| units::size(phased.point.bytes());
         let text = format!(
             "from {} to {} at the smallest depth, a {part} spends {} instead of {} in the device, \
              and {} instead of {} elsewhere",
@@ -430,7 +437,7 @@ fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
 
 /// How many requests were found in the trace, and which points are not trusted.
 fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
-    let sum = |quantity: &str| all.iter().map(|told| told.whole(quantity)).sum::<f64>();
+    let sum = |quantity: &str| all.iter().map(|phased| phased.whole(quantity)).sum::<f64>();
     let (requests, lost) = (sum("requests"), sum("lost-events"));
     let least = all.iter().map(PhasedPoint::matched_share).fold(1.0, f64::min);
     let most = all.iter().map(PhasedPoint::unattributed_share).fold(0.0, f64::max);
@@ -447,7 +454,7 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
         ),
     );
     let doubted: Vec<String> =
-        all.iter().filter(|told| !told.is_trusted()).map(PhasedPoint::name).collect();
+        all.iter().filter(|phased| !phased.is_trusted()).map(PhasedPoint::name).collect();
     if !doubted.is_empty() {
         found.find(
             "not-trusted",
@@ -466,9 +473,10 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
 /// The cost of tracing, in rate and CPU.
 fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     let (mut changes, mut cpu_ns) = (Vec::new(), Vec::new());
-    for traced in all.iter().map(|told| told.cell) {
+    for traced in all.iter().map(|phased| phased.point) {
         let mine = labels(traced);
-        let is_other = |cell: &&MeasuredPoint| cell.word("traced") == "no" && labels(cell) == mine;
+        let is_other =
+            |point: &&MeasuredPoint| point.word("traced") == "no" && labels(point) == mine;
         let Some(untraced) = evidence.usable().find(is_other) else { continue };
         if untraced.requests_per_s() > 0.0 {
             changes.push(traced.requests_per_s() / untraced.requests_per_s() - 1.0);
@@ -502,28 +510,28 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
 /// Claims about Table 4, from the bus of the model.
 fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let find = |bytes: u64, depth: u32, disks: u32| {
-        all.iter().find(|told| {
-            let cell = told.cell;
-            let key = (cell.bytes(), cell.depth(), cell.disks);
-            cell.part == "read"
+        all.iter().find(|phased| {
+            let point = phased.point;
+            let key = (point.bytes(), point.depth(), point.disks);
+            point.part == "read"
                 && key == (bytes, depth, disks)
-                && told.whole("bus-utilisation") > 0.0
+                && phased.whole("bus-utilisation") > 0.0
         })
     };
     let (small, large) = (find(8 << 10, 1, 1), find(64 << 10, 1, 1));
     let (two, three) = (find(64 << 10, 8, 2), find(64 << 10, 8, 3));
-    let data = |told: &&PhasedPoint<'_>| told.phase("phase-share", "data");
-    let busy = |told: &&PhasedPoint<'_>| told.whole("bus-utilisation");
+    let data = |phased: &&PhasedPoint<'_>| phased.phase("phase-share", "data");
+    let busy = |phased: &&PhasedPoint<'_>| phased.whole("bus-utilisation");
     for (id, share, published, what) in [
         ("R147", small.and_then(data), 0.45, "of the bus's time is data at 8 KiB"),
         ("R148", large.and_then(data), 0.9, "of the bus's time is data at 64 KiB"),
         ("R149", small.map(busy), 0.6, "bus utilisation at 8 KiB"),
         ("R152", three.map(busy), 0.99, "bus utilisation with three disks"),
     ] {
-        let seen = share.map(|share| {
+        let judged = share.map(|share| {
             ((share - published).abs() <= POINTS, format!("{} {what}", percent(share)))
         });
-        found.claim_if(id, seen);
+        found.claim_if(id, judged);
     }
     let rise = two.zip(large).map(|(two, one)| busy(two) / busy(one));
     found.gain("R150", rise, "use of the bus with a second disk");
@@ -542,26 +550,29 @@ fn second_disk(found: &mut Conclusion, evidence: &Evidence) {
 // ---- pictures
 
 fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> {
-    let traced = corners.iter().any(|told| told.is_traced());
+    let traced = corners.iter().any(|phased| phased.is_traced());
     let (bars, label, unit) = if traced {
         ("phase-mean", "Mean time of a request", Unit::Nanoseconds)
     } else {
         ("phase-share", "Share of the time that the bus is busy", Unit::Share)
     };
-    let mut charts: Vec<Chart> = by_phase(corners, bars, (label, unit)).into_iter().collect();
+    let mut charts: Vec<Chart> = by_phase(corners, bars, label, unit).into_iter().collect();
     let reads: Vec<&PhasedPoint<'_>> =
-        all.iter().filter(|t| t.cell.part == "read").copied().collect();
-    let shallow = reads.iter().map(|told| told.cell.depth()).min();
-    let deep = reads.iter().map(|told| told.cell.depth()).max();
+        all.iter().filter(|t| t.point.part == "read").copied().collect();
+    let shallow = reads.iter().map(|phased| phased.point.depth()).min();
+    let deep = reads.iter().map(|phased| phased.point.depth()).max();
     let alone = |depth: Option<u32>| -> Vec<&PhasedPoint<'_>> {
-        let is =
-            |told: &&&PhasedPoint<'_>| told.cell.disks == 1 && Some(told.cell.depth()) == depth;
+        let is = |phased: &&&PhasedPoint<'_>| {
+            phased.point.disks == 1 && Some(phased.point.depth()) == depth
+        };
         reads.iter().filter(is).copied().collect()
     };
-    let largest = reads.iter().map(|told| told.cell.bytes()).max();
+    let largest = reads.iter().map(|phased| phased.point.bytes()).max();
     let together: Vec<&PhasedPoint<'_>> = reads
         .iter()
-        .filter(|told| Some(told.cell.depth()) == deep && Some(told.cell.bytes()) == largest)
+        .filter(|phased| {
+            Some(phased.point.depth()) == deep && Some(phased.point.bytes()) == largest
+        })
         .copied()
         .collect();
     for (id, points, x, at) in [
@@ -578,21 +589,22 @@ fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> 
 fn by_phase(
     corners: &[&PhasedPoint<'_>],
     quantity: &str,
-    (label, unit): (&str, Unit),
+    label: &str,
+    unit: Unit,
 ) -> Option<Chart> {
     let mut names: Vec<String> = Vec::new();
-    for (phase, value) in corners.iter().flat_map(|told| told.phases(quantity)) {
+    for (phase, value) in corners.iter().flat_map(|phased| phased.phases(quantity)) {
         if *value > 0.0 && names.iter().all(|name| name != phase) {
             names.push((*phase).to_owned());
         }
     }
-    let line = |told: &&PhasedPoint<'_>| {
-        let at = |name: &String| told.phase(quantity, name).unwrap_or_default();
+    let line = |phased: &&PhasedPoint<'_>| {
+        let at = |name: &String| phased.phase(quantity, name).unwrap_or_default();
         let dots = names.iter().enumerate().map(|(x, name)| dot(x as f64, at(name)));
-        Series { name: told.name(), points: dots.collect(), dashed: false, hue: None }
+        Series { name: phased.name(), points: dots.collect(), dashed: false, hue: None }
     };
     let series: Vec<Series> =
-        corners.iter().filter(|told| !told.phases(quantity).is_empty()).map(line).collect();
+        corners.iter().filter(|phased| !phased.phases(quantity).is_empty()).map(line).collect();
     (!names.is_empty()).then(|| Chart {
         id: "phases-bars".to_owned(),
         title: format!("{label}, by phase"),
@@ -611,13 +623,13 @@ fn against(id: &str, points: &[&PhasedPoint<'_>], x: &str, at: &str) -> Option<C
         "Request size" => (Unit::Bytes, true),
         _ => (Unit::Count, false),
     };
-    let place = |told: &PhasedPoint<'_>| {
-        if by_size { told.cell.bytes() as f64 } else { f64::from(told.cell.disks) }
+    let place = |phased: &PhasedPoint<'_>| {
+        if by_size { phased.point.bytes() as f64 } else { f64::from(phased.point.disks) }
     };
     let mut lines: Vec<Series> = Vec::new();
-    for told in points {
-        for (phase, share) in told.phases("phase-utilisation") {
-            let point = dot(place(told), *share);
+    for phased in points {
+        for (phase, share) in phased.phases("phase-utilisation") {
+            let point = dot(place(phased), *share);
             match lines.iter_mut().find(|line| line.name == *phase) {
                 Some(line) => line.points.push(point),
                 None => lines.push(Series {
@@ -659,9 +671,9 @@ fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
         ("Share", Some(Unit::Share)),
         ("Utilisation", Some(Unit::Share)),
     ];
-    let rows = |told: &PhasedPoint<'_>| {
+    let rows = |phased: &PhasedPoint<'_>| {
         let mut names: Vec<&str> = Vec::new();
-        for (name, _) in told.phases.values().flatten() {
+        for (name, _) in phased.phases.values().flatten() {
             if !names.contains(name) {
                 names.push(name);
             }
@@ -669,8 +681,8 @@ fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
         let row = |name: &str| {
             let quantities =
                 ["phase-mean", "phase-median", "phase-p99", "phase-share", "phase-utilisation"];
-            let numbers = quantities.map(|quantity| TableCell::from(told.phase(quantity, name)));
-            let words = [TableCell::Text(told.name()), TableCell::from(name)];
+            let numbers = quantities.map(|quantity| TableCell::from(phased.phase(quantity, name)));
+            let words = [TableCell::Text(phased.name()), TableCell::from(name)];
             words.into_iter().chain(numbers).collect::<Vec<TableCell>>()
         };
         names.into_iter().map(row).collect::<Vec<_>>()
@@ -693,7 +705,7 @@ mod tests {
 
     /// A trace of one point: requests, how many of them were found, 10 us in the queue and 90 us in
     /// the device for each, and the time in no phase (ns).
-    fn seen(requests: u64, matched: u64, unattributed_ns: u64) -> TraceSummary {
+    fn trace_summary(requests: u64, matched: u64, unattributed_ns: u64) -> TraceSummary {
         let time = |phase, each_ns: u64| iotrace::PhaseTime {
             phase,
             requests: matched,
@@ -719,12 +731,12 @@ mod tests {
     /// Points of one size each, without and with tracing.
     fn traced(points: &[(&str, u64, u64, TraceSummary)]) -> Evidence {
         let mut evidence = Evidence::default();
-        for (bs, without, with, seen) in points {
+        for (bs, without, with, trace) in points {
             let flags =
                 |traced| [("part", "read"), ("rw", "read"), ("bs", *bs), ("traced", traced)];
             evidence.cells.push(cell(*without, &flags("no")));
             evidence.cells.push(cell(*with, &flags("yes")));
-            tell(&mut evidence, std::slice::from_ref(seen));
+            note_phases(&mut evidence, std::slice::from_ref(trace));
         }
         evidence
     }
@@ -736,7 +748,7 @@ mod tests {
 
     #[test]
     fn the_time_is_reported_by_phase_and_claims_about_a_bus_are_not_testable() {
-        let found = analyse(&traced(&[("8k", 1 << 30, 1 << 29, seen(1000, 1000, 0))]));
+        let found = analyse(&traced(&[("8k", 1 << 30, 1 << 29, trace_summary(1000, 1000, 0))]));
         let way = texts(&found, "way")[0];
         assert!(way.contains("take 100 us: device 90%, queue 10%"), "{way}");
         assert!(texts(&found, "trace")[0].starts_with("100.00% of 1000 requests"));
@@ -753,9 +765,9 @@ mod tests {
     #[test]
     fn points_with_an_incomplete_trace_only_raise_a_doubt() {
         let found = analyse(&traced(&[
-            ("4k", 1 << 30, 1 << 30, seen(1000, 980, 0)),
-            ("8k", 1 << 30, 1 << 30, seen(1000, 1000, 6_000_000)),
-            ("64k", 1 << 30, 1 << 30, seen(1000, 995, 1_000_000)),
+            ("4k", 1 << 30, 1 << 30, trace_summary(1000, 980, 0)),
+            ("8k", 1 << 30, 1 << 30, trace_summary(1000, 1000, 6_000_000)),
+            ("64k", 1 << 30, 1 << 30, trace_summary(1000, 995, 1_000_000)),
         ]));
         let doubt = texts(&found, "not-trusted")[0];
         assert!(doubt.contains("reads of 4 KiB") && doubt.contains("reads of 8 KiB"), "{doubt}");
@@ -768,7 +780,7 @@ mod tests {
 
     #[test]
     fn requests_beyond_the_capacity_of_the_log_count_as_not_found() {
-        let short = TraceSummary { not_logged: 1000, ..seen(1000, 1000, 0) };
+        let short = TraceSummary { not_logged: 1000, ..trace_summary(1000, 1000, 0) };
         let found = analyse(&traced(&[("4k", 1 << 30, 1 << 30, short)]));
         assert!(texts(&found, "trace")[0].starts_with("50.00% of 2000 requests"));
         assert_eq!(texts(&found, "not-trusted").len(), 1);
@@ -778,7 +790,10 @@ mod tests {
     fn times_of_several_devices_and_trials_are_combined() {
         let mut evidence = Evidence::default();
         evidence.cells.push(cell(1 << 30, &[("part", "read"), ("bs", "4k"), ("traced", "yes")]));
-        tell(&mut evidence, &[seen(100, 100, 0), seen(300, 300, 2_000_000)]);
+        note_phases(
+            &mut evidence,
+            &[trace_summary(100, 100, 0), trace_summary(300, 300, 2_000_000)],
+        );
         assert_eq!(evidence.value("requests", &[]), Some(400.0));
         assert_eq!(evidence.value("unattributed", &[]), Some(2e6));
         assert_eq!(evidence.value("phase-mean", &[("phase", "device")]), Some(90e3));

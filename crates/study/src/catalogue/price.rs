@@ -62,8 +62,8 @@ where = {part = "random"}
 };
 
 /// Why claims about two drives are not testable.
-const ONE_PRICE: &str = "it compares two drives: name two targets and state their prices, as in \
-                         halfpower study price /dev/sda /dev/sdb --price 209,534";
+const NEEDS_TWO_PRICES: &str = "it compares two drives: name two targets and state their prices, \
+                                as in halfpower study price /dev/sda /dev/sdb --price 209,534";
 /// Service life of a drive (years, seconds). The price is spread evenly over it.
 const LIFE_YEARS: f64 = 5.0;
 const LIFE_S: f64 = LIFE_YEARS * 365.25 * 86_400.0;
@@ -231,32 +231,35 @@ fn all_figures(evidence: &Evidence) -> Vec<Figures> {
 /// The figures of a target; `None` if it was not measured.
 fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     let of = |flags: &[(&str, &str)]| -> Vec<&MeasuredPoint> {
-        let mut cells = evidence.all(flags);
-        cells.retain(|cell| cell.target_index == index);
-        cells
+        let mut points = evidence.all(flags);
+        points.retain(|point| point.target_index == index);
+        points
     };
     let at = |bs: &str, depth: u32| {
         let rate = |rw: &str| {
-            let cells = of(&[("part", "random"), ("rw", rw), ("bs", bs)]);
-            cells.into_iter().find(|cell| cell.depth() == depth).map(MeasuredPoint::requests_per_s)
+            let points = of(&[("part", "random"), ("rw", rw), ("bs", bs)]);
+            points
+                .into_iter()
+                .find(|point| point.depth() == depth)
+                .map(MeasuredPoint::requests_per_s)
         };
         Some(Accesses { reads: rate("randread")?, writes: rate("randwrite"), depth })
     };
     let best = |bs: &str| {
         let reads = of(&[("part", "random"), ("rw", "randread"), ("bs", bs)]);
-        let all = reads.into_iter().filter_map(|cell| at(bs, cell.depth()));
+        let all = reads.into_iter().filter_map(|point| at(bs, point.depth()));
         all.max_by(|a, b| a.both().total_cmp(&b.both()))
     };
     let target = &evidence.targets[index];
     let stated = &evidence.stated;
-    let measured = evidence.cells.iter().find(|cell| cell.target_index == index)?;
+    let measured = evidence.cells.iter().find(|point| point.target_index == index)?;
     Some(Figures {
         name: measured.target.clone(),
         kaps: at("8k", 1)?,
         kaps_best: best("8k")?,
         maps: at("1m", 1)?,
         maps_best: best("1m")?,
-        scan_bytes_per_s: of(&[("part", "scan")]).first().map(|cell| cell.rate()),
+        scan_bytes_per_s: of(&[("part", "scan")]).first().map(|point| point.rate()),
         capacity: stated
             .capacities
             .get(index)
@@ -281,7 +284,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         compare(&mut found, first, last);
         claims(&mut found, first, last);
     } else {
-        found.cannot(STUDY.claims, ONE_PRICE);
+        found.cannot(STUDY.claims, NEEDS_TWO_PRICES);
     }
     if !all.is_empty() {
         found.tables.push(table(&all));
@@ -461,23 +464,23 @@ mod tests {
         let random = |rw, bs, bytes| {
             cell(bytes, &[("part", "random"), ("rw", rw), ("bs", bs), ("iodepth", "1")])
         };
-        let mut cells = vec![
+        let mut points = vec![
             random("randread", "8k", reads * 8192),
             random("randwrite", "8k", writes * 8192),
             random("randread", "1m", large << 20),
             random("randwrite", "1m", large << 20),
             cell(scan, &[("part", "scan"), ("rw", "read"), ("bs", "1m")]),
         ];
-        for cell in &mut cells {
-            cell.target_index = index;
-            cell.target = format!("drive {index}");
+        for point in &mut points {
+            point.target_index = index;
+            point.target = format!("drive {index}");
         }
-        cells
+        points
     }
 
     fn stated(prices: &[f64]) -> Evidence {
-        let mut cells = drive(0, 66, 90, 15, 19 << 20);
-        cells.extend(drive(1, 105, 105, 20, 24 << 20));
+        let mut points = drive(0, 66, 90, 15, 19 << 20);
+        points.extend(drive(1, 105, 105, 20, 24 << 20));
         Evidence {
             targets: vec![TargetFacts::default(), TargetFacts::default()],
             stated: Stated {
@@ -485,7 +488,7 @@ mod tests {
                 power_watts: vec![7.8, 10.5],
                 capacities: vec![26_000_000_000, 18_000_000_000],
             },
-            ..evidence(cells)
+            ..evidence(points)
         }
     }
 

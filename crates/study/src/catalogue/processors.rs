@@ -13,7 +13,7 @@ use lab::failure::Outcome;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
-use crate::curve::{Comparison, told};
+use crate::curve::{Comparison, compare};
 use crate::evidence::{Evidence, MeasuredPoint};
 use crate::plan::Group;
 use crate::runner::StudyRunner;
@@ -102,10 +102,12 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let cpus = allowed_cpus();
     let simulated = runner.study_targets.iter().all(StudyTarget::is_simulated);
     let threads = if simulated { SIMULATED_THREADS.to_vec() } else { doublings(cpus.len()) };
-    let sides = match simulated {
-        true => Err("a simulated system has no CPUs of this host; name a file or device".into()),
-        false if cpus.len() < 2 => Err(ONE_CPU.to_owned()),
-        false => sides(runner, &cpus),
+    let sides = if simulated {
+        Err("a simulated system has no CPUs of this host; name a file or device".into())
+    } else if cpus.len() < 2 {
+        Err(ONE_CPU.to_owned())
+    } else {
+        sides(runner, &cpus)
     };
     let mut groups = Vec::new();
     for group in runner.groups()? {
@@ -282,14 +284,14 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 
 /// The points of a part, by rising number of threads.
 fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("part", part)]);
-    cells.sort_by_key(|cell| cell.point.key.threads());
-    cells
+    let mut points = evidence.all(&[("part", part)]);
+    points.sort_by_key(|point| point.point.key.threads());
+    points
 }
 
 /// Compares a point with another; differences below [`WORTH`] count as the same.
 fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
-    match told(other, one) {
+    match compare(other, one) {
         Comparison::Times(times) if (1.0 / WORTH..WORTH).contains(&times) => Comparison::Same,
         other => other,
     }
@@ -303,19 +305,19 @@ fn words_of(step: Comparison) -> String {
     }
 }
 
-fn cpu(cell: &MeasuredPoint) -> String {
-    cell.cpu_ns().map_or_else(|| "-".to_owned(), units::time)
+fn cpu(point: &MeasuredPoint) -> String {
+    point.cpu_ns().map_or_else(|| "-".to_owned(), units::time)
 }
 
 fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) {
-    let cells = curve(evidence, part);
+    let points = curve(evidence, part);
     let ([first, .., _], Some(best)) =
-        (cells.as_slice(), cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())))
+        (points.as_slice(), points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())))
     else {
         return;
     };
-    let last = cells[cells.len() - 1];
-    let threads = |cell: &MeasuredPoint| cell.point.key.threads();
+    let last = points[points.len() - 1];
+    let threads = |point: &MeasuredPoint| point.point.key.threads();
     let peak = match step(last, best) {
         Comparison::Times(_) => {
             let rate = units::count(best.requests_per_s());
@@ -363,7 +365,7 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
     let at = |part: &str| evidence.find(&[("part", part), ("iodepth", depth)]);
     let (Some(near), Some(far)) = (at("near"), at("far")) else { return };
     let latency =
-        |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
+        |point: &MeasuredPoint| point.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let change = match step(far, near) {
         Comparison::Unclear(_) => "measure for longer (--runtime, --trials)",
         Comparison::Same => "the CPU of the thread does not matter",
@@ -469,13 +471,13 @@ NMI:      25267      17825   Non-maskable interrupts";
 
     #[test]
     fn noise_gives_no_advice() {
-        let mut cells = vec![
+        let mut points = vec![
             found("free", "1", "", 50_000),
             found("free", "2", "", 95_000),
             found("pinned", "2", "0,1", 80_000),
         ];
-        cells[2].summary.bytes_per_s.high *= 2.0;
-        let text = words(&analyse(&evidence(cells)), "pinning");
+        points[2].summary.bytes_per_s.high *= 2.0;
+        let text = words(&analyse(&evidence(points)), "pinning");
         assert!(text.contains("no measurable difference"), "{text}");
         assert!(text.ends_with("measure for longer (--runtime, --trials)"), "{text}");
     }
@@ -493,8 +495,8 @@ NMI:      25267      17825   Non-maskable interrupts";
 
     #[test]
     fn rates_of_the_papers_processors_are_not_testable() {
-        let cells = vec![found("cached", "1", "", 10_000), found("cached", "2", "", 19_000)];
-        let found = analyse(&evidence(cells));
+        let points = vec![found("cached", "1", "", 10_000), found("cached", "2", "", 19_000)];
+        let found = analyse(&evidence(points));
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));
     }
 }

@@ -104,7 +104,7 @@ where = {part = ["volume", "members"], iodepth = "8"}
 
 /// The part whose points are measured one at a time, with the members' counters read before and
 /// after.
-const SEEN: &str = "seen in members";
+const COUNTED: &str = "seen in members";
 /// A member that does less than this share of the mean is idle.
 const IDLE: f64 = 0.5;
 
@@ -138,7 +138,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         groups.iter().filter(|group| part(&group.part)).cloned().collect()
     };
     let volumes = &runner.study_targets[..1];
-    runner.measure_groups_on(&of(|part| part != "members" && part != SEEN), volumes)?;
+    runner.measure_groups_on(&of(|part| part != "members" && part != COUNTED), volumes)?;
     let mut together = of(|part| part == "members");
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
     if members.iter().any(StudyTarget::is_simulated) {
@@ -150,10 +150,10 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     }
     let devices: Option<Vec<Device>> = members.iter().map(device_of).collect();
     match devices {
-        Some(devices) => see(runner, &of(|part| part == SEEN), &devices),
+        Some(devices) => count_on_members(runner, &of(|part| part == COUNTED), &devices),
         None => {
             runner.leave_out(
-                SEEN,
+                COUNTED,
                 "the members are not block devices, so their requests are not counted; name block \
                  devices",
             );
@@ -214,13 +214,17 @@ fn note_state(runner: &mut StudyRunner<'_>, volume: &StudyTarget) {
 }
 
 /// Runs trials one at a time and notes what the members did during each, per byte and request.
-fn see(runner: &mut StudyRunner<'_>, groups: &[Group], devices: &[Device]) -> Outcome<()> {
+fn count_on_members(
+    runner: &mut StudyRunner<'_>,
+    groups: &[Group],
+    devices: &[Device],
+) -> Outcome<()> {
     let volume = &runner.study_targets[..1];
     for group in groups {
         let (job, bench) = match runner.bench(group, volume) {
             Ok(ready) => ready,
             Err(failure) => {
-                runner.leave_out(SEEN, &failure.message);
+                runner.leave_out(COUNTED, &failure.message);
                 continue;
             }
         };
@@ -415,10 +419,10 @@ fn of_members(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<f64> {
 /// The same, with the upper end of its interval.
 fn members_at(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<(f64, f64)> {
     let flags = [&[("part", "members")], flags].concat();
-    let cell = evidence.fastest(&flags)?;
-    let alone = evidence.is_simulated() && cell.disks == 1;
+    let point = evidence.fastest(&flags)?;
+    let alone = evidence.is_simulated() && point.disks == 1;
     let times = if alone { member_count(evidence) } else { 1.0 };
-    Some((cell.rate() * times, cell.summary.bytes_per_s.high * times))
+    Some((point.rate() * times, point.summary.bytes_per_s.high * times))
 }
 
 /// A direction in words, in the plural: "random reads".
@@ -438,8 +442,8 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         // Only a cache or read-ahead can exceed the rate of all members together.
         if !evidence.is_simulated() && volume.summary.bytes_per_s.low > at_most {
             let setting = format!("{} of {}", spoken(rw), units::size(volume.bytes()));
-            let told = format!("{share:.0}% of the rate of all members together");
-            found.advise("array-cache", share / 100.0, &setting, told);
+            let text = format!("{share:.0}% of the rate of all members together");
+            found.advise("array-cache", share / 100.0, &setting, text);
         }
         words.push(format!(
             "{share:.0}% at {} ({} of {})",
@@ -467,8 +471,8 @@ fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             .map(MeasuredPoint::rate)
     };
     let Some((one, two)) = of("1").zip(of("2")) else { return };
-    let seen = evidence.value("least-member", &[("rw", "randread"), ("bs", "64 KiB")]);
-    let shared = match seen {
+    let least_share = evidence.value("least-member", &[("rw", "randread"), ("bs", "64 KiB")]);
+    let shared = match least_share {
         Some(share) if share < IDLE => {
             "; with random reads at depth 4 one member did less than half of its share, so not all \
              copies are read"
@@ -487,8 +491,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         let rate = |bs: &str| {
             let flags = [("part", "volume writes"), ("rw", rw), ("bs", bs), ("iodepth", "8")];
-            let cell = evidence.find(&flags)?;
-            Some(format!("{} at {}", units::rate(cell.rate()), units::size(cell.bytes())))
+            let point = evidence.find(&flags)?;
+            Some(format!("{} at {}", units::rate(point.rate()), units::size(point.bytes())))
         };
         let rates: Vec<String> = ["4k", "64k", "1m"].into_iter().filter_map(rate).collect();
         if !rates.is_empty() {
@@ -529,8 +533,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
 fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     let flags = [("rw", "read"), ("bs", "1m"), ("iodepth", "8")];
     let of = |part: &str| {
-        let cell = evidence.find(&[&[("part", part)], &flags[..]].concat())?;
-        Some(cell.cpu_ns()? * f64::from(1 << 20) / cell.bytes() as f64)
+        let point = evidence.find(&[&[("part", part)], &flags[..]].concat())?;
+        Some(point.cpu_ns()? * f64::from(1 << 20) / point.bytes() as f64)
     };
     let charged = if evidence.is_simulated() {
         ""
@@ -558,11 +562,11 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let count = member_count(evidence);
     let one_member = of_members(evidence, &[("rw", "read"), ("bs", "64k"), ("iodepth", "8")])
         .map(|rate| rate / count);
-    let mut cells = evidence.all(&[("part", "volume"), ("rw", "read"), ("bs", "64k")]);
-    cells.sort_by_key(|cell| cell.depth());
+    let mut points = evidence.all(&[("part", "volume"), ("rw", "read"), ("bs", "64k")]);
+    points.sort_by_key(|point| point.depth());
     let second = one_member
-        .and_then(|one| cells.iter().find(|cell| cell.rate() >= 1.5 * one))
-        .map(|cell| cell.depth());
+        .and_then(|one| points.iter().find(|point| point.rate() >= 1.5 * one))
+        .map(|point| point.depth());
     let striped = level_is(evidence, "raid0");
     if striped && count >= 2.0 && one_member.is_some() {
         let here = match second {

@@ -259,22 +259,22 @@ fn at<'a>(evidence: &'a Evidence, part: &str, rw: &str, depth: &str) -> Option<&
 
 /// The points of a part, by rising depth.
 fn by_depth<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
-    cells.sort_by_key(|cell| cell.depth());
-    cells
+    let mut points = evidence.all(&[("part", part), ("rw", rw)]);
+    points.sort_by_key(|point| point.depth());
+    points
 }
 
-fn latency(cell: &MeasuredPoint, quantile: f64) -> String {
-    cell.latency_ns(quantile).map_or_else(|| "-".to_owned(), units::time)
+fn latency(point: &MeasuredPoint, quantile: f64) -> String {
+    point.latency_ns(quantile).map_or_else(|| "-".to_owned(), units::time)
 }
 
 /// KAPS and MAPS at depth 1 and at the best depth.
 fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     for (part, name, size) in [(DIRECT, "KAPS", "8 KiB"), ("large", "MAPS", "1 MiB")] {
-        let cells = by_depth(evidence, part, rw);
-        let Some(one) = cells.first() else { continue };
-        let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())).unwrap_or(one);
-        let count = |cell: &MeasuredPoint| units::count(cell.requests_per_s());
+        let points = by_depth(evidence, part, rw);
+        let Some(one) = points.first() else { continue };
+        let best = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())).unwrap_or(one);
+        let count = |point: &MeasuredPoint| units::count(point.requests_per_s());
         let more = if best.depth() == one.depth() {
             format!(", 99th percentile {}), no gain from depth", latency(one, 0.99))
         } else {
@@ -298,13 +298,13 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 
 /// What depth gains, and up to which depth.
 fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
-    let cells = by_depth(evidence, DIRECT, rw);
-    let Some(one) = cells.first() else { return };
-    let Some(top) = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else { return };
-    let Some(knee) = cells.iter().find(|cell| !curve::differ(cell, top)) else { return };
+    let points = by_depth(evidence, DIRECT, rw);
+    let Some(one) = points.first() else { return };
+    let Some(top) = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else { return };
+    let Some(knee) = points.iter().find(|point| !curve::differ(point, top)) else { return };
     let gain = knee.rate() / one.rate().max(1.0);
     if knee.depth() == one.depth() {
-        let text = match curve::told(top, one) {
+        let text = match curve::compare(top, one) {
             Comparison::Unclear(wide) if wide.is_finite() => {
                 format!("no measurable gain from depth (±{:.0}%)", 100.0 * wide)
             }
@@ -316,7 +316,7 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
     let rotates = per_revolution(evidence, Some(one)).is_some();
     let why = if rotates { ", by reordering" } else { "" };
-    let more = if cells.last().is_some_and(|last| last.depth() > knee.depth()) {
+    let more = if points.last().is_some_and(|last| last.depth() > knee.depth()) {
         "more depth gains nothing measurable"
     } else {
         "no larger depth was measured"
@@ -331,9 +331,9 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 }
 
 /// Requests per revolution, if the points are of one device whose rotation speed is known.
-fn per_revolution(evidence: &Evidence, cell: Option<&MeasuredPoint>) -> Option<f64> {
+fn per_revolution(evidence: &Evidence, point: Option<&MeasuredPoint>) -> Option<f64> {
     let rotation = evidence.device()?.revolutions_per_min?;
-    Some(cell.filter(|cell| cell.disks == 1)?.requests_per_s() * 60.0 / f64::from(rotation))
+    Some(point.filter(|point| point.disks == 1)?.requests_per_s() * 60.0 / f64::from(rotation))
 }
 
 fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
@@ -376,12 +376,12 @@ fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     else {
         return;
     };
-    let rate = format!("rate against direct ones: {}", curve::told(with, past).words());
+    let rate = format!("rate against direct ones: {}", curve::compare(with, past).words());
     let cost = costs(with, past).map_or_else(String::new, |times| match words_of_times(times) {
         same if same == "the same" => ", the same CPU".to_owned(),
         times => format!(", {times} the CPU"),
     });
-    let moved = moved(with).map_or_else(String::new, |(requests, bytes)| {
+    let moved = device_requests(with).map_or_else(String::new, |(requests, bytes)| {
         format!(
             "; each caused {requests:.2} device requests, {} in total",
             units::size(bytes.round() as u64)
@@ -400,8 +400,8 @@ fn costs(with: &MeasuredPoint, past: &MeasuredPoint) -> Option<f64> {
 }
 
 /// Device requests and device bytes per request, reads and writes together.
-fn moved(cell: &MeasuredPoint) -> Option<(f64, f64)> {
-    let counted = cell.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
+fn device_requests(point: &MeasuredPoint) -> Option<(f64, f64)> {
+    let counted = point.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (moved, sectors, requests) =
         counted.fold((0, 0, 0), |(moved, sectors, requests), (c, t)| {
             (
@@ -417,38 +417,38 @@ fn moved(cell: &MeasuredPoint) -> Option<(f64, f64)> {
 /// The points of a part on several targets, by rising depth; a list for each first target and
 /// number of targets.
 fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a MeasuredPoint>> {
-    let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
-    cells.retain(|cell| cell.disks > 1);
-    cells.sort_by_key(|cell| (cell.target_index, cell.disks, cell.depth()));
+    let mut points = evidence.all(&[("part", part), ("rw", rw)]);
+    points.retain(|point| point.disks > 1);
+    points.sort_by_key(|point| (point.target_index, point.disks, point.depth()));
     let alike = |a: &&MeasuredPoint, b: &&MeasuredPoint| {
         (a.target_index, a.disks) == (b.target_index, b.disks)
     };
-    cells.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
+    points.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
 }
 
 /// Requests per second of one of a point's targets alone, by depth: the mean of all targets, or one
 /// disk of the simulated system.
 fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     let rw = of.word("rw");
-    let mut cells = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
-    cells.retain(|cell| cell.target_index == of.target_index);
-    if cells.is_empty() {
-        cells = evidence.all(&[("part", DIRECT), ("rw", &rw)]);
+    let mut points = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
+    points.retain(|point| point.target_index == of.target_index);
+    if points.is_empty() {
+        points = evidence.all(&[("part", DIRECT), ("rw", &rw)]);
     }
-    cells.sort_by_key(|cell| cell.depth());
-    let mean = |cells: &[&MeasuredPoint]| {
-        let sum: f64 = cells.iter().map(|cell| cell.requests_per_s()).sum();
-        (cells[0].depth(), sum / cells.len() as f64)
+    points.sort_by_key(|point| point.depth());
+    let mean = |points: &[&MeasuredPoint]| {
+        let sum: f64 = points.iter().map(|point| point.requests_per_s()).sum();
+        (points[0].depth(), sum / points.len() as f64)
     };
-    cells.chunk_by(|a, b| a.depth() == b.depth()).map(mean).collect()
+    points.chunk_by(|a, b| a.depth() == b.depth()).map(mean).collect()
 }
 
 /// The rate of a point if its requests were spread evenly (requests per second), interpolated
 /// between the depths measured alone; `None` beyond them.
-fn evenly(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
-    let curve = alone(evidence, cell);
-    let targets = f64::from(cell.disks);
-    let each = (f64::from(cell.depth()) / targets).max(1.0);
+fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
+    let curve = alone(evidence, point);
+    let targets = f64::from(point.disks);
+    let each = (f64::from(point.depth()) / targets).max(1.0);
     let above = curve.iter().position(|(depth, _)| f64::from(*depth) >= each)?;
     let (depth, rate) = curve[above];
     let rate = match above.checked_sub(1).map(|below| curve[below]) {
@@ -461,12 +461,12 @@ fn evenly(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
         _ if f64::from(depth) > each => return None,
         _ => rate,
     };
-    Some(rate * targets.min(f64::from(cell.depth())))
+    Some(rate * targets.min(f64::from(point.depth())))
 }
 
 /// A reading of a striped point.
-fn reading(evidence: &Evidence, quantity: &str, cell: &MeasuredPoint) -> Option<f64> {
-    let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, cell.word(flag)));
+fn reading(evidence: &Evidence, quantity: &str, point: &MeasuredPoint) -> Option<f64> {
+    let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, point.word(flag)));
     let labels: Vec<(&str, &str)> = words.iter().map(|(name, word)| (*name, &**word)).collect();
     evidence.value(quantity, &labels)
 }
@@ -474,56 +474,58 @@ fn reading(evidence: &Evidence, quantity: &str, cell: &MeasuredPoint) -> Option<
 /// Random requests over several striped targets, against as many evenly loaded ones.
 fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let all = together(evidence, SPREAD, rw);
-    let widest = all.iter().map(|cells| cells[0].disks).max();
-    for cells in all {
-        let targets = cells[0].disks;
-        let points: Vec<(&MeasuredPoint, f64)> = cells
+    let widest = all.iter().map(|points| points[0].disks).max();
+    for points in all {
+        let targets = points[0].disks;
+        let shares: Vec<(&MeasuredPoint, f64)> = points
             .iter()
             // With fewer requests than targets some targets are idle anyway, and with a write cache
             // the disks also work on earlier writes.
-            .filter(|cell| cell.depth() >= targets)
-            .filter_map(|cell| Some((*cell, cell.requests_per_s() / evenly(evidence, cell)?)))
+            .filter(|point| point.depth() >= targets)
+            .filter_map(|point| {
+                Some((*point, point.requests_per_s() / even_rate(evidence, point)?))
+            })
             .collect();
-        if points.is_empty() {
+        if shares.is_empty() {
             continue;
         }
         let each: Vec<String> =
-            points.iter().map(|(cell, share)| share_in_words(evidence, cell, *share)).collect();
-        let most = points.iter().filter_map(|(c, _)| reading(evidence, "requests-imbalance", c));
+            shares.iter().map(|(point, share)| share_in_words(evidence, point, *share)).collect();
+        let most = shares.iter().filter_map(|(c, _)| reading(evidence, "requests-imbalance", c));
         let most = most.reduce(f64::max).map_or_else(String::new, |most| {
             format!("; over a whole trial the busiest target got {most:.2} times the mean")
         });
-        let lead = if evidence.targets.len() > 1 && evidence.is_of_simulated(cells[0]) {
-            format!("{}: ", cells[0].target)
+        let lead = if evidence.targets.len() > 1 && evidence.is_of_simulated(points[0]) {
+            format!("{}: ", points[0].target)
         } else {
             String::new()
         };
         found.find(
             "spread",
             format!(
-                "{lead}{rw} of {} over {targets} targets in chunks of {}, beside {targets} that \
-                 are loaded evenly: {}{most}{}",
-                units::size(cells[0].bytes()),
-                units::size(cells[0].number("chunk").unwrap_or_default() as u64),
+                "{lead}{rw} of {} over {targets} targets in chunks of {}, against {targets} evenly \
+                 loaded ones: {}{most}{}",
+                units::size(points[0].bytes()),
+                units::size(points[0].number("chunk").unwrap_or_default() as u64),
                 each.join("; "),
-                change(evidence, &points, targets)
+                change(evidence, &shares, targets)
             ),
         );
         if Some(targets) == widest {
-            deeper(found, &cells, rw);
+            deeper(found, &points, rw);
         }
     }
 }
 
 /// "depth 2: 75%, 1.49 busy (1.33 to 1.50 expected)".
-fn share_in_words(evidence: &Evidence, cell: &MeasuredPoint, share: f64) -> String {
-    let (targets, depth) = (cell.disks, cell.depth());
-    let noise = if is_known(cell) {
+fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> String {
+    let (targets, depth) = (point.disks, point.depth());
+    let noise = if is_known(point) {
         format!(": {:.0}%", 100.0 * share)
     } else {
         ": not measurable, noise".to_owned()
     };
-    let busy = reading(evidence, "busy-targets", cell).map_or_else(String::new, |busy| {
+    let busy = reading(evidence, "busy-targets", point).map_or_else(String::new, |busy| {
         let (least, most) = (busy_closed(targets, depth), busy_open(targets, depth));
         if busy < ANSWERED * least {
             format!(", {busy:.2} busy: a cache answers instead of the disks")
@@ -541,28 +543,28 @@ fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -
             "; they lie on one device, {device}, so neither depth nor separate queues help"
         );
     }
-    let known = points.iter().filter(|(cell, _)| is_known(cell));
-    let are_busy = |cell: &MeasuredPoint| {
-        reading(evidence, "busy-targets", cell)
+    let known = points.iter().filter(|(point, _)| is_known(point));
+    let are_busy = |point: &MeasuredPoint| {
+        reading(evidence, "busy-targets", point)
             .is_some_and(|busy| busy >= ALL_BUSY * f64::from(targets))
     };
     let (full, idle): (Vec<_>, Vec<_>) =
-        known.clone().filter(|(_, share)| *share < ENOUGH).partition(|(cell, _)| are_busy(cell));
+        known.clone().filter(|(_, share)| *share < ENOUGH).partition(|(point, _)| are_busy(point));
     let queue = match known
         .clone()
-        .find(|(cell, share)| cell.depth() >= targets && (*share >= ENOUGH || are_busy(cell)))
+        .find(|(point, share)| point.depth() >= targets && (*share >= ENOUGH || are_busy(point)))
     {
         _ if idle.is_empty() => String::new(),
-        Some((cell, _)) => {
+        Some((point, _)) => {
             format!(
                 "; keep {} or more requests outstanding, or use a queue for each target",
-                cell.depth()
+                point.depth()
             )
         }
         None => "; a queue for each target would keep all busy".to_owned(),
     };
-    let shared = full.first().map_or_else(String::new, |(cell, _)| {
-        let depth = cell.depth();
+    let shared = full.first().map_or_else(String::new, |(point, _)| {
+        let depth = point.depth();
         format!(
             "; at depth {depth} all are busy: the rest is lost to shared hardware or to queues of \
              unequal length"
@@ -572,22 +574,23 @@ fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -
 }
 
 /// Whether the rate of a point is known well enough to judge it.
-fn is_known(cell: &MeasuredPoint) -> bool {
-    cell.summary.requests_per_s.half_width_relative() <= KNOWN
+fn is_known(point: &MeasuredPoint) -> bool {
+    point.summary.requests_per_s.half_width_relative() <= KNOWN
 }
 
 /// Advice on a deeper queue than one request for each target.
-fn deeper(found: &mut Conclusion, cells: &[&MeasuredPoint], rw: &str) {
-    let targets = cells[0].disks;
-    let Some(base) = cells.iter().find(|cell| cell.depth() >= targets) else { return };
-    let Some(top) = cells.iter().find(|cell| {
-        cells.iter().all(|other| !curve::differ(cell, other) || cell.rate() > other.rate())
+fn deeper(found: &mut Conclusion, points: &[&MeasuredPoint], rw: &str) {
+    let targets = points[0].disks;
+    let Some(base) = points.iter().find(|point| point.depth() >= targets) else { return };
+    let Some(top) = points.iter().find(|point| {
+        points.iter().all(|other| !curve::differ(point, other) || point.rate() > other.rate())
     }) else {
         return;
     };
-    if let (Comparison::Times(gain), true) = (curve::told(top, base), top.depth() > base.depth()) {
+    if let (Comparison::Times(gain), true) = (curve::compare(top, base), top.depth() > base.depth())
+    {
         let setting = format!("{rw} over {targets} targets at depth {}", top.depth());
-        let rate = |cell: &MeasuredPoint| units::count(cell.requests_per_s());
+        let rate = |point: &MeasuredPoint| units::count(point.requests_per_s());
         let text = format!("{}/s instead of {}/s at depth {}", rate(top), rate(base), base.depth());
         found.advise("deeper-random", gain, &setting, text);
     }
@@ -602,10 +605,10 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         );
     }
     for (id, rw) in [("C194", "randread"), ("C195", "randwrite")] {
-        let four = together(evidence, APART, rw).into_iter().find(|cells| cells[0].disks == 4);
-        let share = four.as_ref().filter(|_| !is_shared).and_then(|cells| {
-            let cell = cells.iter().find(|cell| cell.depth() == 1)?;
-            Some(cell.requests_per_s() / evenly_apart(evidence, cell)?)
+        let four = together(evidence, APART, rw).into_iter().find(|points| points[0].disks == 4);
+        let share = four.as_ref().filter(|_| !is_shared).and_then(|points| {
+            let point = points.iter().find(|point| point.depth() == 1)?;
+            Some(point.requests_per_s() / independent_rate(evidence, point)?)
         });
         let text = |share: f64| {
             let times = words_of_times(4.0 * share);
@@ -613,9 +616,10 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         };
         found.claim_if(id, share.map(|share| (share >= ENOUGH, text(share))));
     }
-    let two = together(evidence, SPREAD, "randread").into_iter().find(|cells| cells[0].disks == 2);
-    let pair = two.as_ref().and_then(|cells| cells.iter().find(|cell| cell.depth() == 2));
-    if let Some(busy) = pair.and_then(|cell| reading(evidence, "busy-targets", cell)) {
+    let two =
+        together(evidence, SPREAD, "randread").into_iter().find(|points| points[0].disks == 2);
+    let pair = two.as_ref().and_then(|points| points.iter().find(|point| point.depth() == 2));
+    if let Some(busy) = pair.and_then(|point| reading(evidence, "busy-targets", point)) {
         let share = 2.0 - busy;
         let text = format!(
             "both of two requests were on the same target {:.0}% of the time",
@@ -627,13 +631,14 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     if is_shared {
         return;
     }
-    let pair = pair.filter(|cell| {
-        if !is_known(cell) {
+    let pair = pair.filter(|point| {
+        if !is_known(point) {
             found.cannot(&["C236"], "too noisy; measure for longer (--runtime, --trials)");
         }
-        is_known(cell)
+        is_known(point)
     });
-    let times = pair.and_then(|cell| Some(2.0 * cell.requests_per_s() / evenly(evidence, cell)?));
+    let times =
+        pair.and_then(|point| Some(2.0 * point.requests_per_s() / even_rate(evidence, point)?));
     let text = |times: f64| {
         let times = words_of_times(times);
         format!(
@@ -656,15 +661,15 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
 }
 
 /// The rate of targets with a queue each if they shared nothing (requests per second).
-fn evenly_apart(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
-    let curve = alone(evidence, cell);
-    let one = curve.iter().find(|(depth, _)| *depth == cell.depth())?.1;
-    Some(one * f64::from(cell.disks))
+fn independent_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
+    let curve = alone(evidence, point);
+    let one = curve.iter().find(|(depth, _)| *depth == point.depth())?.1;
+    Some(one * f64::from(point.disks))
 }
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let read = |depth: &str| at(evidence, DIRECT, "randread", depth);
-    let gain = |deep: &str| Some(curve::told(read(deep)?, read("1")?));
+    let gain = |deep: &str| Some(curve::compare(read(deep)?, read("1")?));
     if let Some((two, four)) = gain("2").zip(gain("4")) {
         let text = format!("against depth 1: depth 2 {}, depth 4 {}", two.words(), four.words());
         match (two.times(), four.times()) {
@@ -675,16 +680,16 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         }
     }
     let buffered = at(evidence, BUFFERED, "randread", "1");
-    let told = buffered.zip(read("1")).map(|(with, past)| curve::told(with, past));
-    if let Some(why) = told.and_then(Comparison::noise) {
+    let comparison = buffered.zip(read("1")).map(|(with, past)| curve::compare(with, past));
+    if let Some(why) = comparison.and_then(Comparison::noise) {
         found.cannot(&["C101", "C109"], &why);
     }
-    let times = told.and_then(Comparison::times);
+    let times = comparison.and_then(Comparison::times);
     for id in ["C101", "C109"] {
         found.gain(id, times, "buffered random reads over direct ones, one at a time");
     }
-    let turns = |cell: Option<&MeasuredPoint>, published: f64, what: &str| {
-        let each = per_revolution(evidence, cell)?;
+    let turns = |point: Option<&MeasuredPoint>, published: f64, what: &str| {
+        let each = per_revolution(evidence, point)?;
         let holds = (published / 1.3..=published * 1.3).contains(&each);
         Some((holds, format!("{what}: {each:.2} per revolution")))
     };
@@ -697,7 +702,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let write = at(evidence, BUFFERED, "randwrite", "1");
     found.claim_if(
         "C108",
-        write.and_then(moved).map(|(requests, _)| {
+        write.and_then(device_requests).map(|(requests, _)| {
             let text = format!("{requests:.2} device requests per buffered random write");
             (requests >= 1.5, text)
         }),
@@ -721,7 +726,7 @@ mod tests {
 
     /// A disk of 10,000 revolutions per minute that reorders from depth 3 on.
     fn disk() -> Evidence {
-        let cells = vec![
+        let points = vec![
             read(DIRECT, "1", 100),
             read(DIRECT, "2", 104),
             read(DIRECT, "4", 130),
@@ -734,7 +739,7 @@ mod tests {
             ..DeviceFacts::default()
         };
         let target = TargetFacts { device: Some(device), ..TargetFacts::default() };
-        Evidence { targets: vec![target], ..evidence(cells) }
+        Evidence { targets: vec![target], ..evidence(points) }
     }
 
     fn verdict(found: &Conclusion, id: &str) -> Verdict {
@@ -791,7 +796,7 @@ mod tests {
     #[test]
     fn several_disks_have_no_reads_per_revolution_and_no_reordering() {
         let mut evidence = disk();
-        evidence.cells.iter_mut().for_each(|cell| cell.disks = 3);
+        evidence.cells.iter_mut().for_each(|point| point.disks = 3);
         let found = analyse(&evidence);
         assert!(found.findings.iter().any(|one| one.text.contains("of several disks")));
         assert!(found.findings.iter().all(|one| !one.text.contains("reordering")));
@@ -816,13 +821,13 @@ mod tests {
             let own = [("part", part), ("disks", disks), ("iodepth", depth)];
             cell(per_s * 8192, &[&flags[..], &own].concat())
         };
-        let mut cells = vec![read(DIRECT, "1", 100), read(DIRECT, "8", 100)];
-        cells.extend(vec![
+        let mut points = vec![read(DIRECT, "1", 100), read(DIRECT, "8", 100)];
+        points.extend(vec![
             on(SPREAD, "2", "2", 150),
             on(SPREAD, "2", "8", 188),
             on(APART, "4", "1", 396),
         ]);
-        let mut evidence = evidence(cells);
+        let mut evidence = evidence(points);
         let labels = [("target", "t"), ("rw", "randread"), ("disks", "2"), ("iodepth", "2")];
         let labels = labels.map(|(name, word)| (name, word.to_owned()));
         evidence.note("busy-targets", "count", &labels, 1.5);
@@ -850,12 +855,12 @@ mod tests {
     fn the_rate_between_two_depths_is_interpolated() {
         let mut evidence = two();
         evidence.cells[1] = read(DIRECT, "4", 200);
-        let spread = evidence.cells.iter().find(|cell| cell.depth() == 8).unwrap();
-        assert_eq!(evenly(&evidence, spread), Some(400.0));
+        let spread = evidence.cells.iter().find(|point| point.depth() == 8).unwrap();
+        assert_eq!(even_rate(&evidence, spread), Some(400.0));
         let mut halfway = spread.clone();
         halfway.point.key.workload.depth = 4;
-        assert!((evenly(&evidence, &halfway).unwrap() - 300.0).abs() < 1e-6);
+        assert!((even_rate(&evidence, &halfway).unwrap() - 300.0).abs() < 1e-6);
         halfway.point.key.workload.depth = 16;
-        assert_eq!(evenly(&evidence, &halfway), None, "nothing is known of depth 8");
+        assert_eq!(even_rate(&evidence, &halfway), None, "nothing is known of depth 8");
     }
 }

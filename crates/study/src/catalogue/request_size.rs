@@ -70,7 +70,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     for rw in ["read", "write"] {
         let curve = curve::by_size(evidence, &[("rw", rw)]);
         if let Some((pap, source)) = curve::pap(evidence, &curve) {
-            half_power(&mut found, &curve, rw, (pap, &source));
+            half_power(&mut found, &curve, rw, pap, &source);
         }
         cost(&mut found, &curve, rw);
         split(&mut found, evidence, &curve, rw);
@@ -81,19 +81,14 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// The half-power size, and advice if a larger size gains over 4 KiB.
-fn half_power(
-    found: &mut Conclusion,
-    curve: &[&MeasuredPoint],
-    rw: &str,
-    (pap, source): (f64, &str),
-) {
+fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f64, source: &str) {
     let (measured, fitted) = curve::half_power(curve, pap);
     let peak = format!("PAP {} ({source})", units::rate(pap));
     let fitted = fitted.map_or_else(
         || "at no size by the fit".to_owned(),
         |bytes| format!("at {} by the fit", units::size(bytes as u64)),
     );
-    let best = curve.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
+    let best = curve.iter().map(|point| point.rate()).fold(0.0, f64::max);
     found.find(
         "half-power-size",
         match measured {
@@ -108,26 +103,26 @@ fn half_power(
             ),
         },
     );
-    let small = curve.iter().find(|cell| cell.bytes() == 4 << 10);
+    let small = curve.iter().find(|point| point.bytes() == 4 << 10);
     let Some(small) = small.or(curve.first()) else { return };
     // The smallest size near the peak, rather than a larger one that is slightly faster.
     let Some(large) = curve::reaches_peak(curve) else { return };
-    let Some(large) = curve.iter().find(|cell| cell.bytes() == large) else { return };
+    let Some(large) = curve.iter().find(|point| point.bytes() == large) else { return };
     if large.bytes() > small.bytes() && curve::differ(small, large) {
         let setting = format!("{rw}s of {}", units::size(large.bytes()));
-        let seen = format!(
+        let text = format!(
             "{} instead of {} with {}",
             units::rate(large.rate()),
             units::rate(small.rate()),
             units::size(small.bytes())
         );
-        found.advise("larger-requests", large.rate() / small.rate(), &setting, seen);
+        found.advise("larger-requests", large.rate() / small.rate(), &setting, text);
     }
 }
 
 fn model(curve: &[&MeasuredPoint]) -> Option<CostModel> {
     let whole: Vec<&MeasuredPoint> =
-        curve.iter().filter(|cell| cell.bytes() <= COST_BYTES_MAX).copied().collect();
+        curve.iter().filter(|point| point.bytes() <= COST_BYTES_MAX).copied().collect();
     curve::cost(&whole)
 }
 
@@ -141,9 +136,9 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     } else {
         "no measurable cost per KiB".to_owned()
     };
-    let smallest = curve.first().and_then(|cell| Some((cell, curve::utilisation(cell)?)));
-    let busy = smallest.map(|(cell, share)| {
-        let size = units::size(cell.bytes());
+    let smallest = curve.first().and_then(|point| Some((point, curve::utilisation(point)?)));
+    let busy = smallest.map(|(point, share)| {
+        let size = units::size(point.bytes());
         format!("; requests of {size} keep one CPU {:.0}% busy", 100.0 * share)
     });
     found.find(
@@ -159,9 +154,9 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
 
 /// The size from which on the device receives several requests for one.
 fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], rw: &str) {
-    let seen: Vec<(&MeasuredPoint, f64)> =
-        curve.iter().filter_map(|cell| Some((*cell, cell.device_request_bytes()?))).collect();
-    let Some((largest, of_largest)) = seen.last() else {
+    let device_bytes: Vec<(&MeasuredPoint, f64)> =
+        curve.iter().filter_map(|point| Some((*point, point.device_request_bytes()?))).collect();
+    let Some((largest, of_largest)) = device_bytes.last() else {
         let counted = evidence.is_simulated() || curve.is_empty();
         if !counted {
             let text =
@@ -174,15 +169,15 @@ fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], 
         || "the system reports no limit".to_owned(),
         |bytes| format!("the system's limit (max_sectors) is {}", units::size(bytes)),
     );
-    let first = seen.iter().find(|(cell, device)| *device <= SPLIT * cell.bytes() as f64);
+    let first = device_bytes.iter().find(|(point, device)| *device <= SPLIT * point.bytes() as f64);
     let at_device = |bytes: f64| units::size((bytes / 512.0).round() as u64 * 512);
     found.find(
         "split",
         match first {
-            Some((cell, device)) => format!(
+            Some((point, device)) => format!(
                 "{rw}s are split from {} on: the device sees requests of {} there, and of {} for \
                  requests of {}; {limit}",
-                units::size(cell.bytes()),
+                units::size(point.bytes()),
                 at_device(*device),
                 at_device(*of_largest),
                 units::size(largest.bytes())
@@ -212,7 +207,7 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
         found.cannot(&["C207"], why);
     }
     if let Some((pap, source)) = curve::pap(evidence, &reads) {
-        let top = reads.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
+        let top = reads.iter().map(|point| point.rate()).fold(0.0, f64::max);
         let share = 100.0 * top / pap;
         let advertised = !source.contains("measured");
         let text = format!("reads at depth 1 reach {share:.0}% of PAP {source}");
@@ -237,10 +232,10 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Me
         // The papers take the rate of reads as the media limit.
         let half = curve::half_power(writes, media).0;
         let words = half.map_or_else(|| "no size".to_owned(), units::size);
-        let seen = format!("writes pass half of the fastest read at {words}");
+        let text = format!("writes pass half of the fastest read at {words}");
         let holds = half.is_some_and(|bytes| (64 << 10..=256 << 10).contains(&bytes));
-        found.claim("R050", holds, seen.clone());
-        found.claim("R064", half.is_some_and(|bytes| bytes <= 128 << 10), seen);
+        found.claim("R050", holds, text.clone());
+        found.claim("R064", half.is_some_and(|bytes| bytes <= 128 << 10), text);
     }
     if state != Some("write back") {
         found.cannot(&["R051", "R052"], "the write cache is off or unknown");
@@ -248,19 +243,19 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Me
     }
     let reached = curve::reaches_peak(writes);
     for (id, most) in [("R051", 8 << 10), ("R052", 64 << 10)] {
-        let seen =
+        let text =
             |bytes| format!("writes reach 90% of their highest rate at {}", units::size(bytes));
-        found.claim_if(id, reached.map(|bytes| (bytes <= most, seen(bytes))));
+        found.claim_if(id, reached.map(|bytes| (bytes <= most, text(bytes))));
     }
 }
 
 fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     let read = |bs: &str| evidence.find(&[("rw", "read"), ("bs", bs)]);
     let small = read("2k");
-    let share = |cell: Option<&MeasuredPoint>| {
-        let cell = cell?;
-        let percent = 100.0 * curve::utilisation(cell)?;
-        let size = units::size(cell.bytes());
+    let share = |point: Option<&MeasuredPoint>| {
+        let point = point?;
+        let percent = 100.0 * curve::utilisation(point)?;
+        let size = units::size(point.bytes());
         Some((percent, format!("reads of {size} at depth 1 use {percent:.1}% of one CPU")))
     };
     let below = |most: f64| share(read("64k")).map(|(percent, text)| (percent < most, text));
@@ -290,14 +285,14 @@ mod tests {
     /// of 10 us for each request and 100 ns for each KiB.
     fn model_device() -> Evidence {
         let sizes = ["2k", "4k", "16k", "64k", "256k", "1m", "4m"];
-        let cells = sizes.map(|bs| {
+        let points = sizes.map(|bs| {
             let bytes = units::parse_size(bs).unwrap();
             let rate = bytes as f64 * 1e9 / (50_000.0 + bytes as f64);
-            let mut cell = cell(rate as u64, &[("rw", "read"), ("bs", bs)]);
-            cell.summary.cpu_lower_ns = Some(10_000.0 + bytes as f64 / 1024.0 * 100.0);
-            cell
+            let mut point = cell(rate as u64, &[("rw", "read"), ("bs", bs)]);
+            point.summary.cpu_lower_ns = Some(10_000.0 + bytes as f64 / 1024.0 * 100.0);
+            point
         });
-        evidence(cells.to_vec())
+        evidence(points.to_vec())
     }
 
     fn text(found: &Conclusion, id: &str) -> String {
@@ -340,13 +335,13 @@ mod tests {
     #[test]
     fn a_split_shows_as_smaller_device_requests() {
         let mut evidence = model_device();
-        for cell in &mut evidence.cells {
+        for point in &mut evidence.cells {
             let counters = ioengine::target::DeviceCounters {
                 reads: 100,
-                read_sectors: 100 * cell.point.key.request_bytes().min(1 << 20) / 512,
+                read_sectors: 100 * point.point.key.request_bytes().min(1 << 20) / 512,
                 ..Default::default()
             };
-            cell.point.trials.iter_mut().for_each(|trial| trial.device = Some(counters));
+            point.point.trials.iter_mut().for_each(|trial| trial.device = Some(counters));
         }
         let device = DeviceFacts { max_request_bytes: Some(1 << 20), ..DeviceFacts::default() };
         evidence.targets = vec![TargetFacts { device: Some(device), ..TargetFacts::default() }];

@@ -94,7 +94,7 @@ const FULL: f64 = 0.85;
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure()?;
     if let [study_target] = runner.study_targets {
-        look_within(runner, study_target);
+        probe_structure(runner, study_target);
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ const STEP_BYTES: u64 = 48 << 20;
 
 /// The inner structure of a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Within {
+enum Structure {
     /// Requests at one offset do not wait for each other, so nothing would show.
     NoQueue,
     /// Requests wait for each other at every distance measured.
@@ -137,31 +137,32 @@ struct Prober {
     turn: usize,
 }
 
-fn look_within(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
+fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
     let part = "chunk within";
     if study_target.is_simulated() {
         return runner
             .leave_out(part, "a simulated system states its chunk (halfpower simulate --list)");
     }
     let found = match &study_target.kind {
-        Kind::Known { device } => within(device),
-        _ => HostTarget::open(study_target.path(), false, Caching::Direct).and_then(|t| within(&t)),
+        Kind::Known { device } => structure_of(device),
+        _ => HostTarget::open(study_target.path(), false, Caching::Direct)
+            .and_then(|t| structure_of(&t)),
     };
     let mut note = |quantity: &str, unit: &str, value: u64| {
         runner.evidence.note(quantity, unit, &[], value as f64);
     };
     match found {
-        Ok(Within::Stripe { chunk_bytes, members }) => {
+        Ok(Structure::Stripe { chunk_bytes, members }) => {
             note("stripe-chunk", "bytes", chunk_bytes);
             members.into_iter().for_each(|members| note("stripe-members", "count", members));
         }
-        Ok(Within::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
-        Ok(Within::NoQueue) => runner.leave_out(
+        Ok(Structure::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
+        Ok(Structure::NoQueue) => runner.leave_out(
             part,
             "requests at one offset do not wait for each other, so a chunk would not show; see \
              halfpower target for what the volume reports",
         ),
-        Ok(Within::Unclear) => runner.leave_out(
+        Ok(Structure::Unclear) => runner.leave_out(
             part,
             "the distance at which requests wait for each other is not consistent; stop other load \
              on the device and measure again",
@@ -174,9 +175,9 @@ fn look_within(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
 ///
 /// # Errors
 /// When no engine can be made, or a read fails.
-fn within(target: &HostTarget) -> Result<Within, ioengine::Error> {
+fn structure_of(target: &HostTarget) -> Result<Structure, ioengine::Error> {
     let mut prober = Prober::new(target)?;
-    let Some((count, threshold_ns)) = prober.calibrate()? else { return Ok(Within::NoQueue) };
+    let Some((count, threshold_ns)) = prober.calibrate()? else { return Ok(Structure::NoQueue) };
     let granule = prober.granule;
     let room = target.size_bytes().min(STEP_BYTES) / 2;
     let waits = |prober: &mut Prober, distance: u64| -> Result<bool, ioengine::Error> {
@@ -184,21 +185,21 @@ fn within(target: &HostTarget) -> Result<Within, ioengine::Error> {
     };
     let mut low = u64::from(count / 2).next_power_of_two() * granule;
     if !waits(&mut prober, low)? {
-        return Ok(Within::Unclear);
+        return Ok(Structure::Unclear);
     }
     while low * 2 <= room.min(CHUNK_MAX) && waits(&mut prober, low * 2)? {
         low *= 2;
     }
     let mut high = low * 2;
     if high > room.min(CHUNK_MAX) {
-        return Ok(Within::OneMember { up_to_bytes: low });
+        return Ok(Structure::OneMember { up_to_bytes: low });
     }
     while high - low > granule {
         let middle = low + (high - low) / 2 / granule * granule;
         if waits(&mut prober, middle)? { low = middle } else { high = middle }
     }
     if !waits(&mut prober, high - granule)? || waits(&mut prober, high)? {
-        return Ok(Within::Unclear);
+        return Ok(Structure::Unclear);
     }
     let chunk_bytes = high;
     let mut members = None;
@@ -211,7 +212,7 @@ fn within(target: &HostTarget) -> Result<Within, ioengine::Error> {
             break;
         }
     }
-    Ok(Within::Stripe { chunk_bytes, members })
+    Ok(Structure::Stripe { chunk_bytes, members })
 }
 
 impl Prober {
@@ -307,7 +308,7 @@ fn best<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Option<&'a Measured
 }
 
 fn measured_disks(evidence: &Evidence) -> Vec<u32> {
-    let mut disks: Vec<u32> = evidence.usable().map(|cell| cell.disks).collect();
+    let mut disks: Vec<u32> = evidence.usable().map(|point| point.disks).collect();
     disks.sort_unstable();
     disks.dedup();
     disks
@@ -350,8 +351,8 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         );
     }
     if most > 1 {
-        let cell = best(evidence, rw, most);
-        let depth = cell.map_or(1, MeasuredPoint::depth);
+        let point = best(evidence, rw, most);
+        let depth = point.map_or(1, MeasuredPoint::depth);
         let setting = format!("{rw}s over {most} targets at depth {depth}");
         let text = format!("{} instead of {one_rate}", units::rate(top));
         found.advise("stripe-width", top / one, &setting, text);
@@ -378,15 +379,15 @@ fn shared(evidence: &Evidence) -> String {
 fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a MeasuredPoint> {
     let disks = disks.to_string();
     let flags = [("part", "striped"), ("rw", rw), ("disks", &*disks), ("chunk", "64k")];
-    let mut cells = evidence.all(&flags);
-    cells.sort_by_key(|cell| cell.depth());
-    cells
+    let mut points = evidence.all(&flags);
+    points.sort_by_key(|point| point.depth());
+    points
 }
 
 /// The smallest depth that reaches the best rate of any depth, within 10%.
-fn sufficient(cells: &[&MeasuredPoint]) -> Option<u32> {
-    let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
-    cells.iter().find(|cell| cell.rate() >= (1.0 - SAME) * top).map(|cell| cell.depth())
+fn sufficient(points: &[&MeasuredPoint]) -> Option<u32> {
+    let top = points.iter().map(|point| point.rate()).fold(0.0, f64::max);
+    points.iter().find(|point| point.rate() >= (1.0 - SAME) * top).map(|point| point.depth())
 }
 
 fn depth_needed(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
@@ -435,11 +436,11 @@ fn chunks(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
     let count = disks.to_string();
     let mut rates: Vec<(f64, String)> = Vec::new();
-    for cell in evidence.all(&[("part", "striped"), ("rw", rw), ("disks", &count)]) {
-        let chunk = cell.word("chunk");
+    for point in evidence.all(&[("part", "striped"), ("rw", rw), ("disks", &count)]) {
+        let chunk = point.word("chunk");
         match rates.iter_mut().find(|(_, name)| *name == chunk) {
-            Some((rate, _)) => *rate = rate.max(cell.rate()),
-            None => rates.push((cell.rate(), chunk)),
+            Some((rate, _)) => *rate = rate.max(point.rate()),
+            None => rates.push((point.rate(), chunk)),
         }
     }
     rates.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -487,19 +488,19 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     found.gain("R118", times(3), "reads over three targets, over one");
     let deep = |disks: &str| {
         let flags = [("rw", "read"), ("disks", disks), ("iodepth", "3")];
-        let cells = evidence.all(&flags).into_iter().filter(|cell| cell.part != "streams");
-        cells.map(MeasuredPoint::rate).max_by(f64::total_cmp)
+        let points = evidence.all(&flags).into_iter().filter(|point| point.part != "streams");
+        points.map(MeasuredPoint::rate).max_by(f64::total_cmp)
     };
     let two = deep("2").zip(deep("1")).map(|(two, one)| two / one);
     found.gain("C147", two, "striped reads over two targets, three-deep, over one");
     n_plus_one(found, evidence);
     let three = striped(evidence, "read", 3);
-    let top = three.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
-    let four_deep = three.iter().find(|cell| cell.depth() == 4);
+    let top = three.iter().map(|point| point.rate()).fold(0.0, f64::max);
+    let four_deep = three.iter().find(|point| point.depth() == 4);
     found.claim_if(
         "R176",
-        four_deep.map(|cell| {
-            let share = cell.rate() / top;
+        four_deep.map(|point| {
+            let share = point.rate() / top;
             let text = format!("256 KiB outstanding: {:.0}% of the best rate", 100.0 * share);
             (share >= 1.0 - SAME, text)
         }),
@@ -529,20 +530,20 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 
 /// Claim R175: N + 1 requests keep N targets busy.
 fn n_plus_one(found: &mut Conclusion, evidence: &Evidence) {
-    let mut seen = Vec::new();
+    let mut shares = Vec::new();
     for disks in measured_disks(evidence).into_iter().filter(|disks| *disks > 1) {
-        let cells = striped(evidence, "read", disks);
-        let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
-        if let Some(cell) = cells.iter().find(|cell| cell.depth() == disks + 1) {
-            seen.push((disks, cell.rate() / top));
+        let points = striped(evidence, "read", disks);
+        let top = points.iter().map(|point| point.rate()).fold(0.0, f64::max);
+        if let Some(point) = points.iter().find(|point| point.depth() == disks + 1) {
+            shares.push((disks, point.rate() / top));
         }
     }
-    let holds = seen.iter().all(|(_, share)| *share >= 1.0 - SAME);
-    let each = seen.iter().map(|(disks, share)| {
+    let holds = shares.iter().all(|(_, share)| *share >= 1.0 - SAME);
+    let each = shares.iter().map(|(disks, share)| {
         format!("{disks} targets at depth {}: {:.0}%", disks + 1, 100.0 * share)
     });
     let text = format!("share of the best rate: {}", each.collect::<Vec<_>>().join(", "));
-    found.claim_if("R175", (!seen.is_empty()).then_some((holds, text)));
+    found.claim_if("R175", (!shares.is_empty()).then_some((holds, text)));
 }
 
 #[cfg(test)]
@@ -565,22 +566,22 @@ mod tests {
             let devices = (0..members).map(|_| device(truth.clone())).collect();
             let stripe = HostTarget::striped(devices, chunk_kib << 10).unwrap();
             let wanted =
-                Within::Stripe { chunk_bytes: chunk_kib << 10, members: Some(members as u64) };
+                Structure::Stripe { chunk_bytes: chunk_kib << 10, members: Some(members as u64) };
             // A stall of the machine may spoil one of the three attempts.
-            let found: Vec<Within> = (0..3).map(|_| within(&stripe).unwrap()).collect();
+            let found: Vec<Structure> = (0..3).map(|_| structure_of(&stripe).unwrap()).collect();
             assert!(found.contains(&wanted), "{wanted:?} {found:?}");
         }
     }
 
     #[test]
     fn a_device_that_is_not_a_stripe_is_not_called_one() {
-        let one = within(&device(Truth { fixed_ns: 400_000, ..Truth::default() })).unwrap();
-        assert!(matches!(one, Within::OneMember { .. } | Within::Unclear), "{one:?}");
+        let one = structure_of(&device(Truth { fixed_ns: 400_000, ..Truth::default() })).unwrap();
+        assert!(matches!(one, Structure::OneMember { .. } | Structure::Unclear), "{one:?}");
     }
 
     /// Targets with a rate of 100 MiB/s each and a common ceiling of 300 MiB/s.
     fn points() -> Evidence {
-        let mut cells = Vec::new();
+        let mut points = Vec::new();
         for disks in 1..=4_u64 {
             for depth in [1, 2, 3, 4, 5, 16_u64] {
                 let rate = depth.min(disks).min(3) * 100 - u64::from(depth <= disks && depth < 4);
@@ -591,10 +592,10 @@ mod tests {
                     _ => vec![("part", "striped"), ("chunk", "64k")],
                 };
                 let flags = [&flags[..], &[("iodepth", &*depth)], &more].concat();
-                cells.push(cell(rate << 20, &flags));
+                points.push(cell(rate << 20, &flags));
             }
         }
-        evidence(cells)
+        evidence(points)
     }
 
     #[test]

@@ -104,21 +104,21 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         },
     );
     let switch = match disk {
-        Some(Ok((path, disk))) => look(runner, &disk).map(|wish| (path, wish)),
+        Some(Ok((path, disk))) => inspect_cache(runner, &disk).map(|setting| (path, setting)),
         Some(Err(failure)) => {
-            say_fixed(runner, &failure.message);
+            note_not_switched(runner, &failure.message);
             None
         }
         None => {
-            say_fixed(runner, "the target is not a drive of this host");
+            note_not_switched(runner, "the target is not a drive of this host");
             None
         }
     };
     runner.measure()?;
-    let Some((path, wish)) = switch else { return Ok(()) };
+    let Some((path, setting)) = switch else { return Ok(()) };
     let mut groups = runner.groups()?;
     groups.iter_mut().for_each(|group| group.part.push_str(SWITCHED));
-    match Changed::apply(&[path], &[wish]) {
+    match Changed::apply(&[path], &[setting]) {
         Ok(changed) => {
             let measured = runner.measure_groups(&groups);
             let whole = changed.is_none_or(Changed::restore);
@@ -131,7 +131,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
             measured
         }
         Err(failure) => {
-            say_fixed(runner, &failure.message);
+            note_not_switched(runner, &failure.message);
             Ok(())
         }
     }
@@ -156,13 +156,13 @@ fn note(runner: &mut StudyRunner<'_>, quantity: &str, words: &str) {
     runner.evidence.note(quantity, "words", &[("is", words.to_owned())], 1.0);
 }
 
-fn say_fixed(runner: &mut StudyRunner<'_>, why: &str) {
+fn note_not_switched(runner: &mut StudyRunner<'_>, why: &str) {
     note(runner, "not-switched", why);
 }
 
 /// Notes the state of a disk's cache. Returns the setting for its other state if switching was
 /// requested and is possible.
-fn look(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
+fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
     let text = |name: &str| std::fs::read_to_string(disk.join("queue").join(name));
     for (quantity, name) in [("kernel-believes", "write_cache"), ("fua-flag", "fua")] {
         if let Ok(text) = text(name) {
@@ -182,7 +182,7 @@ fn look(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
         let why = format!(
             "{name} has no cache that could be asked: it is not a SCSI, ATA, NVMe or guest's"
         );
-        say_fixed(runner, &format!("{why} disk; name a file or partition on one"));
+        note_not_switched(runner, &format!("{why} disk; name a file or partition on one"));
         return None;
     };
     note(runner, "means", means.words());
@@ -193,7 +193,7 @@ fn look(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
         Ok(state) => state,
         Err(error) => {
             let cause = ioengine::error::cause(&error);
-            say_fixed(
+            note_not_switched(
                 runner,
                 &format!("{name} does not report the state of its cache: {cause}; run as root"),
             );
@@ -202,9 +202,9 @@ fn look(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
     };
     note(runner, "drive-cache", &state);
     match (means.fixed(), runner.toggle_write_cache) {
-        (Some(why), _) => say_fixed(runner, why),
+        (Some(why), _) => note_not_switched(runner, why),
         (None, false) => {
-            say_fixed(runner, "it was not requested; use --toggle-write-cache as root");
+            note_not_switched(runner, "it was not requested; use --toggle-write-cache as root");
         }
         (None, true) => {
             let value = if state == BACK { THROUGH } else { BACK }.to_owned();
@@ -343,8 +343,8 @@ fn cost(times: f64) -> String {
 /// The time of a flush.
 fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
     let part = format!("flushed after each{suffix}");
-    let Some(cell) = at(evidence, &part, "4k", "1") else { return };
-    if let Some(median_ns) = median_flush_ns(cell) {
+    let Some(point) = at(evidence, &part, "4k", "1") else { return };
+    if let Some(median_ns) = median_flush_ns(point) {
         let time = units::time(median_ns);
         let text = format!("median flush after one direct 4 KiB write: {time}{suffix}");
         found.find("flush", text);
@@ -352,8 +352,8 @@ fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
 }
 
 /// The median over the trials of the median flush time of each (ns).
-fn median_flush_ns(cell: &MeasuredPoint) -> Option<f64> {
-    let trials = cell.point.trials.iter();
+fn median_flush_ns(point: &MeasuredPoint) -> Option<f64> {
+    let trials = point.point.trials.iter();
     let mut medians: Vec<u64> =
         trials.filter_map(|trial| trial.live.as_ref()?.flushes.quantile(0.5)).collect();
     medians.sort_unstable();
@@ -385,7 +385,7 @@ fn gain(found: &mut Conclusion, evidence: &Evidence) {
             "{part} writes of {size}: {} with the cache, {} without: {}",
             units::rate(rates.0),
             units::rate(rates.1),
-            curve::told(on, off).words()
+            curve::compare(on, off).words()
         );
         if curve::differ(on, off) {
             let setting = format!("{part} writes of {size}");
@@ -407,10 +407,10 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     }
     // Depth instead of the cache: depth 3 without it against depth 1 with it.
     for (id, bs) in [("R081", "16k"), ("C084", "32k")] {
-        let seen = both(evidence, "plain", bs, "1").zip(both(evidence, "plain", bs, "3"));
+        let points = both(evidence, "plain", bs, "1").zip(both(evidence, "plain", bs, "3"));
         found.claim_if(
             id,
-            seen.map(|([on, _], [_, deep])| {
+            points.map(|([on, _], [_, deep])| {
                 let share = deep.rate() / on.rate().max(1.0);
                 let text =
                     format!("depth 3 without the cache: {:.0}% of the rate with it", 100.0 * share);

@@ -111,11 +111,11 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         flushed(&mut found, evidence, caching);
     }
     let loss = at(evidence, "buffered", 4 << 10, 1).zip(at(evidence, "O_DSYNC", 4 << 10, 1));
-    let told = loss.map(|(plain, durable)| curve::told(plain, durable));
-    if let Some(why) = told.and_then(Comparison::noise) {
+    let comparison = loss.map(|(plain, durable)| curve::compare(plain, durable));
+    if let Some(why) = comparison.and_then(Comparison::noise) {
         found.cannot(&["R028"], &why);
     }
-    let times = told.and_then(Comparison::times);
+    let times = comparison.and_then(Comparison::times);
     found.gain("R028", times, "buffered writes of 4 KiB without write-through over those with it");
     found
 }
@@ -130,11 +130,11 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
     for through in one {
         let Some(free) = at(evidence, plain, through.bytes(), 1) else { continue };
         let size = units::size(through.bytes());
-        let told = curve::told(free, through);
-        let Comparison::Times(times) = told else {
+        let comparison = curve::compare(free, through);
+        let Comparison::Times(times) = comparison else {
             let text = format!(
                 "{plain} writes of {size} at depth 1, without O_DSYNC against with it: {}",
-                told.words()
+                comparison.words()
             );
             found.find("write-through", text);
             continue;
@@ -159,13 +159,13 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
 /// What depth gains for durable writes.
 fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     for shallow in curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]) {
-        let same = |cell: &&MeasuredPoint| cell.bytes() == shallow.bytes() && cell.depth() > 1;
+        let same = |point: &&MeasuredPoint| point.bytes() == shallow.bytes() && point.depth() > 1;
         let deeper = evidence.all(&[("part", durable)]).into_iter().filter(same);
         let Some(best) = deeper.max_by(|a, b| a.rate().total_cmp(&b.rate())) else { continue };
         let size = units::size(shallow.bytes());
         found.find(
             "durable-depth",
-            match curve::told(best, shallow) {
+            match curve::compare(best, shallow) {
                 Comparison::Times(gain) if gain > 1.0 => format!(
                     "{durable} writes of {size}: depth {} reaches {} the rate of depth 1",
                     best.depth(),
@@ -188,7 +188,7 @@ fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     for one in curve::by_size(evidence, &[("part", &asked)]) {
         let Some(opened) = at(evidence, durable, one.bytes(), 1) else { continue };
         let size = units::size(one.bytes());
-        let effect = curve::told(one, opened).words();
+        let effect = curve::compare(one, opened).words();
         let text = format!("{asked} for each write of {size} (FUA) against {durable}: {effect}");
         found.find("by-request", text);
     }
@@ -198,17 +198,17 @@ fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
 fn flushed(found: &mut Conclusion, evidence: &Evidence, caching: &str) {
     for each in curve::by_size(evidence, &[("caching", caching), ("fdatasync", "1")]) {
         let bs = each.bytes().to_string();
-        let mut cells = evidence.all(&[("part", "flushed"), ("caching", caching), ("bs", &bs)]);
-        let count = |cell: &MeasuredPoint| cell.number("fdatasync").unwrap_or_default() as u64;
-        cells.sort_by_key(|cell| count(cell));
-        let word = |cell: &&MeasuredPoint| match count(cell) {
-            1 => format!("{} with a flush after each", units::rate_mib(cell.rate())),
-            n => format!("{} after every {n}", units::rate_mib(cell.rate())),
+        let mut points = evidence.all(&[("part", "flushed"), ("caching", caching), ("bs", &bs)]);
+        let count = |point: &MeasuredPoint| point.number("fdatasync").unwrap_or_default() as u64;
+        points.sort_by_key(|point| count(point));
+        let word = |point: &&MeasuredPoint| match count(point) {
+            1 => format!("{} with a flush after each", units::rate_mib(point.rate())),
+            n => format!("{} after every {n}", units::rate_mib(point.rate())),
         };
-        let words: Vec<String> = cells.iter().map(word).collect();
+        let words: Vec<String> = points.iter().map(word).collect();
         let size = units::size(each.bytes());
         found.find("flushed", format!("{caching} writes of {size}: {}", words.join(", ")));
-        let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
+        let best = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
         let advised = found.advice.iter().any(|advice| advice.setting.starts_with(caching));
         let Some(best) = best.filter(|best| !advised && curve::differ(best, each)) else {
             continue;
@@ -254,9 +254,9 @@ mod tests {
     fn a_flush_for_several_writes_is_compared_with_one_for_each() {
         let at = |n: &str, rate| {
             let flags = [("part", "flushed"), ("rw", "write"), ("bs", "4k"), ("fdatasync", n)];
-            let mut cell = cell(rate, &flags);
-            cell.point.key.caching = Caching::Buffered;
-            cell
+            let mut point = cell(rate, &flags);
+            point.point.key.caching = Caching::Buffered;
+            point
         };
         let found = analyse(&evidence(vec![at("64", 9 << 20), at("1", 1 << 20), at("8", 5 << 20)]));
         let text = &found.findings[0].text;

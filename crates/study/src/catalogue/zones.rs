@@ -100,23 +100,23 @@ fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group
 
 /// The points of a target, by rising position.
 fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("target", target)]);
-    let at = |cell: &MeasuredPoint| cell.number("at").unwrap_or_default();
-    cells.sort_by(|a, b| at(a).total_cmp(&at(b)));
-    cells
+    let mut points = evidence.all(&[("target", target)]);
+    let at = |point: &MeasuredPoint| point.number("at").unwrap_or_default();
+    points.sort_by(|a, b| at(a).total_cmp(&at(b)));
+    points
 }
 
 /// Changes of the rate: position as a share of the target, with the rates before and after.
-fn boundaries(cells: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
-    let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
-    let at = |index: usize| cells[index].number("at").unwrap_or_default();
+fn boundaries(points: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
+    let rates: Vec<f64> = points.iter().map(|point| point.rate()).collect();
+    let at = |index: usize| points[index].number("at").unwrap_or_default();
     let halfway = |step: &Step| (at(step.index - 1) + at(step.index)) / 2.0;
     steps(&rates).into_iter().map(|step| (halfway(&step), step)).collect()
 }
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    let mut targets: Vec<&str> = evidence.cells.iter().map(|cell| cell.target.as_str()).collect();
+    let mut targets: Vec<&str> = evidence.cells.iter().map(|point| point.target.as_str()).collect();
     targets.dedup();
     for target in targets {
         zones_of(&mut found, evidence, target);
@@ -125,9 +125,9 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
-    let cells = along(evidence, target);
-    let found_here = boundaries(&cells);
-    let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
+    let points = along(evidence, target);
+    let found_here = boundaries(&points);
+    let rates: Vec<f64> = points.iter().map(|point| point.rate()).collect();
     let eighth = (rates.len() / 8).max(1);
     let (Some(outer), Some(inner)) = (
         analysis::quantile::median(&rates[..eighth.min(rates.len())]),
@@ -163,8 +163,8 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         (true, steps) => format!("{target}: {ends} ({change}), in {} zones", steps + 1),
     };
     found.find("zones", text);
-    let facts = cells.first().and_then(|cell| evidence.targets.get(cell.target_index));
-    let turns = facts.and_then(|facts| facts.device.as_ref()?.rotational) == Some(true);
+    let facts = points.first().and_then(|point| evidence.targets.get(point.target_index));
+    let rotates = facts.and_then(|facts| facts.device.as_ref()?.rotational) == Some(true);
     let device = facts.and_then(spans_little);
     if let Some(device) = device {
         let text = format!(
@@ -172,7 +172,7 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         );
         found.find("span", text);
     }
-    if depends && turns && device.is_none() {
+    if depends && rotates && device.is_none() {
         found.advise("outer-zones", outer / inner, target, ends);
     }
     if found.claims.is_empty() {
@@ -228,13 +228,13 @@ mod tests {
     /// A target whose rate depends on the position (share), with a ripple like that of
     /// measurements.
     fn scan(rate: impl Fn(f64) -> f64) -> Evidence {
-        let cells = (0..POSITIONS).map(|number| {
+        let points = (0..POSITIONS).map(|number| {
             let share = number as f64 / POSITIONS as f64;
             // A ripple of half a percent either way.
             let ripple = 1.0 + 0.005 * f64::from((number * 7 % 5) as u32 as i32 - 2) / 2.0;
             cell((rate(share) * ripple) as u64, &[("at", &format!("{share:.4}"))])
         });
-        evidence(cells.collect())
+        evidence(points.collect())
     }
 
     #[test]
