@@ -41,7 +41,7 @@ pub struct Flags {
     pub writes: bool,
     /// -t; `None`: 1, or what the parameter file says.
     pub threads: Option<u32>,
-    /// -s, as raw.
+    /// -s, as typed (s).
     pub seconds: String,
     /// -f and -i.
     pub order: Order,

@@ -14,8 +14,8 @@ pub const STUDY: Study = Study {
              preallocate it; Chung 2000, section 4.4: extending halves the rate of writes",
     needs: "a directory, for files that grow",
     plan: r#"
-title = "Files that grow, and files whose blocks are there"
-asks = "What do writes lose to a file that grows, and which method of preallocating gives it back?"
+title = "Growing files against preallocated ones"
+asks = "What do writes lose in a growing file, and which way of preallocating avoids it?"
 rw = "write"
 direct = [false, true]
 allocation = ["preallocated", "extend", "truncate", "fallocate", "last-block"]
@@ -32,14 +32,14 @@ runtime = 0.1
 trials = 3
 
 [[figure]]
-title = "Direct writes, by where the blocks come from"
+title = "Direct writes by allocation"
 x = "allocation"
 y = "throughput"
 by = ["bs", "iodepth"]
 where = {caching = "direct"}
 
 [[figure]]
-title = "Buffered writes, flush included"
+title = "Buffered writes by allocation, flush included"
 x = "allocation"
 y = "throughput"
 by = ["bs", "iodepth"]

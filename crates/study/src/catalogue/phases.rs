@@ -290,9 +290,9 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     let corners = corners(&trusted);
     for phased in &corners {
         if phased.is_traced() {
-            time_by_phase(&mut found, phased)
+            time_by_phase(&mut found, phased);
         } else {
-            parts(&mut found, phased)
+            parts(&mut found, phased);
         }
     }
     if all.iter().any(PhasedPoint::is_traced) {

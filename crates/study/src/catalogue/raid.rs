@@ -146,7 +146,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         together.iter_mut().for_each(|group| group.disks = None);
         runner.measure_groups_on(&together, &members[..1])?;
     } else {
-        runner.measure_groups_on(&together, members)?
+        runner.measure_groups_on(&together, members)?;
     }
     let devices: Option<Vec<Device>> = members.iter().map(device_of).collect();
     match devices {

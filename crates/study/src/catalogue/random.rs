@@ -1,6 +1,5 @@
-//! Study `random`: random requests. How many per second a device serves, what queue depth gains,
-//! what the page cache does with them, and how many of several striped targets they keep busy, by
-//! the log of the requests (`study::stripe_load`).
+//! Study `random`: random requests per second by depth, the effect of the page cache, and how many
+//! members of a stripe random requests keep busy (`study::stripe_load`).
 
 use std::slice;
 
@@ -131,17 +130,14 @@ const ALL_BUSY: f64 = 0.95;
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (study_targets, mut groups) = (runner.study_targets, runner.groups()?);
     let count = study_targets.len() as u32;
-    let are_simulated =
-        study_targets.iter().filter(|study_target| study_target.is_simulated()).count();
-    if are_simulated > 0 {
+    if study_targets.iter().any(|target| target.is_simulated()) {
         let (together, alone): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.disks.is_some());
         runner.measure_groups(&alone)?;
         // Each simulated system is measured alone, with as many disks as the part asks for.
-        for study_target in study_targets.iter().filter(|study_target| study_target.is_simulated())
-        {
-            let groups = as_large_on_each(&together, &study_target.name.to_string_lossy())?;
-            runner.measure_groups_by(&groups, slice::from_ref(study_target), &logged)?;
+        for target in study_targets.iter().filter(|target| target.is_simulated()) {
+            let groups = as_large_on_each(&together, &target.name.to_string_lossy())?;
+            runner.measure_groups_by(&groups, slice::from_ref(target), &logged)?;
         }
         return Ok(());
     }
@@ -539,9 +535,7 @@ fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> Str
 /// What to change if rate is lost.
 fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
-        return format!(
-            "; they lie on one device, {device}, so neither depth nor separate queues help"
-        );
+        return format!("; they lie on one device, {device}, so neither depth nor queues help");
     }
     let known = points.iter().filter(|(point, _)| is_known(point));
     let are_busy = |point: &MeasuredPoint| {
@@ -556,10 +550,7 @@ fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -
     {
         _ if idle.is_empty() => String::new(),
         Some((point, _)) => {
-            format!(
-                "; keep {} or more requests outstanding, or use a queue for each target",
-                point.depth()
-            )
+            format!("; keep depth {} or more, or use a queue for each target", point.depth())
         }
         None => "; a queue for each target would keep all busy".to_owned(),
     };
@@ -599,10 +590,7 @@ fn deeper(found: &mut Conclusion, points: &[&MeasuredPoint], rw: &str) {
 fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     let is_shared = evidence.shared_device().is_some();
     if is_shared {
-        found.cannot(
-            &["C194", "C195", "C236"],
-            "the targets lie on one device; name targets on separate devices",
-        );
+        found.cannot(&["C194", "C195", "C236"], "the targets lie on one device; name others");
     }
     for (id, rw) in [("C194", "randread"), ("C195", "randwrite")] {
         let four = together(evidence, APART, rw).into_iter().find(|points| points[0].disks == 4);
@@ -641,10 +629,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         pair.and_then(|point| Some(2.0 * point.requests_per_s() / even_rate(evidence, point)?));
     let text = |times: f64| {
         let times = words_of_times(times);
-        format!(
-            "two striped targets, two requests outstanding: {times} the rate of one target with \
-             one (published: 1.5)"
-        )
+        format!("two striped targets at depth 2: {times} one at depth 1 (published: 1.5)")
     };
     found.claim_if("C236", times.map(|times| ((1.25..=1.75).contains(&times), text(times))));
     let are_real = evidence.targets.iter().all(|target| target.simulated.is_none());
@@ -840,10 +825,7 @@ mod tests {
         let text = &found.findings.iter().find(|one| one.id == "spread").unwrap().text;
         assert!(text.contains("depth 2: 75%, 1.50 busy (1.33 to 1.50 expected)"), "{text}");
         assert!(text.contains("depth 8: 94%"), "{text}");
-        assert!(
-            text.ends_with("keep 8 or more requests outstanding, or use a queue for each target"),
-            "{text}"
-        );
+        assert!(text.ends_with("keep depth 8 or more, or use a queue for each target"), "{text}");
         for id in ["C194", "C196", "C236"] {
             assert_eq!(verdict(&found, id), Verdict::Holds, "{id}");
         }

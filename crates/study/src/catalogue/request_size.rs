@@ -213,7 +213,7 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
         let text = format!("reads at depth 1 reach {share:.0}% of PAP {source}");
         // Published: 30%; it holds within a factor of two.
         if advertised {
-            found.claim("R042", (15.0..=60.0).contains(&share), text)
+            found.claim("R042", (15.0..=60.0).contains(&share), text);
         } else {
             let why = "the advertised rate of the device is unknown; state it with --pap";
             found.cannot(&["R042"], why);
@@ -264,7 +264,7 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     let cpus = f64::from(evidence.host.cpus.max(1));
     // The share of all processors of this host; half of the published one suffices.
     if evidence.is_simulated() {
-        found.cannot(&["C138"], "the share of all processors is known only on a real host")
+        found.cannot(&["C138"], "the share of all processors is known only on a real host");
     } else {
         let all = |(percent, text): (f64, String)| {
             let text = format!("{text}, of {cpus:.0} CPUs");

@@ -72,9 +72,9 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         let groups: Vec<Group> = plan.iter().flat_map(places).collect();
         let name = study_target.name.display().to_string();
         if groups.is_empty() {
-            runner.leave_out(&name, "too small; name a target of at least 16 MiB")
+            runner.leave_out(&name, "too small; name a target of at least 16 MiB");
         } else {
-            runner.measure_groups_on(&groups, std::slice::from_ref(study_target))?
+            runner.measure_groups_on(&groups, std::slice::from_ref(study_target))?;
         }
     }
     Ok(())
