@@ -94,7 +94,7 @@ impl Conclusion {
     pub fn gain(&mut self, id: &'static str, times: Option<f64>, what: &str) {
         let (Some(times), Some(claim)) = (times, claim_of(id)) else { return };
         let holds = times >= published_times(&claim).sqrt();
-        self.claim(id, holds, format!("{what}: {} here", words_of_times(times)));
+        self.claim(id, holds, format!("{what}: {}", words_of_times(times)));
     }
 
     /// Judges a claim of a loss, published in percent, by the share lost here.
@@ -105,7 +105,7 @@ impl Conclusion {
             "at most" => share <= published,
             _ => share >= published / 2.0,
         };
-        self.claim(id, holds, format!("{what}: {:.0}% here", 100.0 * share));
+        self.claim(id, holds, format!("{what}: {:.0}%", 100.0 * share));
     }
 
     /// Marks claims as not testable on this machine.

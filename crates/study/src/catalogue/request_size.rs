@@ -83,7 +83,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 /// The half-power size, and advice if a larger size gains over 4 KiB.
 fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f64, source: &str) {
     let (measured, fitted) = curve::half_power(curve, pap);
-    let peak = format!("PAP {} ({source})", units::rate(pap));
+    let peak = format!("PAP {}, {source}", units::rate(pap));
     let fitted = fitted.map_or_else(
         || "at no size by the fit".to_owned(),
         |bytes| format!("at {} by the fit", units::size(bytes as u64)),
@@ -174,14 +174,20 @@ fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], 
     found.find(
         "split",
         match first {
-            Some((point, device)) => format!(
-                "{rw}s are split from {} on: the device sees requests of {} there, and of {} for \
-                 requests of {}; {limit}",
-                units::size(point.bytes()),
-                at_device(*device),
-                at_device(*of_largest),
-                units::size(largest.bytes())
-            ),
+            Some((point, device)) => {
+                let for_largest = if point.bytes() == largest.bytes() {
+                    String::new()
+                } else {
+                    let size = units::size(largest.bytes());
+                    format!(", and of {} for requests of {size}", at_device(*of_largest))
+                };
+                format!(
+                    "{rw}s are split from {} on: the device sees requests of {} \
+                     there{for_largest}; {limit}",
+                    units::size(point.bytes()),
+                    at_device(*device)
+                )
+            }
             None => format!(
                 "{rw}s up to {} reach the device unsplit; {limit}",
                 units::size(largest.bytes())
