@@ -1,9 +1,9 @@
-//! The papers' own tools in the words of this program: what their flags mean, and what they wrote.
+//! The papers' own tools, translated into commands of halfpower, and their output formats.
 //!
-//! Pure translations, without side effects. `flags` reads what is typed to SQLIO and `params` the
-//! file of its -F; `sqlio` says them as flags of `run`. `trace` is the line that the papers' SQLIO
-//! wrote for each test, of any trial; `text` is what SQLIO printed. `cmdgen` makes the command
-//! lines of a whole set of tests. What is done with them is decided by `command::classic`.
+//! Pure translations without side effects. `flags` parses the command line of SQLIO and `params`
+//! the file of its -F; `sqlio` translates both into flags of `run`. `trace` is the line that the
+//! papers' SQLIO wrote for each test, made of any trial; `text` is what SQLIO printed. `cmdgen`
+//! writes the command lines of a set of tests. The command `classic` of the program uses them.
 
 pub mod flags;
 pub mod params;

@@ -1,7 +1,8 @@
-//! The papers run again: figures, tables and claims from the simulator beside what was published.
+//! Reproduction of the papers in the simulator: their figures, tables and claims beside the
+//! published numbers.
 //!
-//! Each figure is a table of points ([`figure`]), each claim a function of points ([`claim`]); the
-//! [`probe::Lab`] measures every point once, on all cores. Nothing here is fitted: a point is a
+//! Each figure is a table of points ([`figure`]), each claim a function of points ([`claim`]). The
+//! [`probe::Lab`] simulates every point once, on all cores. Nothing is fitted here: a point is a
 //! built-in system with the set-up that the paper states.
 
 pub mod published;
@@ -20,28 +21,28 @@ use figure::{ChartResult, Figure, Score};
 use probe::Lab;
 use published::Paper;
 
-/// A figure, measured.
+/// A simulated figure.
 #[derive(Clone, Debug)]
 pub struct FigureResult {
-    /// Which.
+    /// Its definition.
     pub figure: Figure,
-    /// Its charts.
+    /// Its simulated charts.
     pub charts: Vec<ChartResult>,
-    /// All of its published points of throughput and time together, those of CPU time only where
-    /// there are no others.
+    /// Score of all published points of throughput and time; points of CPU time count only if there
+    /// are no others.
     pub score: Option<Score>,
-    /// The same of the naive bound.
+    /// The same for the naive bound.
     pub naive: Option<Score>,
 }
 
-/// A paper, run again.
+/// A reproduced paper.
 #[derive(Clone, Debug)]
 pub struct Reproduction {
     /// Which paper.
     pub paper: Paper,
     /// Its figures and tables.
     pub figures: Vec<FigureResult>,
-    /// Its claims; `None` where one figure was asked for.
+    /// Its claims; `None` if only figures were requested.
     pub claims: Option<Claims>,
 }
 
@@ -53,7 +54,7 @@ pub fn figures(paper: Paper) -> Vec<Figure> {
     }
 }
 
-/// Runs figures of a paper again, and its claims where they are wanted.
+/// Simulates figures of a paper, and its claims on request.
 pub fn reproduce(paper: Paper, figures: Vec<Figure>, with_claims: bool) -> Reproduction {
     let lab = Lab::default();
     let probes: Vec<probe::Probe> = figures.iter().flat_map(Figure::probes).collect();
@@ -81,7 +82,7 @@ fn measure(lab: &Lab, figure: Figure, known: &[figure::Explanation]) -> FigureRe
     FigureResult { figure, charts, score, naive }
 }
 
-/// The score over the charts of a figure.
+/// The score over all charts of a figure.
 fn together(charts: &[ChartResult], naive: bool) -> Option<Score> {
     let is_cpu = |chart: &ChartResult| chart.chart.title.contains("(ms/MB)");
     let any_other = charts.iter().any(|chart| !is_cpu(chart) && chart.score.is_some());
@@ -95,7 +96,7 @@ mod tests {
     use crate::reproduce::published::Role;
 
     #[test]
-    fn every_check_is_of_a_claim_that_is_to_be_checked_and_all_of_them_have_one() {
+    fn every_claim_to_be_checked_has_exactly_one_check() {
         for (paper, checks) in [
             (Paper::Riedel97, riedel97_claims::CHECKS),
             (Paper::Chung2000, chung2000_claims::CHECKS),

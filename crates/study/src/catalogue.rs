@@ -1,7 +1,8 @@
 //! The studies that come with the program: what each is made of, and the list.
 //!
-//! A study is one file in `catalogue/`: a plan in TOML, how it is measured where a plan does not
-//! say it all, and an analysis. Adding one means its file and its two lines here.
+//! A study is one file in `catalogue/`: how it is measured where its plan does not say it all, and
+//! an analysis. Its plan is TOML, in `plans/` or in the file itself. Adding a study means its file
+//! and its two lines here.
 
 use lab::failure::Outcome;
 
@@ -66,7 +67,7 @@ pub struct Study {
     pub papers: &'static str,
     /// What it needs beyond a target; empty where nothing.
     pub needs: &'static str,
-    /// Title, question, points and figures, in TOML (`study::plan`).
+    /// Title, question, points and figures: its file in `plans/`, as a user would write it.
     pub plan: &'static str,
     /// The claims of the papers that it tries.
     pub claims: &'static [&'static str],
@@ -76,13 +77,6 @@ pub struct Study {
     pub measure: Option<fn(&mut StudyRunner<'_>) -> Outcome<()>>,
     /// Says what it means.
     pub analyse: fn(&Evidence) -> Conclusion,
-}
-
-impl Study {
-    /// Its plan as a user would write it.
-    pub fn example(&self) -> String {
-        format!("study = \"{}\"\n{}", self.name, self.plan.trim())
-    }
 }
 
 /// A study by its name.
@@ -103,22 +97,12 @@ mod tests {
     fn every_plan_is_read_and_every_figure_can_be_drawn() {
         for study in ALL {
             let plan = Plan::parse(study.plan).unwrap_or_else(|e| panic!("{}: {e}", study.name));
+            assert_eq!(plan.study.as_deref(), Some(study.name));
             assert!(!plan.title.is_empty() && plan.asks.ends_with('?'), "{}", study.name);
             for quick in [false, true] {
                 plan.groups(quick, &Settings::default()).unwrap();
             }
             figure::check(&plan).unwrap_or_else(|e| panic!("{}: {e}", study.name));
-        }
-    }
-
-    #[test]
-    fn the_folder_of_examples_holds_the_plan_of_each() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
-        for study in ALL {
-            let path = format!("{folder}/{}.toml", study.name);
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            let wanted = study.example();
-            assert_eq!(text.trim(), wanted, "halfpower study {} --show > {path}", study.name);
         }
     }
 

@@ -1,10 +1,10 @@
-//! What the evidence of a study means: findings, what became of the papers' claims, advice, and
+//! What a study concludes from its evidence: findings, verdicts on the papers' claims, advice, and
 //! charts and tables beyond those of the plan.
 //!
-//! A claim of the papers is about a machine of their time. Here it is asked whether the effect is
-//! the same: a gain holds where it is at least the square root of the published one (half of it on
-//! a logarithmic scale), a loss or a share where it is at least half as large, and an upper limit
-//! where it is not exceeded. Rules about sizes and depths hold where the machine obeys them.
+//! A claim of the papers is about a machine of their time; here the question is whether the effect
+//! still exists. A gain holds from the square root of the published factor on (half of it on a
+//! logarithmic scale), a loss or a share from half of the published one on, and an upper limit if
+//! it is not exceeded. Rules about sizes and depths hold if the machine obeys them.
 
 use papers::reproduce::published::{self, Claim, Paper};
 use report::model::{Chart, Table};
@@ -12,62 +12,61 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use survey::advice::{self, Advice};
 
-/// What the evidence of a study means: findings, what became of the papers' claims, advice, and
-/// charts and tables beyond those of the plan.
+/// What a study concludes from its evidence.
 #[derive(Clone, Debug, Default)]
 pub struct Conclusion {
     /// Most important first.
     pub findings: Vec<Finding>,
-    /// What became of the claims, in the order in which they were tried.
+    /// Verdicts on the papers' claims, in the order in which they were tested.
     pub claims: Vec<ClaimResult>,
-    /// Rules that gain something here.
+    /// Rules that bring a gain here.
     pub advice: Vec<Advice>,
     /// Charts beyond those of the plan.
     pub charts: Vec<Chart>,
-    /// Tables beyond that of the points.
+    /// Tables beyond that of all points.
     pub tables: Vec<Table>,
 }
 
-/// One thing found.
+/// A finding of a study.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// Which.
+    /// What kind of finding it is.
     pub id: String,
-    /// In words.
+    /// The finding as a sentence.
     pub text: String,
 }
 
-/// What became of a claim.
+/// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The effect is there.
+    /// The effect exists here.
     Holds,
-    /// It is not.
+    /// The effect does not exist here.
     DoesNotHold,
-    /// It cannot be tried here.
+    /// The claim is not testable here.
     CannotBeTried,
 }
 
 impl Verdict {
-    /// In words.
+    /// The verdict as words.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Holds => "holds here",
             Verdict::DoesNotHold => "does not hold here",
-            Verdict::CannotBeTried => "cannot be tried here",
+            Verdict::CannotBeTried => "not testable here",
         }
     }
 }
 
-/// A claim that was tried.
+/// The result of testing a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimResult {
-    /// The claim.
+    /// The claim's name in the published data, such as R080.
     pub id: &'static str,
-    /// What became of it.
+    /// Whether it holds.
     pub verdict: Verdict,
-    /// What was seen, or why it cannot be tried.
+    /// What was measured here, or why the claim is not testable.
     pub here: String,
 }
 
@@ -77,28 +76,28 @@ impl Conclusion {
         self.findings.push(Finding { id: id.to_owned(), text: text.into() });
     }
 
-    /// A claim that holds or does not.
+    /// Adds a verdict on a claim.
     pub fn claim(&mut self, id: &'static str, holds: bool, here: impl Into<String>) {
         let verdict = if holds { Verdict::Holds } else { Verdict::DoesNotHold };
         self.claims.push(ClaimResult { id, verdict, here: here.into() });
     }
 
-    /// A claim that holds or does not, where its numbers were measured.
-    pub fn claim_if(&mut self, id: &'static str, seen: Option<(bool, String)>) {
-        if let Some((holds, here)) = seen {
+    /// Adds a verdict on a claim if its numbers were measured.
+    pub fn claim_if(&mut self, id: &'static str, judged: Option<(bool, String)>) {
+        if let Some((holds, here)) = judged {
             self.claim(id, holds, here);
         }
     }
 
-    /// A claim of a gain, in the units "times" or "percent": how many times as much was seen here
-    /// and of what. Without a number it is left for [`Conclusion::complete`].
+    /// Judges a claim of a gain, published in "times" or "percent", by the factor measured here;
+    /// `what` names the comparison. Without a factor the claim is left to [`Conclusion::complete`].
     pub fn gain(&mut self, id: &'static str, times: Option<f64>, what: &str) {
         let (Some(times), Some(claim)) = (times, claim_of(id)) else { return };
         let holds = times >= published_times(&claim).sqrt();
-        self.claim(id, holds, format!("{what}: {} here", words_of_times(times)));
+        self.claim(id, holds, format!("{what}: {}", words_of_times(times)));
     }
 
-    /// A claim of a loss, in percent: which share was lost here.
+    /// Judges a claim of a loss, published in percent, by the share lost here.
     pub fn loss(&mut self, id: &'static str, share: Option<f64>, what: &str) {
         let (Some(share), Some(claim)) = (share, claim_of(id)) else { return };
         let published = claim.low / 100.0;
@@ -106,10 +105,10 @@ impl Conclusion {
             "at most" => share <= published,
             _ => share >= published / 2.0,
         };
-        self.claim(id, holds, format!("{what}: {:.0}% here", 100.0 * share));
+        self.claim(id, holds, format!("{what}: {:.0}%", 100.0 * share));
     }
 
-    /// Claims that this machine cannot try.
+    /// Marks claims as not testable on this machine.
     pub fn cannot(&mut self, ids: &[&'static str], why: &str) {
         for id in ids {
             let (verdict, here) = (Verdict::CannotBeTried, why.to_owned());
@@ -117,7 +116,8 @@ impl Conclusion {
         }
     }
 
-    /// A rule of `advice.toml` that gains so many times here.
+    /// Adds a rule of `advice.toml` with the factor of throughput that it gains here; a small gain
+    /// adds nothing.
     pub fn advise(&mut self, rule: &str, gain: f64, setting: &str, evidence: impl Into<String>) {
         self.advise_in("throughput", rule, gain, setting, evidence);
     }
@@ -152,15 +152,14 @@ impl Conclusion {
         });
     }
 
-    /// One conclusion of those of several targets: each finding, advice and chart with the name of
-    /// its target, and of each claim what was seen on all of them. It holds where it was tried and
-    /// nowhere failed.
+    /// Joins the conclusions of several targets. Findings, advice and charts carry the name of
+    /// their target. A claim lists the results of all targets; it holds if it holds wherever it was
+    /// tested.
     pub fn of_each(all: Vec<(String, Conclusion)>) -> Conclusion {
         let mut joined = Conclusion::default();
         for (number, (name, one)) in all.into_iter().enumerate() {
-            let named = |text: String| match text.starts_with(&name) {
-                true => text,
-                false => format!("{name}: {text}"),
+            let named = |text: String| {
+                if text.starts_with(&name) { text } else { format!("{name}: {text}") }
             };
             let finding = |found: Finding| Finding { text: named(found.text), ..found };
             joined.findings.extend(one.findings.into_iter().map(finding));
@@ -174,36 +173,36 @@ impl Conclusion {
             joined.charts.extend(one.charts.into_iter().map(chart));
             let table = |table: Table| Table { id: format!("{}-{number}", table.id), ..table };
             joined.tables.extend(one.tables.into_iter().map(table));
-            for tried in one.claims {
-                joined.add(ClaimResult { here: format!("{name}: {}", tried.here), ..tried });
+            for result in one.claims {
+                joined.add(ClaimResult { here: format!("{name}: {}", result.here), ..result });
             }
         }
         joined
     }
 
-    /// Adds what was seen of a claim on one more target.
+    /// Adds the result of a claim on one more target.
     fn add(&mut self, more: ClaimResult) {
-        let Some(tried) = self.claims.iter_mut().find(|tried| tried.id == more.id) else {
+        let Some(result) = self.claims.iter_mut().find(|result| result.id == more.id) else {
             return self.claims.push(more);
         };
-        tried.here = format!("{}; {}", tried.here, more.here);
-        tried.verdict = match (tried.verdict, more.verdict) {
+        result.here = format!("{}; {}", result.here, more.here);
+        result.verdict = match (result.verdict, more.verdict) {
             (Verdict::CannotBeTried, verdict) | (verdict, Verdict::CannotBeTried) => verdict,
             (Verdict::Holds, Verdict::Holds) => Verdict::Holds,
             _ => Verdict::DoesNotHold,
         };
     }
 
-    /// Puts the claims into the order of `ids`; those that nothing was said of cannot be tried.
+    /// Sorts the claims into the order of `ids`; a claim without a result becomes not testable.
     pub fn complete(&mut self, ids: &[&'static str], why: &str) {
-        let missing = |id: &&&'static str| self.claims.iter().all(|tried| tried.id != **id);
+        let missing = |id: &&&'static str| self.claims.iter().all(|result| result.id != **id);
         let missing: Vec<&'static str> = ids.iter().filter(missing).copied().collect();
         self.cannot(&missing, why);
-        self.claims.sort_by_key(|tried| ids.iter().position(|id| *id == tried.id));
+        self.claims.sort_by_key(|result| ids.iter().position(|id| *id == result.id));
     }
 }
 
-/// A claim by its name.
+/// A claim of either paper by its name.
 pub fn claim_of(id: &str) -> Option<Claim> {
     let paper = if id.starts_with('R') { Paper::Riedel97 } else { Paper::Chung2000 };
     published::claims(paper).into_iter().find(|claim| claim.id == id)
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_without_a_word_cannot_be_tried_and_all_stand_in_order() {
+    fn claims_without_a_result_are_not_testable_and_all_are_in_order() {
         let mut conclusion = Conclusion::default();
         conclusion.claim("R080", true, "seen");
         conclusion.complete(&["R077", "R080"], "no target");
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_about_several_targets_holds_where_it_fails_on_none() {
+    fn a_claim_about_several_targets_holds_if_it_fails_on_none() {
         let on = |name: &str, id, holds| {
             let mut conclusion = Conclusion::default();
             conclusion.claim(id, holds, "seen");
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_speaks_only_when_it_gains() {
+    fn advice_needs_a_gain() {
         let mut conclusion = Conclusion::default();
         conclusion.advise("preallocate", 1.05, "", "little");
         assert!(conclusion.advice.is_empty());

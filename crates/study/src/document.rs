@@ -1,4 +1,6 @@
-//! The JSON of studies (`study --json`), whose schema is published in `docs/schema`.
+//! The JSON document of `study --json`: results of each study, the machine and the targets.
+//!
+//! Its schema is published in `docs/schema/study.schema.json`; the texts of this file appear there.
 
 use std::collections::BTreeMap;
 
@@ -16,121 +18,121 @@ use crate::session::StudyResult;
 /// What `study --json` prints.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StudiesDocument {
-    /// Which program wrote it.
+    /// The program and its version.
     pub halfpower: Program,
     /// The machine.
     pub host: Host,
     /// The targets.
     pub targets: Vec<TargetFacts>,
-    /// Every study.
+    /// The studies, in the order in which they ran.
     pub studies: Vec<StudyDocument>,
-    /// What was written where.
+    /// The files that were written.
     pub wrote: WroteDocument,
 }
 
-/// One study.
+/// The results of one study.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StudyDocument {
     /// Its name.
     pub name: String,
     /// Its title.
     pub title: String,
-    /// The question.
+    /// The question that it answers.
     pub asks: String,
-    /// Where the papers asked it, and what they found.
+    /// Where the papers studied it, and what they found.
     pub papers: String,
-    /// What became of the papers' claims.
+    /// Verdicts on the papers' claims.
     pub claims: Vec<ClaimDocument>,
     /// Every point that was measured.
     pub points: Vec<StudyPointDocument>,
-    /// Numbers that are no points.
+    /// Measured numbers that are not points of a workload.
     pub readings: Vec<Reading>,
-    /// What was found.
+    /// The findings, most important first.
     pub findings: Vec<Finding>,
-    /// Rules of the papers that gain something here.
+    /// Rules of the papers that bring a gain here.
     pub advice: Vec<AdviceDocument>,
-    /// Parts that could not be measured.
+    /// Parts that could not be measured, with the reason.
     pub left_out: Vec<LeftOut>,
-    /// Why nothing was measured; null where something was.
+    /// Why nothing was measured; null otherwise.
     pub skipped: Option<Skipped>,
-    /// Why it ended before its end; null where it did not.
+    /// Why the study ended early; null otherwise.
     pub failure: Option<String>,
-    /// Whether the user stopped it.
+    /// Whether the user interrupted it.
     pub interrupted: bool,
 }
 
 /// A claim of the papers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClaimDocument {
-    /// Its name in the published data.
+    /// Its name in the published data, such as R080.
     pub id: String,
-    /// What it says.
+    /// The statement.
     pub claim: String,
-    /// The number as published.
+    /// The published number.
     pub published: String,
-    /// What became of it.
+    /// Whether it holds here.
     pub verdict: Verdict,
-    /// What was seen here, or why it cannot be tried.
+    /// What was measured here, or why the claim is not testable.
     pub here: String,
 }
 
-/// A point of a study.
+/// A measured point of a study.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StudyPointDocument {
-    /// The part of the plan; empty where it has none.
+    /// The part of the plan; empty if the plan has no parts.
     pub part: String,
     /// The target, or the first of several.
     pub target: String,
-    /// How many targets worked together.
+    /// Number of targets that worked together.
     pub disks: u32,
-    /// Flags that are no field of the workload.
+    /// Flags that are not fields of the workload.
     pub given: BTreeMap<String, String>,
-    /// The point.
+    /// The workload, its trials and the summary.
     #[serde(flatten)]
     pub point: PointDocument,
 }
 
 impl From<&StudyResult> for StudyDocument {
-    fn from(made: &StudyResult) -> StudyDocument {
+    fn from(study: &StudyResult) -> StudyDocument {
         StudyDocument {
-            name: made.name.clone(),
-            title: made.plan.title.clone(),
-            asks: made.plan.asks.clone(),
-            papers: made.papers.to_owned(),
-            claims: made.conclusion.claims.iter().map(ClaimDocument::from).collect(),
-            points: made.evidence.cells.iter().map(StudyPointDocument::from).collect(),
-            readings: made.evidence.readings.clone(),
-            findings: made.conclusion.findings.clone(),
-            advice: made.conclusion.advice.iter().map(advice).collect(),
-            left_out: made.evidence.left_out.clone(),
-            skipped: made.evidence.skipped.clone(),
-            failure: made.failure.clone(),
-            interrupted: made.interrupted,
+            name: study.name.clone(),
+            title: study.plan.title.clone(),
+            asks: study.plan.asks.clone(),
+            papers: study.papers.to_owned(),
+            claims: study.conclusion.claims.iter().map(ClaimDocument::from).collect(),
+            points: study.evidence.cells.iter().map(StudyPointDocument::from).collect(),
+            readings: study.evidence.readings.clone(),
+            findings: study.conclusion.findings.clone(),
+            advice: study.conclusion.advice.iter().map(advice).collect(),
+            left_out: study.evidence.left_out.clone(),
+            skipped: study.evidence.skipped.clone(),
+            failure: study.failure.clone(),
+            interrupted: study.interrupted,
         }
     }
 }
 
 impl From<&ClaimResult> for ClaimDocument {
-    fn from(tried: &ClaimResult) -> ClaimDocument {
-        let claim = claim_of(tried.id);
+    fn from(result: &ClaimResult) -> ClaimDocument {
+        let claim = claim_of(result.id);
         ClaimDocument {
-            id: tried.id.to_owned(),
+            id: result.id.to_owned(),
             claim: claim.as_ref().map(|claim| claim.text.clone()).unwrap_or_default(),
             published: claim.map(|claim| claim.published()).unwrap_or_default(),
-            verdict: tried.verdict,
-            here: tried.here.clone(),
+            verdict: result.verdict,
+            here: result.here.clone(),
         }
     }
 }
 
 impl From<&MeasuredPoint> for StudyPointDocument {
-    fn from(cell: &MeasuredPoint) -> StudyPointDocument {
+    fn from(point: &MeasuredPoint) -> StudyPointDocument {
         StudyPointDocument {
-            part: cell.part.clone(),
-            target: cell.target.clone(),
-            disks: cell.disks,
-            given: cell.given.clone(),
-            point: PointDocument::from(&cell.point),
+            part: point.part.clone(),
+            target: point.target.clone(),
+            disks: point.disks,
+            given: point.given.clone(),
+            point: PointDocument::from(&point.point),
         }
     }
 }

@@ -1,4 +1,6 @@
-//! What a plan costs before anything of it is measured: points, time, bytes written.
+//! The extent of a plan before anything is measured: points, trials, time and bytes written.
+//!
+//! `--plan` prints it.
 
 use std::path::PathBuf;
 
@@ -8,32 +10,33 @@ use lab::simulated_target::is_simulated;
 
 use crate::plan::Group;
 
-/// What points cost at the most. A trial ends with its time, or once its size has been moved.
+/// Upper bounds of what a plan costs. A trial ends after its time, or earlier if it has moved its
+/// size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Points, on all targets.
+    /// Points on all targets.
     pub points: u64,
     /// Trials of all points.
     pub trials: u64,
-    /// Time of all trials, without what brings the page cache into order before them (ns).
+    /// Time of all trials, without preparing the page cache (ns).
     pub time_ns: u64,
-    /// Bytes that are written (bytes).
+    /// Bytes written.
     pub written_bytes: u64,
 }
 
 impl Extent {
-    /// That of a group on some targets, whose files have so many bytes.
+    /// The extent of a group on these targets, whose files have `file_bytes` each.
     ///
     /// # Errors
     /// When its flags do not go together or with the targets.
     pub fn of(group: &Group, targets: &[PathBuf], file_bytes: u64) -> Outcome<Extent> {
         let mut experiment = group.experiment.clone();
         let (together, times) = match group.disks {
-            // A simulated system imagines as many as are wanted.
+            // A simulated system provides as many disks as a group asks for.
             Some(_) if targets.iter().all(|name| is_simulated(name)) => (&targets[..1], 1),
             Some(disks) if disks as usize > targets.len() => {
                 let count = targets.len();
-                return Err(Failure::usage(format!("it needs {disks} targets and has {count}")));
+                return Err(Failure::usage(format!("it needs {disks} targets; {count} given")));
             }
             Some(disks) => (&targets[..disks as usize], 1),
             None => (&targets[..1], targets.len() as u64),
@@ -54,7 +57,7 @@ impl Extent {
         })
     }
 
-    /// Both together.
+    /// The sum of two extents.
     #[must_use]
     pub fn and(self, other: Extent) -> Extent {
         Extent {
@@ -85,7 +88,7 @@ mod tests {
     use lab::experiment::settings::Settings;
 
     #[test]
-    fn more_targets_than_there_are_make_no_points_but_a_simulated_system_imagines_them() {
+    fn more_disks_than_targets_make_no_points_except_on_a_simulated_system() {
         let text = "disks = [1, 2]\nbs = '4k'\ntrials = 1\nruntime = 1";
         let groups = Plan::parse(text).unwrap().groups(false, &Settings::default()).unwrap();
         let points = |target: &str| -> Vec<Option<u64>> {
@@ -97,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_costs_the_product_of_its_lists() {
+    fn the_extent_is_the_product_of_the_lists() {
         let text = "rw = ['read', 'write']\nbs = ['4k', '8k', '64k']\ntrials = 5\nruntime = 0.5";
         let groups = Plan::parse(text).unwrap().groups(false, &Settings::default()).unwrap();
         let targets = [PathBuf::from("."), PathBuf::from("/tmp")];

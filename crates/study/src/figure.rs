@@ -1,4 +1,7 @@
-//! The charts of a plan: points along one flag, a line for each value of others.
+//! The charts of a plan: a quantity of the points along one flag, a line for each value of other
+//! flags.
+//!
+//! A plan names the flags and the quantity; `check` refuses names that no point has.
 
 use lab::experiment::parameters;
 use lab::failure::{Failure, Outcome};
@@ -8,27 +11,27 @@ use report::units::Unit;
 use crate::evidence::{Evidence, MeasuredPoint};
 use crate::plan::{FigurePlan, Plan, Words};
 
-/// A value with the ends of its interval, where there is one.
+/// A value, and the ends of its interval if it has one.
 type Value = (f64, Option<f64>, Option<f64>);
 
-/// What can be drawn upwards.
+/// A quantity for the y axis.
 pub struct Metric {
-    /// In a plan.
+    /// Its name in a plan.
     pub name: &'static str,
-    /// On the axis.
+    /// Its label on the axis.
     pub label: &'static str,
     unit: Unit,
     of: fn(&MeasuredPoint) -> Option<Value>,
 }
 
-/// All of them.
+/// All quantities.
 pub const METRICS: &[Metric] = &[
     Metric {
         name: "throughput",
         label: "Throughput",
         unit: Unit::BytesPerSecond,
-        of: |cell| {
-            let rate = cell.summary.bytes_per_s;
+        of: |point| {
+            let rate = point.summary.bytes_per_s;
             Some((rate.value, Some(rate.low), Some(rate.high)))
         },
     },
@@ -36,8 +39,8 @@ pub const METRICS: &[Metric] = &[
         name: "iops",
         label: "Requests per second",
         unit: Unit::PerSecond,
-        of: |cell| {
-            let rate = cell.summary.requests_per_s;
+        of: |point| {
+            let rate = point.summary.requests_per_s;
             Some((rate.value, Some(rate.low), Some(rate.high)))
         },
     },
@@ -45,37 +48,37 @@ pub const METRICS: &[Metric] = &[
         name: "latency",
         label: "Median latency",
         unit: Unit::Nanoseconds,
-        of: |cell| plain(cell.latency_ns(0.5)),
+        of: |point| plain(point.latency_ns(0.5)),
     },
     Metric {
         name: "p99",
-        label: "99th percentile of the latency",
+        label: "99th percentile latency",
         unit: Unit::Nanoseconds,
-        of: |cell| plain(cell.latency_ns(0.99)),
+        of: |point| plain(point.latency_ns(0.99)),
     },
     Metric {
         name: "cpu-per-request",
-        label: "CPU for each request",
+        label: "CPU per request",
         unit: Unit::Nanoseconds,
-        of: |cell| plain(cell.cpu_ns()),
+        of: |point| plain(point.cpu_ns()),
     },
     Metric {
         name: "cpu-per-mib",
-        label: "CPU for each MiB",
+        label: "CPU per MiB",
         unit: Unit::Nanoseconds,
-        of: |cell| plain(cell.cpu_ns().map(|ns| ns * (1 << 20) as f64 / cell.bytes() as f64)),
+        of: |point| plain(point.cpu_ns().map(|ns| ns * (1 << 20) as f64 / point.bytes() as f64)),
     },
     Metric {
         name: "utilisation",
         label: "Share of one CPU",
         unit: Unit::Share,
-        of: |cell| plain(cell.cpu_ns().map(|ns| ns * cell.requests_per_s() / 1e9)),
+        of: |point| plain(point.cpu_ns().map(|ns| ns * point.requests_per_s() / 1e9)),
     },
     Metric {
         name: "device-request",
         label: "Size of a device request",
         unit: Unit::Bytes,
-        of: |cell| plain(cell.device_request_bytes()),
+        of: |point| plain(point.device_request_bytes()),
     },
 ];
 
@@ -83,34 +86,36 @@ fn plain(value: Option<f64>) -> Option<Value> {
     value.map(|value| (value, None, None))
 }
 
-/// A metric by its name.
+/// A quantity by its name in a plan.
 pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// What tells points apart besides the flags of `sweep`: where in the plan they come from, and what
-/// built-in studies note.
+/// Axes besides the flags of `sweep`: the origin of a point in the plan, and labels that built-in
+/// studies add.
 const NOTED: [&str; 6] = ["part", "target", "disks", "caching", "at", "traced"];
 
-/// Refuses figures that could show nothing: a metric or a flag that nobody knows, a part that the
-/// plan does not have.
+/// Refuses figures that could show nothing: an unknown quantity or axis, or a part that the plan
+/// does not have.
 ///
 /// # Errors
-/// Usage, naming the figure and the word.
+/// Usage, with the figure's title and the unknown name.
 pub fn check(plan: &Plan) -> Outcome<()> {
     for figure in &plan.figures {
         let wrong = |what: String| Failure::usage(format!("figure {}: {what}", figure.title));
         if metric(&figure.y).is_none() {
             let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
             let names = names.join(", ");
-            return Err(wrong(format!("y = \"{}\" is no quantity; one of {names}", figure.y)));
+            return Err(wrong(format!(
+                "unknown quantity y = \"{}\"; use one of {names}",
+                figure.y
+            )));
         }
         let named = figure.by.iter().chain(figure.only.keys());
         if let Some(flag) = std::iter::once(&figure.x).chain(named).find(|flag| !is_known(flag)) {
-            let others = "part, target, disks and caching";
+            let others = "part, target, disks, caching";
             return Err(wrong(format!(
-                "'{flag}' tells no points apart; write a flag of sweep without its dashes, or one \
-                 of {others}"
+                "unknown axis '{flag}'; use a flag of sweep without its dashes, or one of {others}"
             )));
         }
         let is_part = |name: &str| plan.parts().any(|part| part == name);
@@ -121,7 +126,7 @@ pub fn check(plan: &Plan) -> Outcome<()> {
                 Words::Any(any) => any.join(", "),
             };
             let known = names.join(", ");
-            return Err(wrong(format!("the plan has no part '{asked}'; it has {known}")));
+            return Err(wrong(format!("the plan has no part '{asked}'; its parts are {known}")));
         }
     }
     Ok(())
@@ -131,32 +136,32 @@ fn is_known(flag: &str) -> bool {
     NOTED.contains(&flag) || parameters::named(flag).is_some_and(|parameter| parameter.name == flag)
 }
 
-/// The chart that a plan asks for; None where nothing of it was measured.
+/// The chart of a figure; `None` if none of its points was measured.
 pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart> {
     let metric = metric(&plan.y)?;
-    let shown = |cell: &&MeasuredPoint| {
-        plan.only.iter().all(|(flag, words)| words.any(|word| cell.is(flag, word)))
+    let shown = |point: &&MeasuredPoint| {
+        plan.only.iter().all(|(flag, words)| words.any(|word| point.is(flag, word)))
     };
-    let cells: Vec<&MeasuredPoint> = evidence.usable().filter(shown).collect();
-    let names = names_of(&cells, &plan.x);
+    let points: Vec<&MeasuredPoint> = evidence.usable().filter(shown).collect();
+    let names = names_of(&points, &plan.x);
     let mut by = plan.by.clone();
-    let several = cells.iter().any(|cell| cell.target_index != cells[0].target_index);
+    let several = points.iter().any(|point| point.target_index != points[0].target_index);
     if several && plan.x != "target" && !by.iter().any(|flag| flag == "target") {
         by.insert(0, "target".to_owned());
     }
     let mut series: Vec<Series> = Vec::new();
-    for cell in &cells {
-        let Some((y, low, high)) = (metric.of)(cell) else { continue };
+    for point in &points {
+        let Some((y, low, high)) = (metric.of)(point) else { continue };
         let x = match &names {
-            None => cell.number(&plan.x).unwrap_or_default(),
-            Some(names) => place_of(names, &cell.word(&plan.x)),
+            None => point.number(&plan.x).unwrap_or_default(),
+            Some(names) => place_of(names, &point.word(&plan.x)),
         };
-        let name = line_of(cell, &by, &plan.y);
-        let point = Point { x, y, low, high, note: None };
+        let name = line_of(point, &by, &plan.y);
+        let dot = Point { x, y, low, high, note: None };
         match series.iter_mut().find(|one| one.name == name) {
-            Some(one) => one.points.push(point),
+            Some(one) => one.points.push(dot),
             None => {
-                series.push(Series { name, points: vec![point], dashed: false, hue: None });
+                series.push(Series { name, points: vec![dot], dashed: false, hue: None });
             }
         }
     }
@@ -179,13 +184,13 @@ pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart
     })
 }
 
-/// The words along the axis, where they are not numbers.
-fn names_of(cells: &[&MeasuredPoint], x: &str) -> Option<Vec<String>> {
-    if cells.iter().all(|cell| cell.number(x).is_some()) && !is_word(x) {
+/// The categories of the x axis; `None` if it is an axis of numbers.
+fn names_of(points: &[&MeasuredPoint], x: &str) -> Option<Vec<String>> {
+    if points.iter().all(|point| point.number(x).is_some()) && !is_word(x) {
         return None;
     }
     let mut names = Vec::new();
-    for word in cells.iter().map(|cell| cell.word(x)) {
+    for word in points.iter().map(|point| point.word(x)) {
         if !names.contains(&word) {
             names.push(word);
         }
@@ -193,7 +198,7 @@ fn names_of(cells: &[&MeasuredPoint], x: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// Flags whose values are names even where they look like numbers.
+/// Flags whose values are categories even if they look like numbers.
 fn is_word(flag: &str) -> bool {
     matches!(flag, "part" | "target" | "direct" | "write-through" | "cpus-allowed")
 }
@@ -202,7 +207,7 @@ fn place_of(names: &[String], word: &str) -> f64 {
     names.iter().position(|name| name == word).unwrap_or_default() as f64
 }
 
-/// The axis of numbers: logarithmic where they are spread over more than a factor of four.
+/// Unit and scale of an axis of numbers: logarithmic if they span more than a factor of four.
 fn x_axis(flag: &str, series: &[Series]) -> (Unit, Scale) {
     let all = || series.iter().flat_map(|one| one.points.iter().map(|point| point.x));
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
@@ -213,7 +218,7 @@ fn x_axis(flag: &str, series: &[Series]) -> (Unit, Scale) {
     (unit, if low > 0.0 && high > 4.0 * low { Scale::Log2 } else { Scale::Linear })
 }
 
-/// What a flag is called on an axis.
+/// The label of a flag on an axis.
 fn label_of(flag: &str) -> String {
     match flag {
         "bs" => "Request size".to_owned(),
@@ -231,9 +236,9 @@ fn label_of(flag: &str) -> String {
     }
 }
 
-/// What tells a line from the others.
-fn line_of(cell: &MeasuredPoint, by: &[String], y: &str) -> String {
-    let words: Vec<String> = by.iter().map(|flag| with_unit(flag, cell.word(flag))).collect();
+/// The name of the line that a point belongs to.
+fn line_of(point: &MeasuredPoint, by: &[String], y: &str) -> String {
+    let words: Vec<String> = by.iter().map(|flag| with_unit(flag, point.word(flag))).collect();
     let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
     if words.is_empty() { y.to_owned() } else { words.join(", ") }
 }
@@ -277,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_bars_and_other_points_are_left_away() {
+    fn words_become_bars_and_points_that_do_not_match_are_left_out() {
         let evidence = evidence(vec![
             cell(4, &[("part", "plain"), ("rw", "read")]),
             cell(2, &[("part", "hinted"), ("rw", "read")]),
@@ -290,16 +295,16 @@ mod tests {
     }
 
     #[test]
-    fn what_could_never_be_drawn_is_refused_with_the_remedy() {
+    fn unknown_names_are_refused_with_the_known_ones() {
         let refused = |figure: &str| {
             let text = format!("[[part]]\nname = 'one'\n[[figure]]\ntitle = 'f'\n{figure}");
             check(&Plan::parse(&text).unwrap()).map_err(|failure| failure.message)
         };
         for (figure, words) in [
-            ("x = 'blok'\ny = 'iops'", "'blok' tells no points apart"),
-            ("x = 'bs'\ny = 'speed'", "one of throughput, iops"),
-            ("x = 'bs'\ny = 'iops'\nby = ['depth']", "'depth' tells no"),
-            ("x = 'bs'\ny = 'iops'\nwhere = {part = 'two'}", "it has one"),
+            ("x = 'blok'\ny = 'iops'", "unknown axis 'blok'"),
+            ("x = 'bs'\ny = 'speed'", "use one of throughput, iops"),
+            ("x = 'bs'\ny = 'iops'\nby = ['depth']", "unknown axis 'depth'"),
+            ("x = 'bs'\ny = 'iops'\nwhere = {part = 'two'}", "its parts are one"),
         ] {
             let message = refused(figure).unwrap_err();
             assert!(message.starts_with("figure f: ") && message.contains(words), "{message}");
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_drawn() {
+    fn a_figure_without_points_has_no_chart() {
         let plan = figure("title = 't'\nx = 'bs'\ny = 'p99'");
         assert!(chart("c".to_owned(), &plan, &Evidence::default()).is_none());
     }

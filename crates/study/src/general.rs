@@ -1,46 +1,49 @@
-//! What can be said of any points, whatever they are about: the findings of a plan that no built-in
-//! study stands behind.
+//! Findings of a plan that belongs to no built-in study: the fastest, the slowest and the cheapest
+//! point.
+//!
+//! They apply to points of any kind.
 
 use crate::conclusion::Conclusion;
 use crate::curve;
 use crate::evidence::{Evidence, MeasuredPoint};
 
-/// The fastest, the slowest and the cheapest point of each direction.
+/// Names the fastest point, its gain over the slowest, and the cheapest point, for each direction.
 pub fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    let mut kinds: Vec<String> = evidence.usable().map(|cell| cell.word("rw")).collect();
+    let mut kinds: Vec<String> = evidence.usable().map(|point| point.word("rw")).collect();
     kinds.sort();
     kinds.dedup();
     for rw in kinds {
-        let cells = evidence.all(&[("rw", &rw)]);
+        let points = evidence.all(&[("rw", &rw)]);
         let by_rate = |a: &&&MeasuredPoint, b: &&&MeasuredPoint| a.rate().total_cmp(&b.rate());
-        let (Some(fast), Some(slow)) = (cells.iter().max_by(by_rate), cells.iter().min_by(by_rate))
+        let (Some(fast), Some(slow)) =
+            (points.iter().max_by(by_rate), points.iter().min_by(by_rate))
         else {
             continue;
         };
-        let against = match cells.len() {
+        let against = match points.len() {
             1 => String::new(),
-            _ => format!(", beside the slowest: {}", curve::told(fast, slow).words()),
+            _ => format!(", against the slowest point: {}", curve::compare(fast, slow).words()),
         };
         let rate = units::rate(fast.rate());
         found.find("fastest", format!("{}: {rate}{against}", name(fast)));
-        let per_byte = |cell: &MeasuredPoint| cell.cpu_ns().map(|ns| ns / cell.bytes() as f64);
-        let costs = cells.iter().filter_map(|cell| Some((per_byte(cell)?, *cell)));
+        let per_byte = |point: &MeasuredPoint| point.cpu_ns().map(|ns| ns / point.bytes() as f64);
+        let costs = points.iter().filter_map(|point| Some((per_byte(point)?, *point)));
         if let Some((ns, lean)) = costs.min_by(|a, b| a.0.total_cmp(&b.0)) {
             let cost = units::time(ns * (1 << 20) as f64);
-            found.find("cheapest", format!("{}: {cost} of CPU for each MiB", name(lean)));
+            found.find("cheapest", format!("{}: {cost} of CPU per MiB", name(lean)));
         }
     }
     found
 }
 
-/// What a point is called among others.
-pub fn name(cell: &MeasuredPoint) -> String {
-    let part = match cell.part.as_str() {
+/// The part and the workload of a point, as its name among others.
+pub fn name(point: &MeasuredPoint) -> String {
+    let part = match point.part.as_str() {
         "" => String::new(),
         part => format!("{part}: "),
     };
-    format!("{part}{}", cell.point.key.describe())
+    format!("{part}{}", point.point.key.describe())
 }
 
 #[cfg(test)]
@@ -53,11 +56,11 @@ mod tests {
         let points = vec![cell(8192, &[("part", "a")]), cell(4096 * 8, &[("part", "b")])];
         let found = analyse(&evidence(points));
         assert!(found.findings[0].text.starts_with("b: read"), "{:?}", found.findings);
-        assert!(found.findings[0].text.ends_with("beside the slowest: 4.00 times"));
+        assert!(found.findings[0].text.ends_with("against the slowest point: 4.00 times"));
     }
 
     #[test]
-    fn one_point_alone_is_held_against_none() {
+    fn a_single_point_is_compared_with_none() {
         let found = analyse(&evidence(vec![cell(8192, &[("part", "a")])]));
         assert!(!found.findings[0].text.contains("slowest"), "{:?}", found.findings);
     }

@@ -1,36 +1,36 @@
-//! How random requests crowd on the members of a stripe.
+//! Load balance of random requests over the members of a stripe.
 //!
-//! Chance does not spread requests evenly: of N targets, D requests that are thrown at them anew
-//! keep N (1 - (1 - 1/N)^D) busy. Where the next request is thrown when one returns, queues grow:
-//! somewhat fewer are busy if all requests take equally long, and N D / (D + N - 1) if their times
-//! differ as those between events of a Poisson process do.
+//! Random requests do not spread evenly. D requests placed at random on N members keep N (1 - (1 -
+//! 1/N)^D) of them busy. In a closed loop, where each completion is replaced by a new random
+//! request, queues form and fewer members are busy. With exponential service times it is N D / (D +
+//! N - 1); with constant service times the value lies between the two formulas.
 
 use ioengine::stripe::Layout;
 use workload::LoggedRequest;
 
-/// How many of N targets D requests keep busy that are thrown at them anew ...
+/// Busy members if all requests are placed at random at once.
 pub fn busy_open(targets: u32, requests: u32) -> f64 {
     let targets = f64::from(targets);
     targets * (1.0 - (1.0 - 1.0 / targets).powf(f64::from(requests)))
 }
 
-/// ... and if a new one is thrown where one returns whose time was anything.
+/// Busy members in a closed loop with exponential service times.
 pub fn busy_closed(targets: u32, requests: u32) -> f64 {
     let (targets, requests) = (f64::from(targets), f64::from(requests));
     targets * requests / (requests + targets - 1.0)
 }
 
-/// How requests crowd on the members of a stripe.
+/// How requests are distributed over the members of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StripeLoad {
-    /// Members with a request, on average over the time.
+    /// Members with at least one request, averaged over time.
     pub busy: f64,
-    /// Requests of the member that got most of them, over the mean.
+    /// Requests of the most loaded member over the mean of all members.
     pub imbalance: f64,
 }
 
 impl StripeLoad {
-    /// Of the requests of one trial, from the first that was submitted to the last.
+    /// The load of one trial, from its first submission to its last; `None` for an empty log.
     pub fn of(log: &[LoggedRequest], layout: &Layout) -> Option<StripeLoad> {
         let mut changes: Vec<(u64, usize, i64)> = Vec::with_capacity(2 * log.len());
         let mut counts = vec![0_u64; layout.members()];
@@ -66,7 +66,8 @@ impl StripeLoad {
 mod tests {
     use super::*;
 
-    /// A request to a member of a stripe in chunks of 8 KiB, from one moment to another.
+    /// A request to one member of a stripe with chunks of 8 KiB, with its submission and completion
+    /// time.
     fn request(member: u64, submit_ns: u64, complete_ns: u64) -> LoggedRequest {
         let (offset, length) = (member * 8192, 8192);
         let (worker, op, failed) = (0, ioengine::Op::Read, false);
@@ -74,9 +75,9 @@ mod tests {
     }
 
     #[test]
-    fn busy_targets_are_counted_over_time_and_not_over_requests() {
+    fn busy_members_are_averaged_over_time_and_not_over_requests() {
         let layout = Layout::new(2, 8192).unwrap();
-        // Both at the first, then one at each, then the second alone.
+        // Two requests on the first member, then one on each, then one on a single member.
         let log = [(0, 0, 10), (0, 0, 20), (1, 10, 40), (0, 30, 35)];
         let log = log.map(|(member, from, to)| request(member, from, to));
         let stripe_load = StripeLoad::of(&log, &layout).unwrap();
@@ -88,7 +89,8 @@ mod tests {
         assert_eq!(StripeLoad::of(&[], &layout), None);
     }
 
-    /// The log of targets that take so long for each request, with so many outstanding.
+    /// The log of a simulated closed loop: members, requests outstanding, and service time (ns) as
+    /// a function of a random number in 0..1.
     fn closed_loop(targets: u64, depth: usize, service: impl Fn(f64) -> f64) -> Vec<LoggedRequest> {
         let mut dice = workload::random::Stream::new(7);
         let mut free = vec![0; targets as usize];
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_leaves_busy_lies_between_its_two_closed_forms() {
+    fn the_simulated_load_lies_between_the_two_formulas() {
         for (targets, depth) in [(2, 2), (2, 8), (4, 4), (4, 16)] {
             let layout = Layout::new(targets as usize, 8192).unwrap();
             let busy = |service: fn(f64) -> f64| {

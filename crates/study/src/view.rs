@@ -1,4 +1,7 @@
-//! Studies as people see them: the page, a section for each, and the words of the terminal.
+//! Presentation of studies: the HTML page with a section for each study, and the text of the
+//! terminal.
+//!
+//! Both show the same findings, advice, verdicts on claims and doubts.
 
 use lab::date;
 use lab::machine::{Host, TargetFacts};
@@ -14,16 +17,16 @@ use crate::evidence::MeasuredPoint;
 use crate::general;
 use crate::session::StudyResult;
 
-/// Findings of a study on the first screen.
+/// Findings of each study in the overview of the page.
 const HEADLINES: usize = 2;
-/// Settings that are named where one rule holds for many.
+/// Settings named for a rule that applies to many.
 const SETTINGS: usize = 3;
-/// Reasons that are named where points are in doubt.
+/// Reasons named for doubtful points.
 const REASONS: usize = 2;
 
-/// The page of studies.
+/// The HTML page of all studies.
 pub fn html(host: &Host, started_unix_ns: i64, all: &[StudyResult]) -> String {
-    let targets = all.first().map(|made| made.evidence.targets.as_slice()).unwrap_or_default();
+    let targets = all.first().map(|study| study.evidence.targets.as_slice()).unwrap_or_default();
     let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
     let date = date::utc(started_unix_ns);
     report::render(&Page {
@@ -41,12 +44,12 @@ pub fn html(host: &Host, started_unix_ns: i64, all: &[StudyResult]) -> String {
     })
 }
 
-/// The advice of all studies, greatest gain first.
+/// The advice of all studies, largest gain first.
 fn advice(all: &[StudyResult]) -> Vec<Advice> {
-    merged(all.iter().flat_map(|made| &made.conclusion.advice))
+    merged(all.iter().flat_map(|study| &study.conclusion.advice))
 }
 
-/// Each rule once, with the settings that gain most by it; the rule that gains most comes first.
+/// Each rule once, with the settings that gain most by it; largest gain first.
 fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     let mut rules: Vec<Vec<&Advice>> = Vec::new();
     for one in all {
@@ -63,7 +66,7 @@ fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     merged
 }
 
-/// A rule that holds for several settings, as one piece of advice; None for no setting.
+/// Advice of one rule for several settings as one piece of advice; `None` for no setting.
 fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
     all.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     let (most, others) = all.split_first()?;
@@ -87,21 +90,21 @@ fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
 
 fn verdict(all: &[StudyResult]) -> model::Verdict {
     let mut verdict = lab::point::Verdict::default();
-    for made in all {
-        made.evidence.cells.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
-        if let Some(failure) = &made.failure {
-            verdict.add(State::Suspect, format!("{}: {failure}", made.name));
+    for study in all {
+        study.evidence.cells.iter().for_each(|point| verdict.merge(&point.summary.verdict));
+        if let Some(failure) = &study.failure {
+            verdict.add(State::Suspect, format!("{}: {failure}", study.name));
         }
     }
-    // A point that measured the wrong thing is not used, so it makes no study wrong.
+    // An invalid point is not used in findings, so it does not make the study invalid.
     verdict.state = verdict.state.min(State::Suspect);
     view::verdict(&verdict)
 }
 
-fn headlines(made: &StudyResult) -> Vec<model::Finding> {
-    let all = made.conclusion.findings.iter().take(HEADLINES);
+fn headlines(study: &StudyResult) -> Vec<model::Finding> {
+    let all = study.conclusion.findings.iter().take(HEADLINES);
     let finding = |finding: &crate::conclusion::Finding| model::Finding {
-        headline: format!("{}: {}", made.name, finding.text),
+        headline: format!("{}: {}", study.name, finding.text),
         detail: String::new(),
         tone: model::Tone::Note,
     };
@@ -114,40 +117,40 @@ fn provenance(host: &Host, targets: &[TargetFacts]) -> Vec<(String, Vec<(String,
     groups
 }
 
-fn section(made: &StudyResult) -> Section {
+fn section(study: &StudyResult) -> Section {
     let mut blocks = Vec::new();
-    if !made.papers.is_empty() {
-        blocks.push(Block::Text(format!("The papers: {}.", made.papers)));
+    if !study.papers.is_empty() {
+        blocks.push(Block::Text(format!("The papers: {}.", study.papers)));
     }
-    if let Some(skipped) = &made.evidence.skipped {
+    if let Some(skipped) = &study.evidence.skipped {
         blocks.push(Block::Text(format!("Skipped: {}; {}.", skipped.reason, skipped.remedy)));
     }
-    let findings = made.conclusion.findings.iter().map(|found| sentence(&found.text));
+    let findings = study.conclusion.findings.iter().map(|found| sentence(&found.text));
     let findings: Vec<String> = findings.collect();
     if !findings.is_empty() {
         blocks.push(Block::Text("Here:".to_owned()));
         blocks.push(Block::List(findings));
     }
-    let doubts = doubts(made);
+    let doubts = doubts(study);
     if !doubts.is_empty() {
         blocks.push(Block::Text("Read with care:".to_owned()));
         blocks.push(Block::List(doubts.iter().map(|doubt| sentence(doubt)).collect()));
     }
-    blocks.extend(made.charts.iter().cloned().map(Block::Chart));
-    blocks.extend(claims(made).map(Block::Table));
-    blocks.extend(made.conclusion.tables.iter().cloned().map(Block::Table));
-    blocks.extend(points(made).map(Block::Table));
-    let left_out = left_out(made).into_iter();
+    blocks.extend(study.charts.iter().cloned().map(Block::Chart));
+    blocks.extend(claims(study).map(Block::Table));
+    blocks.extend(study.conclusion.tables.iter().cloned().map(Block::Table));
+    blocks.extend(points(study).map(Block::Table));
+    let left_out = left_out(study).into_iter();
     blocks.extend(left_out.map(|words| Block::Text(format!("Left out, {words}."))));
     Section {
-        id: made.name.clone(),
-        title: made.plan.title.clone(),
-        lead: made.plan.asks.clone(),
+        id: study.name.clone(),
+        title: study.plan.title.clone(),
+        lead: study.plan.asks.clone(),
         blocks,
     }
 }
 
-/// With a capital and a full stop.
+/// The text with a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string());
@@ -158,47 +161,47 @@ fn column(label: &str, unit: Option<Unit>) -> Column {
     Column { label: label.to_owned(), unit }
 }
 
-/// The papers' finding beside today's, and whether it still holds.
-fn claims(made: &StudyResult) -> Option<Table> {
-    let row = |tried: &ClaimResult| {
-        let claim = claim_of(tried.id)?;
+/// The papers' claims with the published and the measured number and the verdict.
+fn claims(study: &StudyResult) -> Option<Table> {
+    let row = |result: &ClaimResult| {
+        let claim = claim_of(result.id)?;
         Some(vec![
-            TableCell::Text(tried.id.to_owned()),
+            TableCell::Text(result.id.to_owned()),
             TableCell::Text(claim.text.clone()),
             TableCell::Text(claim.published()),
-            TableCell::Text(tried.here.clone()),
-            TableCell::Text(tried.verdict.words().to_owned()),
+            TableCell::Text(result.here.clone()),
+            TableCell::Text(result.verdict.words().to_owned()),
         ])
     };
-    let rows: Vec<_> = made.conclusion.claims.iter().filter_map(row).collect();
+    let rows: Vec<_> = study.conclusion.claims.iter().filter_map(row).collect();
     let columns = ["Claim", "What it says", "Published", "Here", "Verdict"];
     (!rows.is_empty()).then(|| Table {
-        id: format!("{}-claims", made.name),
+        id: format!("{}-claims", study.name),
         caption: "What the papers claim, and whether it holds here".to_owned(),
         columns: columns.into_iter().map(|label| column(label, None)).collect(),
         rows,
     })
 }
 
-fn points(made: &StudyResult) -> Option<Table> {
-    let row = |cell: &MeasuredPoint| {
-        let given = cell.given.iter().filter(|(flag, _)| is_telling(flag));
+fn points(study: &StudyResult) -> Option<Table> {
+    let row = |point: &MeasuredPoint| {
+        let given = point.given.iter().filter(|(flag, _)| is_telling(flag));
         let given: Vec<String> = given.map(|(flag, word)| format!("{flag} {word}")).collect();
         vec![
-            TableCell::Text(general::name(cell)),
+            TableCell::Text(general::name(point)),
             TableCell::Text(given.join(", ")),
-            TableCell::Text(cell.target.clone()),
-            TableCell::Number(cell.rate()),
-            TableCell::Number(cell.requests_per_s()),
-            cell.latency_ns(0.5).into(),
-            cell.latency_ns(0.99).into(),
-            cell.cpu_ns().into(),
-            TableCell::Text(cell.summary.verdict.state.word().to_owned()),
+            TableCell::Text(point.target.clone()),
+            TableCell::Number(point.rate()),
+            TableCell::Number(point.requests_per_s()),
+            point.latency_ns(0.5).into(),
+            point.latency_ns(0.99).into(),
+            point.cpu_ns().into(),
+            TableCell::Text(point.summary.verdict.state.word().to_owned()),
         ]
     };
-    let rows: Vec<_> = made.evidence.cells.iter().map(row).collect();
+    let rows: Vec<_> = study.evidence.cells.iter().map(row).collect();
     (!rows.is_empty()).then(|| Table {
-        id: format!("{}-points", made.name),
+        id: format!("{}-points", study.name),
         caption: "Every point".to_owned(),
         columns: vec![
             column("Point", None),
@@ -215,41 +218,41 @@ fn points(made: &StudyResult) -> Option<Table> {
     })
 }
 
-/// Flags that say what a point is, rather than how long it was measured.
+/// Whether a flag describes the workload rather than how long it was measured.
 fn is_telling(flag: &str) -> bool {
     !matches!(flag, "runtime" | "trials" | "direct" | "time-based" | "ramp-time")
 }
 
-/// Why to read a study with care.
-fn doubts(made: &StudyResult) -> Vec<String> {
+/// Reasons to read a study with care.
+fn doubts(study: &StudyResult) -> Vec<String> {
     let mut doubts = Vec::new();
-    if made.interrupted {
-        doubts.push("interrupted: what follows is of the points measured until then".to_owned());
+    if study.interrupted {
+        doubts.push("interrupted: the findings cover only the points measured so far".to_owned());
     }
-    if let Some(failure) = made.failure.as_ref().filter(|_| made.evidence.skipped.is_none()) {
+    if let Some(failure) = study.failure.as_ref().filter(|_| study.evidence.skipped.is_none()) {
         doubts.push(format!("it failed: {failure}"));
     }
     let judged = [(State::Invalid, "measured the wrong thing"), (State::Suspect, "are suspect")];
-    let cells = &made.evidence.cells;
-    doubts.extend(judged.into_iter().filter_map(|(state, what)| doubted(cells, state, what)));
+    let points = &study.evidence.cells;
+    doubts.extend(judged.into_iter().filter_map(|(state, what)| doubted(points, state, what)));
     doubts
 }
 
-/// How many points have a verdict, and the first reasons.
-fn doubted(cells: &[MeasuredPoint], state: State, what: &str) -> Option<String> {
+/// How many points have a verdict, with its first reasons.
+fn doubted(points: &[MeasuredPoint], state: State, what: &str) -> Option<String> {
     let mut verdict = lab::point::Verdict::default();
-    let doubted = cells.iter().filter(|cell| cell.summary.verdict.state == state);
-    let count = doubted.map(|cell| verdict.merge(&cell.summary.verdict)).count();
+    let doubted = points.iter().filter(|point| point.summary.verdict.state == state);
+    let count = doubted.map(|point| verdict.merge(&point.summary.verdict)).count();
     let (named, rest) = verdict.reasons.split_at(verdict.reasons.len().min(REASONS));
-    let rest = if rest.is_empty() { "" } else { "; and more (--json has all)" };
-    let (all, named) = (cells.len(), named.join("; "));
+    let rest = if rest.is_empty() { "" } else { "; and more (see --json)" };
+    let (all, named) = (points.len(), named.join("; "));
     (count > 0).then(|| format!("{count} of {all} points {what}: {named}{rest}"))
 }
 
-/// The parts that are left out, those with the same reason together.
-fn left_out(made: &StudyResult) -> Vec<String> {
+/// The parts that were not measured, grouped by reason.
+fn left_out(study: &StudyResult) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for part in &made.evidence.left_out {
+    for part in &study.evidence.left_out {
         let name = if part.part.is_empty() { "some points" } else { &part.part };
         match reasons.iter_mut().find(|(reason, _)| *reason == part.reason) {
             Some((_, names)) if names.contains(&name) => {}
@@ -260,45 +263,43 @@ fn left_out(made: &StudyResult) -> Vec<String> {
     reasons.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect()
 }
 
-/// A study in words.
-pub fn text(made: &StudyResult) -> String {
-    let mut lines = vec![format!("{}: {}", made.name, made.plan.title)];
-    if let Some(skipped) = &made.evidence.skipped {
+/// A study as text for the terminal.
+pub fn text(study: &StudyResult) -> String {
+    let mut lines = vec![format!("{}: {}", study.name, study.plan.title)];
+    if let Some(skipped) = &study.evidence.skipped {
         lines.extend(findings::wrapped("  skipped: ", &skipped.reason));
         lines.extend(findings::wrapped("           ", &skipped.remedy));
     }
-    lines.extend(doubts(made).iter().flat_map(|doubt| findings::wrapped("  ! ", doubt)));
-    for finding in &made.conclusion.findings {
+    lines.extend(doubts(study).iter().flat_map(|doubt| findings::wrapped("  ! ", doubt)));
+    for finding in &study.conclusion.findings {
         lines.extend(findings::wrapped("  - ", &finding.text));
     }
-    for advice in merged(&made.conclusion.advice) {
+    for advice in merged(&study.conclusion.advice) {
         let text = format!("{}: {}; {}", findings::gain(&advice), advice.text, advice.how);
         lines.extend(findings::wrapped("  > ", &text));
     }
-    let tried = claims_in_words(&made.conclusion.claims);
-    lines.extend(tried.iter().flat_map(|claim| findings::wrapped("  = ", claim)));
-    let left_out = left_out(made);
+    let claims = claims_in_words(&study.conclusion.claims);
+    lines.extend(claims.iter().flat_map(|claim| findings::wrapped("  = ", claim)));
+    let left_out = left_out(study);
     lines.extend(left_out.iter().flat_map(|words| findings::wrapped("  left out: ", words)));
     lines.join("\n")
 }
 
-/// What became of the papers' claims: those that were tried with what each says, the others by
-/// name.
-fn claims_in_words(tried: &[ClaimResult]) -> Vec<String> {
+/// Claims that were tested, with their statement and the result; the other claims by name.
+fn claims_in_words(results: &[ClaimResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for (verdict, word) in [(Verdict::Holds, "holds"), (Verdict::DoesNotHold, "does not hold")] {
-        for one in tried.iter().filter(|one| one.verdict == verdict) {
+        for one in results.iter().filter(|one| one.verdict == verdict) {
             let of_paper = claim_of(one.id).map(|c| format!("{} ({})", c.text, c.published()));
             let of_paper = of_paper.unwrap_or_default();
             lines.push(format!("claim {} {word}: {of_paper}; here {}", one.id, one.here));
         }
     }
-    let untried = tried.iter().filter(|one| one.verdict == Verdict::CannotBeTried);
-    let untried: Vec<&str> = untried.map(|one| one.id).collect();
-    if !untried.is_empty() {
-        let (count, ids) = (units::counted(untried.len() as u64, "claim"), untried.join(" "));
-        lines
-            .push(format!("{count} cannot be tried here, each with its reason on the page: {ids}"));
+    let untested = results.iter().filter(|one| one.verdict == Verdict::CannotBeTried);
+    let untested: Vec<&str> = untested.map(|one| one.id).collect();
+    if !untested.is_empty() {
+        let (count, ids) = (units::counted(untested.len() as u64, "claim"), untested.join(" "));
+        lines.push(format!("{count} not testable here (reasons on the page): {ids}"));
     }
     lines
 }
@@ -309,23 +310,23 @@ mod tests {
     use crate::conclusion::Conclusion;
 
     #[test]
-    fn a_claim_is_told_with_what_it_says_and_what_was_seen() {
-        let tried = |id, verdict| ClaimResult { id, verdict, here: "reads reach 36%".to_owned() };
+    fn a_claim_is_listed_with_its_statement_and_the_result() {
+        let claim = |id, verdict| ClaimResult { id, verdict, here: "reads reach 36%".to_owned() };
         let lines = claims_in_words(&[
-            tried("R042", Verdict::Holds),
-            tried("R050", Verdict::CannotBeTried),
-            tried("R051", Verdict::DoesNotHold),
+            claim("R042", Verdict::Holds),
+            claim("R050", Verdict::CannotBeTried),
+            claim("R051", Verdict::DoesNotHold),
         ]);
         assert_eq!(lines.len(), 3);
-        let told = "claim R042 holds: Share of the advertised speed the devices reach (Figure 3) \
-                    (30 percent); here reads reach 36%";
-        assert_eq!(lines[0], told);
+        let expected = "claim R042 holds: Share of the advertised speed the devices reach (Figure \
+                        3) (30 percent); here reads reach 36%";
+        assert_eq!(lines[0], expected);
         assert!(lines[1].starts_with("claim R051 does not hold: "), "{lines:?}");
-        assert!(lines[2].starts_with("1 claim cannot be tried here"), "{lines:?}");
+        assert!(lines[2].starts_with("1 claim not testable here"), "{lines:?}");
     }
 
     #[test]
-    fn a_rule_that_holds_for_many_settings_is_given_once_with_those_that_gain_most() {
+    fn a_rule_for_many_settings_appears_once_with_those_that_gain_most() {
         let mut found = Conclusion::default();
         for (gain, setting) in [(2.0, "two"), (9.0, "nine"), (3.0, "three"), (4.0, "four")] {
             found.advise("deeper-requests", gain, setting, format!("evidence of {setting}"));

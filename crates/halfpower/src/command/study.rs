@@ -60,7 +60,7 @@ pub fn execute(args: &StudyArgs) -> Outcome {
     }
     let asked = asked(args.name.as_deref().unwrap_or_default())?;
     if args.show {
-        asked.iter().filter_map(|one| one.study).for_each(|study| console::data(&study.example()));
+        asked.iter().filter_map(|one| one.study).for_each(|study| console::data(study.plan.trim()));
         return Ok(Exit::Ok);
     }
     let mut targets = args.targets.clone();

@@ -76,8 +76,8 @@ fn where_a_file_lies_and_what_its_device_discards_are_told() {
     let study = alignment(volume.folder());
     let words = match granularity {
         0 => "discard granularity: none".to_owned(),
-        bytes if bytes < 1024 => format!("discard granularity: {bytes} B (told by {name})"),
-        bytes => format!("discard granularity: {} KiB (told by {name})", bytes / 1024),
+        bytes if bytes < 1024 => format!("discard granularity: {bytes} B (reported by {name})"),
+        bytes => format!("discard granularity: {} KiB (reported by {name})", bytes / 1024),
     };
     assert!(finding(&study, "discard").starts_with(&words), "{}", finding(&study, "discard"));
     assert!(finding(&study, "placement").contains(&format!("lies on {name} in")));

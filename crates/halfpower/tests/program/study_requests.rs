@@ -62,7 +62,7 @@ fn a_long_write_of_a_simulated_system_fills_is_held_back_and_flushes() {
     let place = Place::new();
     let document = place.document(&format!("study out-of-box {ULTRA} --no-store"));
     let phases = finding(only(&document), "phases");
-    assert!(phases.contains("then held back at") && phases.contains("then flushed"), "{phases}");
+    assert!(phases.contains("then throttled to") && phases.contains("then flushed"), "{phases}");
 }
 
 #[test]
@@ -101,10 +101,7 @@ fn chance_leaves_disks_of_a_simulated_stripe_idle_as_the_closed_forms_say() {
     }
     hold(study, &["C194", "C195", "C196", "C236"]);
     let text = finding(study, "spread");
-    assert!(
-        text.contains("over 2 targets in chunks of 64 KiB, beside 2 that are loaded"),
-        "{text}"
-    );
+    assert!(text.contains("over 2 targets in chunks of 64 KiB, against 2 evenly loaded"), "{text}");
 }
 
 #[test]

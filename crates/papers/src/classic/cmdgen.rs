@@ -1,6 +1,7 @@
-//! The command lines of a whole set of tests, as the papers' `cmdgen` wrote them for SQLIO: every
-//! combination of caching mode, direction, order, depth and request size, each with a comment that
-//! names the series, the caching mode and whether it is synchronous.
+//! Command lines for a whole set of tests, as the papers' `cmdgen` wrote them for SQLIO.
+//!
+//! A set is every combination of caching mode, direction, order, depth and request size. Each line
+//! has a comment with the name of the series, the caching mode, and "sync" or "async".
 
 use std::path::PathBuf;
 
@@ -10,38 +11,38 @@ use lab::failure::{Failure, Outcome};
 use crate::classic::flags::{Flags, Order, buffering};
 use crate::classic::sqlio::{has_own_way, quoted, translate};
 
-/// Tests at the most: more than anybody has the time to run.
+/// The most tests in a set.
 const TESTS_MAX: usize = 10_000;
-/// Where the tests in SQLIO's words put their trace lines.
+/// The file to which the SQLIO commands add their trace lines.
 const TRACE: &str = "trace.csv";
 
 /// A set of tests: the product of its lists.
 #[derive(Clone, Debug)]
 pub struct TestSet {
-    /// What is measured, all of it in each test.
+    /// The targets; every test measures all of them together.
     pub targets: Vec<PathBuf>,
     /// Caching modes.
     pub caching: Vec<Caching>,
-    /// Whether it writes.
+    /// Directions: whether it writes.
     pub writes: Vec<bool>,
-    /// Orders.
+    /// Access orders.
     pub orders: Vec<Order>,
-    /// Depths; 0: synchronous.
+    /// Depths; 0 means synchronous.
     pub depths: Vec<u32>,
     /// Request sizes (KiB).
     pub block_kib: Vec<u64>,
     /// Threads.
     pub threads: u32,
-    /// Length of each test, as typed (s).
+    /// Length of each test as typed (s).
     pub seconds: String,
-    /// How often each is measured.
+    /// Trials of each test.
     pub trials: u32,
     /// The name of the series.
     pub note: String,
 }
 
 impl TestSet {
-    /// How many tests there are.
+    /// The number of tests.
     pub fn count(&self) -> usize {
         let lists = [
             self.caching.len(),
@@ -53,10 +54,10 @@ impl TestSet {
         lists.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// The flags of every test, request sizes changing fastest.
+    /// The flags of every test; the request size changes fastest.
     ///
     /// # Errors
-    /// Usage, when there are more than anybody can run.
+    /// Usage, when there are more than [`TESTS_MAX`].
     fn tests(&self) -> Outcome<Vec<Flags>> {
         if self.count() > TESTS_MAX {
             return Err(Failure::usage(format!(
@@ -76,10 +77,10 @@ impl TestSet {
         Ok(each(tests, &self.block_kib, |flags, kib| flags.block_kib = kib))
     }
 
-    /// Lines of `halfpower run`.
+    /// The tests as lines of `halfpower run`.
     ///
     /// # Errors
-    /// Too many tests, or what cannot be one run.
+    /// Too many tests, or a test that cannot be translated into one run.
     pub fn run_lines(&self) -> Outcome<Vec<String>> {
         let line = |flags: &Flags| {
             let line = translate(flags, &self.targets, None)?.line();
@@ -89,15 +90,15 @@ impl TestSet {
         self.tests()?.iter().map(line).collect()
     }
 
-    /// Lines of `halfpower classic sqlio`, which add to one trace file.
+    /// The tests as lines of `halfpower classic sqlio`, which add to one trace file.
     ///
     /// # Errors
-    /// See [`TestSet::run_lines`].
+    /// As for [`TestSet::run_lines`].
     pub fn sqlio_lines(&self) -> Outcome<Vec<String>> {
         let files: Vec<String> =
             self.targets.iter().map(|path| quoted(&path.to_string_lossy())).collect();
         let line = |flags: &Flags| {
-            // What cannot be translated cannot be run under another name.
+            // `classic sqlio` translates its flags as well, so an untranslatable test fails here.
             translate(flags, &self.targets, None)?;
             let kind = if flags.writes { 'W' } else { 'R' };
             let order = if flags.order == Order::Random { "random" } else { "sequential" };
@@ -115,13 +116,14 @@ impl TestSet {
         self.tests()?.iter().map(line).collect()
     }
 
-    /// A plan file for `halfpower sweep`: a part for each caching mode, synchronous or not.
+    /// The tests as a plan file for `halfpower sweep`: a part for each caching mode and order,
+    /// synchronous or asynchronous.
     ///
     /// # Errors
     /// Too many tests.
     pub fn toml(&self) -> Outcome<String> {
         self.tests()?;
-        // A string of JSON is one of TOML.
+        // A JSON string is a valid TOML string.
         let text = |text: &str| serde_json::to_string(text).unwrap_or_default();
         let list = |words: Vec<String>| format!("[{}]", words.join(", "));
         let targets = self.targets.iter().map(|path| text(&path.to_string_lossy())).collect();
@@ -147,7 +149,8 @@ impl TestSet {
         Ok(lines.join("\n"))
     }
 
-    /// The tests of a caching mode and order that are synchronous, or that are not.
+    /// The part of the tests with a caching mode and order that are synchronous, or that are not;
+    /// empty if there are none.
     fn part(&self, caching: Caching, order: Order, sync: bool) -> Vec<String> {
         let depths = self.depths.iter().filter(|depth| (**depth == 0) == sync);
         let depths: Vec<String> = depths.map(|depth| (*depth).max(1).to_string()).collect();
@@ -178,7 +181,7 @@ impl TestSet {
         lines
     }
 
-    /// The name of the series with the caching mode and whether it is synchronous.
+    /// The name of the series, the caching mode, and "sync" or "async".
     fn comment(&self, caching: Caching, outstanding: u32) -> String {
         let name = if outstanding == 0 { "sync" } else { "async" };
         let letter = buffering(caching);
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_combination_is_a_line_and_names_itself() {
+    fn every_combination_is_a_line_with_its_label() {
         let lines = set().run_lines().unwrap();
         assert_eq!(lines.len(), set().count());
         assert_eq!(
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_sqlio_mean_the_lines_of_run() {
+    fn the_sqlio_lines_translate_into_the_run_lines() {
         let (run, sqlio) = (set().run_lines().unwrap(), set().sqlio_lines().unwrap());
         for (run, sqlio) in run.iter().zip(&sqlio) {
             let words: Vec<String> = sqlio
@@ -244,7 +247,7 @@ mod tests {
                 .collect();
             let flags = Flags::parse(&words).unwrap();
             let line = translate(&flags, &set().targets, None).unwrap().line();
-            assert!(run.starts_with(&line), "{sqlio} is {line}, not {run}");
+            assert!(run.starts_with(&line), "{sqlio} becomes {line}, not {run}");
         }
     }
 

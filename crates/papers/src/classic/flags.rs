@@ -1,50 +1,51 @@
-//! SQLIO's flags: a letter with its value right behind, as its readme of 1999 defines them.
+//! SQLIO's flags: a letter directly followed by its value, as its readme of 1999 defines them.
 //!
-//! What means something here becomes a field of [`Flags`]; every other flag is refused with why
-//! and what to do instead, so that no test runs as another one than was asked for.
+//! A flag with a meaning here becomes a field of [`Flags`]. Every other flag is refused with the
+//! reason and the alternative, so that no test silently runs as a different one.
 
 use std::path::PathBuf;
 
 use ioengine::Caching;
 use lab::failure::{Failure, Outcome};
 
-/// Threads at the most, as in SQLIO.
+/// The most threads, as in SQLIO.
 pub const THREADS_MAX: u64 = 256;
-/// Largest block (KiB): 1 GiB, beyond which no test was ever asked for.
+/// Largest block (KiB): 1 GiB, more than any real test uses.
 const BLOCK_KIB_MAX: u64 = 1 << 20;
-/// No file is larger (bytes).
+/// The largest file size and offset that is accepted (bytes).
 pub const BYTES_MAX: u64 = 1 << 62;
-/// Rows of the strip where -i does not say (SQLIO's default).
+/// Rows of the strip without -i, and blocks of a row without -f (SQLIO's defaults).
 pub const ROWS: u64 = 64;
+const COLUMNS: u64 = 64;
 
-/// In which order blocks are visited.
+/// The order in which blocks are accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// -frandom.
     Random,
     /// -fsequential.
     Sequential,
-    /// -fN: rows of so many blocks; one column after the other is gone down.
+    /// -fN: rows of N blocks, accessed column by column.
     Stripe {
-        /// Blocks of a row.
+        /// Blocks in a row.
         columns: u64,
         /// Rows: -i.
         rows: u64,
     },
 }
 
-/// What was typed, with SQLIO's defaults for what was not.
+/// The parsed flags, with SQLIO's defaults for missing ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flags {
     /// -kW.
     pub writes: bool,
-    /// -t; None: 1, or what the parameter file says.
+    /// -t; `None`: 1, or what the parameter file says.
     pub threads: Option<u32>,
-    /// -s, as typed.
+    /// -s, as typed (s).
     pub seconds: String,
     /// -f and -i.
     pub order: Order,
-    /// -o; 0: synchronous.
+    /// -o; 0 means synchronous.
     pub outstanding: u32,
     /// -b.
     pub block_kib: u64,
@@ -54,34 +55,42 @@ pub struct Flags {
     pub caching: Caching,
     /// -L: print latencies.
     pub latencies: bool,
-    /// -p or -aR: one CPU for each thread in turn; empty: wherever the system likes.
+    /// -p or -aR: CPUs to which the threads are pinned in turn; empty if not pinned.
     pub cpus: Vec<usize>,
     /// -F.
     pub param_file: Option<PathBuf>,
 }
 
-/// Flags that have no meaning here: what they begin with, why not, and what to do instead.
+/// Flags without a meaning here: the letter, the reason, and the alternative.
 const REFUSED: [(&str, &str, &str); 8] = [
     ("d", "there are no drive letters here", "name each file with its path instead"),
-    ("R", "raw drives are targets like others here", "name the device itself, as in /dev/sdb"),
+    ("R", "raw drives are ordinary targets here", "name the device itself, as in /dev/sdb"),
     ("m", "each request has one buffer here", "drop it"),
     (
         "U",
-        "the CPU of this process is in the trace line, that of the machine is not",
+        "the trace line has the CPU of this process; the CPU of the machine is not measured",
         "drop it, or use halfpower run --soaker",
     ),
-    ("v", "the error of SQLIO 1.1.1 is not made again here", "drop it"),
-    ("6", "memory is always moved by what this CPU does best", "drop it"),
+    ("v", "the bug of SQLIO 1.1.1 is not emulated", "drop it"),
+    ("6", "memory is always copied with the fastest instructions of this CPU", "drop it"),
     ("D", "there are no debugging levels here", "drop it"),
-    ("?", "help is asked for in another way", "use halfpower classic sqlio --help"),
+    ("?", "help has another flag", "use halfpower classic sqlio --help"),
 ];
 
-/// What is collected before the flags that depend on others are known.
+/// Flags that depend on others, collected before those are known.
 #[derive(Default)]
-struct Typed {
-    order: Option<Result<u64, Order>>,
+struct RawFlags {
+    order: Option<OrderFlag>,
     rows: Option<u64>,
     flags: Flags,
+}
+
+/// The value of -f.
+enum OrderFlag {
+    /// Blocks of a row.
+    Columns(u64),
+    /// An order without rows.
+    Plain(Order),
 }
 
 impl Default for Flags {
@@ -90,7 +99,7 @@ impl Default for Flags {
             writes: false,
             threads: None,
             seconds: "30".to_owned(),
-            order: Order::Stripe { columns: 64, rows: ROWS },
+            order: Order::Stripe { columns: COLUMNS, rows: ROWS },
             outstanding: 0,
             block_kib: 2,
             start_blocks: 0,
@@ -103,14 +112,14 @@ impl Default for Flags {
 }
 
 impl Flags {
-    /// Reads flags such as `-kR` and `-frandom`; of one given twice the last holds.
+    /// Parses flags such as `-kR` and `-frandom`; the last of repeated flags wins.
     ///
     /// # Errors
-    /// Usage: what SQLIO did not know, or has no meaning here, with the remedy.
+    /// Usage: an unknown flag or value, or a flag without a meaning here, with the alternative.
     pub fn parse(words: &[String]) -> Outcome<Flags> {
-        let mut typed = Typed::default();
-        words.iter().try_for_each(|word| typed.take(word))?;
-        typed.finish()
+        let mut raw = RawFlags::default();
+        words.iter().try_for_each(|word| raw.take(word))?;
+        raw.finish()
     }
 
     /// Block size (bytes).
@@ -118,17 +127,17 @@ impl Flags {
         self.block_kib * 1024
     }
 
-    /// Where the region begins (bytes).
+    /// The offset of the region (bytes).
     ///
     /// # Errors
-    /// Usage, when no file is so large.
+    /// Usage, when it is larger than [`BYTES_MAX`].
     pub fn start_bytes(&self) -> Outcome<u64> {
         let bytes = self.start_blocks.checked_mul(self.block_bytes());
         let bytes = bytes.filter(|bytes| *bytes <= BYTES_MAX);
         bytes.ok_or_else(|| wrong("S", &self.start_blocks.to_string(), "no file is so large"))
     }
 
-    /// What SQLIO called the caching mode.
+    /// SQLIO's letter for the caching mode.
     pub fn buffering(&self) -> char {
         buffering(self.caching)
     }
@@ -154,7 +163,7 @@ fn wrong(letter: &str, value: &str, what: &str) -> Failure {
     Failure::usage(format!("-{letter}{value}: {what}; see halfpower classic sqlio --help"))
 }
 
-/// A whole number within bounds.
+/// Parses a whole number within bounds.
 fn number(letter: &str, value: &str, least: u64, most: u64) -> Outcome<u64> {
     let number = value.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| {
@@ -163,7 +172,7 @@ fn number(letter: &str, value: &str, least: u64, most: u64) -> Outcome<u64> {
     })
 }
 
-/// Seconds as digits with at most one point among them.
+/// Checks a number of seconds: digits with at most one point.
 fn seconds(value: &str) -> Outcome<String> {
     let digits = value.chars().all(|c| c.is_ascii_digit() || c == '.');
     let found = units::parse_duration(value).ok().filter(|ns| digits && *ns > 0);
@@ -173,18 +182,18 @@ fn seconds(value: &str) -> Outcome<String> {
     }
 }
 
-/// CPUs of a mask, decimal or hexadecimal behind 0x.
+/// The CPUs of a mask, decimal or hexadecimal with 0x.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The text is not a mask.
 pub fn mask(text: &str) -> Result<Vec<usize>, String> {
     let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let bits = hex.map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
-    let bits: u64 = bits.map_err(|_| format!("'{text}' is no mask such as 0x3"))?;
+    let bits: u64 = bits.map_err(|_| format!("'{text}' is not a mask such as 0x3"))?;
     Ok((0..64).filter(|cpu| bits >> cpu & 1 == 1).collect())
 }
 
-impl Typed {
+impl RawFlags {
     fn take(&mut self, word: &str) -> Outcome<()> {
         let flags = &mut self.flags;
         let body = word.strip_prefix('-').unwrap_or(word);
@@ -230,33 +239,33 @@ impl Typed {
     fn finish(self) -> Outcome<Flags> {
         let mut flags = self.flags;
         flags.order = match (self.order, self.rows) {
-            (Some(Err(order)), None) => order,
-            (Some(Err(order)), Some(rows)) => {
+            (Some(OrderFlag::Plain(order)), None) => order,
+            (Some(OrderFlag::Plain(order)), Some(rows)) => {
                 let order = if order == Order::Random { "-frandom" } else { "-fsequential" };
-                let message = format!("-i{rows} counts the rows of -fN, and there are none with");
+                let message = format!("-i{rows} counts the rows of -fN, which do not exist with");
                 return Err(Failure::usage(format!("{message} {order}; drop it")));
             }
-            (columns, rows) => Order::Stripe {
-                columns: columns.map_or(64, |columns| columns.unwrap_or(64)),
-                rows: rows.unwrap_or(ROWS),
-            },
+            (Some(OrderFlag::Columns(columns)), rows) => {
+                Order::Stripe { columns, rows: rows.unwrap_or(ROWS) }
+            }
+            (None, rows) => Order::Stripe { columns: COLUMNS, rows: rows.unwrap_or(ROWS) },
         };
         if flags.param_file.is_some() && (flags.threads.is_some() || !flags.cpus.is_empty()) {
             return Err(Failure::usage(
-                "-F says itself how many threads there are and where they run; drop -t, -p and -a",
+                "the file of -F states threads and CPUs; drop -t, -p and -a",
             ));
         }
         Ok(flags)
     }
 }
 
-/// The blocks of a row, or an order that has no rows.
-fn order(value: &str) -> Outcome<Result<u64, Order>> {
+/// Parses the value of -f.
+fn order(value: &str) -> Outcome<OrderFlag> {
     match value.to_ascii_lowercase().as_str() {
-        "random" => Ok(Err(Order::Random)),
-        "sequential" => Ok(Err(Order::Sequential)),
+        "random" => Ok(OrderFlag::Plain(Order::Random)),
+        "sequential" => Ok(OrderFlag::Plain(Order::Sequential)),
         _ => match value.parse() {
-            Ok(columns) if columns > 0 => Ok(Ok(columns)),
+            Ok(columns) if columns > 0 => Ok(OrderFlag::Columns(columns)),
             _ => Err(wrong("f", value, "write -frandom, -fsequential or -f with a number")),
         },
     }
@@ -266,7 +275,7 @@ fn latencies(word: &str, value: &str) -> Outcome<bool> {
     match value {
         "S" | "P" => Ok(true),
         "Si" | "Pi" => Err(Failure::usage(format!(
-            "{word}: how long it takes to initiate a request is not measured here; use -LS"
+            "{word}: the time to initiate a request is not measured here; use -LS"
         ))),
         _ => Err(wrong("L", value, "write -LS or -LP")),
     }
@@ -275,7 +284,7 @@ fn latencies(word: &str, value: &str) -> Outcome<bool> {
 fn cpu(word: &str, value: &str) -> Outcome<usize> {
     match value.strip_prefix('I') {
         Some(cpu) => Err(Failure::usage(format!(
-            "{word}: there is no ideal CPU beside the one that a thread is pinned to; use -p{cpu}"
+            "{word}: there is no ideal CPU on Linux, only pinning; use -p{cpu}"
         ))),
         None => Ok(number("p", value, 0, 65_535)? as usize),
     }
@@ -284,7 +293,7 @@ fn cpu(word: &str, value: &str) -> Outcome<usize> {
 fn round_robin(word: &str, value: &str) -> Outcome<Vec<usize>> {
     match value.strip_prefix('R') {
         Some(rest) if rest.starts_with('I') => Err(Failure::usage(format!(
-            "{word}: there is no ideal CPU beside the one that a thread is pinned to; use -aR{}",
+            "{word}: there is no ideal CPU on Linux, only pinning; use -aR{}",
             &rest[1..]
         ))),
         Some(rest) => match mask(rest) {
@@ -292,8 +301,8 @@ fn round_robin(word: &str, value: &str) -> Outcome<Vec<usize>> {
             _ => Err(wrong("a", value, "write a mask of CPUs, as in -aR0x3")),
         },
         None => Err(Failure::usage(format!(
-            "{word}: threads are pinned to one CPU each here; use -aR{value}, or run it all under \
-             taskset {value}"
+            "{word}: threads are pinned to one CPU each here; use -aR{value}, or run the command \
+             under taskset {value}"
         ))),
     }
 }
@@ -309,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_typed_is_as_in_sqlio() {
+    fn the_defaults_are_those_of_sqlio() {
         let flags = parse("").unwrap();
         assert_eq!(flags, Flags::default());
         let same = parse("-kR -s30 -f64 -b2 -i64 -BN").unwrap();
@@ -317,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flag_says_what_sqlio_made_of_it() {
+    fn each_flag_has_its_meaning_of_sqlio() {
         let flags = parse("-kW -t4 -s360 -o8 -b64 -frandom -S16 -BH -LS -aR0x5").unwrap();
         assert!(flags.writes && flags.latencies);
         assert_eq!((flags.threads, flags.outstanding, flags.block_kib), (Some(4), 8, 64));
@@ -329,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn every_letter_of_the_caching_mode_is_read_and_written_alike() {
+    fn every_letter_of_the_caching_mode_survives_a_round_trip() {
         for letter in ["Y", "H", "S", "N"] {
             let flags = parse(&format!("-B{letter}")).unwrap();
             assert_eq!(flags.buffering().to_string(), letter);
@@ -337,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_here_is_refused_with_a_remedy() {
+    fn flags_without_a_meaning_are_refused_with_a_remedy() {
         for line in [
             "-dDEF",
             "-R1,2",
@@ -375,9 +384,10 @@ mod tests {
             "",
         ] {
             let words = vec![line.to_owned()];
-            let failure = match line.contains(' ') {
-                true => parse(line).unwrap_err(),
-                false => Flags::parse(&words).unwrap_err(),
+            let failure = if line.contains(' ') {
+                parse(line).unwrap_err()
+            } else {
+                Flags::parse(&words).unwrap_err()
             };
             assert_eq!(failure.exit, Exit::Usage, "{line}");
             assert!(failure.message.contains("; "), "no remedy: {failure}");

@@ -1,5 +1,7 @@
-//! The parameter file of SQLIO's -F: on each line a file, its threads, and where it matters a mask
-//! of CPUs and a size in MB (2^20 bytes). Lines that begin with # are comments.
+//! The parameter file of SQLIO's -F: on each line a file, its number of threads, and optionally a
+//! mask of CPUs and a size in MB (2^20 bytes).
+//!
+//! Lines that begin with # are comments.
 
 use std::path::PathBuf;
 
@@ -10,30 +12,31 @@ use crate::classic::flags::{THREADS_MAX, mask};
 /// A line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamLine {
-    /// What is read or written.
+    /// The file that is read or written.
     pub file: PathBuf,
     /// Threads that work on it.
     pub threads: u32,
-    /// CPUs of its mask; empty: wherever the system likes.
+    /// CPUs of its mask; empty if not pinned.
     pub cpus: Vec<usize>,
-    /// How much of it is worked on, where that is said (MB of 2^20 bytes).
+    /// How much of the file is used (MB of 2^20 bytes), if stated.
     pub size_mb: Option<u64>,
 }
 
-/// Reads a parameter file.
+/// Parses a parameter file.
 ///
 /// # Errors
-/// Usage: the first line that is wrong, with what it should be; or there is none.
+/// Usage: the first wrong line with the expected format, or a file without lines.
 pub fn parse(text: &str) -> Outcome<Vec<ParamLine>> {
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
     let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let found: Vec<ParamLine> =
         said.map(|(number, text)| line(number, text)).collect::<Outcome<_>>()?;
-    match found.is_empty() {
-        true => Err(Failure::usage(
-            "the parameter file names nothing; write lines such as: test.dat 2 0x0 100",
-        )),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(Failure::usage(
+            "the parameter file names no file; write lines such as: test.dat 2 0x0 100",
+        ))
+    } else {
+        Ok(found)
     }
 }
 
@@ -50,12 +53,13 @@ fn line(number: usize, text: &str) -> Outcome<ParamLine> {
         fields => return Err(wrong(format!("it has {} fields", fields.len()))),
     };
     let threads = threads.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads));
-    let threads = threads.ok_or_else(|| wrong(format!("threads are 1 to {THREADS_MAX}")))?;
+    let threads = threads
+        .ok_or_else(|| wrong(format!("the number of threads must be 1 to {THREADS_MAX}")))?;
     let cpus = rest.first().map_or(Ok(Vec::new()), |text| mask(text)).map_err(wrong)?;
     let size_mb = match rest.get(1).map(|text| text.parse::<u64>()) {
         None => None,
         Some(Ok(mb)) if (1..1 << 40).contains(&mb) => Some(mb),
-        Some(_) => return Err(wrong(format!("'{}' is no size in MB", rest[1]))),
+        Some(_) => return Err(wrong(format!("'{}' is not a size in MB", rest[1]))),
     };
     Ok(ParamLine { file: PathBuf::from(file), threads: threads as u32, cpus, size_mb })
 }
@@ -77,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named_with_what_it_should_be() {
+    fn a_wrong_line_is_named_with_the_expected_format() {
         for text in
             ["", "#\n", "file", "file 0", "file x", "f 1 m", "f 1 0 0", "f 1 0 1 9", "f 257"]
         {

@@ -1,8 +1,7 @@
 //! A test of SQLIO as a line of `halfpower run`.
 //!
-//! The words are those that anybody could type, so that `--plan` and docs/from-sqlio.md show the
-//! same line that is run. Where a test with several threads visits blocks in another order than
-//! SQLIO's threads did, a note says so.
+//! The words could be typed by a user, so `--plan` and docs/from-sqlio.md show the line that runs.
+//! If several threads access blocks in another order than in SQLIO, a note says so.
 
 use std::path::{Path, PathBuf};
 
@@ -11,24 +10,24 @@ use lab::failure::{Failure, Outcome};
 use crate::classic::flags::{BYTES_MAX, Flags, Order};
 use crate::classic::params::ParamLine;
 
-/// SQLIO's file where none is named.
+/// SQLIO's file if none is named.
 const FILE: &str = "testfile.dat";
-/// Targets that say themselves how requests are issued.
+/// Prefixes of targets with an I/O engine of their own.
 const OWN_WAY: [&str; 2] = ["sim:", "truth:"];
 
 /// A test of SQLIO as a line of `halfpower run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// What is measured.
+    /// The targets.
     pub targets: Vec<PathBuf>,
     /// Flags of `run`.
     pub words: Vec<String>,
-    /// Where it differs from what SQLIO did.
+    /// Differences from what SQLIO did.
     pub notes: Vec<String>,
 }
 
 impl Translation {
-    /// The line as it would be typed.
+    /// The command line as it would be typed.
     pub fn line(&self) -> String {
         let targets = self.targets.iter().map(|path| quoted(&path.to_string_lossy()));
         let words: Vec<String> =
@@ -37,45 +36,46 @@ impl Translation {
     }
 }
 
-/// A word as a shell reads it back.
+/// A word quoted for a shell if necessary.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
-/// Who works on what.
-struct Crew {
+/// The files of a test, and the threads that work on them.
+struct Assignment {
     targets: Vec<PathBuf>,
     threads: u32,
     cpus: Vec<usize>,
     size_bytes: Option<u64>,
 }
 
-/// Says what was typed in words of `run`; `params` are the lines of the file of -F.
+/// Translates a test into flags of `run`; `params` are the lines of the file of -F.
 ///
 /// # Errors
-/// Usage: what cannot be one run here, with the remedy.
+/// Usage: a test that cannot be one run here, with the alternative.
 pub fn translate(
     flags: &Flags,
     files: &[PathBuf],
     params: Option<&[ParamLine]>,
 ) -> Outcome<Translation> {
-    let crew = match params {
-        Some(lines) => crew_of(lines, files, flags.order)?,
-        None => Crew {
+    let assignment = match params {
+        Some(lines) => assignment_of(lines, files, flags.order)?,
+        None => Assignment {
             targets: if files.is_empty() { vec![FILE.into()] } else { files.to_vec() },
             threads: flags.threads.unwrap_or(1),
             cpus: flags.cpus.clone(),
             size_bytes: None,
         },
     };
-    if crew.targets.len() > 1 && flags.outstanding == 0 {
+    if assignment.targets.len() > 1 && flags.outstanding == 0 {
         return Err(Failure::usage(
-            "without -o a thread of SQLIO goes to one file after the other, and here each file has \
-             threads of its own; use -o1 or more, or name one file",
+            "without -o a thread of SQLIO visits the files in turn, but here each file has threads \
+             of its own; use -o1 or more, or name one file",
         ));
     }
     let mut words = Vec::new();
@@ -85,25 +85,25 @@ pub fn translate(
     add("--rw", format!("{}{direction}", if random { "rand" } else { "" }));
     add("--bs", format!("{}k", flags.block_kib));
     add("--iodepth", flags.outstanding.max(1).to_string());
-    add("--numjobs", crew.threads.to_string());
+    add("--numjobs", assignment.threads.to_string());
     add("--runtime", flags.seconds.clone());
-    if flags.outstanding == 0 && !crew.targets.iter().any(|path| has_own_way(path)) {
+    if flags.outstanding == 0 && !assignment.targets.iter().any(|path| has_own_way(path)) {
         add("--ioengine", "sync".to_owned());
     }
-    if random && crew.threads > 1 {
+    if random && assignment.threads > 1 {
         add("--placement", "shared".to_owned());
     }
     if flags.start_blocks > 0 {
         add("--offset", flags.start_bytes()?.to_string());
     }
-    if let Some(bytes) = size_bytes(flags, crew.size_bytes)? {
+    if let Some(bytes) = size_bytes(flags, assignment.size_bytes)? {
         add("--size", bytes.to_string());
     }
     if let Order::Stripe { columns, .. } = flags.order {
         add("--stride", (columns * flags.block_bytes()).to_string());
     }
-    if !crew.cpus.is_empty() {
-        let cpus: Vec<String> = crew.cpus.iter().map(usize::to_string).collect();
+    if !assignment.cpus.is_empty() {
+        let cpus: Vec<String> = assignment.cpus.iter().map(usize::to_string).collect();
         add("--cpus-allowed", cpus.join(","));
     }
     words.push("--time-based".to_owned());
@@ -111,15 +111,19 @@ pub fn translate(
     if flags.caching.is_write_through() {
         words.push("--write-through".to_owned());
     }
-    Ok(Translation { targets: crew.targets, words, notes: notes(flags.order, crew.threads) })
+    Ok(Translation {
+        targets: assignment.targets,
+        words,
+        notes: notes(flags.order, assignment.threads),
+    })
 }
 
-/// Whether a target says itself how requests are issued.
+/// Whether a target has an I/O engine of its own.
 pub fn has_own_way(target: &Path) -> bool {
     OWN_WAY.iter().any(|prefix| target.to_string_lossy().starts_with(prefix))
 }
 
-/// How much of each file is worked on; None: all of it.
+/// How much of each file is used (bytes); `None` means all of it.
 fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
     let Order::Stripe { columns, rows } = flags.order else { return Ok(asked) };
     let blocks = columns.checked_mul(rows);
@@ -127,19 +131,20 @@ fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
     match bytes.filter(|bytes| *bytes <= BYTES_MAX) {
         Some(bytes) => Ok(Some(bytes)),
         None => Err(Failure::usage(format!(
-            "-f{columns} -i{rows} -b{} are more bytes than any file has; use smaller numbers",
+            "-f{columns} -i{rows} -b{} exceeds the size of any file; use smaller numbers",
             flags.block_kib
         ))),
     }
 }
 
-/// One run has as many threads on each file, so the lines must agree.
-fn crew_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Crew> {
+/// The files and threads of a parameter file. All lines must agree, because one run uses the same
+/// threads, CPUs and size for each file.
+fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Assignment> {
     if !files.is_empty() {
-        return Err(Failure::usage("-F names the files itself; drop the others"));
+        return Err(Failure::usage("the file of -F names the files; drop the others"));
     }
     let Some(first) = lines.first() else {
-        return Err(Failure::usage("the parameter file names nothing; name a file in it"));
+        return Err(Failure::usage("the parameter file names no file; add one"));
     };
     let alike = |line: &ParamLine| ParamLine { file: first.file.clone(), ..line.clone() } == *first;
     if let Some(other) = lines.iter().find(|line| !alike(line)) {
@@ -153,16 +158,16 @@ fn crew_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Crew
     if first.cpus.len() > 1 {
         return Err(Failure::usage(
             "a mask of several CPUs in the parameter file: threads are pinned to one CPU each; \
-             write 0x0, and run it all under taskset",
+             write 0x0, and run the command under taskset",
         ));
     }
     if first.size_mb.is_some() && matches!(order, Order::Stripe { .. }) {
         return Err(Failure::usage(
-            "a size in the parameter file goes with -frandom or -fsequential; -fN and -iN say \
-             themselves how much there is, so drop one of them",
+            "a size in the parameter file needs -frandom or -fsequential; -fN and -iN already \
+             determine the size, so drop one of them",
         ));
     }
-    Ok(Crew {
+    Ok(Assignment {
         targets: lines.iter().map(|line| line.file.clone()).collect(),
         threads: first.threads,
         cpus: first.cpus.clone(),
@@ -170,7 +175,7 @@ fn crew_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Crew
     })
 }
 
-/// In which order several threads go, where SQLIO's went otherwise.
+/// Notes about the access order of several threads, if it differs from SQLIO's.
 fn notes(order: Order, threads: u32) -> Vec<String> {
     if threads < 2 {
         return Vec::new();
@@ -178,12 +183,11 @@ fn notes(order: Order, threads: u32) -> Vec<String> {
     let note = match order {
         Order::Random => return Vec::new(),
         Order::Sequential => {
-            "threads of SQLIO take the next block of a file in turn; here each reads or writes a \
-             part of its own from its beginning on"
+            "threads of SQLIO take turns at the next block of a file; here each reads or writes a \
+             part of its own from start to end"
         }
         Order::Stripe { .. } => {
-            "threads of SQLIO divide the columns of the strip among them; here each has rows of \
-             its own"
+            "threads of SQLIO share the columns of the strip; here each has rows of its own"
         }
     };
     vec![note.to_owned()]
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn several_threads_in_order_say_how_they_differ() {
+    fn several_threads_in_sequence_have_a_note() {
         assert!(line("-t2 f").unwrap().notes[0].contains("rows"));
         assert!(line("-t2 -fsequential f").unwrap().notes[0].contains("a part of its own"));
     }
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strip_beyond_all_numbers_is_refused() {
+    fn a_strip_that_overflows_is_refused() {
         let failure = line("-f9999999999999 -i9999999999").unwrap_err();
         assert!(failure.message.contains("smaller numbers"), "{failure}");
     }

@@ -1,17 +1,19 @@
-//! What SQLIO printed of a test: how the flags were understood, then its metrics under its own
-//! names, so that what reads SQLIO's output finds them.
+//! What SQLIO printed for a test: its interpretation of the flags, then the metrics under SQLIO's
+//! names, so that scripts that parse SQLIO's output still work.
+//!
+//! The histogram counts whole milliseconds, as SQLIO's did.
 
 use ioengine::Caching;
 use lab::point::Trial;
 
 use crate::classic::flags::{Flags, Order};
 
-/// Columns of SQLIO's histogram: whole milliseconds, and all beyond.
+/// Columns of SQLIO's histogram: one for each millisecond, the last for all beyond.
 const COLUMNS: usize = 25;
 /// A millisecond (ns).
 const MS: f64 = 1e6;
 
-/// How the flags were understood.
+/// The interpretation of the flags, as SQLIO printed it.
 pub fn understood(flags: &Flags, threads: u32, files: &[String]) -> Vec<String> {
     let plural = if threads == 1 { "thread" } else { "threads" };
     let verb = if flags.writes { "writing to" } else { "reading from" };
@@ -67,7 +69,7 @@ fn latency_lines(trial: &Trial) -> Vec<String> {
     for bucket in all.buckets() {
         counts[(bucket.low_ns as f64 / MS).min((COLUMNS - 1) as f64) as usize] += bucket.count;
     }
-    // What lies beyond the range of the buckets belongs to the last column too.
+    // Latencies beyond the range of the buckets belong to the last column too.
     counts[COLUMNS - 1] += all.count() - counts.iter().sum::<u64>();
     let share = |count: &u64| 100.0 * *count as f64 / all.count().max(1) as f64;
     let heads: Vec<String> = (0..COLUMNS - 1).map(|ms| format!("{ms:>2}")).collect();
@@ -90,7 +92,7 @@ mod tests {
     use lab::point::Direction;
 
     #[test]
-    fn the_histogram_counts_whole_milliseconds_and_what_is_beyond() {
+    fn the_last_column_of_the_histogram_counts_everything_beyond() {
         let mut latency = Histogram::new();
         [100_000, 2_300_000, 2_400_000, 90_000_000].iter().for_each(|ns| latency.record(*ns));
         let reads = Direction { bytes: 4 << 20, requests: 4, latency };
@@ -107,12 +109,12 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_without_requests_has_a_histogram_of_nothing() {
+    fn a_trial_without_requests_has_an_empty_histogram() {
         assert!(metrics(&Trial::default(), true).last().unwrap().starts_with("%:  0  0"));
     }
 
     #[test]
-    fn the_flags_are_said_in_words() {
+    fn the_flags_are_printed_in_words() {
         let lines = understood(&Flags::default(), 1, &["f".to_owned()]);
         assert_eq!(lines[0], "1 thread reading from f for 30 secs");
         assert_eq!(lines[1], "\tusing 2KB IOs over 128KB stripes with 64 IOs per run");

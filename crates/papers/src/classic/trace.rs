@@ -1,8 +1,8 @@
 //! The line that the papers' SQLIO wrote for each test into its trace file: fourteen fields
-//! separated by commas, made of any trial, be it of just now or stored.
+//! separated by commas, made of any trial.
 //!
-//! Fields and units are those of Table 8 of the study of 2000 (`papers/`): MB are 2^20 bytes, KB
-//! 1024, CPU times milliseconds.
+//! Fields and units are those of Table 8 of the second paper: MB are 2^20 bytes, KB 1024 bytes, CPU
+//! times milliseconds.
 
 use ioengine::EngineKind;
 use std::fmt;
@@ -34,7 +34,7 @@ const MB: f64 = 1048576.0;
 /// Bytes of a KB.
 const KB: f64 = 1024.0;
 
-/// The line with the names of the fields, which begins a trace file.
+/// The first line of a trace file, with the names of the fields.
 pub fn header() -> String {
     FIELDS.join(",")
 }
@@ -50,17 +50,17 @@ pub struct TraceLine {
     pub operation: String,
     /// Request size (KB).
     pub block_kb: f64,
-    /// Depth; 0: synchronous.
+    /// Depth; 0 means synchronous.
     pub outstanding: u32,
-    /// Y, H, S or N: see `flags`.
+    /// Caching mode: Y, H, S or N, as in `flags`.
     pub buffering: char,
     /// Threads.
     pub threads: u32,
-    /// How long it was to run, where that was said (s).
+    /// Requested length, if stated (s).
     pub time_s: Option<f64>,
-    /// Size of the file, or of all of them (KB).
+    /// Size of all files together (KB).
     pub file_kb: f64,
-    /// How long it ran (s).
+    /// Actual length (s).
     pub clock_s: f64,
     /// CPU charged to the process in user mode (ms).
     pub user_ms: f64,
@@ -68,14 +68,13 @@ pub struct TraceLine {
     pub kernel_ms: f64,
     /// When it began [ns since 1970].
     pub started_unix_ns: i64,
-    /// The user's words; commas become semicolons.
+    /// The user's comment; commas become semicolons.
     pub comment: String,
 }
 
 impl TraceLine {
-    /// A trial of a point on files of so many bytes together. Of one request outstanding at a
-    /// time, only an I/O engine that waits for each is synchronous; a caller who knows better
-    /// sets [`TraceLine::outstanding`].
+    /// The line of a trial on files of this total size. Only an I/O engine that waits for each
+    /// request counts as synchronous; a caller who knows better sets [`TraceLine::outstanding`].
     pub fn of(key: &PointKey, trial: &Trial, file_bytes: u64, comment: &str) -> TraceLine {
         let waits = key.is_issued_by(EngineKind::Sync) || key.is_issued_by(EngineKind::Mmap);
         TraceLine {
@@ -107,7 +106,7 @@ fn letter(key: &PointKey) -> char {
     }
 }
 
-/// A number with at most three digits behind the point, none of them for nothing.
+/// A number with at most three digits after the point, without trailing zeros.
 fn short(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_has_the_fields_of_the_published_table_in_their_order_and_units() {
+    fn the_line_has_the_fields_and_units_of_the_published_table() {
         let line = TraceLine::of(&key(), &trial(), 100 << 20, "new-new").to_string();
         assert_eq!(
             line,
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_time_to_run_its_field_is_empty() {
+    fn without_a_requested_length_the_field_is_empty() {
         let mut key = key();
         key.workload.limit_ns = None;
         let line = TraceLine::of(&key, &trial(), 512, "").to_string();
@@ -222,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_comment_makes_another_field_or_line(comment in "\\PC{0,20}|[,\n\r\"]{0,9}") {
+        fn no_comment_adds_a_field_or_line(comment in "\\PC{0,20}|[,\n\r\"]{0,9}") {
             let line = TraceLine::of(&key(), &trial(), 1, &comment).to_string();
             prop_assert_eq!(line.split(',').count(), FIELDS.len());
             prop_assert_eq!(line.lines().count(), 1);

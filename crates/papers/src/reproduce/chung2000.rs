@@ -1,7 +1,7 @@
 //! The tables and scattered numbers of the second paper as tables of points.
 //!
-//! Its figures are lost, so that what is regenerated are its tables of rates, random requests and
-//! CPU costs, and the plateaus that its text and captions state.
+//! Its figures are lost, so only its tables of rates, random requests and CPU costs are reproduced,
+//! and the plateaus stated in its text and captions.
 
 use crate::reproduce::figure::{Cell, Chart, Column, Explanation, Figure, Metric};
 use crate::reproduce::probe::{Extent, Probe};
@@ -11,21 +11,21 @@ use crate::reproduce::published::{self, Row};
 pub const ATLAS: &str = "w2k-atlas10k";
 /// IDE disks on a 3ware card under Windows 2000.
 pub const FIREBALL: &str = "w2k-fireball-3ware";
-/// The same on the next card.
+/// The same disks on the next card, 3W-6800.
 pub const CARD_6800: &str = "w2k-3w6800";
-/// The other IDE disk.
+/// Maxtor DiamondMax disks, also IDE.
 pub const DIAMONDMAX: &str = "w2k-diamondmax";
-/// A file server.
+/// A CIFS file server over Gigabit Ethernet.
 pub const CIFS: &str = "w2k-cifs-gigabit";
 /// The old machine under NT 4.0 SP6.
 pub const E5000_NT4: &str = "e5000-nt4sp6";
 /// The old machine under Windows 2000.
 pub const E5000_W2K: &str = "e5000-w2k";
 
-/// Residuals that are understood.
+/// Known reasons for residuals.
 pub const EXPLANATIONS: &[Explanation] = &[];
 
-/// All tables.
+/// All tables, in the paper's order.
 pub fn figures() -> Vec<Figure> {
     vec![
         given("t1", "Generations of software and hardware: an input", published::CHUNG_1),
@@ -42,7 +42,7 @@ pub fn figures() -> Vec<Figure> {
     ]
 }
 
-/// A table with one column of points, named by its rows.
+/// A table with a single column of points, whose rows have names.
 fn table(key: &str, title: &str, unit: &str, rows: Vec<(String, Cell)>) -> Figure {
     let (names, cells): (Vec<String>, Vec<Option<Cell>>) =
         rows.into_iter().map(|(name, cell)| (name, Some(cell))).unzip();
@@ -53,31 +53,32 @@ fn table(key: &str, title: &str, unit: &str, rows: Vec<(String, Cell)>) -> Figur
     Figure { key: key.to_owned(), title: title.to_owned(), charts: vec![chart], given: None }
 }
 
-/// A table that describes the set-up.
+/// A published table that describes the set-up; it is an input.
 fn given(key: &str, title: &str, file: &'static str) -> Figure {
     let (key, title) = (key.to_owned(), title.to_owned());
     Figure { key, title, charts: Vec::new(), given: Some(file) }
 }
 
-/// What reads from the drives' buffers come to: the limit of adapter and PCI bus.
+/// Repeated reads of the same blocks from four striped disks, which come from the drives' buffers:
+/// the limit of adapter and PCI bus.
 pub fn bus_test(system: &'static str, kib: f64) -> Probe {
     let stripe = Probe::of(system).striped(4).with("path", "driver").kib(kib).deep(8);
     stripe.over(Extent::Again(1 << 20))
 }
 
-/// Read or write on a stripe that a 3ware card makes: it begins with the disk, the file system with
-/// the first partition, 63 sectors later.
+/// A stripe made by a 3ware card. It starts at the beginning of the disks, the file system at the
+/// first partition, 63 sectors later.
 pub fn hardware_stripe(card: &'static str, disks: u32) -> Probe {
     Probe::of(card).striped(disks).with("raid_in", "adapter").with("misalign", "31.5k")
 }
 
-/// Two mirrored disks on the 3ware card.
+/// Two disks mirrored by the 3ware card.
 pub fn twinstor() -> Probe {
     let mirror = Probe::of(FIREBALL).with("disks", 2).with("volume", "raid1");
     mirror.with("raid_in", "adapter").with("mirror_reads", "twinstor")
 }
 
-/// The disks of a system, each with requests of its own.
+/// The disks of a system, each with its own requests.
 pub fn apart(system: &'static str, disks: u32) -> Probe {
     Probe::of(system).with("disks", disks).with("hosts", disks)
 }
@@ -135,7 +136,7 @@ fn limits() -> Figure {
     table("t6", "Real application performance", "MB/s", rows.map(row).to_vec())
 }
 
-/// 64 KB reads while the processor moves every byte, at the clocks per byte of Table 7.
+/// 64 KB reads by programmed I/O, at the clocks per byte of Table 7.
 pub fn by_processor() -> Probe {
     // 170 clocks a byte at 733 MHz, on the motherboard's own channel.
     Probe::of(FIREBALL).with("host.direct_read.each", "237.5us/KiB").with("bus.read", "66.6MB/s")
@@ -193,7 +194,7 @@ fn price_performance() -> Figure {
     )
 }
 
-/// Table 11: totals of random requests; sequential ones for comparison.
+/// Table 11: CPU costs of random requests, and sequential ones for comparison.
 fn costs() -> Figure {
     let rows = published::rows(published::CHUNG_11);
     let of = |path: &str, operation: &str, term: &str| {
@@ -223,7 +224,7 @@ fn costs() -> Figure {
     table("t11", "CPU cost, all of the machine's processors", "ms/MB", cells)
 }
 
-/// The plateaus of the prose; local network paths have no system.
+/// The plateaus of the text. Local network paths are left out because no system models them.
 fn plateaus() -> Figure {
     let rows = published::rows(published::PLATEAUS);
     let mut cells = Vec::new();

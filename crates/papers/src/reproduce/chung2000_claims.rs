@@ -1,4 +1,6 @@
-//! What the prose of the second paper says, asked of the simulator, claim by claim.
+//! The claims of the second paper's text: each with the function that computes it in the simulator.
+//!
+//! A claim that fails has its reason in `REASONS`, if the reason is known.
 
 use crate::reproduce::chung2000::{
     ATLAS, CIFS, DIAMONDMAX, E5000_NT4, E5000_W2K, FIREBALL, apart, bus_test, hardware_stripe,
@@ -15,7 +17,7 @@ use crate::reproduce::riedel97::{FAST, ULTRA};
 const SIZES: [f64; 8] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 /// Depths of its figures.
 const DEPTHS: [f64; 5] = [1.0, 2.0, 3.0, 4.0, 8.0];
-/// Prices of a disk of each sort (USD): C174, C172.
+/// Prices of a SCSI and an IDE disk (USD): C174, C172.
 const PRICES: [f64; 2] = [534.0, 209.0];
 
 fn atlas() -> Probe {
@@ -30,43 +32,45 @@ fn cifs() -> Probe {
     Probe::of(CIFS)
 }
 
-/// Random 8 KB requests per second.
+/// Random 8 KB reads per second.
 fn reads(lab: &Lab, probe: Probe) -> Answer {
     lab.rate(&probe.random())
 }
 
+/// Random 8 KB writes per second, with the write cache on.
 fn writes(lab: &Lab, probe: Probe) -> Answer {
     lab.rate(&probe.random().wce())
 }
 
-/// The most that a stripe gives (MB/s).
+/// The best throughput at depth 8 (MB/s).
 fn peak(lab: &Lab, probe: Probe) -> Answer {
     best(lab, &probe.deep(8), &SIZES)
 }
 
-/// The first depth that gives nine tenths of what 8 give.
+/// The smallest depth that reaches nine tenths of the throughput at depth 8.
 fn optimal_depth(lab: &Lab, probe: &Probe) -> Answer {
     let most = lab.mib(&probe.clone().deep(8))?;
     first_size(&DEPTHS, |depth| Ok(lab.mib(&probe.clone().deep(depth as u32))? >= 0.9 * most))
 }
 
-/// By how many percent more disks cost more work per second than one.
+/// By how many percent a number exceeds another.
 fn percent_more(more: f64, than: f64) -> f64 {
     (more / than - 1.0) * 100.0
 }
 
+/// A volume managed as a dynamic disk, with a higher CPU cost per request.
 fn dynamic(probe: Probe) -> Probe {
     probe.with("host.direct_read.fixed", "58us").with("host.direct_read.each", "0.43us/KiB")
 }
 
-/// Random requests per second at which the PCI bus is full.
+/// Random requests per second that would saturate the PCI bus.
 fn pci_requests(lab: &Lab) -> Answer {
     let measured = lab.measure(&atlas().random().deep(32))?;
     let share = measured.utilisation_percent("PCI").ok_or("the system has no PCI")?;
     Ok(measured.requests_per_s * 100.0 / share)
 }
 
-/// Disks until one more adds less than a tenth of a disk's own rate to the first.
+/// The number of disks from which on one more adds less than a share of a single disk's throughput.
 fn disks_until_full(lab: &Lab, probe: impl Fn(u32) -> Probe, share: f64) -> Answer {
     for disks in 1..12 {
         let more = peak(lab, probe(disks + 1))? - peak(lab, probe(disks))?;
@@ -77,7 +81,7 @@ fn disks_until_full(lab: &Lab, probe: impl Fn(u32) -> Probe, share: f64) -> Answ
     Err("no number of disks saturates it".to_owned())
 }
 
-/// Gain of one more disk over what fewer give (MB/s).
+/// Throughput of more disks minus that of fewer (MB/s).
 fn adds(lab: &Lab, more: Probe, fewer: Probe) -> Answer {
     Ok(peak(lab, more)? - peak(lab, fewer)?)
 }
@@ -131,7 +135,7 @@ pub const OLD_HARDWARE: &[Check] = &[
     }),
     ("C077", |lab| {
         first_size(&SIZES, |kib| {
-            // Figure 5: the new one with a soaker, the old one by process times.
+            // Figure 5: the new system was measured with a soaker, the old one by process times.
             let write = |system| Probe::of(system).buffered().writing().kib(kib);
             Ok(soaked(lab, &write(E5000_NT4))? * 333.0 / 200.0 < cost(lab, &write(ULTRA))?)
         })
@@ -157,7 +161,7 @@ pub const OLD_HARDWARE: &[Check] = &[
 /// Section 7.1.
 pub const RANDOM: &[Check] = &[
     ("C100", |lab| {
-        // Of the depths of figure 11, the last one before a gain shows.
+        // The last depth of figure 11 before a gain shows.
         let alone = reads(lab, atlas())?;
         let first = first_size(&[2.0, 4.0, 8.0, 16.0, 32.0], |depth| {
             Ok(lab.rate(&atlas().random().deep(depth as u32))? > 1.05 * alone)
@@ -202,7 +206,7 @@ pub const SCSI_STRIPES: &[Check] = &[
     ("C147", |lab| ratio(lab, &atlas().striped(2).deep(3), &atlas().deep(3))),
     ("C151", |lab| peak(lab, atlas().striped(3))),
     ("C152", |lab| peak(lab, atlas().striped(4))),
-    // Both gains are over two drives: only so do they fit the limit of 50 MB/s in their sentence.
+    // Both gains are taken over two drives, because otherwise they exceed the 50 MB/s in the text.
     ("C155", |lab| adds(lab, atlas().striped(4).wce(), atlas().striped(2).wce())),
     ("C156", |lab| lab.mib(&bus_test(ATLAS, 64.0))),
     ("C157", |lab| adds(lab, atlas().striped(3), atlas().striped(2))),
@@ -219,7 +223,7 @@ pub const IDE_RANDOM: &[Check] = &[
     ("C177", |lab| reads(lab, atlas())),
     ("C178", |lab| Ok(percent_more(2.5 * reads(lab, fireball())?, reads(lab, atlas())?))),
     ("C182", |lab| {
-        // Where, of 40 GB, the outermost disk is no longer slower than what comes after it.
+        // The position (GB of 40) from which on the disk is faster than at its start.
         let at = |gb: f64| {
             let place = format!("{:?}", gb / 40.0);
             lab.mib(&Probe::of(DIAMONDMAX).with("file_at", place).over(Extent::Bytes(32 << 20)))
@@ -258,7 +262,7 @@ pub const ONE_IDE_DISK: &[Check] = &[
     }),
     ("C205", |lab| plateau(lab, &fireball(), &SIZES)),
     ("C206", |lab| plateau(lab, &fireball().wce(), &SIZES)),
-    // Two-deep writes, since they are of the 3ware card.
+    // Writes at depth 2 as well, because the claim is about the 3ware card.
     ("C207", |lab| {
         let writes = plateau(lab, &fireball().wce().deep(2), &SIZES)?;
         Ok(plateau(lab, &fireball().deep(2), &SIZES)?.max(writes))
@@ -333,36 +337,36 @@ pub const CHECKS: &[&[Check]] = &[
     NETWORK,
 ];
 
-/// Why claims fail.
+/// Why claims fail, if known.
 pub const REASONS: &[Reason] = &[
     (
         &["C101", "C103", "C104", "C109"],
-        "the file of the buffered requests is not stated; on the ordinary one of 100 MB the arm \
-         moves little, but each read still waits for half a revolution",
+        "the paper does not state the file of the buffered requests; on the usual one of 100 MB \
+         seeks are short, but each read still waits for half a revolution",
     ),
     (
         &["C105", "C185", "C186"],
-        "a random read of 64 KB before each write, as the paper says, takes longer than that",
+        "the random 64 KB read that the paper describes before each write takes longer than that",
     ),
-    (&["C028", "C280"], "the paper's own rates, C264 over C260, come to 0.40"),
+    (&["C028", "C280"], "the paper's own rates, C264 over C260, give 0.40"),
     (
         &["C031"],
-        "three disks read 73 of 87 MB/s by C151 and C152, and the fourth still adds more than half \
+        "by C151 and C152 three disks read 73 of 87 MB/s, and the fourth still adds more than half \
          of its own rate",
     ),
     (
         &["C077"],
-        "C079, scaled by the clocks to 27 us/KB, is more than the first paper's writes cost at any \
-         size",
+        "C079, scaled by clock rate to 27 us/KB, exceeds the cost of the first paper's writes at \
+         every size",
     ),
-    (&["C084"], "three writes of 16 KB already keep the modelled drive from losing a revolution"),
+    (&["C084"], "in the model, three writes of 16 KB are enough not to lose a revolution"),
     (
         &["C088"],
-        "2 KB reads run at the speed of the media here, which hides 8 us more of each request; the \
-         same section says that throughputs are the same",
+        "here 2 KB reads run at media speed, which hides 8 us more per request; the same section \
+         says that the throughputs are equal",
     ),
-    (&["C137"], "8 us more (C141 against C139) of the 110 us of a request at C134 are 7.4%"),
-    (&["C138"], "C139 and C140 at the rate of C135 come to 30% of two processors"),
+    (&["C137"], "8 us more (C141 against C139) are 7.4% of the 110 us of a request (C134)"),
+    (&["C138"], "C139 and C140 at the rate of C135 give 30% of two processors"),
     (&["C182"], "a controller slower than its media is not modelled"),
     (
         &["C206"],
@@ -370,11 +374,11 @@ pub const REASONS: &[Reason] = &[
     ),
     (
         &["C223", "C224", "C242", "C243"],
-        "the model has the costs of a single disk on this card (C211, C212) for its volumes too",
+        "the model uses the costs of a single disk on this card (C211, C212) for volumes too",
     ),
     (
         &["C228", "C230"],
-        "two disks write at twice the rate of one here, at 92 to 96% of that in the paper; what \
-         the third and fourth add is a small difference of large numbers",
+        "two disks write twice as fast as one here, but at 92 to 96% of that in the paper; the \
+         gain of the third and fourth is a small difference of large numbers",
     ),
 ];

@@ -1,9 +1,8 @@
-//! The numbers of a paper's prose, asked of the simulator: what counts as the same, and the score.
+//! The numbers in a paper's text, computed by the simulator: when they count as met, and the score.
 //!
-//! A value passes within a tenth of what was published, or of the published range; one-sided words
-//! (more than, at most) are honoured; "up to" names the most that was seen. Sizes, depths and
-//! numbers of disks come from grids, so that they pass only if they are the published ones, or
-//! after "above" the next ones.
+//! A value passes within 10% of the published number or range. One-sided words ("more than", "at
+//! most") are honoured; "up to" names the largest value seen. Sizes, depths and numbers of disks
+//! come from grids, so they must be the published ones, or up to the next one after "above".
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,47 +11,48 @@ use lab::simulated;
 use crate::reproduce::probe::{Lab, Probe};
 use crate::reproduce::published::{self, Claim, Paper, Role};
 
-/// A value passes within this share.
+/// Relative tolerance of a value.
 const TOLERANCE: f64 = 0.10;
 
-/// What a check computes.
+/// The value that the simulator gives, or why it gives none.
 pub type Answer = Result<f64, String>;
-/// A check of a claim: its name and how the simulator answers it.
+/// The name of a claim, and the function that computes its value.
 pub type Check = (&'static str, fn(&Lab) -> Answer);
-/// Why a claim fails: its name, or the names of several, and the reason.
+/// Names of claims that fail, and the reason.
 pub type Reason = (&'static [&'static str], &'static str);
 
-/// A claim that was put to the simulator.
+/// A claim that was checked.
 #[derive(Clone, Debug)]
 pub struct Scored {
     /// The claim.
     pub claim: Claim,
-    /// What the simulator says.
+    /// The simulated value.
     pub answer: Answer,
-    /// Whether that is what was published.
+    /// Whether it matches the published one.
     pub pass: bool,
-    /// Why not.
+    /// Why it does not pass.
     pub reason: Option<String>,
 }
 
-/// What became of all claims of a paper.
+/// The results of all claims of a paper.
 #[derive(Clone, Debug)]
 pub struct Claims {
-    /// Those that are inputs.
+    /// Number of claims that are inputs of the simulator.
     pub inputs: usize,
-    /// Those that are out of scope.
+    /// Claims that are out of scope.
     pub out: Vec<Claim>,
-    /// Those that were put to the simulator.
+    /// Claims that were checked.
     pub scored: Vec<Scored>,
 }
 
 impl Claims {
-    /// How many passed.
+    /// The number of claims that passed.
     pub fn passed(&self) -> usize {
         self.scored.iter().filter(|scored| scored.pass).count()
     }
 
-    /// Of those that were measured or derived from measurements: how many passed, of how many.
+    /// Of the claims that were measured or derived from measurements: how many passed, and how many
+    /// there are.
     pub fn measured(&self) -> (usize, usize) {
         let is_one =
             |scored: &&Scored| ["measured", "derived"].contains(&scored.claim.kind.as_str());
@@ -61,7 +61,7 @@ impl Claims {
     }
 }
 
-/// Puts all claims of a paper to the simulator.
+/// Checks all claims of a paper.
 pub fn score(lab: &Lab, paper: Paper, checks: &[&[Check]], reasons: &[Reason]) -> Claims {
     let all = published::claims(paper);
     let known: BTreeMap<&str, fn(&Lab) -> Answer> =
@@ -70,12 +70,12 @@ pub fn score(lab: &Lab, paper: Paper, checks: &[&[Check]], reasons: &[Reason]) -
     let asked: Vec<Claim> = of(Role::Check).collect();
     let answers = simulated::on_all_cores(&asked, |claim| match known.get(claim.id.as_str()) {
         Some(check) => check(lab),
-        None => Err("nothing computes it yet".to_owned()),
+        None => Err("no check computes it".to_owned()),
     });
     let met =
         |claim: &Claim, answer: &Answer| answer.as_ref().is_ok_and(|value| meets(claim, *value));
     let pairs: Vec<(Claim, Answer)> = asked.into_iter().zip(answers).collect();
-    // Contradictory claims pass with each other.
+    // Claims of one group contradict each other, so one that passes is enough for all.
     let passing: BTreeSet<String> = pairs
         .iter()
         .filter(|(claim, answer)| !claim.group.is_empty() && met(claim, answer))
@@ -102,7 +102,7 @@ fn reason_of(claim: &Claim, answer: &Answer, reasons: &[Reason]) -> String {
     }
 }
 
-/// Whether a value is what a claim says.
+/// Whether a value satisfies a claim.
 fn meets(claim: &Claim, value: f64) -> bool {
     let (low, high) = (claim.low * (1.0 - TOLERANCE), claim.high * (1.0 + TOLERANCE));
     let says = |words: &[&str]| words.iter().any(|word| claim.qualifier.contains(word));
@@ -123,7 +123,7 @@ fn meets(claim: &Claim, value: f64) -> bool {
     (low..=high).contains(&value)
 }
 
-/// The first of these sizes (KB) at which something holds.
+/// The first of these sizes (KB) that satisfies a condition.
 pub fn first_size(sizes: &[f64], mut holds: impl FnMut(f64) -> Result<bool, String>) -> Answer {
     for kib in sizes {
         if holds(*kib)? {
@@ -142,27 +142,27 @@ pub fn best(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     Ok(best)
 }
 
-/// The first size (KB) at which throughput reaches so many MB/s.
+/// The first size (KB) at which throughput reaches this rate (MB/s).
 pub fn reaches(lab: &Lab, probe: &Probe, sizes: &[f64], mib_per_s: f64) -> Answer {
     first_size(sizes, |kib| Ok(lab.mib(&probe.clone().kib(kib))? >= mib_per_s))
 }
 
-/// The first size (KB) from which throughput is within a tenth of the best.
+/// The first size (KB) at which throughput is within 10% of the best.
 pub fn plateau(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     reaches(lab, probe, sizes, 0.9 * best(lab, probe, sizes)?)
 }
 
-/// Throughput of one point over another's.
+/// Throughput of a point over that of another.
 pub fn ratio(lab: &Lab, over: &Probe, under: &Probe) -> Answer {
     Ok(lab.mib(over)? / lab.mib(under)?)
 }
 
-/// By how much one point is less than another (percent).
+/// How much lower the throughput of a point is than that of another (percent).
 pub fn loss(lab: &Lab, less: &Probe, than: &Probe) -> Answer {
     Ok((1.0 - ratio(lab, less, than)?) * 100.0)
 }
 
-/// By how much one point is more than another (percent).
+/// How much higher the throughput of a point is than that of another (percent).
 pub fn gain(lab: &Lab, more: &Probe, than: &Probe) -> Answer {
     Ok((ratio(lab, more, than)? - 1.0) * 100.0)
 }
@@ -177,8 +177,8 @@ pub fn soaked(lab: &Lab, probe: &Probe) -> Answer {
     Ok(lab.measure(probe)?.soaked_ms_per_mib())
 }
 
-/// CPU time of the whole machine for a request of no bytes (us) and for each KB more (us), from
-/// requests of 2 KB and of 64 KB.
+/// CPU time of the whole machine as a fixed cost of a request (us) and a cost of each KB (us), from
+/// requests of 2 KB and 64 KB.
 pub fn cost_of_requests(lab: &Lab, probe: &Probe) -> Result<(f64, f64), String> {
     let us =
         |kib: f64| Ok::<f64, String>(soaked(lab, &probe.clone().kib(kib))? * 1e3 / 1024.0 * kib);
@@ -215,21 +215,21 @@ mod tests {
     }
 
     #[test]
-    fn up_to_names_the_most_that_was_seen() {
+    fn up_to_names_the_largest_value_seen() {
         assert!(meets(&claim(20.0, "percent", "up to"), 19.0));
         assert!(!meets(&claim(20.0, "percent", "up to"), 5.0));
         assert!(!meets(&claim(20.0, "percent", "up to"), 25.0));
     }
 
     #[test]
-    fn sizes_are_the_published_ones_or_after_above_the_next() {
+    fn sizes_are_the_published_ones_or_the_next_after_above() {
         assert!(!meets(&claim(8.0, "KB", "at least"), 16.0));
         assert!(meets(&claim(8.0, "KB", "above"), 16.0));
         assert!(!meets(&claim(8.0, "KB", "above"), 4.0));
     }
 
     #[test]
-    fn the_first_size_is_found_and_none_is_said() {
+    fn the_first_size_is_found_or_an_error() {
         assert_eq!(first_size(&[2.0, 4.0, 8.0], |kib| Ok(kib > 3.0)), Ok(4.0));
         assert!(first_size(&[2.0], |_| Ok(false)).is_err());
     }

@@ -1,4 +1,7 @@
-//! What `reproduce --json` prints: every point, every score, every claim.
+//! The JSON document of `reproduce --json`: every point, score and claim.
+//!
+//! Its schema is published in `docs/schema/reproduce.schema.json`; the texts of this file appear
+//! there.
 
 use lab::json::Program;
 use schemars::JsonSchema;
@@ -9,18 +12,18 @@ use crate::reproduce::figure::{ChartResult, Column, Point, Residual, Score};
 use crate::reproduce::published::{self, Claim};
 use crate::reproduce::{FigureResult, Reproduction};
 
-/// A paper, run again.
+/// A paper reproduced in the simulator.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReproduceDocument {
-    /// The program.
+    /// The program and its version.
     pub halfpower: Program,
     /// The name of the paper.
     pub paper: String,
-    /// Who wrote it, what, when.
+    /// Authors, title and year.
     pub title: String,
     /// Its figures and tables.
     pub figures: Vec<FigureDocument>,
-    /// Its claims, unless one figure was asked for.
+    /// Its claims; absent if only one figure was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claims: Option<ClaimsDocument>,
 }
@@ -28,9 +31,9 @@ pub struct ReproduceDocument {
 /// A figure or table.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FigureDocument {
-    /// As on the command line: 2, t3.
+    /// Its name on the command line: 2, t3.
     pub key: String,
-    /// What it is called in the paper.
+    /// Its name in the paper.
     pub name: String,
     /// What it shows.
     pub title: String,
@@ -42,7 +45,8 @@ pub struct FigureDocument {
     pub naive_score: Option<ScoreDocument>,
     /// Its charts.
     pub charts: Vec<ChartDocument>,
-    /// A published table that describes the set-up, names of columns first: an input, not scored.
+    /// A published table that describes the set-up, with the names of its columns first. It is an
+    /// input and not scored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub given: Vec<Vec<String>>,
 }
@@ -52,9 +56,9 @@ pub struct FigureDocument {
 pub struct ChartDocument {
     /// What it shows, with the unit.
     pub title: String,
-    /// What the rows are.
+    /// The quantity of the rows.
     pub rows_are: String,
-    /// The rows.
+    /// The labels of the rows.
     pub rows: Vec<String>,
     /// The series.
     pub columns: Vec<ColumnDocument>,
@@ -68,32 +72,33 @@ pub struct ChartDocument {
     pub residuals: Vec<ResidualDocument>,
 }
 
-/// A series.
+/// A series of a chart.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ColumnDocument {
     /// What it is called.
     pub name: String,
-    /// One point for each row.
+    /// A point for each row; null if the series has none there.
     pub points: Vec<Option<PointDocument>>,
 }
 
-/// A point.
+/// A simulated point.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PointDocument {
     /// What the simulator says.
     pub simulated: Option<f64>,
     /// What was published.
     pub published: Option<f64>,
-    /// The naive bound: min(depth x size / R0, disks x media, bus).
+    /// The naive bound: min(depth x size / R0, disks x media, bus), where R0 is the time of a
+    /// single request.
     pub naive: Option<f64>,
-    /// Relative error, or points of a percentage over 100.
+    /// Relative error; for shares in percent, the difference in percentage points over 100.
     pub error: Option<f64>,
-    /// Why the simulator says nothing.
+    /// Why there is no simulated value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// How far points are off, as shares.
+/// Errors of a set of points, as shares.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ScoreDocument {
     /// Points compared.
@@ -106,41 +111,41 @@ pub struct ScoreDocument {
     pub p90: f64,
     /// The worst error, with its sign.
     pub worst: f64,
-    /// Which point that is.
+    /// The point with the worst error.
     pub worst_point: String,
     /// Root of the mean square error.
     pub demerit: f64,
 }
 
-/// A point that is off.
+/// A point with a large error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResidualDocument {
     /// Series and row.
     pub point: String,
     /// Relative error.
     pub error: f64,
-    /// Why, where that is known.
+    /// The reason, if known.
     pub explanation: Option<String>,
 }
 
-/// What became of the numbers of the prose.
+/// Results for the numbers in the paper's text.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClaimsDocument {
-    /// Claims that are inputs of the simulator, never scored.
+    /// Claims that are inputs of the simulator and not scored.
     pub inputs: u64,
     /// Claims that were checked and passed.
     pub passed: u64,
     /// Claims that were checked and failed.
     pub failed: u64,
-    /// Those of the checked claims whose kind is measured or derived.
+    /// Checked claims whose kind is measured or derived.
     pub measured_checked: u64,
-    /// Those of them that passed.
+    /// How many of those passed.
     pub measured_passed: u64,
-    /// Claims that no simulation of storage can say anything about.
+    /// Claims that a simulation of storage cannot check.
     pub out: u64,
-    /// The checked ones.
+    /// The checked claims.
     pub checked: Vec<ClaimDocument>,
-    /// The ones that are out, with the reason.
+    /// The claims that are out of scope, with the reason.
     pub out_of_scope: Vec<OutDocument>,
 }
 
@@ -149,21 +154,21 @@ pub struct ClaimsDocument {
 pub struct ClaimDocument {
     /// Its name.
     pub id: String,
-    /// Where it stands.
+    /// Its section in the paper.
     pub section: String,
     /// What it says.
     pub claim: String,
-    /// What was published: value or range, unit, qualifier.
+    /// The published value or range, unit and qualifier.
     pub published: String,
     /// Its unit.
     pub unit: String,
-    /// measured, derived ...
+    /// Its kind: measured, derived ...
     pub kind: String,
     /// What the simulator says.
     pub simulated: Option<f64>,
-    /// Whether that is the same.
+    /// Whether the simulated value matches the published one.
     pub pass: bool,
-    /// Why not.
+    /// Why it does not pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -175,7 +180,7 @@ pub struct OutDocument {
     pub id: String,
     /// What it says.
     pub claim: String,
-    /// Why it is out.
+    /// Why it is out of scope.
     pub why: String,
 }
 

@@ -1,17 +1,17 @@
-//! A figure or table of a paper, regenerated, and how far it is from what was published.
+//! A figure or table of a paper, its simulated points, and their errors against the published ones.
 //!
-//! A figure has charts, a chart rows and columns, a cell a point: simulated, published where that
-//! is known, and the naive bound. Scores are of relative errors, or of the points of a percentage
-//! where shares are compared.
+//! A figure has charts, a chart has rows and columns, and each cell is a point: simulated value,
+//! published value if known, and naive bound. Scores use relative errors, or differences in
+//! percentage points for shares.
 
 use analysis::quantile::quantile;
 
 use crate::reproduce::probe::{Lab, Measured, Probe};
 
-/// A residual from this share on is listed by name.
+/// Errors above this share are listed by point.
 pub const LISTED: f64 = 0.10;
 
-/// What is read off a point.
+/// The quantity of a point that a chart shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
     /// Throughput (MB/s).
@@ -22,13 +22,13 @@ pub enum Metric {
     CpuPerMib,
     /// CPU time charged to the program (ms/request).
     CpuPerRequest,
-    /// Processor time charged to the program, of one processor (percent).
+    /// Share of one processor charged to the program (percent).
     CpuShare,
     /// CPU time of the whole machine (ms/MB).
     SoakedPerMib,
     /// Median response time (ms).
     Latency,
-    /// Share of phases in the activity of the bus (percent).
+    /// Share of certain phases in the bus's busy time (percent).
     Phases(&'static [&'static str]),
     /// Utilisation of the bus (percent).
     BusShare,
@@ -47,12 +47,12 @@ impl Metric {
         }
     }
 
-    /// Whether errors are points of a percentage rather than shares.
+    /// Whether errors are differences in percentage points rather than relative errors.
     pub fn in_points(self) -> bool {
         matches!(self, Metric::Phases(_) | Metric::BusShare)
     }
 
-    /// Its value.
+    /// The value of a simulated point; `None` if the system does not have the quantity.
     pub fn of(self, measured: &Measured) -> Option<f64> {
         match self {
             Metric::Throughput => Some(measured.mib_per_s),
@@ -68,19 +68,19 @@ impl Metric {
     }
 }
 
-/// A cell, before it is measured.
+/// A point of a chart, before it is simulated.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Its point.
+    /// System and workload.
     pub probe: Probe,
-    /// What is read off it.
+    /// The quantity shown.
     pub metric: Metric,
-    /// What the paper has.
+    /// The published value.
     pub published: Option<f64>,
 }
 
 impl Cell {
-    /// A cell that the data do not have.
+    /// A point without a published value.
     pub fn new(probe: Probe, metric: Metric) -> Cell {
         Cell { probe, metric, published: None }
     }
@@ -89,18 +89,18 @@ impl Cell {
 /// A column of a chart.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// One cell for each row.
+    /// A cell for each row.
     pub cells: Vec<Option<Cell>>,
 }
 
-/// A chart: rows, most often of request sizes, and a column for each series.
+/// A chart: a column for each series, and rows that are usually request sizes.
 #[derive(Clone, Debug)]
 pub struct Chart {
     /// What it shows.
     pub title: String,
-    /// What the rows are.
+    /// The quantity of the rows.
     pub rows_are: &'static str,
     /// The rows.
     pub rows: Vec<String>,
@@ -111,13 +111,13 @@ pub struct Chart {
 /// A figure or table.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// As on the command line: `2`, `t3`.
+    /// Its name on the command line: `2`, `t3`.
     pub key: String,
     /// What it shows.
     pub title: String,
-    /// All of its charts.
+    /// Its charts.
     pub charts: Vec<Chart>,
-    /// A published table that describes the set-up, as it is: an input, never scored.
+    /// A published table that describes the set-up; an input and not scored.
     pub given: Option<&'static str>,
 }
 
@@ -133,55 +133,55 @@ impl Figure {
         }
     }
 
-    /// All points.
+    /// The points of all charts.
     pub fn probes(&self) -> Vec<Probe> {
         let columns = self.charts.iter().flat_map(|chart| &chart.columns);
         columns.flat_map(|column| column.cells.iter().flatten()).map(|c| c.probe.clone()).collect()
     }
 }
 
-/// A cell, measured.
+/// A simulated point.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// What the simulator says; `None` where it cannot be asked.
+    /// The simulated value; `None` if there is none.
     pub simulated: Option<f64>,
     /// What was published.
     pub published: Option<f64>,
     /// The naive bound.
     pub naive: Option<f64>,
-    /// Relative error, or points of a percentage as a share.
+    /// Relative error; for shares in percent, the difference in percentage points over 100.
     pub error: Option<f64>,
-    /// Why there is no value.
+    /// Why there is no simulated value.
     pub why: Option<String>,
 }
 
-/// A chart, measured.
+/// A simulated chart.
 #[derive(Clone, Debug)]
 pub struct ChartResult {
     /// The chart.
     pub chart: Chart,
-    /// For each column, for each row.
+    /// The points by column and row.
     pub points: Vec<Vec<Option<Point>>>,
-    /// How far from the published points; `None` where there are none.
+    /// Errors against the published points; `None` if there are none.
     pub score: Option<Score>,
-    /// The same of the naive bound.
+    /// The same for the naive bound.
     pub naive: Option<Score>,
-    /// What is off by more than a tenth: column, row, error, and the explanation.
+    /// Points with an error above [`LISTED`].
     pub residuals: Vec<Residual>,
 }
 
-/// A point that is off.
+/// A point with a large error.
 #[derive(Clone, Debug)]
 pub struct Residual {
     /// Series and row.
     pub name: String,
-    /// The relative error.
+    /// The error.
     pub error: f64,
-    /// Why, where that is known.
+    /// The reason, if known.
     pub explanation: Option<&'static str>,
 }
 
-/// How far a set of points is off, all as shares.
+/// Errors of a set of points, as shares.
 #[derive(Clone, Debug)]
 pub struct Score {
     /// Points compared.
@@ -194,14 +194,14 @@ pub struct Score {
     pub p90: f64,
     /// The worst error, with its sign.
     pub worst: f64,
-    /// Which point that is.
+    /// The point with the worst error.
     pub worst_name: String,
-    /// Demerit: root of the mean square error.
+    /// Root of the mean square error.
     pub demerit: f64,
 }
 
 impl Score {
-    /// The score of named errors; `None` without any.
+    /// The score of named errors; `None` if there are none.
     pub fn of(errors: &[(String, f64)]) -> Option<Score> {
         let (name, worst) = errors.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
         let mut sizes: Vec<f64> = errors.iter().map(|(_, error)| error.abs()).collect();
@@ -219,10 +219,11 @@ impl Score {
     }
 }
 
-/// Explains residuals: figure, part of the series' name, rows from and to, and why.
+/// Reason for residuals: figure, part of the name of the series, first and last row, and the
+/// reason.
 pub type Explanation = (&'static str, &'static str, f64, f64, &'static str);
 
-/// Measures a chart of a figure.
+/// Simulates a chart of a figure.
 pub fn measure(lab: &Lab, key: &str, chart: Chart, known: &[Explanation]) -> ChartResult {
     let point = |cell: &Cell| measure_cell(lab, cell);
     let points: Vec<Vec<Option<Point>>> = chart
@@ -243,19 +244,22 @@ pub fn measure(lab: &Lab, key: &str, chart: Chart, known: &[Explanation]) -> Cha
 }
 
 impl ChartResult {
-    /// The errors of all published points, by series and row; or those of the naive bound.
+    /// The errors of all published points with their names, of the simulation or of the naive
+    /// bound.
     pub fn errors(&self, of_naive: bool) -> Vec<(String, f64)> {
         let mut errors = Vec::new();
         for (column, points) in self.chart.columns.iter().zip(&self.points) {
             for (row, point) in self.chart.rows.iter().zip(points) {
                 let Some(point) = point else { continue };
-                let error = match of_naive {
-                    false => point.error,
-                    true => point.naive.zip(point.published).map(|(bound, is)| bound / is - 1.0),
+                let error = if of_naive {
+                    point.naive.zip(point.published).map(|(bound, is)| bound / is - 1.0)
+                } else {
+                    point.error
                 };
-                let name = match column.name.is_empty() {
-                    true => row.clone(),
-                    false => format!("{}, {row}", column.name),
+                let name = if column.name.is_empty() {
+                    row.clone()
+                } else {
+                    format!("{}, {row}", column.name)
                 };
                 errors.extend(error.map(|error| (name, error)));
             }
@@ -276,11 +280,13 @@ fn explain(known: &[Explanation], key: &str, series: &str, row: &str) -> Option<
 fn measure_cell(lab: &Lab, cell: &Cell) -> Point {
     let measured = lab.measure(&cell.probe);
     let simulated = measured.as_ref().ok().and_then(|measured| cell.metric.of(measured));
-    let error =
-        simulated.zip(cell.published).map(|(simulated, published)| match cell.metric.in_points() {
-            true => (simulated - published) / 100.0,
-            false => simulated / published - 1.0,
-        });
+    let error = simulated.zip(cell.published).map(|(simulated, published)| {
+        if cell.metric.in_points() {
+            (simulated - published) / 100.0
+        } else {
+            simulated / published - 1.0
+        }
+    });
     let naive = (cell.metric == Metric::Throughput).then(|| cell.probe.naive_mib_per_s()).flatten();
     Point { simulated, published: cell.published, naive, error, why: measured.err() }
 }
@@ -303,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explanation_holds_for_its_series_and_rows_only() {
+    fn an_explanation_applies_to_its_series_and_rows_only() {
         let known: [Explanation; 1] = [("3", "Write", 2.0, 8.0, "why")];
         assert_eq!(explain(&known, "3", "Fast Write", "4"), Some("why"));
         assert_eq!(explain(&known, "3", "Fast Write", "16"), None);

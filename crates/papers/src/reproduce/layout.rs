@@ -1,15 +1,17 @@
-//! A reproduction as text: each chart a table like the original, sizes down and series across.
+//! A reproduction as text: each chart is a table like the original, with sizes as rows and series
+//! as columns.
 //!
-//! Where the data have the point, a cell is simulated, published and the error; else simulated.
+//! A cell shows simulated value, published value and error if a published value is known, and the
+//! simulated value otherwise.
 
 use crate::reproduce::claim::{Claims, Scored};
 use crate::reproduce::figure::{ChartResult, Point, Score};
 use crate::reproduce::published::{self, Claim};
 use crate::reproduce::{FigureResult, Reproduction};
 
-/// Width of a cell that has a published value.
+/// Width of a cell with a published value.
 const PAIR: usize = 22;
-/// Width of one that has not.
+/// Width of a cell without one.
 const SINGLE: usize = 14;
 
 /// All figures, then the scores, then the claims.
@@ -27,7 +29,7 @@ pub fn text(reproduction: &Reproduction) -> String {
     lines.join("\n")
 }
 
-/// The claims only.
+/// Only the claims, all of them.
 pub fn claims_text(claims: &Claims) -> String {
     claim_lines(claims, true).join("\n").trim_start().to_owned()
 }
@@ -42,7 +44,7 @@ fn figure_lines(figure: &FigureResult) -> Vec<String> {
     lines
 }
 
-/// A published table as it is, in columns.
+/// A published table in aligned columns.
 fn given_lines(file: &'static str) -> Vec<String> {
     let table = published::cells_of(file);
     let columns = table.first().map_or(0, Vec::len);
@@ -165,7 +167,7 @@ fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!(
-            "Claims of the prose: {} are inputs, {checked} were checked ({passed} passed, {} \
+            "Claims of the text: {} are inputs, {checked} were checked ({passed} passed, {} \
              failed), {} are out of scope",
             claims.inputs,
             checked - passed,
@@ -174,7 +176,7 @@ fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
     ];
     let (good, of) = claims.measured();
     let share = good as f64 * 100.0 / of.max(1) as f64;
-    lines.push(format!("  of the measured or derived ones {good} of {of} passed, {share:.1}%"));
+    lines.push(format!("  measured or derived claims: {good} of {of} passed, {share:.1}%"));
     for scored in claims.scored.iter().filter(|scored| all || !scored.pass) {
         lines.push(claim_line(scored));
     }
@@ -202,7 +204,7 @@ fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
-/// Three or more significant digits, whole from 1000 on.
+/// At least three significant digits; whole numbers from 1000 on.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_has_simulated_published_and_error_where_they_are_known() {
+    fn a_cell_shows_the_published_value_and_the_error_if_known() {
         let point = |published, error| Point {
             simulated: Some(9.0),
             published,

@@ -1,6 +1,6 @@
-//! One point of a paper: a system as it was set up, a workload, and what came of it.
+//! One point of a paper: a system and its set-up, a workload, and the simulated result.
 //!
-//! A [`Lab`] measures each point once, however many figures and claims ask for it.
+//! A [`Lab`] simulates each point once, even if several figures and claims use it.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -12,27 +12,28 @@ use simulator::system::{CachingChoice, DriveModel, Setup, VolumeKind};
 use simulator::{Account, Description, SimWorld, System, account, geometry::Geometry};
 use workload::{Arrival, Pattern, Workload};
 
-/// 1 KB of the papers (bytes).
+/// Bytes of a KB in the papers.
 pub const KIB: f64 = 1024.0;
-/// 1 MB of the papers (bytes).
+/// Bytes of a MB in the papers.
 pub const MIB: f64 = 1_048_576.0;
-/// The file of all sequential measurements (bytes): R015.
+/// Size of the file of all sequential measurements (bytes): R015.
 const FILE_BYTES: u64 = 100 << 20;
 
-/// How much is read or written, and when.
+/// How much is read or written, and at which pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
-    /// So many bytes from the beginning of the file.
+    /// This many bytes from the start of the file.
     Bytes(u64),
-    /// Anywhere in the file for so long (ns).
+    /// Any part of the file, for this time (ns).
     Anywhere(u64),
-    /// The same few bytes again and again, for one virtual second.
+    /// The first bytes of the file repeatedly, for one second of simulated time; at least one
+    /// request.
     Again(u64),
-    /// One request every so often (ns), 200 of them.
+    /// 200 requests at this interval (ns).
     Paced(u64),
 }
 
-/// A point.
+/// A system, its changed settings, and a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Probe {
     system: &'static str,
@@ -46,7 +47,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Sequential 64 KB reads of a system's file, one outstanding, past the cache.
+    /// Sequential 64 KB direct reads of a system's file at depth 1.
     pub fn of(system: &'static str) -> Probe {
         Probe {
             system,
@@ -60,67 +61,65 @@ impl Probe {
         }
     }
 
-    /// With a value of the system changed.
+    /// Changes a setting of the system.
     pub fn with(mut self, key: &'static str, value: impl Display) -> Probe {
         self.sets.push((key, value.to_string()));
         self
     }
 
-    /// In requests of so many KB.
+    /// Sets the request size (KB).
     pub fn kib(mut self, kib: f64) -> Probe {
         self.request_bytes = (kib * KIB) as u32;
         self
     }
 
-    /// With so many requests outstanding.
+    /// Sets the depth.
     pub fn deep(mut self, depth: u32) -> Probe {
         self.depth = depth;
         self
     }
 
-    /// Writing.
+    /// Writes instead of reads.
     pub fn writing(mut self) -> Probe {
         self.writes = true;
         self
     }
 
-    /// Writing to devices that complete writes from their cache.
+    /// Writes with the drives' write cache enabled (WCE).
     pub fn wce(self) -> Probe {
         self.writing().with("write_cache", "on")
     }
 
-    /// Through the file-system cache.
+    /// Uses the file-system cache.
     pub fn buffered(self) -> Probe {
         self.with("caching", "buffered")
     }
 
-    /// Through the file-system cache, each write durable before it returns.
+    /// Uses the file-system cache, with each write durable before it returns.
     pub fn write_through(mut self) -> Probe {
         self.write_through = true;
         self
     }
 
-    /// On a stripe of so many disks.
+    /// Stripes over this many disks.
     pub fn striped(self, disks: u32) -> Probe {
         if disks == 1 { self } else { self.with("disks", disks).with("volume", "stripe") }
     }
 
-    /// On other parts of the file, or at other times.
+    /// Sets how much is read or written, and at which pace.
     pub fn over(mut self, extent: Extent) -> Probe {
         self.extent = extent;
         self
     }
 
-    /// 8 KB requests anywhere, for a virtual minute: past the cache on files that fill the devices,
-    /// as SQLIO had them (paper 2, section 7.1); through it on the ordinary file, since buffered
-    /// requests were measured with cacheflush (section 4.1), and no file of its own is stated.
+    /// Random 8 KB requests for a minute of simulated time. Direct requests use files that fill the
+    /// devices, as SQLIO did (paper 2, section 7.1). Buffered requests use the usual file, because
+    /// they were measured with cacheflush (section 4.1) and the paper states no other file.
     pub fn random(mut self) -> Probe {
         self.random = true;
         let cached = self.sets.iter().any(|(key, value)| *key == "caching" && value == "buffered");
-        let placed = match cached {
-            true => self,
-            false => self.with("file_at", "0.0").with("file_size", "1t"),
-        };
+        let placed =
+            if cached { self } else { self.with("file_at", "0.0").with("file_size", "1t") };
         placed.kib(8.0).over(Extent::Anywhere(60_000_000_000))
     }
 
@@ -173,8 +172,8 @@ impl Probe {
         }
     }
 
-    /// Throughput by the naive bound (MB/s): min(depth x size / R0, disks x media, bus), where R0
-    /// is the time of a lone request.
+    /// The naive bound of the throughput (MB/s): min(depth x size / R0, disks x media, bus), where
+    /// R0 is the time of a single request. `None` for a system without a disk model.
     pub fn naive_mib_per_s(&self) -> Option<f64> {
         let system = self.description().ok()?.system().ok()?;
         let DriveModel::Disk(disk) = &system.drive else { return None };
@@ -190,7 +189,8 @@ impl Probe {
         Some(by_depth.min(media * f64::from(data)).min(bus) / MIB)
     }
 
-    /// R0: CPU, bus and, where the media are in the way, a revolution and the transfer (ns).
+    /// R0 (ns): CPU time, bus time, and, if the medium is on the path, a revolution and the
+    /// transfer.
     fn lone_request_ns(&self, system: &System, geometry: &Geometry) -> f64 {
         let DriveModel::Disk(disk) = &system.drive else { return f64::INFINITY };
         let bytes = u64::from(self.request_bytes);
@@ -224,7 +224,7 @@ impl Probe {
     }
 }
 
-/// What came of a point.
+/// The simulated result of a point.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Throughput (MB/s of the papers: 2^20 bytes).
@@ -239,13 +239,13 @@ pub struct Measured {
     pub median_ns: f64,
     /// From the first request to the last completion (ns).
     pub elapsed_ns: f64,
-    /// Requests of programs.
+    /// Requests completed by the program.
     pub requests: f64,
     /// Processors of the host.
     pub cpus: f64,
-    /// What the bus is called.
+    /// Name of the bus.
     bus: String,
-    /// Where the time went.
+    /// Busy time of each part of the system.
     pub account: Account,
 }
 
@@ -266,22 +266,22 @@ impl Measured {
         }
     }
 
-    /// CPU time charged to the program (ms for each MB).
+    /// CPU time charged to the program (ms per MB).
     pub fn cpu_ms_per_mib(&self) -> f64 {
         self.cpu_lower_ns * self.requests_per_s / self.mib_per_s / 1e6
     }
 
-    /// CPU time of the whole machine (ms for each MB).
+    /// CPU time of the whole machine (ms per MB).
     pub fn soaked_ms_per_mib(&self) -> f64 {
         self.cpu_upper_ns * self.requests_per_s / self.mib_per_s / 1e6
     }
 
-    /// Share of one processor that is charged to the program (percent).
+    /// Share of one processor charged to the program (percent).
     pub fn cpu_percent(&self) -> f64 {
         self.cpu_lower_ns * self.requests_per_s / 1e7
     }
 
-    /// Share of all processors that is busy (percent).
+    /// Utilisation of all processors (percent).
     pub fn busy_percent(&self) -> f64 {
         self.cpu_upper_ns * self.requests_per_s / 1e7 / self.cpus
     }
@@ -297,7 +297,7 @@ impl Measured {
         self.utilisation_percent(&self.bus)
     }
 
-    /// Share of a phase in the time that the bus is busy (percent).
+    /// Share of some phases in the busy time of the bus (percent).
     pub fn phase_percent(&self, phases: &[&str]) -> Option<f64> {
         let bus = self.account.resources.iter().find(|part| part.name == self.bus)?;
         let of = |wanted: &dyn Fn(&str) -> bool| -> u64 {
@@ -308,17 +308,17 @@ impl Measured {
     }
 }
 
-/// What a point came to, or why it could not be measured.
+/// The result of a point, or why it could not be simulated.
 pub type Reading = Result<Arc<Measured>, String>;
 
-/// Measures each point once.
+/// Simulates each point once and remembers the result.
 #[derive(Debug, Default)]
 pub struct Lab {
     known: Mutex<HashMap<Probe, Reading>>,
 }
 
 impl Lab {
-    /// What a point comes to.
+    /// The result of a point.
     ///
     /// # Errors
     /// When the system cannot be set up like that.
@@ -332,7 +332,7 @@ impl Lab {
         reading
     }
 
-    /// Measures many points on all cores, so that they are known.
+    /// Simulates many points on all cores, so that later calls find them.
     pub fn learn(&self, probes: &[Probe]) {
         simulated::on_all_cores(probes, |probe| drop(self.measure(probe)));
     }
@@ -340,7 +340,7 @@ impl Lab {
     /// Throughput (MB/s).
     ///
     /// # Errors
-    /// See [`Lab::measure`].
+    /// As for [`Lab::measure`].
     pub fn mib(&self, probe: &Probe) -> Result<f64, String> {
         Ok(self.measure(probe)?.mib_per_s)
     }
@@ -348,7 +348,7 @@ impl Lab {
     /// Requests per second.
     ///
     /// # Errors
-    /// See [`Lab::measure`].
+    /// As for [`Lab::measure`].
     pub fn rate(&self, probe: &Probe) -> Result<f64, String> {
         Ok(self.measure(probe)?.requests_per_s)
     }

@@ -1,10 +1,10 @@
-//! What the papers published: points of figures, tables, and every number of their prose.
+//! The published data of the papers: points of figures, tables, and every number of their text.
 //!
-//! The files lie in `papers/` at the root of the repository and are part of the program.
+//! The files are in the folder `data` of this crate and are compiled into the program.
 
 use std::collections::BTreeMap;
 
-/// Which paper.
+/// A paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
     /// Riedel, van Ingen, Gray 1997.
@@ -22,7 +22,7 @@ impl Paper {
         }
     }
 
-    /// Who wrote it, what, when.
+    /// Authors, title and year.
     pub fn title(self) -> &'static str {
         match self {
             Paper::Riedel97 => {
@@ -43,7 +43,7 @@ macro_rules! files {
 }
 
 files! {
-    /// Every number of both papers' prose.
+    /// Every number in the text of both papers.
     CLAIMS = "claims.csv";
     /// Figure 2 of the first paper.
     FIGURE_2 = "riedel97_fig02_out_of_box.csv";
@@ -71,32 +71,32 @@ files! {
     PLATEAUS = "chung2000_plateaus_scaling.csv";
     /// Fixed and marginal CPU costs of the second paper.
     COSTS = "chung2000_fixed_marginal_costs.csv";
-    /// Tables 1, 2, 4, 5, 6, 7, 8, 9, 10 and 11 of the second paper.
+    /// Table 1 of the second paper.
     CHUNG_1 = "chung2000_table01_test_naming.csv";
-    /// See `CHUNG_1`.
+    /// Table 2 of the second paper.
     CHUNG_2 = "chung2000_table02_prices.csv";
-    /// See `CHUNG_1`.
+    /// Tables 4 and 5 of the second paper.
     CHUNG_4_5 = "chung2000_table04_05_hardware.csv";
-    /// See `CHUNG_1`.
+    /// Table 6 of the second paper.
     CHUNG_6 = "chung2000_table06_pap_rap.csv";
-    /// See `CHUNG_1`.
+    /// Table 7 of the second paper.
     CHUNG_7 = "chung2000_table07_dma_pio.csv";
-    /// See `CHUNG_1`.
+    /// Table 8 of the second paper.
     CHUNG_8 = "chung2000_table08_sqlio_trace_format.csv";
-    /// See `CHUNG_1`.
+    /// Table 9 of the second paper.
     CHUNG_9 = "chung2000_table09_random_io.csv";
-    /// See `CHUNG_1`.
+    /// Table 10 of the second paper.
     CHUNG_10 = "chung2000_table10_price_performance.csv";
-    /// See `CHUNG_1`.
+    /// Table 11 of the second paper.
     CHUNG_11 = "chung2000_table11_cpu_cost.csv";
 }
 
-/// A line of a file, by the names of its columns.
+/// A row of a file, by column name.
 #[derive(Clone, Debug)]
 pub struct Row(BTreeMap<&'static str, String>);
 
 impl Row {
-    /// The text in a column; empty where there is none.
+    /// The text in a column; empty if there is none.
     pub fn text(&self, column: &str) -> &str {
         self.0.get(column).map_or("", String::as_str)
     }
@@ -107,7 +107,7 @@ impl Row {
     }
 }
 
-/// All lines of a file.
+/// All rows of a file.
 pub fn rows(file: &'static str) -> Vec<Row> {
     let mut lines = file.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -115,12 +115,13 @@ pub fn rows(file: &'static str) -> Vec<Row> {
     lines.filter(|line| !line.is_empty()).map(row).collect()
 }
 
-/// All cells of a file, the names of its columns first.
+/// All cells of a file, with the names of its columns first.
 pub fn cells_of(file: &'static str) -> Vec<Vec<String>> {
     file.lines().filter(|line| !line.is_empty()).map(cells).collect()
 }
 
-/// The cells of a line; commas between quotes belong to a cell, two quotes there are one.
+/// The cells of a CSV line. Commas between quotes belong to the cell; two quotes between quotes are
+/// one quote.
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut quoted) = (vec![String::new()], false);
     let mut characters = line.chars().peekable();
@@ -139,48 +140,48 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
-/// What a claim is to the simulator.
+/// How the simulator uses a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// A value that a system file cites, or that describes the set-up: never scored.
+    /// It is an input: a system file cites it, or it describes the set-up. It is not scored.
     Input,
-    /// What the simulator is asked.
+    /// The simulator computes it.
     Check,
-    /// What no simulation of storage can say.
+    /// A simulation of storage cannot compute it.
     Out,
 }
 
-/// A number of the prose.
+/// A number in the text of a paper.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Its name: R or C and a number.
     pub id: String,
-    /// The section, or the figure whose caption has it.
+    /// The section, or the figure with the caption.
     pub section: String,
-    /// What it says.
+    /// The statement.
     pub text: String,
-    /// The number, or the word, as published.
+    /// The number or word as published.
     pub value: String,
-    /// The lower end of the range that satisfies it, as published.
+    /// Lower end of the published range.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the published range.
     pub high: f64,
     /// Its unit.
     pub unit: String,
-    /// The words that the authors put before it.
+    /// Words before the number, such as "about" or "at most".
     pub qualifier: String,
-    /// measured, derived, rule ...
+    /// Its kind: measured, derived, rule ...
     pub kind: String,
-    /// What it is to the simulator.
+    /// How the simulator uses it.
     pub role: Role,
     /// Why it is out of scope, or what it restates.
     pub why: String,
-    /// Claims that pass with each other.
+    /// Claims that contradict each other form a group; one that passes is enough for all.
     pub group: String,
 }
 
 impl Claim {
-    /// What was published: value or range, unit, qualifier.
+    /// The published value or range, unit and qualifier.
     pub fn published(&self) -> String {
         let range = if self.high > self.low { format!(" to {}", self.high) } else { String::new() };
         let value = format!("{}{range} {}", self.value, self.unit);
@@ -198,7 +199,7 @@ pub fn claims(paper: Paper) -> Vec<Claim> {
 }
 
 fn claim(row: &Row) -> Claim {
-    // One claim is of N disks; it is asked of three.
+    // One claim is about N disks; it is checked with three.
     let low = match row.text("value") {
         "N+1" => 4.0,
         value => value.parse().unwrap_or(f64::NAN),
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_claim_has_a_role_and_those_that_are_out_a_reason() {
+    fn every_claim_has_a_role_and_a_reason_if_it_is_out_of_scope() {
         let roles = ["input", "check", "out"];
         let rows = rows(CLAIMS);
         assert_eq!(rows.len(), 467);
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_that_is_an_input_is_cited_by_a_system_or_says_what_it_restates() {
+    fn an_input_that_was_measured_is_cited_by_a_system_or_restates_another() {
         let sources: String = Description::names()
             .flat_map(|system| Description::named(system).unwrap().sources())
             .map(|source| source + " ")
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_a_system_cites_as_its_source_is_an_input() {
+    fn a_claim_cited_by_a_system_is_an_input() {
         let claims: Vec<Claim> =
             [Paper::Riedel97, Paper::Chung2000].into_iter().flat_map(claims).collect();
         for system in Description::names() {

@@ -1,7 +1,7 @@
-//! The figures and tables of the first paper: which points they are made of.
+//! The figures and tables of the first paper as tables of points.
 //!
-//! Where the published points are at hand, they say themselves how each was measured; the other
-//! figures are set up as their captions and the text around them say.
+//! If the published points are available, the data states how each was measured. The other figures
+//! are set up as their captions and the text describe.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,13 @@ pub const ULTRA: &str = "nt4-ultrawide";
 pub const FAST: &str = "nt4-fastwide";
 /// The narrow disk of Table 3.
 const NARROW: &str = "nt4-narrow";
-/// By how much the papers' files were misaligned.
+/// Misalignment of the papers' striped files.
 const MISALIGN: &str = "12k";
 
-const ABOVE_THE_MEDIA: &str = "published above what the media give anywhere (6.71, Figure 14)";
+const ABOVE_THE_MEDIA: &str =
+    "published above the media rate at any position (6.71 MB/s, Figure 14)";
 
-/// Residuals that are understood.
+/// Known reasons for residuals.
 pub const EXPLANATIONS: &[Explanation] = &[
     ("4", "ST15150W, Read", 192.0, 192.0, "plotted at 192 KB, but measured at 256 KB (flagged)"),
     ("6", "3 Buffers", 192.0, 192.0, ABOVE_THE_MEDIA),
@@ -58,7 +59,7 @@ fn figure(key: &str, title: &str, charts: Vec<Chart>) -> Figure {
     Figure { key: key.to_owned(), title: title.to_owned(), charts, given: None }
 }
 
-/// A chart of request sizes; each column is a probe to which the size is given.
+/// A chart of request sizes; each column is a probe without its request size.
 fn by_size(title: &str, metric: Metric, columns: Vec<(String, Probe)>) -> Chart {
     let cells =
         |probe: Probe| SIZES.map(|kib| Some(Cell::new(probe.clone().kib(kib), metric))).to_vec();
@@ -75,7 +76,7 @@ fn throughput(title: &str, columns: Vec<(String, Probe)>) -> Chart {
     by_size(title, Metric::Throughput, columns)
 }
 
-/// The charts of a file of points, in its order.
+/// The charts of a file of points.
 fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
     let mut charts: Vec<Chart> = Vec::new();
     for row in published::rows(file) {
@@ -113,7 +114,7 @@ fn system_of(drive: &str) -> &'static str {
     }
 }
 
-/// The series; figure 5 has one of each drive under the same name.
+/// The name of the series. Figure 5 has one for each drive under the same name.
 fn series_of(row: &Row) -> String {
     let name = row.text("series");
     match (row.text("figure"), row.text("chart"), system_of(row.text("drive"))) {
@@ -142,7 +143,7 @@ fn metric_of(row: &Row) -> Metric {
     }
 }
 
-/// Figure 1: what passes through each part while a file is read from one disk.
+/// Figure 1: what passes through each part while a file is read or written on one disk.
 fn table_1_pipeline() -> Figure {
     let read = Probe::of(FAST).buffered();
     let column = |name: &str, probe: Probe| Column {
@@ -278,8 +279,8 @@ fn allocation() -> Figure {
     figure("12", "Writing a file that is there, and one that grows", charts)
 }
 
-/// The caption does not tell how many disks; the text reads 30 MB/s off the figure, which three
-/// of them do not have.
+/// Figure 13. The caption does not state the number of disks; the text reads 30 MB/s off the
+/// figure, which three disks do not reach.
 fn alignment() -> Figure {
     let columns = |writes: bool| {
         let of = |(misalign, depth): (&'static str, u32)| {
@@ -309,7 +310,7 @@ fn radial_position() -> Figure {
             columns.push(Column { name: name.to_owned(), cells: vec![None; places.len()] });
             columns.len() - 1
         });
-        // The innermost place of a disk is where the last file fits.
+        // The innermost position is where a file still fits.
         let at_share = row.number("radial_fraction").unwrap_or_default().min(0.995);
         let probe = Probe::of(system_of(row.text("drive")))
             .with("file_at", format!("{at_share:?}"))
@@ -366,7 +367,7 @@ fn hit_times() -> Figure {
         });
         let kib = row.number("request_kib").unwrap_or_default();
         let extent = if hit == "cache_hit" { Extent::Again(0) } else { Extent::Paced(20_000_000) };
-        // A driver's program reads blocks of the disk, not of a file: here the first ones.
+        // The driver's program reads blocks of the disk rather than of a file: here the first ones.
         let probe = Probe::of(system_of(row.text("drive"))).with("path", "driver");
         let probe = probe.with("file_at", "0.0").kib(kib).over(extent);
         if let Some(at) = sizes.iter().position(|size| *size == kib) {
@@ -380,7 +381,8 @@ fn hit_times() -> Figure {
     figure("t3", "Reads from the drives' buffers, by the driver", vec![chart])
 }
 
-/// The rows of Table 4 that the model keeps together, and its phases.
+/// Phases of Table 4 that the model combines: name of the row, phases of the table, phases of the
+/// model.
 const PHASES: [(&str, &[&str], &[&str]); 7] = [
     ("Arbitrate", &["Arbitrate", "Arbitrate Win"], &["arbitrate"]),
     ("Reselect", &["Reselect", "(Re)Select End"], &["reselect"]),
@@ -391,7 +393,7 @@ const PHASES: [(&str, &[&str], &[&str]); 7] = [
     ("Data In", &["Data In", "Data In End"], &["data"]),
 ];
 
-/// How Table 4 was measured: the column, its KB and disks.
+/// The columns of Table 4: name, request size (KB), disks.
 const PHASE_RUNS: [(&str, f64, u32); 4] = [
     ("8 KB, 1 disk", 8.0, 1),
     ("64 KB, 1 disk", 64.0, 1),
@@ -434,7 +436,7 @@ fn bus_phases() -> Figure {
     figure("t4", "SCSI activity by phase (Ultra-Wide)", vec![chart])
 }
 
-/// Table 1 is the set-up: advertised rates beside what a lone disk gives.
+/// Table 1, an input: it describes the set-up. The chart adds the media rate of each modelled disk.
 fn hardware() -> Figure {
     let rows = [("ST15150W", FAST), ("ST34371W", ULTRA)];
     let column = |(name, at): (&str, &str)| Column {
@@ -457,7 +459,7 @@ fn hardware() -> Figure {
     Figure { given: Some(published::TABLE_1), ..table }
 }
 
-/// Table 2 is of processors and their memory; its files in memory are inputs of the host.
+/// Table 2, an input: rates of processors and their memory. Files in memory are inputs of the host.
 fn memory() -> Figure {
     let table = figure("t2", "Processor to memory bandwidth: an input (R128, R129)", Vec::new());
     Figure { given: Some(published::TABLE_2), ..table }

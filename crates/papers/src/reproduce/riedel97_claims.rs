@@ -1,4 +1,6 @@
-//! What the prose of the first paper says, asked of the simulator, claim by claim.
+//! The claims of the first paper's text: each with the function that computes it in the simulator.
+//!
+//! Sections of the paper are lists of checks; `CHECKS` has all of them.
 
 use crate::reproduce::claim::{
     Check, Reason, best, cost, first_size, gain, loss, plateau, ratio, reaches,
@@ -6,7 +8,7 @@ use crate::reproduce::claim::{
 use crate::reproduce::probe::{Extent, Lab, MIB, Probe};
 use crate::reproduce::riedel97::{FAST, SIZES, ULTRA};
 
-/// Sizes of the figures and what the prose tried beyond (KB).
+/// Sizes of the figures, and larger ones that the text mentions (KB).
 const TO_1_MIB: [f64; 11] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 192.0, 256.0, 512.0, 1024.0];
 /// Instructions of a request over its CPU time: 10,000 in 120 us (instructions/ns).
 const INSTRUCTIONS_PER_NS: f64 = 10_000.0 / 120_000.0;
@@ -23,13 +25,13 @@ fn fast() -> Probe {
     Probe::of(FAST)
 }
 
-/// A stripe as ftdisk makes it: files do not begin where chunks do.
+/// A stripe made by ftdisk, in which files are not aligned to chunks.
 fn stripe(system: &'static str, disks: u32) -> Probe {
     let probe = Probe::of(system).striped(disks);
     if disks == 1 { probe } else { probe.with("misalign", "12k") }
 }
 
-/// Disks on one bus until one more adds less than a tenth.
+/// The number of disks on one bus from which on one more adds less than 10%.
 fn saturating(lab: &Lab, probe: impl Fn(u32) -> Probe) -> Result<f64, String> {
     for disks in 1..8 {
         if ratio(lab, &probe(disks + 1), &probe(disks))? < 1.1 {
@@ -43,12 +45,12 @@ fn disks_that_saturate(lab: &Lab) -> Result<f64, String> {
     saturating(lab, |disks| stripe(ULTRA, disks).deep(8))
 }
 
-/// Rate at which a request's CPU time keeps one processor busy (MB/s).
+/// The rate at which the CPU time of the requests saturates one processor (MB/s).
 fn saturated(lab: &Lab, probe: &Probe) -> Result<f64, String> {
     Ok(1000.0 / cost(lab, probe)?)
 }
 
-/// Outstanding requests of 64 KB that give nine tenths of what 16 give, on three disks.
+/// The depth at which three disks reach 90% of their rate at depth 16, with 64 KB requests.
 fn depth_of_three_disks(lab: &Lab) -> Result<f64, String> {
     let three = stripe(ULTRA, 3);
     let most = lab.mib(&three.clone().deep(16))?;
@@ -57,7 +59,7 @@ fn depth_of_three_disks(lab: &Lab) -> Result<f64, String> {
     })
 }
 
-/// Size from which one point does at least as well as another (KB).
+/// The size (KB) from which on a point is at least as fast as another, within 3%.
 fn overtakes(lab: &Lab, this: &Probe, other: &Probe) -> Result<f64, String> {
     first_size(&SIZES, |kib| {
         Ok(ratio(lab, &this.clone().kib(kib), &other.clone().kib(kib))? >= 0.97)
@@ -68,13 +70,14 @@ fn instructions_per_byte(lab: &Lab, probe: &Probe) -> Result<f64, String> {
     Ok(cost(lab, probe)? * 1e6 / MIB * INSTRUCTIONS_PER_NS)
 }
 
-/// The median time of prefetch hits (ms).
+/// The median time of a prefetch hit (ms).
 fn hit(lab: &Lab, system: &'static str, kib: f64) -> Result<f64, String> {
     let probe = Probe::of(system).with("path", "driver").kib(kib);
     Ok(lab.measure(&probe.over(Extent::Paced(20_000_000)))?.median_ns / 1e6)
 }
 
-/// What is left of a 512-byte prefetch hit without its transfer at the advertised rate (ms).
+/// The fixed part of a 2 KB prefetch hit: its time without the transfer at the advertised rate
+/// (ms).
 fn fixed_ms(lab: &Lab, system: &'static str, advertised_mb_per_s: f64) -> Result<f64, String> {
     Ok(hit(lab, system, 2.0)? - 2.048 / advertised_mb_per_s)
 }
@@ -83,7 +86,8 @@ fn at(probe: Probe, place: &str) -> Probe {
     probe.with("file_at", place).over(Extent::Bytes(16 << 20))
 }
 
-/// Throughput over the disk as a share of the advertised media rate (percent).
+/// Throughput as a share of the advertised media rate, the mean of the outermost and innermost
+/// position (percent).
 fn share_of_media(lab: &Lab, probe: &Probe, outer: f64, inner: f64) -> Result<f64, String> {
     let outer = lab.mib(&at(probe.clone(), "0.0"))? / outer;
     let inner = lab.mib(&at(probe.clone(), "0.99"))? / inner;
@@ -326,5 +330,5 @@ fn bus(lab: &Lab, probe: &Probe) -> Result<f64, String> {
 /// All checks of this paper.
 pub const CHECKS: &[&[Check]] = &[OUT_OF_BOX, UNBUFFERED, PARALLEL, INTERNALS];
 
-/// Why claims fail.
+/// Why claims fail, if known.
 pub const REASONS: &[Reason] = &[];

@@ -1,13 +1,13 @@
-//! What a misaligned request costs: against page, sector, the chunk of a stripe, and whatever
-//! granule the storage has within.
+//! Study `alignment`: what a misaligned request costs, relative to sector, page, stripe chunk, or
+//! any granule inside the storage.
 //!
-//! Large requests are shifted by powers of two. A granule shows as the smallest shift from which on
+//! Large requests are shifted by powers of two. The granule is the smallest shift from which on
 //! requests cost no more than unshifted ones, while all smaller shifts cost more. Small requests
-//! and the papers' own case (64 KiB, 12 KiB off the chunk) are measured beside them.
+//! and the papers' own case (64 KiB, 12 KiB off the chunk) are measured as well.
 //!
-//! What lies between a request and the medium can shift it too: where a partition begins, where the
-//! file system puts a file. That is asked of the system. In which units the file system gives and
-//! takes space is measured on a file of the study's own. Nothing is discarded on any device.
+//! Partitions and file placement can shift requests too; the system reports both. The units in
+//! which the file system allocates and frees space are measured on a scratch file. The study
+//! discards nothing on any device.
 
 use std::path::Path;
 
@@ -27,74 +27,21 @@ use crate::target::StudyTarget;
 /// The study `alignment`.
 pub const STUDY: Study = Study {
     name: "alignment",
-    papers: "Riedel 1997, section 5.5 and Figure 13: 64 KB requests that lie 12 KB off the chunk \
-             of a stripe lose 15% to 20%, for each becomes two; the allocation unit of the file \
-             system is 512 B to 4 KiB as a matter of course and up to 64 KiB on demand (format \
-             /a:64k)",
+    papers: "Riedel 1997, section 5.5 and Figure 13: 64 KB requests that lie 12 KB off a stripe \
+             chunk lose 15% to 20%, because each becomes two; the allocation unit of the file \
+             system is 512 B to 4 KiB by default and up to 64 KiB on request (format /a:64k)",
     needs: "",
-    plan: r#"
-title = "Alignment: what a shifted request costs"
-asks = "From which granule on does the place of a request not matter, and what does it cost below?"
-direct = true
-iodepth = 1
-runtime = 0.5
-trials = 5
-
-[quick]
-runtime = 0.05
-trials = 3
-
-[[part]]
-name = "large"
-rw = ["read", "write"]
-bs = "1m"
-offset = ["0", "512", "1k", "2k", "4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k"]
-
-[[part]]
-name = "small"
-rw = ["randread", "randwrite"]
-bs = "4k"
-offset = ["0", "512", "1k", "2k"]
-
-[[part]]
-name = "chunk"
-rw = ["read", "write"]
-bs = "64k"
-iodepth = 8
-offset = ["0", "12k"]
-
-[[part]]
-name = "page cache"
-direct = false
-rw = "randwrite"
-bs = "4k"
-size = "16m"
-offset = ["0", "512", "2k", "4k"]
-
-[[figure]]
-title = "Requests of 1 MiB, by shift"
-x = "offset"
-y = "throughput"
-by = ["rw"]
-where = {part = "large"}
-
-[[figure]]
-title = "Requests of 4 KiB, by shift"
-x = "offset"
-y = "iops"
-by = ["part", "rw"]
-where = {part = ["small", "page cache"]}
-"#,
+    plan: include_str!("../../plans/alignment.toml"),
     claims: &["R155", "R161", "R162", "R158", "R159"],
     rules: &["align"],
     measure: Some(measure),
     analyse,
 };
 
-/// A cost below this is none (share of the time of an unshifted request).
+/// A smaller cost does not count (share of the time of an unshifted request).
 const COST_MIN: f64 = 0.03;
 
-/// The allocation unit that the papers ask for (bytes): as large as the chunk of a stripe.
+/// The allocation unit that the papers recommend (bytes): as large as the chunk of a stripe.
 const PAPERS_UNIT: u64 = 64 << 10;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -103,7 +50,9 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         if !study_target.is_real() {
             runner.leave_out(
                 "where it lies",
-                &format!("{name} is on no device of this host; name a file, device or directory"),
+                &format!(
+                    "{name} is not on a device of this host; name a file, device or directory"
+                ),
             );
             continue;
         }
@@ -119,16 +68,15 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 fn no_file_of_its_own(study_target: &StudyTarget, name: &str) -> String {
     let folder = study_target.path().parent().filter(|_| study_target.path().is_file());
     let folder = folder.map_or_else(|| "on a file system".into(), |one| one.display().to_string());
-    format!("it takes a file of the study's own, and {name} is yours; name a directory ({folder})")
+    format!("the study needs a scratch file, and {name} is yours; name a directory ({folder})")
 }
 
-/// Where a target lies, and what the device says of it.
+/// Notes where a target lies, and the discard and alignment properties of its device.
 fn place(runner: &mut StudyRunner<'_>, name: &str, target: &HostTarget) {
     let beneath = || ioengine::host::device_of(target.path());
     let Some(device) = target.block_device().cloned().or_else(beneath) else {
-        let reason = format!(
-            "the system knows no device beneath {name}; name a file on a disk of its own, or a disk"
-        );
+        let reason =
+            format!("the system reports no device beneath {name}; name a disk, or a file on one");
         runner.leave_out("where it lies", &reason);
         return;
     };
@@ -166,7 +114,7 @@ fn place(runner: &mut StudyRunner<'_>, name: &str, target: &HostTarget) {
     }
 }
 
-/// In which units the file system of a folder gives and takes space.
+/// Notes the units in which the file system of a folder allocates and frees space.
 fn allocation(runner: &mut StudyRunner<'_>, name: &str, folder: &Path) {
     let units = match units_in(folder) {
         Ok(units) => units,
@@ -183,8 +131,8 @@ fn allocation(runner: &mut StudyRunner<'_>, name: &str, folder: &Path) {
             None => runner.leave_out(
                 &quantity.replace('-', " "),
                 &format!(
-                    "the space that a file takes up does not tell it in {name}; name a directory \
-                     on ext4, xfs, btrfs or tmpfs"
+                    "the space used by a file in {name} does not show it; name a directory on \
+                     ext4, xfs, btrfs or tmpfs"
                 ),
             ),
         }
@@ -201,16 +149,16 @@ fn units_in(folder: &Path) -> Outcome<Units> {
     target.file().map_or(Ok(Units::default()), allocation::units_of).map_err(failed)
 }
 
-/// What shifts of one kind of request cost.
+/// The result of a series of shifts for one kind of request.
 #[derive(Debug, PartialEq)]
 enum Granule {
     /// No shift costs anything.
     None,
-    /// Shifts that are no multiple of so many bytes cost so much at the most (share of the time).
+    /// Shifts that are not multiples of `bytes` cost up to `cost` (share of the time).
     Found { bytes: u64, cost: f64 },
-    /// All measured shifts cost something.
+    /// All measured shifts cost something, up to `bytes`.
     Beyond { bytes: u64, cost: f64 },
-    /// Some cost something, without order.
+    /// Some shifts cost something, but without a pattern.
     Unclear { cost: f64 },
 }
 
@@ -223,7 +171,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
             }
         }
     }
-    told(&mut found, evidence);
+    reported(&mut found, evidence);
     partition(&mut found, evidence);
     placement(&mut found, evidence);
     space(&mut found, evidence);
@@ -234,40 +182,41 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 
 /// The points of a part and direction by shift, the unshifted one first.
 fn shifts<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
-    cells.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
-    cells
+    let mut points = evidence.all(&[("part", part), ("rw", rw)]);
+    points.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
+    points
 }
 
-fn shift_of(cell: &MeasuredPoint) -> f64 {
-    cell.number("offset").unwrap_or_default()
+fn shift_of(point: &MeasuredPoint) -> f64 {
+    point.number("offset").unwrap_or_default()
 }
 
-/// The time of a request in each trial: the median latency, the smallest and the largest (ns).
-fn times_of(cell: &MeasuredPoint) -> (f64, f64) {
+/// The shortest and the longest trial of a point by median request latency, or by mean time per
+/// request without latencies (ns).
+fn times_of(point: &MeasuredPoint) -> (f64, f64) {
     let time = |trial: &Trial| match trial.latency().quantile(0.5) {
         Some(ns) => ns as f64,
-        None => cell.bytes() as f64 * 1e9 / trial.bytes_per_s().max(1.0),
+        None => point.bytes() as f64 * 1e9 / trial.bytes_per_s().max(1.0),
     };
-    let times = cell.point.unsoaked().into_iter().map(time);
+    let times = point.point.unsoaked().into_iter().map(time);
     times.fold((f64::MAX, 0.0), |(low, high), ns| (low.min(ns), high.max(ns)))
 }
 
-/// What a shift costs over the unshifted request, as a share of its time; None where one trial of
-/// either is among those of the other.
-fn cost(cell: &MeasuredPoint, plain: &MeasuredPoint) -> Option<f64> {
-    let ((low, high), (_, plain_high)) = (times_of(cell), times_of(plain));
+/// The cost of a shift as a share of the unshifted request's time; `None` if the trials of both
+/// overlap.
+fn cost(point: &MeasuredPoint, plain: &MeasuredPoint) -> Option<f64> {
+    let ((low, high), (_, plain_high)) = (times_of(point), times_of(plain));
     let (plain_low, _) = times_of(plain);
     let cost = (low + high) / (plain_low + plain_high) - 1.0;
     (low > plain_high && cost >= COST_MIN).then_some(cost)
 }
 
-fn granule(cells: &[&MeasuredPoint]) -> Option<Granule> {
-    let (plain, shifted) = cells.split_first()?;
+fn granule(points: &[&MeasuredPoint]) -> Option<Granule> {
+    let (plain, shifted) = points.split_first()?;
     if shift_of(plain) != 0.0 || shifted.is_empty() {
         return None;
     }
-    let costs: Vec<Option<f64>> = shifted.iter().map(|cell| cost(cell, plain)).collect();
+    let costs: Vec<Option<f64>> = shifted.iter().map(|point| cost(point, plain)).collect();
     let most = costs.iter().flatten().copied().fold(0.0, f64::max);
     let first_free = costs.iter().position(Option::is_none);
     let bytes = |index: usize| shift_of(shifted[index]) as u64;
@@ -288,24 +237,25 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
     let percent = |cost: &f64| format!("{:.0}%", 100.0 * cost);
     match granule {
         Granule::None => {
-            found.find("aligned", format!("{requests}: no shift measured costs more than noise"));
+            found.find("aligned", format!("{requests}: no measurable cost at any shift tested"));
         }
         Granule::Found { bytes, cost } => {
             let (size, cost_words) = (units::size(*bytes), percent(cost));
             found.find(
                 "granule",
                 format!(
-                    "{requests} have a granule of {size}: off it they take up to {cost_words} \
-                     longer; begin them at multiples of {size}"
+                    "{requests} have a granule of {size}: misaligned ones take up to {cost_words} \
+                     longer; align them to {size}"
                 ),
             );
-            let evidence = format!("off {size} they take up to {cost_words} longer");
+            let evidence = format!("misaligned they take up to {cost_words} longer");
             found.advise("align", 1.0 + cost, &format!("{requests} to {size}"), evidence);
         }
         Granule::Beyond { bytes, cost } => found.find(
             "granule-beyond",
             format!(
-                "{requests} take up to {} longer at every shift up to {}: their granule is larger",
+                "{requests} take up to {} longer at every shift up to {}, so their granule is \
+                 larger",
                 percent(cost),
                 units::size(*bytes)
             ),
@@ -313,15 +263,15 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
         Granule::Unclear { cost } => found.find(
             "granule-unclear",
             format!(
-                "{requests}: no granule shows; some shifts take up to {} longer, without order",
+                "{requests}: no clear granule; some shifts take up to {} longer, without a pattern",
                 percent(cost)
             ),
         ),
     }
 }
 
-/// What the system tells of granules.
-fn told(found: &mut Conclusion, evidence: &Evidence) {
+/// The block sizes that the device reports.
+fn reported(found: &mut Conclusion, evidence: &Evidence) {
     for facts in &evidence.targets {
         let Some(device) = &facts.device else { continue };
         if device.logical_block_bytes.is_none() && device.physical_block_bytes.is_none() {
@@ -329,9 +279,9 @@ fn told(found: &mut Conclusion, evidence: &Evidence) {
         }
         let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), units::size);
         found.find(
-            "told",
+            "reported",
             format!(
-                "{} says of itself: logical block {}, physical block {}",
+                "{} reports: logical block {}, physical block {}",
                 device.name,
                 size(device.logical_block_bytes),
                 size(device.physical_block_bytes)
@@ -340,14 +290,14 @@ fn told(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The first reading of a size, with the device that it is about.
+/// The first reading of a size, and the device that it belongs to.
 fn size_of<'a>(evidence: &'a Evidence, quantity: &str) -> Option<(u64, &'a str)> {
     let reading = evidence.read(quantity, &[]).into_iter().next()?;
     let device = reading.labels.get("device").map_or("", String::as_str);
     Some((reading.value as u64, device))
 }
 
-/// Whether a partition begins where the blocks of its disk do.
+/// Whether a partition starts at a physical block of its disk.
 fn partition(found: &mut Conclusion, evidence: &Evidence) {
     let physical = evidence.device().and_then(|device| device.physical_block_bytes);
     let start = size_of(evidence, "partition-start");
@@ -357,8 +307,8 @@ fn partition(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "partition-off",
             format!(
-                "{name} begins {} off the physical blocks of its disk: every request that is \
-                 aligned in it is not on the disk; make it again at a multiple of 1 MiB",
+                "{name} starts {} off the physical blocks of its disk, so requests aligned in it \
+                 are misaligned on the disk; recreate it at a multiple of 1 MiB",
                 units::size(off)
             ),
         );
@@ -373,7 +323,7 @@ fn partition(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// How far a request that is aligned in the file is aligned on its disk.
+/// How far alignment within the file holds on its disk.
 fn placement(found: &mut Conclusion, evidence: &Evidence) {
     let Some((granule, disk)) = size_of(evidence, "placement") else { return };
     let pieces = size_of(evidence, "pieces").map_or(0, |(pieces, _)| pieces);
@@ -382,40 +332,43 @@ fn placement(found: &mut Conclusion, evidence: &Evidence) {
         pieces => format!("the file lies on {disk} in {pieces} pieces"),
     };
     let size = units::size(granule.min(1 << 30));
-    let text = match granule >= PAPERS_UNIT {
-        true => format!(
-            "{lies}: what is aligned in it to {size} or less is aligned on the disk as well"
-        ),
-        false => format!(
-            "{lies}, placed at multiples of {size} only: a request at a multiple of 64 KiB of the \
-             file may lie across two chunks or blocks of that size on the disk; for more, use an \
-             allocation unit of 64 KiB (mkfs.ext4 -O bigalloc -C 65536; xfs_io -c 'extsize 64k')"
-        ),
+    let text = if granule >= PAPERS_UNIT {
+        format!("{lies}: requests aligned to {size} or less in it are aligned on the disk as well")
+    } else {
+        format!(
+            "{lies}, aligned to {size} only: an aligned 64 KiB request may span two chunks or \
+             blocks of that size on the disk; to avoid it, use an allocation unit of 64 KiB \
+             (mkfs.ext4 -O bigalloc -C 65536; xfs_io -c 'extsize 64k')"
+        )
     };
     found.find("placement", text);
 }
 
-/// The units in which the file system gives and takes space.
+/// The units in which the file system allocates and frees space.
 fn space(found: &mut Conclusion, evidence: &Evidence) {
     let size = |quantity| size_of(evidence, quantity).map(|(bytes, _)| bytes);
     if let Some(unit) = size("allocation-unit") {
-        let told = size("file-system-block").map_or_else(String::new, |told| match told == unit {
-            true => ", as it says".to_owned(),
-            false => format!(", though its block is {}", units::size(told)),
+        let reported = size("file-system-block").map_or_else(String::new, |reported| {
+            if reported == unit {
+                ", as it reports".to_owned()
+            } else {
+                format!(", though its block is {}", units::size(reported))
+            }
         });
         let words = units::size(unit);
-        let advice = match unit >= PAPERS_UNIT {
-            true => "small files and writes here and there take up that much each",
-            false => "blocks written in another order than theirs may lie anywhere; preallocate",
+        let advice = if unit >= PAPERS_UNIT {
+            "each small file or scattered write takes that much space"
+        } else {
+            "blocks written out of order may be scattered; preallocate"
         };
         found.find(
             "allocation-unit",
             format!(
-                "the file system gives space in units of {words}{told} (measured: the first byte \
-                 in a hole takes so much); {advice}"
+                "the file system allocates space in units of {words}{reported} (measured by \
+                 writing one byte into a hole); {advice}"
             ),
         );
-        let here = format!("the file system gives space in units of {words}");
+        let here = format!("the file system allocates space in units of {words}");
         found.claim("R159", (512..=4096).contains(&unit), here);
     }
     if let Some(unit) = size("hole-unit") {
@@ -423,39 +376,42 @@ fn space(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "hole-unit",
             format!(
-                "holes give space back in units of {words} (measured); punch them at multiples of \
-                 it, for what is left of a unit stays"
+                "punched holes free space in units of {words} (measured); align them to that, \
+                 because a partly punched unit stays allocated"
             ),
         );
     }
 }
 
-/// The unit in which the device forgets what was freed, as it says itself.
+/// The discard granularity that the device reports.
 fn discard(found: &mut Conclusion, evidence: &Evidence) {
     let Some((granularity, device)) = size_of(evidence, "discard-granularity") else { return };
     let most = size_of(evidence, "discard-max").map_or(granularity, |(bytes, _)| bytes);
     if granularity == 0 || most == 0 {
         let text = format!(
-            "discard granularity: none, {device} does not discard (it says so): it is never told \
-             what was freed"
+            "discard granularity: none, {device} reports no discard, so it never learns what was \
+             freed"
         );
         found.find("discard", text);
         return;
     }
     let size = units::size(granularity);
     let offset = size_of(evidence, "discard-offset").filter(|(offset, _)| *offset > 0);
-    let offset = offset
-        .map_or_else(String::new, |(bytes, _)| format!(", counted from {} on", units::size(bytes)));
+    let offset = offset.map_or_else(String::new, |(bytes, _)| {
+        format!(", counted from offset {}", units::size(bytes))
+    });
     let unit = size_of(evidence, "allocation-unit").filter(|(unit, _)| *unit < granularity);
     let advice = unit.map_or_else(String::new, |(unit, _)| {
         format!(
-            "; the file system frees units of {}, of which single ones are lost on it: collect \
-             them (fstrim) rather than discard each (mount -o discard)",
+            "; the file system frees units of {}, and the device ignores smaller discards: run \
+             fstrim rather than mount -o discard",
             units::size(unit)
         )
     });
-    found
-        .find("discard", format!("discard granularity: {size} (told by {device}){offset}{advice}"));
+    found.find(
+        "discard",
+        format!("discard granularity: {size} (reported by {device}){offset}{advice}"),
+    );
 }
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
@@ -463,21 +419,22 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         evidence.find(&[("part", "chunk"), ("rw", rw), ("offset", offset)])
     };
     for (id, rw) in [("R155", "read"), ("R161", "read"), ("R162", "write")] {
-        let told = at(rw, "12k").zip(at(rw, "0")).map(|(off, on)| curve::told(off, on));
-        if let Some(why) = told.and_then(Comparison::noise) {
+        let comparison = at(rw, "12k").zip(at(rw, "0")).map(|(off, on)| curve::compare(off, on));
+        if let Some(why) = comparison.and_then(Comparison::noise) {
             found.cannot(&[id], &why);
         }
-        let lost = told.and_then(Comparison::times).map(|times| 1.0 - times);
+        let lost = comparison.and_then(Comparison::times).map(|times| 1.0 - times);
         found.loss(id, lost, &format!("{rw}s of 64 KiB, 12 KiB off the chunk"));
     }
     found.claim_if("R158", split(at("read", "12k"), at("read", "0")));
 }
 
-/// Whether misaligned requests become twice as many at the device.
+/// Whether a misaligned request becomes two at the device: 1.5 device requests or more for each
+/// one.
 fn split(off: Option<&MeasuredPoint>, on: Option<&MeasuredPoint>) -> Option<(bool, String)> {
     let (off, on) = (off?.device_request_bytes()?, on?.device_request_bytes()?);
     let times = on / off;
-    Some((times >= 1.5, format!("{times:.2} device requests for each one when misaligned")))
+    Some((times >= 1.5, format!("{times:.2} device requests for each misaligned request")))
 }
 
 #[cfg(test)]
@@ -487,7 +444,7 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// Writes of a part, whose time at a shift is a multiple of the unshifted one.
+    /// Writes whose time at a shift is a multiple of that of the unshifted ones.
     fn scan(part: &str, shifts: &[u64], times: impl Fn(u64) -> f64) -> Evidence {
         let at = |shift: &u64| {
             let offset = shift.to_string();
@@ -516,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_costs_have_no_granule_and_disorder_is_called_so() {
+    fn equal_costs_have_no_granule_and_disorder_is_unclear() {
         assert_eq!(granule_of(&scan("large", &SHIFTS, |_| 1.0)), Granule::None);
         let off = |shift: u64| if shift == 0 { 1.0 } else { 1.5 };
         assert!(matches!(granule_of(&scan("large", &SHIFTS, off)), Granule::Beyond { .. }));
@@ -525,24 +482,24 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_off_the_chunk_that_noise_hides_cannot_be_tried() {
+    fn a_loss_hidden_by_noise_is_not_testable() {
         let chunk = |rw: &str, offset: &str, rate| {
             cell(rate, &[("part", "chunk"), ("rw", rw), ("bs", "64k"), ("offset", offset)])
         };
-        let mut cells = vec![
+        let mut points = vec![
             chunk("read", "0", 1000),
             chunk("read", "12k", 800),
             chunk("write", "0", 1000),
             chunk("write", "12k", 800),
         ];
-        cells[3].summary.bytes_per_s.high = 1200.0;
-        let found = analyse(&evidence(cells));
+        points[3].summary.bytes_per_s.high = 1200.0;
+        let found = analyse(&evidence(points));
         let verdicts: Vec<_> = found.claims.iter().map(|one| (one.id, one.verdict)).collect();
         assert!(verdicts.contains(&("R155", Verdict::Holds)), "{verdicts:?}");
         assert!(verdicts.contains(&("R162", Verdict::CannotBeTried)), "{verdicts:?}");
     }
 
-    /// Sizes that were read, on a device where they are about one.
+    /// Readings of sizes, on a device with physical blocks of 4 KiB.
     fn sizes(sizes: &[(&str, u64)]) -> Evidence {
         let mut evidence = Evidence::default();
         for (quantity, bytes) in sizes {
@@ -561,9 +518,9 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_off_the_physical_blocks_is_to_be_made_again() {
+    fn a_partition_off_the_physical_blocks_should_be_recreated() {
         let off = text_of(&sizes(&[("partition-start", 63 * 512)]), "partition-off");
-        assert!(off.contains("3.5 KiB off") && off.contains("make it again"), "{off}");
+        assert!(off.contains("3.5 KiB off") && off.contains("recreate it"), "{off}");
         let said = sizes(&[("partition-start", 1 << 20), ("alignment-offset", 512)]);
         assert!(text_of(&said, "partition-off").contains("512 B off"));
         let well = text_of(&sizes(&[("partition-start", 1 << 20)]), "partition");
@@ -574,14 +531,14 @@ mod tests {
     fn a_file_is_aligned_as_far_as_its_pieces_are() {
         let placed =
             |granule| text_of(&sizes(&[("pieces", 3), ("placement", granule)]), "placement");
-        assert!(placed(4096).contains("in 3 pieces, placed at multiples of 4 KiB only"));
-        assert!(placed(1 << 20).contains("aligned in it to 1 MiB or less"));
+        assert!(placed(4096).contains("in 3 pieces, aligned to 4 KiB only"));
+        assert!(placed(1 << 20).contains("aligned to 1 MiB or less in it"));
     }
 
     #[test]
-    fn the_allocation_unit_is_told_with_what_the_file_system_says() {
+    fn the_allocation_unit_is_compared_with_the_reported_block_size() {
         let unit = |unit, block| sizes(&[("allocation-unit", unit), ("file-system-block", block)]);
-        assert!(text_of(&unit(4096, 4096), "allocation-unit").contains("4 KiB, as it says"));
+        assert!(text_of(&unit(4096, 4096), "allocation-unit").contains("4 KiB, as it reports"));
         let large = text_of(&unit(65536, 4096), "allocation-unit");
         assert!(large.contains("64 KiB, though its block is 4 KiB"), "{large}");
         let verdict = |evidence: &Evidence| analyse(evidence).claims[0].verdict;
@@ -590,11 +547,11 @@ mod tests {
     }
 
     #[test]
-    fn single_units_below_the_discard_granularity_are_collected() {
+    fn fstrim_is_advised_if_units_are_below_the_discard_granularity() {
         let large = [("discard-granularity", 1 << 20), ("allocation-unit", 4096)];
         assert!(text_of(&sizes(&large), "discard").contains("fstrim"));
         let small = text_of(&sizes(&[("discard-granularity", 4096)]), "discard");
-        assert_eq!(small, "discard granularity: 4 KiB (told by sda1)");
+        assert_eq!(small, "discard granularity: 4 KiB (reported by sda1)");
         assert!(text_of(&sizes(&[("discard-granularity", 0)]), "discard").contains("none"));
     }
 

@@ -1,4 +1,6 @@
-//! Where the blocks of a file come from: written before, reserved, or found while it grows.
+//! Study `allocate`: what writes lose while a file grows, and which method of preallocating helps.
+//!
+//! Blocks are written before, reserved with `fallocate`, or allocated while the file grows.
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
@@ -8,67 +10,36 @@ use crate::evidence::{Evidence, MeasuredPoint};
 /// The study `allocate`.
 pub const STUDY: Study = Study {
     name: "allocate",
-    papers: "Riedel 1997, section 5.4, Figure 12: a file that grows takes one write at a time; \
+    papers: "Riedel 1997, section 5.4, Figure 12: a growing file takes one write at a time; \
              preallocate it; Chung 2000, section 4.4: extending halves the rate of writes",
     needs: "a directory, for files that grow",
-    plan: r#"
-title = "Files that grow, and files whose blocks are there"
-asks = "What do writes lose to a file that grows, and which way of preallocating gives it back?"
-rw = "write"
-direct = [false, true]
-allocation = ["preallocated", "extend", "truncate", "fallocate", "last-block"]
-bs = ["4k", "64k", "1m"]
-iodepth = [1, 8]
-size = "256m"
-runtime = 1
-trials = 3
-
-[quick]
-bs = ["4k", "64k"]
-size = "32m"
-runtime = 0.1
-trials = 3
-
-[[figure]]
-title = "Direct writes, by where the blocks come from"
-x = "allocation"
-y = "throughput"
-by = ["bs", "iodepth"]
-where = {caching = "direct"}
-
-[[figure]]
-title = "Buffered writes, flush included"
-x = "allocation"
-y = "throughput"
-by = ["bs", "iodepth"]
-where = {caching = "buffered"}
-"#,
+    plan: include_str!("../../plans/allocate.toml"),
     claims: &["R153", "R154", "C073"],
     rules: &["preallocate"],
     measure: None,
     analyse,
 };
 
-/// Every way in which blocks come to be, but the one in which they are there.
-const WAYS: [&str; 4] = ["extend", "truncate", "fallocate", "last-block"];
-/// A deeper queue that gains less than this is worked off one by one.
+/// Allocation methods that are compared with blocks written before.
+const METHODS: [&str; 4] = ["extend", "truncate", "fallocate", "last-block"];
+/// A depth that gains less than this factor does not make writes concurrent.
 const SERIAL: f64 = 1.2;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     let mut written: Vec<&MeasuredPoint> = evidence.all(&[("allocation", "preallocated")]);
-    written.sort_by_key(|cell| (cell.word("caching"), cell.bytes(), cell.depth()));
+    written.sort_by_key(|point| (point.word("caching"), point.bytes(), point.depth()));
     for base in &written {
-        ways(&mut found, evidence, base);
+        compare_methods(&mut found, evidence, base);
     }
-    for base in written.iter().filter(|cell| cell.depth() == 1) {
+    for base in written.iter().filter(|point| point.depth() == 1) {
         serial(&mut found, evidence, base);
     }
     claims(&mut found, evidence);
     found
 }
 
-/// The point like another, but with blocks of another origin, and at another depth.
+/// The point with the size and caching of another, but with this allocation and depth.
 fn like<'a>(
     evidence: &'a Evidence,
     base: &MeasuredPoint,
@@ -84,7 +55,7 @@ fn like<'a>(
     ])
 }
 
-/// "ext4", or what else holds the file.
+/// The file system that holds the file, such as "ext4".
 fn place(evidence: &Evidence) -> String {
     let target = evidence.targets.first();
     let system = target.and_then(|target| target.file_system.clone());
@@ -92,51 +63,53 @@ fn place(evidence: &Evidence) -> String {
     system.or(simulated).unwrap_or_else(|| "here".to_owned())
 }
 
-fn name(cell: &MeasuredPoint) -> String {
-    let size = units::size(cell.bytes());
-    format!("{} writes of {size}, depth {}", cell.word("caching"), cell.depth())
+fn name(point: &MeasuredPoint) -> String {
+    let size = units::size(point.bytes());
+    format!("{} writes of {size}, depth {}", point.word("caching"), point.depth())
 }
 
-/// Each way beside blocks that were written before.
-fn ways(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
+/// Compares each allocation method with blocks written before.
+fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     let depth = base.depth().to_string();
-    let cells: Vec<&MeasuredPoint> =
-        WAYS.iter().filter_map(|way| like(evidence, base, way, &depth)).collect();
-    if cells.is_empty() {
+    let points: Vec<&MeasuredPoint> =
+        METHODS.iter().filter_map(|method| like(evidence, base, method, &depth)).collect();
+    if points.is_empty() {
         return;
     }
-    let word = |cell: &&MeasuredPoint| {
-        let way = cell.word("allocation");
-        match curve::told(cell, base) {
-            Comparison::Times(times) => format!("{:.0}% of it with {way}", 100.0 * times),
-            other => format!("with {way}: {}", other.words()),
+    let word = |point: &&MeasuredPoint| {
+        let method = point.word("allocation");
+        match curve::compare(point, base) {
+            Comparison::Times(times) => format!("{method}: {:.0}% of that", 100.0 * times),
+            other => format!("{method}: {}", other.words()),
         }
     };
-    let words: Vec<String> = cells.iter().map(word).collect();
+    let words: Vec<String> = points.iter().map(word).collect();
     let text = format!(
-        "{}: {} run at {} where blocks were written before; {}",
+        "{}: {} run at {} on blocks written before; {}",
         place(evidence),
         name(base),
         units::rate(base.rate()),
         words.join("; ")
     );
     found.find("allocate", text);
-    let Some(grown) = cells.iter().find(|cell| cell.word("allocation") == "extend") else { return };
+    let Some(grown) = points.iter().find(|point| point.word("allocation") == "extend") else {
+        return;
+    };
     if base.rate() > grown.rate() && curve::differ(base, grown) {
-        let seen = format!(
-            "{}: {} to blocks written before, {} to a file that grows",
+        let text = format!(
+            "{}: {} to blocks written before, {} to a growing file",
             place(evidence),
             units::rate(base.rate()),
             units::rate(grown.rate())
         );
-        found.advise("preallocate", base.rate() / grown.rate().max(1.0), &name(base), seen);
+        found.advise("preallocate", base.rate() / grown.rate().max(1.0), &name(base), text);
     }
 }
 
-/// What depth gains while a file grows, and where it does not grow.
+/// The gain of depth 8 over depth 1: in a growing file, and on blocks written before.
 fn gains(evidence: &Evidence, base: &MeasuredPoint) -> Option<(f64, f64)> {
-    let gain = |way: &str| {
-        let (deep, one) = (like(evidence, base, way, "8")?, like(evidence, base, way, "1")?);
+    let gain = |method: &str| {
+        let (deep, one) = (like(evidence, base, method, "8")?, like(evidence, base, method, "1")?);
         Some(deep.rate() / one.rate().max(1.0))
     };
     Some((gain("extend")?, gain("preallocated")?))
@@ -148,8 +121,8 @@ fn serial(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     found.find(
         "serial",
         format!(
-            "{}: depth 8 gives {caching} writes of {size} {grown:.2} times the rate of depth 1 \
-             while the file grows, {written:.2} times where the blocks are there",
+            "{}: {caching} writes of {size} gain {grown:.2} times from depth 8 in a growing file, \
+             {written:.2} times on blocks written before",
             place(evidence)
         ),
     );
@@ -157,32 +130,34 @@ fn serial(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let lost = |caching: &str, bs: &str, depth: &str| {
-        let at = |way: &str| {
-            let flags = [("caching", caching), ("bs", bs), ("iodepth", depth), ("allocation", way)];
+        let at = |method: &str| {
+            let flags =
+                [("caching", caching), ("bs", bs), ("iodepth", depth), ("allocation", method)];
             evidence.find(&flags)
         };
-        Some(curve::told(at("extend")?, at("preallocated")?))
+        Some(curve::compare(at("extend")?, at("preallocated")?))
     };
-    for (id, told, what) in [
-        ("R153", lost("buffered", "4k", "1"), "what buffered writes of 4 KiB lose"),
-        ("C073", lost("direct", "64k", "8"), "what direct writes of 64 KiB, depth 8, lose"),
+    for (id, comparison, what) in [
+        ("R153", lost("buffered", "4k", "1"), "loss of buffered 4 KiB writes"),
+        ("C073", lost("direct", "64k", "8"), "loss of direct 64 KiB writes at depth 8"),
     ] {
-        if let Some(why) = told.and_then(Comparison::noise) {
+        if let Some(why) = comparison.and_then(Comparison::noise) {
             found.cannot(&[id], &why);
         }
-        found.loss(id, told.and_then(Comparison::times).map(|times| 1.0 - times), what);
+        found.loss(id, comparison.and_then(Comparison::times).map(|times| 1.0 - times), what);
     }
     let direct = [("caching", "direct"), ("bs", "64k"), ("allocation", "preallocated")];
-    let seen = evidence.find(&direct).and_then(|base| gains(evidence, base));
-    let Some((grown, written)) = seen else { return };
+    let gains_of_depth = evidence.find(&direct).and_then(|base| gains(evidence, base));
+    let Some((grown, written)) = gains_of_depth else { return };
     if written < SERIAL {
-        let why = "depth gains nothing here even where the blocks are there, so none can be lost";
+        let why = "depth gains nothing here even on blocks written before, so a growing file \
+                   cannot lose that gain";
         found.cannot(&["R154"], why);
         return;
     }
     let text = format!(
-        "direct writes of 64 KiB: depth 8 gains {grown:.2} times while the file grows, \
-         {written:.2} where it does not"
+        "direct 64 KiB writes: depth 8 gains {grown:.2} times in a growing file, {written:.2} \
+         times on blocks written before"
     );
     found.claim("R154", grown < SERIAL, text);
 }
@@ -200,7 +175,7 @@ mod tests {
     }
 
     fn serial_file_system() -> Evidence {
-        let cells = vec![
+        let points = vec![
             write("preallocated", "1", 1000),
             write("preallocated", "8", 4000),
             write("extend", "1", 900),
@@ -209,18 +184,15 @@ mod tests {
         ];
         let system = Some("ext9".to_owned());
         let targets = vec![TargetFacts { file_system: system, ..TargetFacts::default() }];
-        Evidence { targets, ..evidence(cells) }
+        Evidence { targets, ..evidence(points) }
     }
 
     #[test]
-    fn a_file_system_that_grows_files_one_write_at_a_time_is_named_and_advised_about() {
+    fn a_file_system_that_serialises_growing_writes_is_named_with_advice() {
         let found = analyse(&serial_file_system());
         let text = &found.findings[1].text;
         assert!(text.starts_with("ext9: direct writes of 64 KiB, depth 8"), "{text}");
-        assert!(
-            text.ends_with("24% of it with extend; with fallocate: the same within 10%"),
-            "{text}"
-        );
+        assert!(text.ends_with("extend: 24% of that; fallocate: the same within 10%"), "{text}");
         assert_eq!(found.advice[0].id, "preallocate");
         let verdict = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
         assert_eq!(verdict("R154"), Verdict::Holds);
@@ -228,23 +200,23 @@ mod tests {
     }
 
     #[test]
-    fn where_depth_gains_nothing_anyway_growth_cannot_be_blamed() {
-        let cells = vec![
+    fn without_a_gain_of_depth_the_claim_is_not_testable() {
+        let points = vec![
             write("preallocated", "1", 1000),
             write("preallocated", "8", 1000),
             write("extend", "1", 1000),
             write("extend", "8", 1000),
         ];
-        let found = analyse(&evidence(cells));
+        let found = analyse(&evidence(points));
         let claim = found.claims.iter().find(|claim| claim.id == "R154").unwrap();
         assert_eq!(claim.verdict, Verdict::CannotBeTried);
     }
 
     #[test]
-    fn where_growing_costs_nothing_nothing_is_advised() {
-        let cells = vec![write("preallocated", "8", 1000), write("extend", "8", 1000)];
-        let found = analyse(&evidence(cells));
+    fn no_advice_if_growing_costs_nothing() {
+        let points = vec![write("preallocated", "8", 1000), write("extend", "8", 1000)];
+        let found = analyse(&evidence(points));
         assert!(found.advice.is_empty());
-        assert!(found.findings[0].text.ends_with("with extend: the same within 10%"));
+        assert!(found.findings[0].text.ends_with("extend: the same within 10%"));
     }
 }

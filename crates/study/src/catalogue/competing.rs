@@ -1,12 +1,13 @@
-//! Several streams on one device at the same time: who gets which share of what it had alone, what
-//! it waits, and whether I/O priorities help.
+//! Study `competing`: several streams on one device. What each keeps of its rate alone, how latency
+//! grows, and whether I/O priorities help.
 //!
-//! Each part of the plan is a stream (of a list of values the first counts). Each is measured
-//! alone; every pair, and all of them, run at the same time, each on threads and engines of its
-//! own, and are counted over the time that they have in common. Runs alone and together take turns,
-//! forwards and backwards, so that a machine that drifts does not look like one that is shared. In
-//! a simulated system all streams live in one world. Fairness is Jain's index of what each keeps of
-//! its rate alone: 1 where all lose the same share, 1/n where one has it all.
+//! Each part of the plan is a stream, with the first value of each list. Every stream is measured
+//! alone. Then every pair, and all of them, run at the same time, each on threads and engines of
+//! its own; only the time that they have in common counts. Runs alone and together alternate, in
+//! reverse order every other round, so that a drift of the machine does not look like interference.
+//! In a simulated system all streams share one simulation. Fairness is Jain's index of the shares
+//! that the streams keep of their rates alone: 1 if all lose the same share, 1/n if one keeps
+//! everything.
 
 use std::slice;
 use std::sync::Barrier;
@@ -37,57 +38,28 @@ pub const STUDY: Study = Study {
     name: "competing",
     papers: "named as future work: several applications on one device",
     needs: "",
-    plan: r#"
-title = "Competing: several streams on one device"
-asks = "What does each stream keep of its rate and latency when others use the device too?"
-direct = true
-time_based = true
-runtime = 2
-trials = 3
-
-[quick]
-runtime = 0.3
-trials = 3
-
-[[part]]
-name = "random"
-rw = "randread"
-bs = "8k"
-iodepth = 1
-
-[[part]]
-name = "scan"
-rw = "read"
-bs = "1m"
-iodepth = 4
-
-[[part]]
-name = "writer"
-rw = "write"
-bs = "256k"
-iodepth = 4
-"#,
+    plan: include_str!("../../plans/competing.toml"),
     claims: &[],
     rules: &[],
     measure: Some(measure),
     analyse,
 };
 
-/// Beside others nothing is faster than alone; a larger share is noise.
+/// A stream cannot be faster beside others than alone; a larger share of its rate alone is noise.
 const NOISE: f64 = 1.1;
-/// What is said of a rate only where it is below this share of the rate alone.
+/// Streams that all keep at least this share of their rate alone are unaffected.
 const UNTOUCHED: f64 = 0.9;
 /// Schedulers that honour I/O priorities.
 const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
-/// The label of runs without priorities, and of those where the smallest requests go first.
-const PLAIN: &str = "none";
-const FIRST: &str = "small first";
+/// Values of the label `priority`: no priorities, or the stream with the smallest requests first.
+const NO_PRIORITY: &str = "none";
+const SMALL_FIRST: &str = "small first";
 
-/// A stream that is ready to run, alone or beside others.
+/// A stream that is ready to run.
 struct Stream<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,
-    /// Its trials alone, and the number of their point.
+    /// The trials alone, and the number of their point in the store.
     alone: Point,
     number: usize,
 }
@@ -98,15 +70,15 @@ impl Stream<'_> {
     }
 }
 
-/// What a stream did while all ran.
+/// What a stream achieved while all streams of a mix ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Done {
+struct StreamResult {
     bytes_per_s: f64,
     p50_ns: Option<f64>,
     p99_ns: Option<f64>,
 }
 
-/// CPU is charged to the process, so none of it is a stream's own.
+/// Measures no CPU: it is charged to the process and cannot be divided among its streams.
 struct NoMeter;
 
 impl CpuMeter for NoMeter {
@@ -123,7 +95,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// All streams of a target, alone and together.
+/// Measures all streams of a target, alone and together.
 fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     let study_target = &runner.study_targets[ready[0].first()];
     let mut streams = Vec::new();
@@ -134,19 +106,21 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
         streams.push(Stream { owner, setting, alone: Point { key, trials: Vec::new() }, number });
     }
     if streams.len() < 2 {
-        let reason = "fewer than two streams fit the target; see what is left out";
+        let reason = "fewer than two streams fit the target; see the parts left out";
         runner.leave_out("together", reason);
     }
     let scheduler = study_target.facts().device.and_then(|device| device.scheduler);
-    let why = match study_target.is_simulated() {
-        true => Some("a simulated system knows no priorities; name a file on a device".to_owned()),
-        false => no_priorities(scheduler.as_deref()),
+    let why = if study_target.is_simulated() {
+        Some("a simulated system has no I/O priorities; name a file on a device".to_owned())
+    } else {
+        no_priorities(scheduler.as_deref())
     };
-    let priorities: &[&str] = if why.is_none() { &[PLAIN, FIRST] } else { &[PLAIN] };
+    let priorities: &[&str] =
+        if why.is_none() { &[NO_PRIORITY, SMALL_FIRST] } else { &[NO_PRIORITY] };
     let is_known = matches!(study_target.kind, Kind::Reference { .. });
     if is_known {
-        let reason = "each stream would have a reference device of its own; serve one as a \
-                      file (halfpower mount) and name that";
+        let reason = "each stream would open a reference device of its own; serve one as a file \
+                      (halfpower mount) and name that file";
         runner.leave_out("together", reason);
     }
     let measured =
@@ -161,19 +135,21 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Why priorities mean nothing to the scheduler of a device.
+/// Why priorities have no effect with this scheduler; `None` if they have one.
 fn no_priorities(scheduler: Option<&str>) -> Option<String> {
     match scheduler {
         Some(name) if HONOURING.contains(&name) => None,
         Some(name) => Some(format!(
-            "the scheduler {name} takes requests as they come; choose bfq or mq-deadline (echo bfq \
-             > /sys/block/DEVICE/queue/scheduler)"
+            "the I/O scheduler {name} ignores priorities; choose bfq or mq-deadline (echo bfq > \
+             /sys/block/DEVICE/queue/scheduler)"
         )),
-        None => Some("the target has no block device with a scheduler; name a file on one".into()),
+        None => {
+            Some("the target has no block device with an I/O scheduler; name a file on one".into())
+        }
     }
 }
 
-/// Every pair, and all of them where they are more: as places in the list of streams.
+/// Every pair of streams, and all of them if there are more than two, by index.
 fn subsets(count: usize) -> Vec<Vec<usize>> {
     let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| vec![one, other]));
     let mut all: Vec<Vec<usize>> = pairs.collect();
@@ -192,8 +168,8 @@ enum Turn {
     Together(usize),
 }
 
-/// Streams alone and mixes by turns, until there are no more of one kind; every other round
-/// backwards.
+/// The runs of a round: streams alone and mixes alternate until one kind runs out. Every other
+/// round is reversed.
 fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     let at = |number: usize| {
         let alone = (number < streams).then_some(Turn::Alone(number));
@@ -207,16 +183,15 @@ fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     turns
 }
 
-/// Streams that run together, by their places; with or without priorities; what each of them did
-/// in each round.
-struct Mixture {
+/// Streams that run together, by index, with or without priorities, and their results by round.
+struct MixRuns {
     places: Vec<usize>,
     priority: &'static str,
-    rounds: Vec<Vec<Done>>,
+    rounds: Vec<Vec<StreamResult>>,
 }
 
-/// Runs all streams alone and all mixes of them by turns, as often as the plan says, and notes the
-/// medians of the mixes.
+/// Runs the streams alone and all mixes in turn, for the number of trials in the plan, and notes
+/// the medians of the mixes.
 fn take_turns(
     runner: &mut StudyRunner<'_>,
     study_target: &StudyTarget,
@@ -224,20 +199,20 @@ fn take_turns(
     priorities: &[&'static str],
 ) -> Outcome<()> {
     let mixed = |places: Vec<usize>| {
-        let of = move |priority: &&'static str| Mixture {
+        let of = move |priority: &&'static str| MixRuns {
             places: places.clone(),
             priority,
             rounds: Vec::new(),
         };
-        priorities.iter().map(of).collect::<Vec<Mixture>>()
+        priorities.iter().map(of).collect::<Vec<MixRuns>>()
     };
-    let mut mixes: Vec<Mixture> = subsets(streams.len()).into_iter().flat_map(mixed).collect();
+    let mut mixes: Vec<MixRuns> = subsets(streams.len()).into_iter().flat_map(mixed).collect();
     let trials = streams.iter().map(|stream| stream.owner.trials()).max().unwrap_or(0);
     let all = f64::from(trials) * (streams.len() + mixes.len()) as f64;
     let (mut progress, mut done) = (runner.lab.console.open_progress(), 0.0);
     for round in 0..trials {
         for (stream, place) in streams.iter_mut().zip(1..) {
-            // Two streams alike do not ask for the same blocks.
+            // Different seeds, so that two equal streams do not read the same blocks.
             stream.setting.workload.seed = mix(rounds::seed_of(runner.base.seed, round), place);
         }
         for turn in turns(streams.len(), mixes.len(), round) {
@@ -256,7 +231,7 @@ fn take_turns(
                         mix.places.iter().map(|place| &streams[*place]).collect();
                     let label = format!("together: {}", name_of(&together));
                     progress.advance(Some(done / all), &label);
-                    mix.rounds.push(run(runner, &together, mix.priority == FIRST)?);
+                    mix.rounds.push(run(runner, &together, mix.priority == SMALL_FIRST)?);
                 }
             }
             done += 1.0;
@@ -279,16 +254,16 @@ fn run_alone(runner: &mut StudyRunner<'_>, stream: &mut Stream<'_>, round: u32) 
     Ok(())
 }
 
-/// Notes what each stream of a mix did: the medians over its rounds.
+/// Notes the results of each stream in a mix: medians over the rounds.
 fn note(
     evidence: &mut Evidence,
     study_target: &StudyTarget,
     streams: &[Stream<'_>],
-    mix: &Mixture,
+    mix: &MixRuns,
 ) {
     let together: Vec<&Stream<'_>> = mix.places.iter().map(|place| &streams[*place]).collect();
     for (place, stream) in together.iter().enumerate() {
-        let of = |value: fn(&Done) -> Option<f64>| {
+        let of = |value: fn(&StreamResult) -> Option<f64>| {
             let values: Vec<f64> =
                 mix.rounds.iter().filter_map(|round| value(&round[place])).collect();
             median(&values)
@@ -316,11 +291,16 @@ fn name_of(streams: &[&Stream<'_>]) -> String {
     streams.iter().map(|stream| stream.part()).collect::<Vec<_>>().join(" + ")
 }
 
-/// Runs streams at the same time, and counts what each did while all of them ran.
-fn run(runner: &StudyRunner<'_>, streams: &[&Stream<'_>], prioritised: bool) -> Outcome<Vec<Done>> {
-    let samples = match streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
-        true => in_one_world(runner, streams)?,
-        false => on_threads(runner, streams, prioritised)?,
+/// Runs streams at the same time and counts the time during which all of them ran.
+fn run(
+    runner: &StudyRunner<'_>,
+    streams: &[&Stream<'_>],
+    prioritised: bool,
+) -> Outcome<Vec<StreamResult>> {
+    let samples = if streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
+        in_one_world(runner, streams)?
+    } else {
+        on_threads(runner, streams, prioritised)?
     };
     for (sample, stream) in samples.iter().zip(streams) {
         if sample.errors > 0 {
@@ -336,7 +316,7 @@ fn run(runner: &StudyRunner<'_>, streams: &[&Stream<'_>], prioritised: bool) -> 
     Ok(samples.iter().map(|sample| done_between(sample, from, to)).collect())
 }
 
-/// The same in the world of a simulated system.
+/// Runs the streams in one simulated system.
 fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Vec<Sample>> {
     let places = streams.iter().filter_map(|stream| match stream.setting.place {
         Place::Simulated(place) => Some(place),
@@ -348,8 +328,8 @@ fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Ve
     for place in places {
         if place.caching != first.caching {
             return Err(Failure::usage(
-                "streams of a simulated system go all through its cache or all past it; give \
-                 them the same --direct and --write-through",
+                "streams of a simulated system need the same caching; give them the same --direct \
+                 and --write-through",
             ));
         }
         system.setup.file_size = system.setup.file_size.max(place.system.setup.file_size);
@@ -358,8 +338,8 @@ fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Ve
     simulated::together(&system, &workloads, first.caching, runner.lab.interrupt.flag())
 }
 
-/// The same on this host: with priorities the one with the smallest requests goes first and the
-/// others get what is left.
+/// Runs the streams on this host. With priorities, the streams with the smallest requests get
+/// best-effort level 0 and the others the idle class.
 fn on_threads(
     runner: &StudyRunner<'_>,
     streams: &[&Stream<'_>],
@@ -375,13 +355,13 @@ fn on_threads(
         let first = Some(workload.request_bytes) == smallest;
         let priority = if first { IoPriority::First } else { IoPriority::Idle };
         let ready = if prioritised { priority.set() } else { Ok(()) };
-        // Whatever became of it, the others wait here.
+        // Wait even after an error, or the other threads would wait for ever.
         together.wait();
         ready?;
         let mut control = Control { stop, on_progress: &mut |_| {} };
         Ok(workload::run(targets, &planned?, clock, &NoMeter, &mut control)?)
     };
-    // What the runs before left in the page cache is no work for the device.
+    // Pages that earlier runs left in the page cache would save the device work.
     for stream in streams.iter().filter(|stream| stream.setting.scrub) {
         if let Place::Host(targets) = &stream.setting.place {
             for target in targets.iter().filter(|target| target.kind().is_storage()) {
@@ -393,14 +373,15 @@ fn on_threads(
         let one = &one;
         let threads: Vec<_> =
             streams.iter().map(|stream| scope.spawn(move || one(stream))).collect();
-        let lost = || Err(Failure::failed("a stream ended without a word; try again"));
+        let lost = || Err(Failure::failed("the thread of a stream panicked; try again"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     });
     samples.into_iter().collect()
 }
 
-/// What a stream did within a time: whole intervals of its series.
-fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> Done {
+/// What a stream achieved between two times: whole intervals of its series. Latencies are those of
+/// its whole run.
+fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> StreamResult {
     let interval_ns = sample.series.interval_ns;
     let (mut bytes, mut time_ns) = (0, 0);
     for (number, interval) in sample.series.intervals.iter().enumerate() {
@@ -413,23 +394,23 @@ fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> Done {
     let mut latency = sample.operations[0].latency.clone();
     latency.merge(&sample.operations[1].latency);
     let quantile = |share| latency.quantile(share).map(|ns| ns as f64);
-    Done {
+    StreamResult {
         bytes_per_s: bytes as f64 * 1e9 / time_ns.max(1) as f64,
         p50_ns: quantile(0.5),
         p99_ns: quantile(0.99),
     }
 }
 
-/// A stream within a mix, beside what it was alone.
-struct Beside<'a> {
+/// A stream within a mix, and its point alone.
+struct StreamInMix<'a> {
     stream: String,
     alone: &'a MeasuredPoint,
     rate: f64,
     p99_ns: Option<f64>,
 }
 
-impl Beside<'_> {
-    /// Which share of its rate alone it keeps.
+impl StreamInMix<'_> {
+    /// Rate beside the others as a share of the rate alone.
     fn keeps(&self) -> f64 {
         self.rate / self.alone.rate().max(1.0)
     }
@@ -440,24 +421,24 @@ struct Mix<'a> {
     target: String,
     name: String,
     priority: String,
-    streams: Vec<Beside<'a>>,
+    streams: Vec<StreamInMix<'a>>,
 }
 
 impl Mix<'_> {
-    /// Jain's index of what each keeps.
+    /// Jain's fairness index of the shares that the streams keep.
     fn fairness(&self) -> f64 {
-        let kept: Vec<f64> = self.streams.iter().map(Beside::keeps).collect();
+        let kept: Vec<f64> = self.streams.iter().map(StreamInMix::keeps).collect();
         let (sum, squares) = (kept.iter().sum::<f64>(), kept.iter().map(|x| x * x).sum::<f64>());
         if squares > 0.0 { sum * sum / (kept.len() as f64 * squares) } else { 0.0 }
     }
 
-    /// All bytes moved [bytes per second].
+    /// The rate of all streams together (bytes per second).
     fn rate(&self) -> f64 {
         self.streams.iter().map(|stream| stream.rate).sum()
     }
 
-    /// The one with the smallest requests.
-    fn small(&self) -> Option<&Beside<'_>> {
+    /// The stream with the smallest requests.
+    fn small(&self) -> Option<&StreamInMix<'_>> {
         self.streams.iter().min_by_key(|stream| stream.alone.bytes())
     }
 }
@@ -474,7 +455,7 @@ fn mixes_of(evidence: &Evidence) -> Vec<Mix<'_>> {
         let labels: Vec<(&str, &str)> =
             reading.labels.iter().map(|(name, word)| (name.as_str(), word.as_str())).collect();
         let p99_ns = evidence.value("p99", &labels);
-        let one = Beside { stream, alone, rate: reading.value, p99_ns };
+        let one = StreamInMix { stream, alone, rate: reading.value, p99_ns };
         let same = |mix: &&mut Mix<'_>| {
             mix.target == target && mix.name == name && mix.priority == priority
         };
@@ -489,10 +470,10 @@ fn mixes_of(evidence: &Evidence) -> Vec<Mix<'_>> {
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     let mixes = mixes_of(evidence);
-    for mix in mixes.iter().filter(|mix| mix.priority == PLAIN) {
+    for mix in mixes.iter().filter(|mix| mix.priority == NO_PRIORITY) {
         describe(&mut found, mix);
         let first = mixes.iter().find(|other| {
-            other.target == mix.target && other.name == mix.name && other.priority == FIRST
+            other.target == mix.target && other.name == mix.name && other.priority == SMALL_FIRST
         });
         if let Some(first) = first {
             prioritise(&mut found, mix, first);
@@ -503,7 +484,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// " (99th percentile 1.2 ms, alone 300 us)"; nothing where it was not measured.
-fn waits(one: &Beside<'_>) -> String {
+fn waits(one: &StreamInMix<'_>) -> String {
     let alone = one.alone.latency_ns(0.99).map(|ns| format!(", alone {}", units::time(ns)));
     let alone = alone.unwrap_or_default();
     one.p99_ns
@@ -518,19 +499,17 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
         .collect();
     let untouched = mix.streams.iter().all(|one| one.keeps() >= UNTOUCHED);
     let noisy = mix.streams.iter().any(|one| one.keeps() > NOISE);
-    let change = match untouched {
-        _ if noisy => {
-            "; shares above 110% are noise, or the device changed meanwhile: measure for longer \
-             (--runtime, --trials)"
-                .to_owned()
-        }
-        true => "; the device carries them all".to_owned(),
-        false => {
-            let share = |one: &&Beside<'_>| one.keeps();
-            let worst = mix.streams.iter().min_by(|a, b| share(a).total_cmp(&share(b)));
-            let name = worst.map(|one| one.stream.as_str()).unwrap_or_default();
-            format!("; {name} suffers most")
-        }
+    let change = if noisy {
+        "; shares above 110% are noise or a change of the device: measure for longer (--runtime, \
+         --trials)"
+            .to_owned()
+    } else if untouched {
+        "; the device sustains all of them".to_owned()
+    } else {
+        let share = |one: &&StreamInMix<'_>| one.keeps();
+        let worst = mix.streams.iter().min_by(|a, b| share(a).total_cmp(&share(b)));
+        let name = worst.map(|one| one.stream.as_str()).unwrap_or_default();
+        format!("; {name} suffers most")
     };
     found.find(
         "together",
@@ -544,10 +523,10 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     );
 }
 
-/// Who loses so much (percent) loses nearly all.
+/// A loss beyond this leaves the other streams almost nothing (percent).
 const NEARLY_ALL: f64 = 90.0;
 
-/// What it brings to let the smallest requests go first.
+/// What it gains to give the stream with the smallest requests priority.
 fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let (Some(before), Some(after)) = (plain.small(), first.small()) else { return };
     let times = after.rate / before.rate.max(1.0);
@@ -555,11 +534,12 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let lost = 100.0 * (1.0 - rest(first) / rest(plain).max(1.0));
     let change = match times {
         gain if gain > 1.2 && lost > NEARLY_ALL => {
-            "the idle class (ionice -c 3) costs the others nearly all: only for what may wait"
+            "the idle class (ionice -c 3) nearly stops the others: use it only for work that may \
+             wait"
         }
         gain if gain > 1.2 => "give the others the idle class (ionice -c 3)",
-        loss if loss < 1.0 / 1.2 => "leave the priorities alone, they do harm here",
-        _ => "priorities change little here: bound the others' depth or rate instead",
+        loss if loss < 1.0 / 1.2 => "do not use priorities here, they do harm",
+        _ => "priorities change little here; limit the others' depth or rate instead",
     };
     let others = match lost {
         gain if gain < 0.0 => "the others lose nothing".to_owned(),
@@ -568,7 +548,7 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     found.find(
         "priority",
         format!(
-            "{}: with the others in the idle class {} gets {times:.2} times the rate{}, and \
+            "{}: with the others in the idle class, {} gets {times:.2} times the rate{}, and \
              {others}; {change}",
             plain.name,
             before.stream,
@@ -577,10 +557,10 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     );
 }
 
-/// Every stream of every mix.
+/// A row for every stream of every mix.
 fn table(mixes: &[Mix<'_>]) -> Option<Table> {
     let rows = |mix: &Mix<'_>| -> Vec<Vec<TableCell>> {
-        let row = |one: &Beside<'_>| {
+        let row = |one: &StreamInMix<'_>| {
             vec![
                 TableCell::Text(mix.name.clone()),
                 TableCell::Text(mix.priority.clone()),
@@ -606,7 +586,7 @@ fn table(mixes: &[Mix<'_>]) -> Option<Table> {
             ("Priority", None),
             ("Stream", None),
             ("Alone", Some(Unit::BytesPerSecond)),
-            ("Beside others", Some(Unit::BytesPerSecond)),
+            ("StreamInMix others", Some(Unit::BytesPerSecond)),
             ("Kept", Some(Unit::Share)),
             ("Share of all bytes", Some(Unit::Share)),
             ("99th percentile alone", Some(Unit::Nanoseconds)),
@@ -641,11 +621,11 @@ mod tests {
             evidence.note("rate", "bytes/s", &labels, rate);
             evidence.note("p99", "ns", &labels, 5e6);
         };
-        note(PLAIN, "random", small);
-        note(PLAIN, "scan", large);
+        note(NO_PRIORITY, "random", small);
+        note(NO_PRIORITY, "scan", large);
         if let Some((small, large)) = first {
-            note(FIRST, "random", small);
-            note(FIRST, "scan", large);
+            note(SMALL_FIRST, "random", small);
+            note(SMALL_FIRST, "scan", large);
         }
         evidence
     }
@@ -666,24 +646,24 @@ mod tests {
     }
 
     #[test]
-    fn what_each_keeps_and_who_suffers_most_is_told() {
+    fn each_stream_is_reported_and_the_worst_is_named() {
         let text = words(&analyse(&streams(250.0, 2400.0, None)), "together");
         assert!(text.contains("random keeps 25%") && text.contains("scan keeps 80%"), "{text}");
         assert!(text.contains("99th percentile 5 ms"), "{text}");
         assert!(text.ends_with("random suffers most"), "{text}");
         let text = words(&analyse(&streams(990.0, 2990.0, None)), "together");
-        assert!(text.ends_with("the device carries them all"), "{text}");
+        assert!(text.ends_with("the device sustains all of them"), "{text}");
     }
 
     #[test]
-    fn more_beside_others_than_alone_is_called_noise() {
+    fn a_stream_faster_beside_others_than_alone_is_noise() {
         let text = words(&analyse(&streams(1500.0, 2400.0, None)), "together");
         assert!(text.contains("above 110% are noise"), "{text}");
         assert!(!text.contains("suffers most"), "{text}");
     }
 
     #[test]
-    fn priorities_are_advised_where_they_help_and_only_there() {
+    fn priorities_are_advised_only_if_they_help() {
         let after = |small, large| {
             words(&analyse(&streams(250.0, 2400.0, Some((small, large)))), "priority")
         };
@@ -696,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_and_all_together_are_run() {
+    fn every_pair_and_all_together_run() {
         assert_eq!(subsets(2), [[0, 1]]);
         assert_eq!(subsets(3), [vec![0, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]]);
         assert!(subsets(1).is_empty());
@@ -714,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_time_that_all_have_in_common_counts() {
+    fn only_the_common_time_counts() {
         let mut sample = Sample::new(10);
         (sample.start_ns, sample.end_ns) = (100, 140);
         sample.series.intervals =
@@ -724,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn schedulers_that_take_requests_as_they_come_know_no_priorities() {
+    fn schedulers_without_priorities_are_named_with_the_remedy() {
         assert_eq!(no_priorities(Some("bfq")), None);
         assert!(no_priorities(Some("none")).unwrap().contains("choose bfq"));
         assert!(no_priorities(None).unwrap().contains("name a file"));

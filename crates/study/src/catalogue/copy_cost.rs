@@ -1,11 +1,11 @@
-//! The same bytes by different paths: the file itself, a bind mount of its folder, a loop device
-//! over it, FUSE, further targets that the user names (a network mount); beside them the copy out
-//! of the page cache and that of memory.
+//! Study `copy-cost`: the same bytes by different paths. The file itself, a bind mount of its
+//! folder, a loop device over it, FUSE, and further targets such as a network mount; also the copy
+//! out of the page cache and a memory copy.
 //!
-//! Every path is read only. A bind mount and a loop device go with the process (`ioengine::layer`);
-//! the FUSE file is served by a second process (`served`), which ends with this one. It serves
-//! content from memory in no time of its own, so its whole latency is what a FUSE layer adds to
-//! what lies beneath.
+//! All paths are only read. Bind mount and loop device disappear with the process
+//! (`ioengine::layer`); a second process serves the FUSE file and ends with this one
+//! (`lab::fuse_server`). It serves from memory without delay, so its whole latency is what FUSE
+//! adds to the storage below.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,44 +32,7 @@ pub const STUDY: Study = Study {
     papers: "Chung 2000, section 9: a file behind a share costs up to ten times the CPU of a local \
              one, under a drive letter more than under a UNC name",
     needs: "root for bind mount, loop device and FUSE; a network mount as a second target",
-    plan: r#"
-title = "Copy cost: paths to the same bytes"
-asks = "What does each layer on the way to the same bytes add in latency and CPU?"
-compares = true
-rw = "randread"
-bs = ["4k", "64k", "1m"]
-direct = true
-runtime = 1
-trials = 3
-
-[quick]
-runtime = 0.15
-trials = 3
-
-[[part]]
-name = "local"
-
-[[part]]
-name = "page cache"
-rw = "read"
-direct = false
-invalidate = false
-size = "64m"
-time_based = true
-ramp_time = 0.1
-
-[[figure]]
-title = "Latency by path"
-x = "bs"
-y = "latency"
-by = ["target", "part"]
-
-[[figure]]
-title = "CPU of a request by path"
-x = "bs"
-y = "cpu-per-request"
-by = ["target", "part"]
-"#,
+    plan: include_str!("../../plans/copy-cost.toml"),
     claims: &[
         "C027", "C028", "C248", "C249", "C250", "C251", "C252", "C253", "C254", "C255", "C256",
         "C257", "C258", "C259", "C260", "C261", "C262", "C279", "C280",
@@ -79,22 +42,22 @@ by = ["target", "part"]
     analyse,
 };
 
-/// The part of the file itself, from which the others are made.
+/// The part that reads the file itself; the layers are measured with its flags.
 const LOCAL: &str = "local";
 const CACHED: &str = "page cache";
 const FUSE: &str = "FUSE alone";
-/// File systems that lie behind a network.
+/// Network file systems.
 const NETWORK: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph"];
 /// Size of the file that is served over FUSE (bytes).
 const FUSE_BYTES: u64 = 64 << 20;
-/// Why claims about shares cannot be tried.
-const NO_SHARE: &str = "it compares a share with the local file: mount one (NFS, SMB) and name the \
-                        folder and one on its server as two targets";
+/// Why claims about network shares are not testable.
+const NO_SHARE: &str = "it compares a network share with a local file: name a local directory and \
+                        a mounted share (NFS, SMB) as two targets";
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (study_targets, groups) = (runner.study_targets, runner.groups()?);
     if study_targets.is_empty() || !study_targets.iter().all(StudyTarget::is_real) {
-        let reason = "a simulated system has one path to its bytes; name several, such as \
+        let reason = "a simulated system has only one path to its bytes; name several, such as \
                       sim:w2k-atlas10k sim:w2k-cifs-gigabit";
         runner.leave_out("layers", reason);
         return runner.measure();
@@ -113,7 +76,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
     }
     let measured = if ready.is_empty() { Ok(()) } else { runner.run(&ready) };
-    // What holds the layers open goes before them.
+    // Open files keep a layer busy, so they must be closed before it is removed.
     drop(ready);
     drop(layers);
     measured?;
@@ -130,7 +93,7 @@ fn is_network(file_system: Option<&str>) -> bool {
     file_system.is_some_and(|name| NETWORK.contains(&name))
 }
 
-/// A further path to the bytes, and what keeps it there.
+/// A further path to the bytes, and the guard that removes it when dropped.
 struct Layer {
     path: PathBuf,
     held: Held,
@@ -152,7 +115,7 @@ impl Layer {
     }
 }
 
-/// All layers that can be had over a file; the others are left out with the reason.
+/// All layers that can be made over a file; the others are left out with the reason.
 fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
     for (name, made) in
@@ -167,7 +130,7 @@ fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
 }
 
 fn bind(file: &Path) -> Result<Layer, String> {
-    let not_a_file = || "only a file lies in a folder that can be mounted; name a file".to_owned();
+    let not_a_file = || "only the folder of a file can be bind-mounted; name a file".to_owned();
     let real = file.canonicalize().map_err(|_| not_a_file())?;
     if !real.is_file() {
         return Err(not_a_file());
@@ -186,13 +149,10 @@ fn over(file: &Path) -> Result<Layer, String> {
     Ok(Layer { path: device.path().to_path_buf(), held: Held::Loop(device) })
 }
 
-/// A file that is served over FUSE from the memory of another process.
+/// A file served over FUSE from the memory of another process.
 fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
     let failed = |cause: String| format!("no FUSE: {cause}; run it as root, or install fuse3");
-    runner
-        .lab
-        .console
-        .say("mounting a reference device as a file over FUSE; it is removed afterwards");
+    runner.lab.console.say("mounting an in-memory file over FUSE; it is unmounted afterwards");
     let served = Served::start("", FUSE_BYTES).map_err(|failure| failed(failure.message))?;
     let path = served.path().to_path_buf();
     let filled = File::options()
@@ -203,44 +163,48 @@ fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
     Ok(Layer { path, held: Held::Fuse(Box::new(served)) })
 }
 
-/// A path to the bytes with its points.
-struct Way<'a> {
+/// The points of one path to the bytes.
+struct AccessPath<'a> {
     name: String,
     is_network: bool,
-    cells: Vec<&'a MeasuredPoint>,
+    points: Vec<&'a MeasuredPoint>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> AccessPath<'a> {
     fn at(&self, bytes: u64) -> Option<&'a MeasuredPoint> {
-        self.cells.iter().find(|cell| cell.bytes() == bytes).copied()
+        self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 }
 
-/// The first target itself, and the other ways.
-fn ways(evidence: &Evidence) -> Option<(Way<'_>, Vec<Way<'_>>)> {
-    let mut ways: Vec<Way<'_>> = Vec::new();
-    for cell in evidence.usable().filter(|cell| cell.part != CACHED) {
-        let name = match (cell.target_index, cell.part.as_str()) {
+/// The path of the first target itself, and all other paths.
+fn access_paths(evidence: &Evidence) -> Option<(AccessPath<'_>, Vec<AccessPath<'_>>)> {
+    let mut paths: Vec<AccessPath<'_>> = Vec::new();
+    for point in evidence.usable().filter(|point| point.part != CACHED) {
+        let name = match (point.target_index, point.part.as_str()) {
             (0, part) => part.to_owned(),
-            _ => cell.target.clone(),
+            _ => point.target.clone(),
         };
-        match ways.iter_mut().find(|way| way.name == name) {
-            Some(way) => way.cells.push(cell),
+        match paths.iter_mut().find(|path| path.name == name) {
+            Some(path) => path.points.push(point),
             None => {
-                let target = evidence.targets.get(cell.target_index);
+                let target = evidence.targets.get(point.target_index);
                 let system = target.and_then(|target| target.file_system.as_deref());
-                ways.push(Way { name, is_network: is_network(system), cells: vec![cell] });
+                paths.push(AccessPath {
+                    name,
+                    is_network: is_network(system),
+                    points: vec![point],
+                });
             }
         }
     }
-    let local = ways.iter().position(|way| way.name == LOCAL)?;
-    Some((ways.remove(local), ways))
+    let local = paths.iter().position(|path| path.name == LOCAL)?;
+    Some((paths.remove(local), paths))
 }
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    if let Some((local, others)) = ways(evidence) {
-        others.iter().for_each(|way| layer(&mut found, &local, way));
+    if let Some((local, others)) = access_paths(evidence) {
+        others.iter().for_each(|path| layer(&mut found, &local, path));
         advise(&mut found, &local, &others);
         copies(&mut found, evidence, &local);
         found.tables.extend(table(&local, &others));
@@ -250,9 +214,9 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Mean time of a request, one at a time (ns).
-fn each_ns(cell: &MeasuredPoint) -> f64 {
-    1e9 / cell.requests_per_s().max(1e-9)
+/// Mean time of a request (ns), with one request outstanding.
+fn each_ns(point: &MeasuredPoint) -> f64 {
+    1e9 / point.requests_per_s().max(1e-9)
 }
 
 fn signed(ns: f64) -> String {
@@ -260,8 +224,8 @@ fn signed(ns: f64) -> String {
 }
 
 /// What a layer adds to the smallest and the largest request.
-fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
-    let shared = || local.cells.iter().filter_map(|cell| Some((*cell, way.at(cell.bytes())?)));
+fn layer(found: &mut Conclusion, local: &AccessPath<'_>, path: &AccessPath<'_>) {
+    let shared = || local.points.iter().filter_map(|point| Some((*point, path.at(point.bytes())?)));
     let (Some(small), Some(large)) =
         (shared().min_by_key(|pair| pair.0.bytes()), shared().max_by_key(|pair| pair.0.bytes()))
     else {
@@ -273,98 +237,100 @@ fn layer(found: &mut Conclusion, local: &Way<'_>, way: &Way<'_>) {
     };
     let words = |pair: (&MeasuredPoint, &MeasuredPoint)| {
         let size = units::size(pair.0.bytes());
-        if way.name == FUSE {
+        if path.name == FUSE {
             return format!("{} for {size}", units::time(each_ns(pair.1)));
         }
-        // One request at a time, so that the rate is the latency.
-        match curve::told(pair.1, pair.0) {
+        // With one request outstanding, the rate is the inverse of the latency.
+        match curve::compare(pair.1, pair.0) {
             Comparison::Times(_) => {
                 let more = signed(each_ns(pair.1) - each_ns(pair.0));
-                format!("{more} for {size} ({} there{})", units::time(each_ns(pair.1)), cpu(pair))
+                format!("{more} for {size} (total {}{})", units::time(each_ns(pair.1)), cpu(pair))
             }
             alike => format!("{} for {size}", alike.words()),
         }
     };
-    let lead = match way.name == FUSE {
-        true => "FUSE adds to each request what it costs over a file in memory".to_owned(),
-        false => format!("{} against the file itself", way.name),
+    let lead = if path.name == FUSE {
+        "FUSE overhead per request, measured on a file in memory".to_owned()
+    } else {
+        format!("{} against the file itself", path.name)
     };
     found.find("layer", format!("{lead}: {}, {}", words(small), words(large)));
 }
 
-/// The way whose small requests lose most to the file itself.
-fn advise(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
-    let loss = |way: &Way<'_>| {
-        let plain = local.cells.iter().min_by_key(|cell| cell.bytes())?;
-        let layered = way.at(plain.bytes()).filter(|cell| curve::differ(plain, cell))?;
-        Some((plain.requests_per_s() / layered.requests_per_s(), plain.bytes(), way.name.clone()))
+/// Advice against the path whose small reads lose most against the file itself.
+fn advise(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
+    let loss = |path: &AccessPath<'_>| {
+        let plain = local.points.iter().min_by_key(|point| point.bytes())?;
+        let layered = path.at(plain.bytes()).filter(|point| curve::differ(plain, point))?;
+        Some((plain.requests_per_s() / layered.requests_per_s(), plain.bytes(), path.name.clone()))
     };
-    // FUSE was measured over memory, not over the file.
-    let losses = others.iter().filter(|way| way.name != FUSE).filter_map(loss);
+    // FUSE was measured on a file in memory, so its rate says nothing about this file.
+    let losses = others.iter().filter(|path| path.name != FUSE).filter_map(loss);
     let Some((gain, bytes, name)) = losses.max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
     let times = words_of_times(gain);
     let size = units::size(bytes);
-    let evidence = format!("reads of {size}: {times} the requests of the way by the {name}");
+    let evidence = format!("{size} reads: {times} the requests per second of the {name}");
     found.advise("mapped-share", gain, &format!("the file itself, not the {name}"), evidence);
 }
 
-/// The copies that no path can do without.
-fn copies(found: &mut Conclusion, evidence: &Evidence, local: &Way<'_>) {
+/// The copy out of the page cache, against a memory copy and direct reads.
+fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     let cached = evidence.all(&[("part", CACHED)]);
-    let mut cached = cached.into_iter().filter(|cell| cell.target_index == 0);
+    let mut cached = cached.into_iter().filter(|point| point.target_index == 0);
     let large = 1 << 20;
-    let Some(cell) = cached.find(|cell| cell.bytes() == large) else { return };
+    let Some(point) = cached.find(|point| point.bytes() == large) else { return };
     let copy = evidence.value("memory-copy", &[]);
     let memory = copy.map(|rate| {
-        let share = 100.0 * cell.rate() / rate;
-        format!(", {share:.0}% of a copy beyond the CPU caches ({})", units::rate_mib(rate))
+        let share = 100.0 * point.rate() / rate;
+        format!(", {share:.0}% of a memory copy beyond the CPU caches ({})", units::rate_mib(rate))
     });
     let device = local.at(large).map(|local| {
-        let times = words_of_times(cell.rate() / local.rate().max(1.0));
+        let times = words_of_times(point.rate() / local.rate().max(1.0));
         format!("; {times} the rate of direct reads, one at a time")
     });
     found.find(
         "copies",
         format!(
-            "out of the page cache by 1 MiB: {}{}{}",
-            units::rate_mib(cell.rate()),
+            "1 MiB reads from the page cache: {}{}{}",
+            units::rate_mib(point.rate()),
             memory.unwrap_or_default(),
             device.unwrap_or_default()
         ),
     );
 }
 
-/// What can be said of a share, where one was named.
-fn share_claims(found: &mut Conclusion, local: &Way<'_>, others: &[Way<'_>]) {
-    let Some(share) = others.iter().find(|way| way.is_network) else { return };
-    let large = local.cells.iter().rev().find_map(|cell| Some((*cell, share.at(cell.bytes())?)));
+/// Claims about network shares, if one was named.
+fn share_claims(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
+    let Some(share) = others.iter().find(|path| path.is_network) else { return };
+    let large =
+        local.points.iter().rev().find_map(|point| Some((*point, share.at(point.bytes())?)));
     found.claim_if(
         "C254",
         large.and_then(|(plain, shared)| Some(shared.cpu_ns()? / plain.cpu_ns()?)).map(|times| {
             let words = words_of_times(times);
             (
                 times > 1.0 && times <= 10.0,
-                format!("CPU of a read through the share: {words} that of the file"),
+                format!("CPU of a read through the share: {words} that of the local file"),
             )
         }),
     );
 }
 
-/// Every way at every size.
-fn table(local: &Way<'_>, others: &[Way<'_>]) -> Option<Table> {
+/// A row for every path and size.
+fn table(local: &AccessPath<'_>, others: &[AccessPath<'_>]) -> Option<Table> {
     let mut rows = Vec::new();
-    for way in std::iter::once(local).chain(others) {
-        for cell in &way.cells {
-            let plain = local.at(cell.bytes());
-            let added = plain.map(|plain| each_ns(cell) - each_ns(plain));
-            let cpu = plain.and_then(|plain| Some(cell.cpu_ns()? - plain.cpu_ns()?));
+    for path in std::iter::once(local).chain(others) {
+        for point in &path.points {
+            let plain = local.at(point.bytes());
+            let added = plain.map(|plain| each_ns(point) - each_ns(plain));
+            let cpu = plain.and_then(|plain| Some(point.cpu_ns()? - plain.cpu_ns()?));
             rows.push(vec![
-                TableCell::Text(way.name.clone()),
-                TableCell::Number(cell.bytes() as f64),
-                TableCell::Number(cell.rate()),
-                TableCell::Number(each_ns(cell)),
+                TableCell::Text(path.name.clone()),
+                TableCell::Number(point.bytes() as f64),
+                TableCell::Number(point.rate()),
+                TableCell::Number(each_ns(point)),
                 added.into(),
-                cell.cpu_ns().into(),
+                point.cpu_ns().into(),
                 cpu.into(),
             ]);
         }
@@ -377,9 +343,9 @@ fn table(local: &Way<'_>, others: &[Way<'_>]) -> Option<Table> {
             ("Path", None),
             ("Request size", Some(Unit::Bytes)),
             ("Throughput", Some(Unit::BytesPerSecond)),
-            ("Time of a request", Some(Unit::Nanoseconds)),
+            ("Time per request", Some(Unit::Nanoseconds)),
             ("Added", Some(Unit::Nanoseconds)),
-            ("CPU of a request", Some(Unit::Nanoseconds)),
+            ("CPU per request", Some(Unit::Nanoseconds)),
             ("Added CPU", Some(Unit::Nanoseconds)),
         ]
         .map(column)
@@ -395,8 +361,8 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
     use lab::machine::TargetFacts;
 
-    /// Reads of 4 KiB by a path, so many in a second.
-    fn way(part: &str, requests: u64) -> MeasuredPoint {
+    /// 4 KiB reads by a path at this many requests per second.
+    fn reads_by(part: &str, requests: u64) -> MeasuredPoint {
         cell(requests * 4096, &[("part", part), ("rw", "randread"), ("bs", "4k")])
     }
 
@@ -406,11 +372,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_layer_adds_is_told_and_noise_is_called_noise() {
+    fn the_cost_of_a_layer_is_reported_unless_it_is_noise() {
         let found = analyse(&evidence(vec![
-            way("local", 10_000),
-            way("bind mount", 10_000),
-            way("loop device", 5_000),
+            reads_by("local", 10_000),
+            reads_by("bind mount", 10_000),
+            reads_by("loop device", 5_000),
         ]));
         let layers = layers(&found);
         assert!(layers[0].contains("bind mount") && layers[0].contains("the same within 10%"));
@@ -421,26 +387,26 @@ mod tests {
     }
 
     #[test]
-    fn fuse_is_never_held_against_the_file() {
-        let found = analyse(&evidence(vec![way("local", 10_000), way(FUSE, 20_000)]));
+    fn fuse_is_never_compared_with_the_file() {
+        let found = analyse(&evidence(vec![reads_by("local", 10_000), reads_by(FUSE, 20_000)]));
         assert!(layers(&found)[0].contains("50 us for 4 KiB"), "{:?}", layers(&found));
         assert!(found.advice.is_empty());
     }
 
     #[test]
-    fn a_share_that_was_named_tries_the_claim_about_its_cpu() {
-        let costing = |mut cell: MeasuredPoint, ns: u64| {
-            let requests = cell.requests_per_s() as u64;
-            cell.point.trials.iter_mut().for_each(|trial| trial.cpu.process_ns = ns * requests);
-            cell.summary = cell.point.summary();
-            cell
+    fn a_network_share_decides_the_claim_about_its_cpu() {
+        let costing = |mut point: MeasuredPoint, ns: u64| {
+            let requests = point.requests_per_s() as u64;
+            point.point.trials.iter_mut().for_each(|trial| trial.cpu.process_ns = ns * requests);
+            point.summary = point.point.summary();
+            point
         };
-        let mut share = costing(way("local", 1_000), 60_000);
+        let mut share = costing(reads_by("local", 1_000), 60_000);
         (share.target, share.target_index) = ("/mnt/share".to_owned(), 1);
         let nfs = TargetFacts { file_system: Some("nfs4".to_owned()), ..TargetFacts::default() };
         let found = analyse(&Evidence {
             targets: vec![TargetFacts::default(), nfs],
-            ..evidence(vec![costing(way("local", 10_000), 10_000), share])
+            ..evidence(vec![costing(reads_by("local", 10_000), 10_000), share])
         });
         let claim = found.claims.iter().find(|claim| claim.id == "C254").unwrap();
         assert_eq!(claim.verdict, Verdict::Holds, "{}", claim.here);

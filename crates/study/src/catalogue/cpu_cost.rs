@@ -1,8 +1,10 @@
-//! What a request costs in CPU on every path: so much whatever its size, and so much for each KiB.
+//! Study `cpu-cost`: the CPU cost of a request on every path, as a fixed cost and a cost of each
+//! KiB.
 //!
-//! The lower bound is what the system charges to the process, the upper what a soaker loses
-//! beside it (kernel threads, interrupts). A path is a caching mode, an I/O engine and a depth on
-//! one target; further targets (a volume and its members, a loop device) are further paths.
+//! The lower bound is what the system charges to the process; the upper bound is what a soaker
+//! loses beside it, which includes kernel threads and interrupts. A path is a caching mode, an I/O
+//! engine and a depth on one target. Further targets (a volume and its members, a loop device) are
+//! further paths.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::quantile::median;
@@ -20,75 +22,10 @@ use crate::runner::StudyRunner;
 pub const STUDY: Study = Study {
     name: "cpu-cost",
     papers: "Riedel 1997, section 3 and Figure 4; Chung 2000, sections 3.5, 5, 6, 7.2 and 7.3, \
-             Tables 7 and 11: past the cache a request costs as much whatever its size, through \
-             it each byte is paid for",
+             Tables 7 and 11: without the cache a request costs the same at any size, through the \
+             cache each byte has a cost",
     needs: "",
-    plan: r#"
-title = "CPU cost: fixed and marginal"
-asks = "What does each request and each KiB cost in CPU, on every path?"
-rw = ["read", "write"]
-direct = true
-soaker = true
-bs = ["4k", "8k", "16k", "64k", "256k", "1m"]
-runtime = 0.5
-trials = 3
-
-[quick]
-bs = ["16k", "64k", "256k"]
-runtime = 0.1
-trials = 2
-
-[[part]]
-name = "direct"
-
-[[part]]
-name = "direct, 2 KiB"
-bs = "2k"
-
-[[part]]
-name = "direct, depth 16"
-iodepth = 16
-quick = {rw = "read"}
-
-[[part]]
-name = "direct, sync"
-ioengine = "sync"
-quick = {rw = "read"}
-
-[[part]]
-name = "direct, threads"
-ioengine = "threads"
-quick = {rw = "read"}
-
-[[part]]
-name = "direct, libaio"
-ioengine = "libaio"
-quick = {rw = "read"}
-
-[[part]]
-name = "buffered"
-direct = false
-bs = ["2k", "4k", "8k", "16k", "64k", "256k", "1m"]
-quick = {bs = ["2k", "16k", "64k", "256k"]}
-
-[[figure]]
-title = "CPU of a request against its size"
-x = "bs"
-y = "cpu-per-request"
-by = ["part", "rw"]
-
-[[figure]]
-title = "CPU of a MiB against the request size"
-x = "bs"
-y = "cpu-per-mib"
-by = ["part", "rw"]
-
-[[figure]]
-title = "Share of one CPU against the request size"
-x = "bs"
-y = "utilisation"
-by = ["part", "rw"]
-"#,
+    plan: include_str!("../../plans/cpu-cost.toml"),
     claims: &[
         "R040", "R043", "R044", "R045", "R055", "R056", "R057", "R058", "R062", "R063", "R069",
         "R070", "R074", "C063", "C064", "C065", "C122", "C140", "C143", "C201",
@@ -116,15 +53,17 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// A direct path that pays this share of what the page cache pays for each KiB, copies.
+/// A direct path whose cost of each KiB is at least this share of that through the page cache
+/// copies the data by CPU.
 const COPY_SHARE: f64 = 0.5;
-/// Costs of requests are about the same up to this factor.
+/// Costs of requests are "about the same" up to this factor.
 const ABOUT: f64 = 1.25;
-/// CPU times that are this close are not told apart.
+/// CPU times within this factor cannot be ranked.
 const CPU_ALIKE: f64 = 1.1;
-/// A size where the fixed cost is small beside that of the bytes, but requests are common.
+/// A request size at which the cost of the bytes outweighs the fixed cost, but which is still
+/// common.
 const LARGE: u64 = 64 << 10;
-/// What cannot be known better than this (share of a CPU time).
+/// Bounds of the relative error that is assumed for a CPU time.
 const ERROR_LEAST: f64 = 0.03;
 const ERROR_MOST: f64 = 0.5;
 
@@ -133,90 +72,91 @@ struct Path<'a> {
     name: String,
     target: usize,
     rw: String,
-    cells: Vec<&'a MeasuredPoint>,
+    points: Vec<&'a MeasuredPoint>,
 }
 
 impl<'a> Path<'a> {
     fn at(&self, bytes: u64) -> Option<&'a MeasuredPoint> {
-        self.cells.iter().find(|cell| cell.bytes() == bytes).copied()
+        self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 
-    /// A model of some cost of each point; None where it was not measured, or cannot be fitted.
+    /// Fits a cost model to a quantity of the points; `None` if it was not measured or cannot be
+    /// fitted.
     fn fit(&self, of: impl Fn(&MeasuredPoint) -> Option<f64>) -> Option<CostModel> {
-        let point = |cell: &&MeasuredPoint| {
-            let error = cell.summary.requests_per_s.half_width_relative();
+        let cost_point = |point: &&MeasuredPoint| {
+            let error = point.summary.requests_per_s.half_width_relative();
             Some(CostPoint {
-                request_bytes: cell.bytes(),
-                cpu_ns: of(cell)?,
+                request_bytes: point.bytes(),
+                cpu_ns: of(point)?,
                 relative_error: error.clamp(ERROR_LEAST, ERROR_MOST),
             })
         };
-        let points: Vec<CostPoint> = self.cells.iter().filter_map(point).collect();
+        let points: Vec<CostPoint> = self.points.iter().filter_map(cost_point).collect();
         costmodel::fit(&points).ok()
     }
 
     fn lower(&self) -> Option<CostModel> {
-        self.fit(|cell| cell.cpu_ns())
+        self.fit(|point| point.cpu_ns())
     }
 
     fn upper(&self) -> Option<CostModel> {
-        self.fit(|cell| cell.summary.cpu_upper_ns)
+        self.fit(|point| point.summary.cpu_upper_ns)
     }
 
     fn is_direct(&self) -> bool {
-        self.cells.first().is_some_and(|cell| cell.point.key.is_direct())
+        self.points.first().is_some_and(|point| point.point.key.is_direct())
     }
 
     fn is_one_deep(&self) -> bool {
-        self.cells.first().is_some_and(|cell| cell.depth() == 1)
+        self.points.first().is_some_and(|point| point.depth() == 1)
     }
 }
 
-/// Instructions of a request, where they were counted: the median of the trials.
-fn instructions(cell: &MeasuredPoint) -> Option<f64> {
+/// Instructions per request, if they were counted: the median of the trials.
+fn instructions(point: &MeasuredPoint) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
         let count = trial.cpu.instructions.filter(|count| *count > 0)?;
         (requests > 0).then(|| count as f64 / requests as f64)
     };
-    median(&cell.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
+    median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
 }
 
-/// Interrupt time of the machine for a request (ns).
-fn interrupt_ns(cell: &MeasuredPoint) -> Option<f64> {
+/// Interrupt time of the whole machine per request (ns).
+fn interrupt_ns(point: &MeasuredPoint) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
         (requests > 0).then_some(trial.cpu.interrupt_ns? as f64 / requests as f64)
     };
-    median(&cell.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
+    median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
 }
 
-/// All paths, in the order in which they were planned.
+/// All paths, in the order of the plan.
 fn paths(evidence: &Evidence) -> Vec<Path<'_>> {
     let mut paths: Vec<Path<'_>> = Vec::new();
-    for cell in evidence.usable() {
-        let key = &cell.point.key;
+    for point in evidence.usable() {
+        let key = &point.point.key;
         let mut name = format!("{}, {}", key.caching, key.ioengine());
         if key.depth() > 1 {
             name = format!("{name}, depth {}", key.depth());
         }
         if evidence.targets.len() > 1 {
-            name = format!("{}: {name}", cell.target);
+            name = format!("{}: {name}", point.target);
         }
         let same = |path: &&mut Path<'_>| path.name == name && path.rw == key.rw();
         match paths.iter_mut().find(same) {
-            // Two parts may come to the same: where there is one way to issue requests, say.
-            Some(path) if path.at(cell.bytes()).is_some() => {}
-            Some(path) => path.cells.push(cell),
+            // Two parts may be the same path, for example on a target with a single engine.
+            Some(path) if path.at(point.bytes()).is_some() => {}
+            Some(path) => path.points.push(point),
             None => paths.push(Path {
                 name,
-                target: cell.target_index,
+                target: point.target_index,
                 rw: key.rw().to_owned(),
-                cells: vec![cell],
+                points: vec![point],
             }),
         }
     }
-    paths.iter_mut().for_each(|path| path.cells.sort_by_key(|cell| cell.bytes()));
+    paths.iter_mut().for_each(|path| path.points.sort_by_key(|point| point.bytes()));
     paths
 }
 
@@ -238,23 +178,21 @@ fn analyse(evidence: &Evidence) -> Conclusion {
                 let small = buffered.at(2 << 10).zip(buffered.at(LARGE));
                 let times =
                     small.and_then(|(small, large)| Some(per_byte(small)? / per_byte(large)?));
-                let what = "CPU of a MiB written through the cache by 2 KiB over 64 KiB";
+                let what = "CPU per MiB of buffered 2 KiB writes over 64 KiB writes";
                 found.gain("C122", times, what);
             }
         }
     }
     found.cannot(
         &["C063", "C064", "C065"],
-        "no device here moves data by programmed I/O; a direct path on which each byte costs \
-         nearly nothing is one of DMA",
+        "no device here uses programmed I/O; a direct path with almost no cost per byte uses DMA",
     );
     found.tables.extend(table(&paths));
     found
 }
 
-/// "1.2 us to 3 us": lower and upper bound.
+/// "1.2 us to 3 us": lower and upper bound, or one value if they differ by 1% or less.
 fn bounds(lower: f64, upper: Option<f64>) -> String {
-    // Bounds that are printed alike are one.
     match upper.filter(|upper| *upper > lower * 1.01) {
         Some(upper) => format!("{} to {}", units::time(lower), units::time(upper)),
         None => units::time(lower),
@@ -264,31 +202,29 @@ fn bounds(lower: f64, upper: Option<f64>) -> String {
 fn describe(found: &mut Conclusion, path: &Path<'_>) {
     let Some(lower) = path.lower() else { return };
     let upper = path.upper();
-    let each = match lower.marginal_ns_per_kib.low > 0.0 {
-        true => {
-            let high = upper.as_ref().map(|upper| upper.marginal_ns_per_kib.value);
-            format!("{} for each KiB", bounds(lower.marginal_ns_per_kib.value, high))
-        }
-        false => {
-            let most = units::time(lower.marginal_ns_per_kib.high.max(0.0));
-            format!("nothing beyond noise for each KiB (at most {most})")
-        }
+    let each = if lower.marginal_ns_per_kib.low > 0.0 {
+        let high = upper.as_ref().map(|upper| upper.marginal_ns_per_kib.value);
+        format!("{} per KiB", bounds(lower.marginal_ns_per_kib.value, high))
+    } else {
+        let most = units::time(lower.marginal_ns_per_kib.high.max(0.0));
+        format!("no measurable cost per KiB (at most {most})")
     };
-    let fixed = match lower.fixed_ns.low > 0.0 {
-        true => bounds(lower.fixed_ns.value, upper.as_ref().map(|upper| upper.fixed_ns.value)),
-        false => format!("less than {}", units::time(lower.fixed_ns.high.max(0.0))),
+    let fixed = if lower.fixed_ns.low > 0.0 {
+        bounds(lower.fixed_ns.value, upper.as_ref().map(|upper| upper.fixed_ns.value))
+    } else {
+        format!("less than {}", units::time(lower.fixed_ns.high.max(0.0)))
     };
     let counted = path.fit(instructions).map(|model| {
         let per_byte = model.marginal_ns_per_kib.value.max(0.0) / 1024.0;
         format!(
-            "; {} instructions for a request, {per_byte:.2} for a byte",
+            "; {} instructions per request, {per_byte:.2} per byte",
             units::count(model.fixed_ns.value.max(0.0))
         )
     });
     found.find(
         "cost",
         format!(
-            "{}s, {}: {fixed} of CPU for each request and {each}{}",
+            "{}s, {}: {fixed} of CPU per request and {each}{}",
             path.rw,
             path.name,
             counted.unwrap_or_default()
@@ -296,26 +232,22 @@ fn describe(found: &mut Conclusion, path: &Path<'_>) {
     );
 }
 
-fn per_byte(cell: &MeasuredPoint) -> Option<f64> {
-    Some(cell.cpu_ns()? / cell.bytes() as f64)
+fn per_byte(point: &MeasuredPoint) -> Option<f64> {
+    Some(point.cpu_ns()? / point.bytes() as f64)
 }
 
-/// CPU of one path over that of another at a size.
+/// The ratio of the CPU costs of two paths at one size.
 fn times_at(of: &Path<'_>, over: &Path<'_>, bytes: u64) -> Option<f64> {
     Some(of.at(bytes)?.cpu_ns()? / over.at(bytes)?.cpu_ns().filter(|ns| *ns > 0.0)?)
 }
 
-/// Where the page cache costs less than going past it, and where more.
+/// From which size on direct requests cost less CPU than buffered ones, and advice to use them.
 fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     let rw = &direct.rw;
     if let Some(bytes) = break_even(direct, buffered) {
         found.find(
             "break-even",
-            format!(
-                "{rw}s cost less CPU past the page cache from {} on, the smallest such size \
-                 measured",
-                units::size(bytes)
-            ),
+            format!("direct {rw}s cost less CPU than buffered ones from {} on", units::size(bytes)),
         );
     }
     let Some(times) = times_at(buffered, direct, LARGE) else { return };
@@ -326,7 +258,7 @@ fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         times,
         &format!("{rw}s of {} and larger", units::size(LARGE)),
         format!(
-            "a {rw} of {} costs {} buffered, {} direct",
+            "a {} {rw} costs {} buffered, {} direct",
             units::size(LARGE),
             cost(buffered).unwrap_or_default(),
             cost(direct).unwrap_or_default()
@@ -334,21 +266,18 @@ fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
 }
 
-/// The smallest size from which on the direct path costs less at every size that both have.
+/// The smallest measured size from which on the direct path costs less at every larger size too.
 fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
-    let shared = direct.cells.iter().map(|cell| cell.bytes());
+    let shared = direct.points.iter().map(|point| point.bytes());
     let mut cheaper = None;
     for bytes in shared {
         let Some(times) = times_at(buffered, direct, bytes) else { continue };
-        cheaper = match times > 1.0 {
-            true => cheaper.or(Some(bytes)),
-            false => None,
-        };
+        cheaper = if times > 1.0 { cheaper.or(Some(bytes)) } else { None };
     }
     cheaper
 }
 
-/// A direct path that pays for each byte as one through the page cache does, copies.
+/// Advice if the direct path has a cost per byte like the page cache, which means that it copies.
 fn copying(found: &mut Conclusion, evidence: &Evidence, direct: &Path<'_>, buffered: &Path<'_>) {
     let has_device = evidence.targets.first().is_some_and(|target| target.device.is_some());
     let (Some(past), Some(through)) = (direct.lower(), buffered.lower()) else { return };
@@ -365,14 +294,14 @@ fn copying(found: &mut Conclusion, evidence: &Evidence, direct: &Path<'_>, buffe
         at(&past) / past.fixed_ns.value.max(1.0),
         "",
         format!(
-            "each KiB past the page cache costs {}, of the {} through it",
+            "a KiB costs {} direct and {} buffered",
             units::time(past.marginal_ns_per_kib.value),
             units::time(through.marginal_ns_per_kib.value)
         ),
     );
 }
 
-/// Whether a number is about the published one: within a factor of two.
+/// Whether a number is within a factor of two of the published one.
 fn about(here: f64, published: f64) -> bool {
     (published / 2.0..=published * 2.0).contains(&here)
 }
@@ -380,56 +309,56 @@ fn about(here: f64, published: f64) -> bool {
 fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     let costlier = |bytes: u64| times_at(buffered, direct, bytes);
     let at_64 = costlier(LARGE);
-    let largest = direct.cells.iter().rev().find_map(|cell| costlier(cell.bytes()));
-    found.gain("R043", at_64, "CPU of a buffered read of 64 KiB over a direct one");
-    found.gain("R062", costlier(16 << 10), "CPU of a buffered read of 16 KiB over a direct one");
+    let largest = direct.points.iter().rev().find_map(|point| costlier(point.bytes()));
+    found.gain("R043", at_64, "CPU of a buffered 64 KiB read over a direct one");
+    found.gain("R062", costlier(16 << 10), "CPU of a buffered 16 KiB read over a direct one");
     found.gain("C143", largest, "CPU of the largest buffered reads over direct ones");
     found.claim_if(
         "R069",
         at_64.map(|times| {
-            (times >= 2.0, format!("reads of 64 KiB: {} the CPU buffered", words_of_times(times)))
+            (times >= 2.0, format!("64 KiB reads: {} the CPU if buffered", words_of_times(times)))
         }),
     );
     let small = direct.at(2 << 10).zip(direct.at(16 << 10));
     let times = small.and_then(|(small, large)| Some(per_byte(small)? / per_byte(large)?));
-    found.gain("R055", times, "CPU of a MiB by direct reads of 2 KiB over 16 KiB");
+    found.gain("R055", times, "CPU per MiB of direct 2 KiB reads over 16 KiB reads");
     let times = small.and_then(|(small, large)| Some(large.cpu_ns()? / small.cpu_ns()?));
     found.claim_if(
         "R056",
         times.map(|times| {
             let words = words_of_times(times);
-            (times <= ABOUT, format!("a direct read of 16 KiB: {words} the CPU of one of 2 KiB"))
+            (times <= ABOUT, format!("a direct 16 KiB read: {words} the CPU of a 2 KiB read"))
         }),
     );
     rate_claims(found, direct, buffered);
     model_claims(found, direct, buffered);
 }
 
-/// Claims about sizes.
+/// Claims about certain request sizes.
 fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
-    leanest(found, buffered);
+    cheapest_size(found, buffered);
     let beyond = 256 << 10;
     let pair = direct.at(beyond).zip(buffered.at(beyond));
     if let Some(((past, with), cpu)) = pair.zip(times_at(buffered, direct, beyond)) {
-        let told = curve::told(past, with);
+        let comparison = curve::compare(past, with);
         let words = format!(
-            "direct reads of 256 KiB: rate beside buffered ones: {}; {} the CPU",
-            told.words(),
+            "direct 256 KiB reads against buffered ones: rate {}; {} the CPU",
+            comparison.words(),
             words_of_times(1.0 / cpu)
         );
-        match told.noise() {
+        match comparison.noise() {
             Some(why) => found.cannot(&["R063"], &why),
             None => {
-                let faster = told.times().is_some_and(|times| times > 1.0);
+                let faster = comparison.times().is_some_and(|times| times > 1.0);
                 found.claim("R063", faster && cpu > 1.0, words);
             }
         }
     }
-    let load = |cell: &MeasuredPoint| Some(cell.cpu_ns()? * cell.requests_per_s() / 1e9);
+    let load = |point: &MeasuredPoint| Some(point.cpu_ns()? * point.requests_per_s() / 1e9);
     found.claim_if(
         "R074",
         direct.at(LARGE).and_then(load).map(|load| {
-            (load < 0.05, format!("direct reads of 64 KiB: {:.0}% of a CPU", 100.0 * load))
+            (load < 0.05, format!("direct 64 KiB reads: {:.0}% of one CPU", 100.0 * load))
         }),
     );
     let measured = direct.at(2 << 10).is_some() && buffered.at(2 << 10).is_some();
@@ -445,7 +374,7 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     found.claim_if(
         "C201",
         measured.then(|| match even {
-            // It lies between this size and the one measured below it.
+            // The true break-even lies between this size and the next smaller one measured.
             Some(bytes) => {
                 let holds = (8 << 10..=16 << 10).contains(&bytes);
                 (holds, format!("direct reads cost less from {} on", units::size(bytes)))
@@ -455,44 +384,41 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
 }
 
-/// The sizes whose bytes cost least; which, only where the others cost clearly more.
-fn leanest(found: &mut Conclusion, buffered: &Path<'_>) {
-    let lean = buffered.cells.iter().filter_map(|cell| Some((per_byte(cell)?, cell.bytes())));
+/// Claim R040: at which sizes a byte costs least. It is decided only if the other sizes cost
+/// clearly more.
+fn cheapest_size(found: &mut Conclusion, buffered: &Path<'_>) {
+    let lean = buffered.points.iter().filter_map(|point| Some((per_byte(point)?, point.bytes())));
     let claimed = |bytes: u64| (16 << 10..=64 << 10).contains(&bytes);
     let (inside, outside): (Vec<_>, Vec<_>) = lean.partition(|(_, bytes)| claimed(*bytes));
     let least = |of: &[(f64, u64)]| of.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
     let Some((within, beyond)) = least(&inside).zip(least(&outside)) else { return };
     let best = if within.0 < beyond.0 { within } else { beyond };
-    let seen = format!("a MiB of buffered reads costs least at {}", units::size(best.1));
+    let seen = format!("a MiB of buffered reads costs least CPU at {}", units::size(best.1));
     if alike(within.0, beyond.0) {
         let other = if best == within { beyond } else { within };
         let size = units::size(other.1);
-        found.cannot(&["R040"], &format!("noise: {seen}, and within 10% of that at {size}"));
+        found.cannot(&["R040"], &format!("noise: {seen}, and {size} is within 10% of that"));
     } else {
         found.claim("R040", best == within, seen);
     }
 }
 
-/// Whether two CPU times are too close to be told apart.
+/// Whether two CPU times are too close to be ranked.
 fn alike(one: f64, other: f64) -> bool {
     one.max(other) <= one.min(other) * CPU_ALIKE
 }
 
-/// Claims about the fixed and the marginal part.
+/// Claims about the fixed cost and the cost per KiB.
 fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     if let Some((past, published)) = direct.lower().zip(claimed("C140")) {
         let each = past.marginal_ns_per_kib;
         let most = units::time(each.high.max(0.0));
-        match each.low > 0.0 {
-            true => {
-                let here = format!("each KiB of a direct read: {}", units::time(each.value));
-                found.claim("C140", about(each.value, published * 1e3), here);
-            }
-            false => {
-                let why =
-                    format!("a KiB of a direct read costs nothing beyond noise (at most {most})");
-                found.cannot(&["C140"], &why);
-            }
+        if each.low > 0.0 {
+            let here = format!("CPU per KiB of a direct read: {}", units::time(each.value));
+            found.claim("C140", about(each.value, published * 1e3), here);
+        } else {
+            let why = format!("a KiB of a direct read has no measurable cost (at most {most})");
+            found.cannot(&["C140"], &why);
         }
     }
     let (past, through) = (direct.fit(instructions), buffered.fit(instructions));
@@ -503,7 +429,7 @@ fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) 
             id,
             whole(path).zip(claimed(id)).map(|(count, published)| {
                 let each = count / LARGE as f64;
-                (about(each, published), format!("{each:.2} instructions for a byte of 64 KiB"))
+                (about(each, published), format!("{each:.2} instructions per byte at 64 KiB"))
             }),
         );
     }
@@ -513,7 +439,7 @@ fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) 
             past.as_ref().zip(claimed(id)).map(|(model, published)| {
                 let each = model.fixed_ns.value;
                 let count = units::count(each.max(0.0));
-                (about(each, published), format!("{count} instructions for a direct read"))
+                (about(each, published), format!("{count} instructions per direct read"))
             }),
         );
     }
@@ -522,23 +448,23 @@ fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) 
         past.as_ref().zip(through.as_ref()).zip(claimed("R058")).map(
             |((past, through), published)| {
                 let more = byte(through) - byte(past);
-                (about(more, published), format!("{more:.2} instructions more for a byte"))
+                (about(more, published), format!("{more:.2} more instructions per byte"))
             },
         ),
     );
 }
 
-/// The number of a claim.
+/// The published number of a claim.
 fn claimed(id: &str) -> Option<f64> {
     crate::conclusion::claim_of(id).map(|claim| claim.low)
 }
 
-/// Every path with both bounds.
+/// A row for each path, with both bounds.
 fn table(paths: &[Path<'_>]) -> Option<Table> {
     let row = |path: &Path<'_>| {
         let (lower, upper) = (path.lower()?, path.upper());
         let counted = path.fit(instructions);
-        let last = *path.cells.last()?;
+        let last = *path.points.last()?;
         let of = |model: &Option<CostModel>, of: fn(&CostModel) -> f64| -> TableCell {
             model.as_ref().map(of).into()
         };
@@ -564,13 +490,15 @@ fn table(paths: &[Path<'_>]) -> Option<Table> {
         ("Request, upper", Unit::Nanoseconds),
         ("KiB, upper", Unit::Nanoseconds),
         ("R\u{b2}", Unit::Count),
-        ("Instructions of a request", Unit::Count),
-        ("Instructions of a byte", Unit::Count),
-        ("Interrupts of the largest request", Unit::Nanoseconds),
+        ("Instructions per request", Unit::Count),
+        ("Instructions per byte", Unit::Count),
+        ("Interrupt time of the largest request", Unit::Nanoseconds),
     ];
     (!rows.is_empty()).then(|| Table {
         id: "cpu-cost-paths".to_owned(),
-        caption: "CPU of each request and each KiB, charged (lower) and lost (upper)".to_owned(),
+        caption: "CPU per request and per KiB: charged to the process (lower), lost by the soaker \
+                  (upper)"
+            .to_owned(),
         columns: [text("Path"), text("Direction")].into_iter().chain(numbers.map(column)).collect(),
         rows,
     })
@@ -583,35 +511,35 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// A point whose requests cost so much each, and so many instructions.
+    /// A point with this CPU time and this number of instructions per request.
     fn point(caching: &str, rw: &str, bs: &str, cpu_ns: f64, instructions: u64) -> MeasuredPoint {
-        let mut cell = cell(
+        let mut point = cell(
             1 << 30,
             &[("part", caching), ("caching", caching), ("rw", rw), ("bs", bs), ("iodepth", "1")],
         );
-        let requests = (1 << 30) / cell.bytes();
-        for trial in &mut cell.point.trials {
+        let requests = (1 << 30) / point.bytes();
+        for trial in &mut point.point.trials {
             trial.cpu.process_ns = (cpu_ns * requests as f64) as u64;
             trial.cpu.instructions = (instructions > 0).then_some(instructions * requests);
         }
-        cell.summary = cell.point.summary();
-        cell
+        point.summary = point.point.summary();
+        point
     }
 
-    /// Both paths of reads, each with a fixed and a marginal cost (ns, ns for each KiB).
+    /// A direct and a buffered path of reads, each with a fixed cost (ns) and a cost per KiB (ns).
     fn machine(direct: (f64, f64), buffered: (f64, f64), instructions: bool) -> Evidence {
-        let mut cells = Vec::new();
+        let mut points = Vec::new();
         for (caching, (fixed, each)) in [("direct", direct), ("buffered", buffered)] {
             for kib in [2_u64, 16, 64, 256] {
                 let cpu_ns = fixed + each * kib as f64;
                 let count = if instructions { cpu_ns as u64 } else { 0 };
-                cells.push(point(caching, "read", &format!("{kib}k"), cpu_ns, count));
+                points.push(point(caching, "read", &format!("{kib}k"), cpu_ns, count));
             }
         }
         let device = Some(DeviceFacts::default());
         Evidence {
             targets: vec![TargetFacts { device, ..TargetFacts::default() }],
-            ..evidence(cells)
+            ..evidence(points)
         }
     }
 
@@ -620,10 +548,10 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_machine_pays_for_bytes_through_the_cache_only() {
+    fn on_the_papers_machine_only_the_cache_has_a_cost_per_byte() {
         let found = analyse(&machine((120_000.0, 0.0), (20_000.0, 16_000.0), false));
         let text = &found.findings[0].text;
-        assert!(text.contains("120 us of CPU for each request") && text.contains("nothing beyond"));
+        assert!(text.contains("120 us of CPU per request") && text.contains("no measurable"));
         for id in ["R043", "R055", "R056", "R062", "R069", "C201"] {
             assert_eq!(verdict(&found, id), Some(Verdict::Holds), "{id}");
         }
@@ -636,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marginal_cost_is_the_claim_and_no_ratio_to_the_cache() {
+    fn the_claim_about_the_marginal_cost_is_absolute() {
         for (each, holds) in [(480.0, Verdict::Holds), (50.0, Verdict::DoesNotHold)] {
             let found = analyse(&machine((1_000.0, each), (20_000.0, 16_000.0), false));
             assert_eq!(verdict(&found, "C140"), Some(holds), "{each}");
@@ -652,18 +580,18 @@ mod tests {
     }
 
     #[test]
-    fn each_claim_is_tried_by_one_study_alone() {
+    fn each_claim_is_tested_by_one_study_only() {
         let mut owners = std::collections::BTreeMap::new();
         for study in crate::catalogue::ALL {
             for id in study.claims {
                 let before = owners.insert(*id, study.name);
-                assert_eq!(before, None, "{id} is tried by {} too", study.name);
+                assert_eq!(before, None, "{id} is tested by {} too", study.name);
             }
         }
     }
 
     #[test]
-    fn a_device_that_copies_is_told_from_one_that_moves_data_by_itself() {
+    fn a_device_that_copies_is_distinguished_from_dma() {
         let advice = |each| {
             let found = analyse(&machine((5_000.0, each), (2_000.0, 150.0), false));
             found.advice.iter().any(|advice| advice.id == "dma-not-pio")
@@ -672,12 +600,12 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_claimed_where_they_were_counted() {
+    fn claims_about_instructions_need_counters() {
         let found = analyse(&machine((10_000.0, 102.0), (10_000.0, 2_048.0), true));
         assert_eq!(verdict(&found, "R057"), Some(Verdict::Holds));
         assert_eq!(verdict(&found, "R058"), Some(Verdict::Holds));
         assert!(
-            found.findings[0].text.contains("instructions for a request, 0.10 for a byte"),
+            found.findings[0].text.contains("instructions per request, 0.10 per byte"),
             "{:?}",
             found.findings[0]
         );

@@ -1,7 +1,7 @@
-//! How many requests outstanding: throughput, latency and what each step of depth costs.
+//! Study `depth`: throughput, latency and the cost of each step of queue depth.
 //!
-//! Little's law ties the three: depth = rate x latency. Up to the knee another request buys rate,
-//! beyond it only waiting.
+//! Little's law ties the three together: depth = rate x latency. Up to the knee of the curve, depth
+//! raises the rate; beyond it, only the latency.
 
 use analysis::halfpower::measured;
 
@@ -16,44 +16,16 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 4 and Figure 6: reads reach half power at 4 KB at any depth, \
              writes need depth (8-deep 8 KB writes gain four times)",
     needs: "",
-    plan: r#"
-title = "Depth: requests outstanding"
-asks = "How many requests must be outstanding, and what does each step cost in latency?"
-direct = true
-rw = ["read", "write"]
-bs = ["2k", "4k", "8k", "16k", "64k"]
-iodepth = [1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
-runtime = 1
-trials = 3
-
-[quick]
-bs = ["2k", "4k", "8k", "16k", "64k"]
-iodepth = [1, 2, 3, 8, 32, 256]
-runtime = 0.1
-trials = 2
-
-[[figure]]
-title = "Throughput against depth"
-x = "iodepth"
-y = "throughput"
-by = ["rw", "bs"]
-
-[[figure]]
-title = "Latency against depth"
-x = "iodepth"
-y = "latency"
-log = true
-by = ["rw", "bs"]
-"#,
+    plan: include_str!("../../plans/depth.toml"),
     claims: &["R077", "R078", "R079", "R080", "R117", "C133", "C208"],
     rules: &["deeper-requests"],
     measure: None,
     analyse,
 };
 
-/// A step of depth that brings less than this is beyond the knee.
+/// A step of depth that gains less than this factor is beyond the knee.
 const STEP_MIN: f64 = 1.1;
-/// A difference up to this may be noise; a larger one is none, however wide the intervals.
+/// Differences up to this factor may be noise; a larger one counts, however wide the intervals.
 const NOISE_MOST: f64 = 1.3;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -69,12 +41,12 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of a size in rising depth.
+/// The points of one size, by rising depth.
 fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("rw", rw)]);
-    cells.retain(|cell| cell.bytes() == bs);
-    cells.sort_by_key(|cell| cell.depth());
-    cells
+    let mut points = evidence.all(&[("rw", rw)]);
+    points.retain(|point| point.bytes() == bs);
+    points.sort_by_key(|point| point.depth());
+    points
 }
 
 fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
@@ -85,38 +57,38 @@ fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
     sizes
 }
 
-/// The depth after which a doubling brings little, and what it costs to go on.
+/// The depth from which on more depth gains little, and what more depth costs in latency.
 fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
-    let cells = curve(evidence, rw, bs);
-    // One depth has no knee, and without the first there is nothing to gain over.
-    let (Some(first), Some(last)) = (cells.first(), cells.last()) else { return };
-    if cells.len() < 2 || first.depth() > 1 {
+    let points = curve(evidence, rw, bs);
+    // A knee needs several depths, and depth 1 as the base of the gain.
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
+    if points.len() < 2 || first.depth() > 1 {
         return;
     }
-    let Some(knee) = knee_of(&cells) else { return };
+    let Some(knee) = knee_of(&points) else { return };
     let latency =
-        |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
-    let beyond = match last.depth() == knee.depth() {
-        true => format!("the median latency is {} there", latency(knee)),
-        false => format!(
+        |point: &MeasuredPoint| point.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
+    let beyond = if last.depth() == knee.depth() {
+        format!("the median latency is {} there", latency(knee))
+    } else {
+        format!(
             "the median latency is {} there and {} at depth {}",
             latency(knee),
             latency(last),
             last.depth()
-        ),
+        )
     };
     let (size, shallow) = (units::size(bs), units::rate(first.rate()));
     let (rate, depth, least) = (units::rate(knee.rate()), knee.depth(), first.depth());
     found.find(
         "knee",
-        match depth == least {
-            true => {
-                format!("{rw}s of {size} need no more depth than {least}: {shallow}; {beyond}")
-            }
-            false => format!(
+        if depth == least {
+            format!("{rw}s of {size} gain nothing beyond depth {least}: {shallow}; {beyond}")
+        } else {
+            format!(
                 "{rw}s of {size}: {shallow} at depth {least}, {rate} from depth {depth} on; \
                  {beyond}"
-            ),
+            )
         },
     );
     if knee.depth() > 1 {
@@ -128,14 +100,14 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     }
 }
 
-/// The first point that is as fast as any later one, as far as it can be told.
-fn knee_of<'a>(cells: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
-    let top = cells.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
-    let is_there = |cell: &&MeasuredPoint| {
-        let near = cell.rate() * STEP_MIN >= top.rate();
-        near || (!differ(cell, top) && cell.rate() * NOISE_MOST >= top.rate())
+/// The first point that is as fast as the fastest, within noise.
+fn knee_of<'a>(points: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
+    let top = points.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
+    let is_there = |point: &&MeasuredPoint| {
+        let near = point.rate() * STEP_MIN >= top.rate();
+        near || (!differ(point, top) && point.rate() * NOISE_MOST >= top.rate())
     };
-    cells.iter().copied().find(is_there)
+    points.iter().copied().find(is_there)
 }
 
 fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
@@ -149,13 +121,13 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let points: Vec<(u64, f64)> =
             curve(evidence, rw, bs).iter().map(|c| (u64::from(c.depth()), c.rate())).collect();
         match measured(&points, pap) {
-            Some(depth) => reached.push(format!("of {} at depth {depth}", units::size(bs))),
+            Some(depth) => reached.push(format!("{} from depth {depth} on", units::size(bs))),
             None => never.push(units::size(bs)),
         }
     }
     let half = format!("half of {} ({source})", units::rate(pap));
     if !never.is_empty() {
-        reached.push(format!("of {} at no depth measured", never.join(", ")));
+        reached.push(format!("{} at no depth measured", never.join(", ")));
     }
     if reached.is_empty() {
         return;
@@ -164,18 +136,18 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find("half-power-depth", format!("{rw}s pass {half}: {words}"));
 }
 
-/// Depth against rate x latency: what was really outstanding.
+/// Little's law as a check: rate x latency is the number of requests that were outstanding.
 fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
-    let kept = |cell: &&MeasuredPoint| {
-        let mean_ns = cell.summary.latency.mean().unwrap_or_default();
-        let outstanding = cell.requests_per_s() * mean_ns / 1e9;
-        (outstanding / f64::from(cell.depth()) - 1.0).abs() <= 0.1
+    let kept = |point: &&MeasuredPoint| {
+        let mean_ns = point.summary.latency.mean().unwrap_or_default();
+        let outstanding = point.requests_per_s() * mean_ns / 1e9;
+        (outstanding / f64::from(point.depth()) - 1.0).abs() <= 0.1
     };
     let (all, kept) = (evidence.usable().count(), evidence.usable().filter(kept).count());
     if all > 0 {
         found.find(
             "littles-law",
-            format!("rate x latency is the depth asked for, within 10%, in {kept} of {all} points"),
+            format!("{kept} of {all} points reached their depth (rate x latency within 10% of it)"),
         );
     }
 }
@@ -190,7 +162,10 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             .pap_bytes_per_s
             .or_else(|| evidence.fastest(&[("rw", rw)]).map(MeasuredPoint::rate))?;
         let share = rate(rw, bs, depth)? / pap;
-        Some((share > 0.5, format!("{rw}s of {bs}, depth {depth}: {:.0}% of PAP", 100.0 * share)))
+        Some((
+            share > 0.5,
+            format!("{rw}s of {bs}, depth {depth}: {:.0}% of the peak", 100.0 * share),
+        ))
     };
     found.claim_if("R077", half("read", "4k", "1"));
     found.claim_if("R078", half("write", "16k", "3"));
@@ -202,9 +177,9 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let knee = knee_of(&reads);
     found.claim_if(
         "C208",
-        knee.map(|cell| {
-            let depth = cell.depth();
-            (depth <= 2, format!("reads of 8 KiB rise up to depth {depth}"))
+        knee.map(|point| {
+            let depth = point.depth();
+            (depth <= 2, format!("the rate of 8 KiB reads rises up to depth {depth}"))
         }),
     );
 }
@@ -216,7 +191,7 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
 
     #[test]
-    fn the_knee_is_where_a_step_brings_little() {
+    fn the_knee_is_where_a_step_gains_little() {
         let at =
             |depth: &str, rate| cell(rate, &[("rw", "write"), ("bs", "8k"), ("iodepth", depth)]);
         let large = cell(300, &[("rw", "write"), ("bs", "16k"), ("iodepth", "3")]);
@@ -232,11 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn one_depth_alone_has_no_knee_nor_have_those_without_the_first() {
+    fn a_knee_needs_several_depths_and_depth_one() {
         let at =
             |depth: &str, rate| cell(rate, &[("rw", "write"), ("bs", "8k"), ("iodepth", depth)]);
-        for cells in [vec![at("1", 100)], vec![at("256", 800)], vec![at("8", 700), at("32", 710)]] {
-            let found = analyse(&evidence(cells));
+        for points in [vec![at("1", 100)], vec![at("256", 800)], vec![at("8", 700), at("32", 710)]]
+        {
+            let found = analyse(&evidence(points));
             assert!(found.findings.iter().all(|one| one.id != "knee"), "{:?}", found.findings);
             assert!(found.advice.is_empty(), "{:?}", found.advice);
         }

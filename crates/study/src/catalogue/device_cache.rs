@@ -1,13 +1,12 @@
-//! The cache of a device: how large it is, how far it reads ahead, what a hit costs, how fast the
-//! link behind it is.
+//! Study `device-cache`: the cache of a device. Its size, its read-ahead, the latency of a hit, and
+//! the rate of the link.
 //!
-//! Regions of growing size are read several times over. In one that fits, all passes but the first
-//! are hits; in one that does not, a cache which forgets the least recently used has none. The size
-//! between is narrowed down. The same block read again and again at several sizes gives the fixed
-//! overhead of a request and the rate of the link (T = f + S / rate), without the medium.
+//! Regions of growing size are read several times. If a region fits, all passes but the first hit
+//! the cache; if not, an LRU cache has no hits at all. A bisection narrows the size down. Reading
+//! the same block repeatedly in several sizes gives the fixed overhead of a request and the rate of
+//! the link (T = f + S / rate), without the medium.
 //!
-//! Before all that, while nothing has been read, it is looked how far the device reads ahead
-//! (`study::ahead`).
+//! The read-ahead is measured first (`study::ahead`), while nothing of the region has been read.
 
 use analysis::halfpower::{HalfPowerFit, SizePoint, fit};
 use lab::bench::Bench;
@@ -15,7 +14,7 @@ use lab::failure::Outcome;
 use lab::job::Job;
 use workload::Workload;
 
-use crate::ahead::{self, HIT_GAIN};
+use crate::ahead::{self, HIT_GAIN, ReadTarget};
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve;
@@ -27,48 +26,35 @@ use crate::target::StudyTarget;
 /// The study `device-cache`.
 pub const STUDY: Study = Study {
     name: "device-cache",
-    papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential \
-             reads show the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus; with \
-             pauses between them, what was read ahead comes at the rate of the bus (64 KB in 2 ms \
-             to 7 ms) and not of the media",
-    needs: "a device or file that is read past the page cache",
-    plan: r#"
-title = "Device cache: size, read-ahead, overhead, link"
-asks = "How large is the device's cache, how far does it read ahead, and what does a hit cost?"
-compares = true
-direct = true
-rw = "read"
-bs = "64k"
-iodepth = 1
-trials = 1
-runtime = 15
-
-[quick]
-runtime = 4
-"#,
+    papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential reads show \
+             the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus; with pauses between \
+             them, prefetched data arrives at the rate of the bus (64 KB in 2 ms to 7 ms), not of \
+             the media",
+    needs: "a device or file with direct I/O",
+    plan: include_str!("../../plans/device-cache.toml"),
     claims: &["R140", "R142", "R145"],
     rules: &[],
     measure: Some(measure),
     analyse,
 };
 
-/// Passes over a region: the first brings it in, the others show whether it stayed.
+/// Passes over a region: the first loads it, the others show whether it stayed.
 const PASSES: u64 = 3;
-/// The smallest and the largest region (bytes), the latter in the quick form and otherwise.
+/// The smallest region (bytes), and the largest: in the quick form, and otherwise.
 const REGION_MIN: u64 = 256 << 10;
 const REGION_MAX: [u64; 2] = [64 << 20, 512 << 20];
-/// The size is narrowed down until its ends are this close.
+/// The bisection ends when its bounds are within this factor.
 const NARROW: f64 = 1.06;
-/// Requests of one block.
+/// Request sizes for reading the same block.
 const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
-/// A fit below this is none of a link.
+/// A fit with a lower r2 does not describe a link.
 const R2_MIN: f64 = 0.95;
-/// How often the block is read.
+/// Reads of the same block for each size.
 const BLOCK_READS: u64 = 200;
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let study_targets = runner.study_targets;
     for group in runner.groups()? {
-        // The papers read blocks of the disk by a driver of their own, not of a file.
+        // The papers read blocks of the disk through a driver of their own, not from a file.
         let changes = Some("path=driver,file_at=0.0".to_owned());
         let group = Group { changes, ..group };
         for study_target in study_targets {
@@ -95,18 +81,17 @@ fn target(
 ) -> Outcome<()> {
     if !bench.place().caching().is_direct() && study_target.is_real() {
         let name = study_target.name.display().to_string();
-        runner
-            .leave_out(&name, "no direct I/O here; name a target that is read past the page cache");
+        runner.leave_out(&name, "no direct I/O here; name a target that supports it");
         return Ok(());
     }
     let name = study_target.name.display().to_string();
-    // First of all: what has been read once may lie in the cache.
-    ahead::measure(runner, (&name, job, bench), &BLOCK_BYTES)?;
+    // This must come first: blocks that were read once may be in the device's cache.
+    ahead::measure(runner, ReadTarget { name: &name, job, bench }, &BLOCK_BYTES)?;
     same_block(runner, &name, job, bench)?;
     rereads(runner, &name, job, bench)
 }
 
-/// The median latency of the same block at several sizes.
+/// Notes the median latency of the same block for several request sizes.
 fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     for bytes in BLOCK_BYTES {
@@ -117,7 +102,7 @@ fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench
             ..plain.clone()
         };
         let setting = bench.setting(job, &job.axes[0]);
-        // A size below the target's granule does not fit; the next ones do.
+        // Sizes below the target's granule do not fit, larger ones do.
         if setting.place.check_fit(&workload).is_err() {
             continue;
         }
@@ -130,28 +115,29 @@ fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench
     Ok(())
 }
 
-/// The median latency of several passes over a region, and whether they were all made.
+/// The median latency of several passes over a region (ns); `None` if too few of them were
+/// completed.
 fn passes(runner: &StudyRunner<'_>, job: &Job, bench: &Bench, region: u64) -> Outcome<Option<f64>> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
     let trial = runner.trial(job, bench, workload)?;
-    // Half of it all or less, and the median may be of the first pass.
-    let told = trial.bytes() * 2 > region * PASSES;
-    Ok(trial.latency().quantile(0.5).filter(|_| told).map(|ns| ns as f64))
+    // With half of the reads or less, the median may lie in the first pass.
+    let is_complete = trial.bytes() * 2 > region * PASSES;
+    Ok(trial.latency().quantile(0.5).filter(|_| is_complete).map(|ns| ns as f64))
 }
 
-/// Grows the region until rereads miss, then narrows the size down.
+/// Grows the region until rereads miss, then bisects the cache size.
 fn rereads(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
     let most = REGION_MAX[usize::from(!runner.quick)].min(bench.region_bytes);
-    let mut seen: Vec<(u64, f64)> = Vec::new();
+    let mut latencies: Vec<(u64, f64)> = Vec::new();
     let mut region = REGION_MIN;
     while region <= most {
         let Some(ns) = passes(runner, job, bench, region)? else { break };
         note(runner, name, region, ns);
-        seen.push((region, ns));
+        latencies.push((region, ns));
         region *= 2;
     }
-    let Some((mut hit, mut miss, threshold_ns)) = curve::edge(&seen, HIT_GAIN) else {
+    let Some((mut hit, mut miss, threshold_ns)) = curve::edge(&latencies, HIT_GAIN) else {
         return Ok(());
     };
     let request = u64::from(job.axes[0].request_bytes);
@@ -172,7 +158,7 @@ fn note(runner: &mut StudyRunner<'_>, name: &str, region: u64, ns: f64) {
     runner.evidence.note("reread", "ns", &labels, ns);
 }
 
-/// The size of the cache, between the largest region of hits and the smallest of misses (bytes).
+/// The cache size (bytes): between the largest region that hits and the smallest that misses.
 fn cache_bytes(evidence: &Evidence, target: &str) -> Option<f64> {
     let (hit, miss, _) = curve::edge(&evidence.curve("reread", "region", target), HIT_GAIN)?;
     Some((hit as f64 * miss as f64).sqrt())
@@ -196,16 +182,16 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
-    let seen = evidence.curve("reread", "region", target);
-    let (Some(first), Some(last)) = (seen.first(), seen.last()) else { return };
+    let latencies = evidence.curve("reread", "region", target);
+    let (Some(first), Some(last)) = (latencies.first(), latencies.last()) else { return };
     let (hit, miss) = (units::time(first.1), units::time(last.1));
     let text = match cache_bytes(evidence, target) {
         Some(bytes) => format!(
-            "{target}: a cache of {}: rereads of 64 KiB take {hit} within it and {miss} beyond",
+            "{target}: a cache of {}: 64 KiB rereads take {hit} within it and {miss} beyond it",
             units::size(bytes as u64)
         ),
         None => format!(
-            "{target}: no cache shows between {} and {}: rereads of 64 KiB take {hit} and {miss}",
+            "{target}: no cache shows between {} and {}: 64 KiB rereads take {hit} and {miss}",
             units::size(first.0),
             units::size(last.0)
         ),
@@ -213,12 +199,12 @@ fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     found.find("cache", text);
 }
 
-/// The fit of times that rise with the size by more than noise.
+/// A fit of times that rise with the request size by more than noise.
 fn rising(points: &[SizePoint]) -> Option<HalfPowerFit> {
     fit(points).ok().filter(|fit| fit.ns_per_byte.low > 0.0)
 }
 
-/// The times of hits by size, as points of a fit.
+/// Latencies of hits by request size, as points of a fit.
 fn times(evidence: &Evidence, quantity: &str, target: &str) -> Vec<SizePoint> {
     let point = |(bytes, ns): &(u64, f64)| SizePoint {
         request_bytes: *bytes,
@@ -228,20 +214,18 @@ fn times(evidence: &Evidence, quantity: &str, target: &str) -> Vec<SizePoint> {
     evidence.curve(quantity, "bytes", target).iter().map(point).collect()
 }
 
-/// Fixed overhead and rate of the link, from the same block at several sizes and from what was
-/// read ahead.
+/// Fixed overhead and rate of the link, from reads of the same block and from prefetch hits.
 fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let points = times(evidence, "same-block", target);
     let ahead = times(evidence, "read-ahead", target);
-    for (id, what, points) in [
-        ("link", "the same block costs", &points),
-        ("link-ahead", "what was read ahead costs", &ahead),
-    ] {
+    for (id, what, points) in
+        [("link", "the same block costs", &points), ("link-ahead", "prefetched data costs", &ahead)]
+    {
         let (Some(smallest), Some(largest)) = (points.first(), points.last()) else { continue };
         let text = match rising(points) {
             Some(fit) if fit.r2 < R2_MIN => format!(
-                "{target}: {what} {} at {} and {} at {}, without a line of fixed + transfer \
-                 through it (r2 {:.3}): the link cannot be told",
+                "{target}: {what} {} at {} and {} at {}, which does not fit fixed + transfer time \
+                 (r2 {:.3}): the rate of the link is unknown",
                 units::time(smallest.time_ns),
                 units::size(smallest.request_bytes),
                 units::time(largest.time_ns),
@@ -252,16 +236,14 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
                 let fixed = units::time(fit.fixed_ns.value.max(0.0));
                 let rate = units::rate(fit.asymptote_bytes_per_s);
                 let r2 = fit.r2;
-                format!(
-                    "{target}: {what} {fixed} for each request and moves at {rate} (r2 {r2:.3})"
-                )
+                format!("{target}: {what} {fixed} per request and moves at {rate} (r2 {r2:.3})")
             }
-            None => format!("{target}: {what} {} whatever its size", units::time(smallest.time_ns)),
+            None => format!("{target}: {what} {} at any size", units::time(smallest.time_ns)),
         };
         found.find(id, text);
     }
     if found.claims.is_empty() {
-        // Hits pass the link alone: those in the cache, or where it holds none, those read ahead.
+        // Only hits avoid the medium: cache hits, or prefetch hits if there is no cache.
         let hits = match cache_bytes(evidence, target) {
             Some(_) => points,
             None => ahead,
@@ -272,30 +254,31 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
 
 fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[SizePoint]) {
     if points.is_empty() {
-        let why = "no cache shows and no read-ahead: the link cannot be told from the medium";
+        let why =
+            "neither cache nor read-ahead shows, so the link cannot be separated from the medium";
         found.cannot(STUDY.claims, why);
         return;
     }
     let Some(fit) = rising(points).filter(|fit| fit.r2 >= R2_MIN) else {
-        let why = "the times of hits do not follow fixed + transfer closely enough (r2 below 0.95)";
+        let why = "the latencies of hits do not fit fixed + transfer time (r2 below 0.95)";
         found.cannot(STUDY.claims, why);
         return;
     };
     if let Some(small) = points.iter().find(|point| point.request_bytes == 2048) {
         let share = fit.fixed_ns.value / small.time_ns;
-        let here = format!("{:.0}% of the time of 2 KiB is fixed", 100.0 * share);
+        let here = format!("{:.0}% of the time of a 2 KiB hit is fixed", 100.0 * share);
         found.claim("R140", share > 0.5, here);
     }
     let rereads = evidence.curve("reread", "region", target);
     if let Some((_, ns)) = rereads.last() {
         let (medium, link) = ((64 << 10) as f64 * 1e9 / ns, fit.asymptote_bytes_per_s);
-        let here = format!("the link moves {:.1} times what the medium gives", link / medium);
+        let here = format!("the link is {:.1} times as fast as the medium", link / medium);
         found.claim("R142", link >= 2.0 * medium, here);
     }
     let follows =
         points.iter().zip(&fit.residuals).filter(|(point, left)| left.abs() <= 0.1 * point.time_ns);
     if let Some(largest) = follows.map(|(point, _)| point.request_bytes).max() {
-        let here = format!("sizes follow fixed + transfer up to {}", units::size(largest));
+        let here = format!("latencies follow fixed + transfer time up to {}", units::size(largest));
         found.claim("R145", largest >= 8192, here);
     }
 }
@@ -317,10 +300,11 @@ mod tests {
     #[test]
     fn the_cache_ends_between_the_last_hit_and_the_first_miss() {
         let mib = 1 << 20;
-        let seen = [(mib, 20e3), (4 * mib, 21e3), (8 * mib, 22e3), (9 * mib, 1e6), (16 * mib, 1e6)];
-        let bytes = cache_bytes(&rereads(&seen), "t").unwrap();
+        let latencies =
+            [(mib, 20e3), (4 * mib, 21e3), (8 * mib, 22e3), (9 * mib, 1e6), (16 * mib, 1e6)];
+        let bytes = cache_bytes(&rereads(&latencies), "t").unwrap();
         assert!((8.0..9.0).contains(&(bytes / f64::from(1 << 20))), "{bytes}");
-        let found = analyse(&rereads(&seen));
+        let found = analyse(&rereads(&latencies));
         assert!(found.findings[0].text.contains("a cache of 8."), "{:?}", found.findings);
     }
 
@@ -331,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn times_in_no_line_tell_no_link() {
+    fn latencies_without_a_line_give_no_link_rate() {
         let mut evidence = Evidence::default();
         for (index, bytes) in BLOCK_BYTES.into_iter().enumerate() {
             let labels = [("target", "t".to_owned()), ("bytes", bytes.to_string())];
@@ -340,7 +324,7 @@ mod tests {
             evidence.note("same-block", "ns", &labels, ns);
         }
         let text = &analyse(&evidence).findings[0].text;
-        assert!(text.contains("the link cannot be told"), "{text}");
+        assert!(text.contains("the rate of the link is unknown"), "{text}");
     }
 
     #[test]
@@ -356,9 +340,9 @@ mod tests {
         let verdicts = |evidence: &Evidence| -> Vec<Verdict> {
             analyse(evidence).claims.iter().map(|claim| claim.verdict).collect()
         };
-        // Without a cache, the link is not told from the medium.
+        // Without a cache, the link cannot be separated from the medium.
         assert_eq!(verdicts(&evidence), [Verdict::CannotBeTried; 3]);
-        // What was read ahead passes the link alone as well.
+        // Prefetch hits avoid the medium as well.
         let mut ahead = evidence.clone();
         ahead
             .readings
@@ -368,7 +352,7 @@ mod tests {
         assert_eq!(verdicts(&ahead), [Verdict::Holds; 3]);
         let found = analyse(&ahead).findings;
         let link = found.iter().find(|finding| finding.id == "link-ahead").unwrap();
-        assert!(link.text.contains("what was read ahead costs 300 us"), "{}", link.text);
+        assert!(link.text.contains("prefetched data costs 300 us"), "{}", link.text);
         evidence.readings.extend(rereads(&[(1 << 20, 4e6), (1 << 24, 10e6)]).readings);
         assert_eq!(verdicts(&evidence), [Verdict::Holds; 3]);
     }

@@ -1,10 +1,10 @@
-//! How requests are issued: every I/O engine of this host by depth and size, and which to use.
+//! Study `engines`: every I/O engine of this host by depth and size, and which to use.
 //!
-//! Each I/O engine is a part of its own, so that one that this host lacks leaves the others in
-//! place; io_uring is three: driven by interrupts, with a thread of the kernel that takes
-//! submissions (SQPOLL), and with polled completions (IOPOLL), which only devices with poll queues
-//! have. The thread of SQPOLL is one of the process, so that its CPU is charged as the process's
-//! own. Random reads have no read-ahead that could issue requests of its own.
+//! Each engine is a part of its own, so that a missing one leaves the others in place. io_uring is
+//! three parts: interrupt-driven, with a kernel thread that takes submissions (SQPOLL), and with
+//! polled completions (IOPOLL), which needs a device with poll queues. The SQPOLL thread belongs to
+//! the process, so its CPU is charged to it. The reads are random, so that read-ahead issues no
+//! requests of its own.
 
 use lab::failure::Outcome;
 use lab::point::Trial;
@@ -24,85 +24,19 @@ pub const STUDY: Study = Study {
     name: "engines",
     papers: "named as future work: completion routines, events and completion ports beside threads",
     needs: "",
-    plan: r#"
-title = "I/O engines: ways to issue requests"
-asks = "Which way to issue requests is fastest here, and which costs least CPU?"
-direct = true
-rw = ["randread", "randwrite"]
-bs = ["4k", "64k"]
-iodepth = [1, 4, 16, 64, 256]
-runtime = 1
-trials = 3
-
-[quick]
-rw = "randread"
-iodepth = [1, 16]
-runtime = 0.2
-trials = 3
-
-[[part]]
-name = "sync"
-ioengine = "sync"
-iodepth = 1
-
-[[part]]
-name = "threads"
-ioengine = "threads"
-
-[[part]]
-name = "libaio"
-ioengine = "libaio"
-
-[[part]]
-name = "io_uring"
-ioengine = "io_uring"
-
-[[part]]
-name = "io_uring SQPOLL"
-ioengine = "io_uring"
-sqthread-poll = true
-
-[[part]]
-name = "io_uring IOPOLL"
-ioengine = "io_uring"
-hipri = true
-
-[[part]]
-name = "buffered sync"
-ioengine = "sync"
-direct = false
-iodepth = 1
-
-[[part]]
-name = "mmap"
-ioengine = "mmap"
-direct = false
-iodepth = 1
-
-[[figure]]
-title = "Requests against depth"
-x = "iodepth"
-y = "iops"
-by = ["part", "rw", "bs"]
-
-[[figure]]
-title = "CPU of a request against depth"
-x = "iodepth"
-y = "cpu-per-request"
-by = ["part", "rw", "bs"]
-"#,
+    plan: include_str!("../../plans/engines.toml"),
     claims: &[],
     rules: &["queue-of-the-kernel", "poll-submissions", "poll-completions"],
     measure: Some(measure),
     analyse,
 };
 
-/// A median fault quicker than this found its page in memory (ns): no device answers so soon.
+/// A page fault with a lower median found its page in memory (ns): no device answers that fast.
 const FOUND_NS: f64 = 1000.0;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     if !runner.study_targets.iter().any(StudyTarget::is_real) {
-        let reason = "a simulated system and a reference device issue requests in their own way";
+        let reason = "simulated systems and reference devices have engines of their own";
         runner.skip(reason, "name a file, device or directory of this host");
         return Ok(());
     }
@@ -112,25 +46,25 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     for rw in ["randread", "randwrite"] {
-        for bs in values(evidence, rw, |cell| cell.bytes()) {
-            for depth in values(evidence, rw, |cell| u64::from(cell.depth())) {
-                race(&mut found, evidence, (rw, bs, depth as u32));
+        for bs in values(evidence, rw, |point| point.bytes()) {
+            for depth in values(evidence, rw, |point| u64::from(point.depth())) {
+                race(&mut found, evidence, rw, bs, depth as u32);
             }
             blocking(&mut found, evidence, rw, bs);
             for polled in [SQ_POLL, IO_POLL] {
-                polling(&mut found, evidence, polled, (rw, bs));
+                polling(&mut found, evidence, polled, rw, bs);
             }
         }
     }
     mapped(&mut found, evidence);
     advise(&mut found, evidence);
-    // What to use is said where it matters most: the most requests outstanding.
+    // The recommendation for the largest depth matters most, so it comes first.
     found.findings.sort_by_key(|finding| finding.id != "use");
     found.tables.extend(table(evidence));
     found
 }
 
-/// What the direct points of a direction have, in rising order, each once.
+/// The distinct values of a property over the points of a direction, in rising order.
 fn values(evidence: &Evidence, rw: &str, of: impl Fn(&MeasuredPoint) -> u64) -> Vec<u64> {
     let mut values: Vec<u64> = evidence.all(&[("rw", rw)]).into_iter().map(of).collect();
     values.sort_unstable();
@@ -138,7 +72,7 @@ fn values(evidence: &Evidence, rw: &str, of: impl Fn(&MeasuredPoint) -> u64) -> 
     values
 }
 
-/// What an I/O engine is chosen by.
+/// The criterion by which an engine is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Rate,
@@ -147,23 +81,23 @@ enum By {
 }
 
 impl By {
-    /// Time for each request, the less the better (ns).
-    fn ns(self, cell: &MeasuredPoint) -> f64 {
+    /// The criterion as time per request (ns); less is better.
+    fn ns(self, point: &MeasuredPoint) -> f64 {
         match self {
-            By::Rate => 1e9 / cell.requests_per_s().max(f64::MIN_POSITIVE),
-            By::Cpu => cell.cpu_ns().unwrap_or(f64::MAX),
-            By::Latency => cell.latency_ns(0.5).unwrap_or(f64::MAX),
+            By::Rate => 1e9 / point.requests_per_s().max(f64::MIN_POSITIVE),
+            By::Cpu => point.cpu_ns().unwrap_or(f64::MAX),
+            By::Latency => point.latency_ns(0.5).unwrap_or(f64::MAX),
         }
     }
 
-    /// What decides among those that are alike.
-    fn then(self) -> By {
+    /// The criterion that decides among equals.
+    fn tie_breaker(self) -> By {
         if self == By::Cpu { By::Rate } else { By::Cpu }
     }
 
-    /// The same in each trial, the least and the most.
-    fn range(self, cell: &MeasuredPoint) -> Option<(f64, f64)> {
-        let rate = cell.summary.requests_per_s;
+    /// The least and the largest value over the trials.
+    fn range(self, point: &MeasuredPoint) -> Option<(f64, f64)> {
+        let rate = point.summary.requests_per_s;
         let of = |trial: &Trial| match self {
             By::Cpu => Some(trial.cpu.process_ns as f64 / trial.requests().max(1) as f64),
             _ => trial.latency().quantile(0.5).map(|ns| ns as f64),
@@ -171,13 +105,13 @@ impl By {
         if self == By::Rate {
             return (rate.low > 0.0).then(|| (1e9 / rate.high, 1e9 / rate.low));
         }
-        let each = cell.point.trials.iter().filter(|trial| !trial.soaked).map(of);
+        let each = point.point.trials.iter().filter(|trial| !trial.soaked).map(of);
         let each = each.collect::<Option<Vec<f64>>>()?;
         let least = each.iter().copied().reduce(f64::min)?;
         Some((least, each.iter().copied().reduce(f64::max)?))
     }
 
-    /// Whether one point is better than another beyond the noise of both.
+    /// Whether a point is better than another by more than the noise of both.
     fn is_better(self, one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
         let (Some((_, high)), Some((low, _))) = (self.range(one), self.range(other)) else {
             return false;
@@ -185,47 +119,46 @@ impl By {
         high < low && self.ns(one) < (1.0 - curve::REPEATABLE) * self.ns(other)
     }
 
-    /// The point that no other is better than, and whether all others are worse.
-    fn choose<'a>(self, cells: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
-        let known = |cell: &&&MeasuredPoint| self.ns(cell) < f64::MAX;
-        let first = *cells.iter().filter(known).min_by(|a, b| self.ns(a).total_cmp(&self.ns(b)))?;
-        let is_alike = |cell: &&&MeasuredPoint| !self.is_better(first, cell);
-        let alike: Vec<&MeasuredPoint> = cells.iter().filter(is_alike).copied().collect();
-        let then = self.then();
-        let chosen = alike.iter().min_by(|a, b| then.ns(a).total_cmp(&then.ns(b)))?;
+    /// The best point: among those that no other beats, the one that wins by the second criterion.
+    /// Also whether it beats all others.
+    fn choose<'a>(self, points: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
+        let known = |point: &&&MeasuredPoint| self.ns(point) < f64::MAX;
+        let first =
+            *points.iter().filter(known).min_by(|a, b| self.ns(a).total_cmp(&self.ns(b)))?;
+        let is_alike = |point: &&&MeasuredPoint| !self.is_better(first, point);
+        let alike: Vec<&MeasuredPoint> = points.iter().filter(is_alike).copied().collect();
+        let tie_breaker = self.tie_breaker();
+        let chosen = alike.iter().min_by(|a, b| tie_breaker.ns(a).total_cmp(&tie_breaker.ns(b)))?;
         Some((chosen, alike.len() == 1))
     }
 }
 
-/// All I/O engines that bypass the page cache at one size and depth: the fastest, and among
-/// those that are as fast the one with the least CPU; the one with the least CPU of all; and the
-/// one with the lowest latency.
-fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64, u32)) {
-    let mut cells = evidence.all(&[("rw", rw)]);
-    cells.retain(|cell| cell.bytes() == bs && cell.depth() == depth && is_direct(cell));
-    if cells.len() < 2 {
+/// Compares the direct engines at one size and depth. It recommends the fastest, or the one with
+/// the least CPU among equally fast ones, and names the engines with the least CPU and the lowest
+/// latency.
+fn race(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64, depth: u32) {
+    let mut points = evidence.all(&[("rw", rw)]);
+    points.retain(|point| point.bytes() == bs && point.depth() == depth && is_direct(point));
+    if points.len() < 2 {
         return;
     }
-    let Some((fast, alone)) = By::Rate.choose(&cells) else { return };
-    cells.sort_by(|a, b| b.requests_per_s().total_cmp(&a.requests_per_s()));
-    let others = cells.iter().filter(|cell| !std::ptr::eq(**cell, fast));
-    let others: Vec<String> = others.map(|cell| in_short(cell)).collect();
-    let deepest = values(evidence, rw, |cell| u64::from(cell.depth())).last().copied();
+    let Some((fast, alone)) = By::Rate.choose(&points) else { return };
+    points.sort_by(|a, b| b.requests_per_s().total_cmp(&a.requests_per_s()));
+    let others = points.iter().filter(|point| !std::ptr::eq(**point, fast));
+    let others: Vec<String> = others.map(|point| brief(point)).collect();
+    let deepest = values(evidence, rw, |point| u64::from(point.depth())).last().copied();
     let id = if deepest == Some(u64::from(depth)) { "use" } else { "race" };
-    let why = match alone {
-        true => "fastest",
-        false => "not beaten by any beyond noise, with the least CPU of those",
-    };
+    let why = if alone { "fastest" } else { "as fast as any, and the least CPU among those" };
     let also = |by: By, what: &str| {
-        let chosen = by.choose(&cells).filter(|(cell, _)| by.is_better(cell, fast));
-        chosen.map_or_else(String::new, |(cell, _)| format!("; {} {what}", name(cell)))
+        let chosen = by.choose(&points).filter(|(point, _)| by.is_better(point, fast));
+        chosen.map_or_else(String::new, |(point, _)| format!("; {} {what}", name(point)))
     };
     found.find(
         id,
         format!(
             "{rw} of {} at depth {depth}: use {}, {why}{}{}; the others: {}",
             units::size(bs),
-            in_short(fast),
+            brief(fast),
             also(By::Cpu, "for the least CPU"),
             also(By::Latency, "for the lowest median latency"),
             others.join(", ")
@@ -233,11 +166,11 @@ fn race(found: &mut Conclusion, evidence: &Evidence, (rw, bs, depth): (&str, u64
     );
 }
 
-/// What one request at a time costs through a queue that could hold more.
+/// Whether blocking calls or a queue is faster with one request outstanding.
 fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let at_one = |part: &str| {
-        let cells = evidence.all(&[("part", part), ("rw", rw), ("iodepth", "1")]);
-        cells.into_iter().find(|cell| cell.bytes() == bs)
+        let points = evidence.all(&[("part", part), ("rw", rw), ("iodepth", "1")]);
+        points.into_iter().find(|point| point.bytes() == bs)
     };
     let Some(sync) = at_one("sync") else { return };
     let queued = ["io_uring", "libaio"].into_iter().filter_map(at_one);
@@ -247,82 +180,81 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let text = match (By::Rate.is_better(sync, best), By::Rate.is_better(best, sync)) {
         (true, _) => "blocking calls are faster than any queue",
         (_, true) => "a queue is faster even with one request in it",
-        _ => match curve::told(sync, best) {
-            Comparison::Unclear(_) => "noise hides whether a queue is faster than blocking calls",
-            _ => "blocking calls do as well as a queue, within 10%",
+        _ => match curve::compare(sync, best) {
+            Comparison::Unclear(_) => "no measurable difference between blocking calls and a queue",
+            _ => "blocking calls are as fast as a queue, within 10%",
         },
     };
     found.find(
         "one-at-a-time",
         format!(
-            "{rw} of {}, one at a time: {text} ({} against {})",
+            "{rw} of {} at depth 1: {text} ({} against {})",
             units::size(bs),
-            in_short(sync),
-            in_short(best)
+            brief(sync),
+            brief(best)
         ),
     );
 }
 
-/// A mapping beside calls through the same page cache.
+/// A mapping against calls, both through the page cache.
 fn mapped(found: &mut Conclusion, evidence: &Evidence) {
     for map in evidence.all(&[("part", "mmap")]) {
-        let same = |cell: &&&MeasuredPoint| {
-            cell.bytes() == map.bytes() && cell.word("rw") == map.word("rw")
+        let same = |point: &&&MeasuredPoint| {
+            point.bytes() == map.bytes() && point.word("rw") == map.word("rw")
         };
         let calls = evidence.all(&[("part", "buffered sync")]);
         let Some(call) = calls.iter().find(same) else { continue };
         if map.latency_ns(0.5).is_some_and(|ns| ns < FOUND_NS) {
             let text = format!(
-                "a mapping found its pages of {} in memory (a median fault of {}): the kernel had \
-                 read around earlier ones; compare with calls on a larger file (--size)",
+                "mmap found its pages of {} in memory (median fault {}), because the kernel had \
+                 read around earlier faults; use a larger file (--size) to compare",
                 units::size(map.bytes()),
                 units::time(map.latency_ns(0.5).unwrap_or_default())
             );
             found.find("mapped", text);
             continue;
         }
-        let times = curve::told(map, call).words();
+        let times = curve::compare(map, call).words();
         found.find(
             "mapped",
             format!(
-                "cold {} of {} through the page cache, a mapping beside calls: {times} ({} against \
-                 {})",
+                "cold {} of {} through the page cache, mmap against calls: {times} ({} against {})",
                 map.word("rw"),
                 units::size(map.bytes()),
-                in_short(map),
-                in_short(call)
+                brief(map),
+                brief(call)
             ),
         );
     }
 }
 
-/// What it changes to poll at one size: the same points of io_uring with and without, by depth.
-fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, (rw, bs): (&str, u64)) {
+/// What polling changes at one size: points of io_uring with and without it, by depth.
+fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, rw: &str, bs: u64) {
     let pairs: Vec<(&MeasuredPoint, &MeasuredPoint)> =
-        pairs(evidence, |cell| polls(cell) == Some(polled), plain)
+        pairs(evidence, |point| polls(point) == Some(polled), plain)
             .into_iter()
-            .filter(|(cell, _)| cell.word("rw") == rw && cell.bytes() == bs)
+            .filter(|(point, _)| point.word("rw") == rw && point.bytes() == bs)
             .collect();
     if pairs.is_empty() {
         return;
     }
-    let time = |cell: &MeasuredPoint, by: By| units::time(by.ns(cell));
+    let time = |point: &MeasuredPoint, by: By| units::time(by.ns(point));
     let each: Vec<String> = pairs
         .iter()
-        .map(|(cell, without)| {
-            let busy = curve::utilisation(cell).zip(curve::utilisation(without));
+        .map(|(point, without)| {
+            let busy = curve::utilisation(point).zip(curve::utilisation(without));
             let busy = busy.map_or_else(String::new, |(with, without)| {
                 format!(" ({with:.2} CPUs busy instead of {without:.2})")
             });
-            let cpu = cell.cpu_ns().and(without.cpu_ns()).map_or_else(String::new, |_| {
-                let (with, without) = (time(cell, By::Cpu), time(without, By::Cpu));
-                format!(", CPU of a request {with} instead of {without}{busy}")
+            let cpu = point.cpu_ns().and(without.cpu_ns()).map_or_else(String::new, |_| {
+                let (with, without) = (time(point, By::Cpu), time(without, By::Cpu));
+                format!(", CPU per request {with} instead of {without}{busy}")
             });
             format!(
                 "depth {}: rate {}, median latency {} instead of {}{cpu}",
-                cell.depth(),
-                curve::told(cell, without).words(),
-                time(cell, By::Latency),
+                point.depth(),
+                curve::compare(point, without).words(),
+                time(point, By::Latency),
                 time(without, By::Latency)
             )
         })
@@ -331,22 +263,21 @@ fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, (rw, bs)
     found.find(id, format!("{rw} of {}, {what}: {}", units::size(bs), each.join("; ")));
 }
 
-/// A way of polling.
+/// A polling mode of io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Polled {
     flag: &'static str,
-    /// Its finding.
+    /// The id of its finding.
     id: &'static str,
     what: &'static str,
-    /// Its rule of advice.
+    /// The rule of advice about it.
     rule: &'static str,
 }
 
 const SQ_POLL: Polled = Polled {
     flag: "sqthread-poll",
     id: "sqpoll",
-    what: "a thread of the kernel that takes submissions (SQPOLL), whose spinning is charged to \
-           the process",
+    what: "SQPOLL, whose spinning kernel thread is charged to the process",
     rule: "poll-submissions",
 };
 const IO_POLL: Polled = Polled {
@@ -356,37 +287,37 @@ const IO_POLL: Polled = Polled {
     rule: "poll-completions",
 };
 
-/// How a direct point of io_uring polls, where it polls in one way.
-fn polls(cell: &MeasuredPoint) -> Option<Polled> {
-    let is_on = |polled: &Polled| matches!(&*cell.word(polled.flag), "true" | "1");
-    let ways: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
-    match ways.as_slice() {
+/// The polling mode of a point; `None` with none or both.
+fn polls(point: &MeasuredPoint) -> Option<Polled> {
+    let is_on = |polled: &Polled| matches!(&*point.word(polled.flag), "true" | "1");
+    let modes: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
+    match modes.as_slice() {
         [one] => Some(*one),
         _ => None,
     }
 }
 
-/// Whether a point is of io_uring driven by interrupts, past the page cache.
-fn plain(cell: &MeasuredPoint) -> bool {
-    is_direct(cell) && cell.word("ioengine") == "io_uring" && name(cell) == "io_uring"
+/// Whether a point is direct and uses io_uring without polling.
+fn plain(point: &MeasuredPoint) -> bool {
+    is_direct(point) && point.word("ioengine") == "io_uring" && name(point) == "io_uring"
 }
 
-/// Each point of one kind with that of another kind at the same direction, size and depth.
+/// Each point of one kind with the point of another kind at the same direction, size and depth.
 fn pairs(
     evidence: &Evidence,
     one: impl Fn(&MeasuredPoint) -> bool,
     other: impl Fn(&MeasuredPoint) -> bool,
 ) -> Vec<(&MeasuredPoint, &MeasuredPoint)> {
-    let load = |cell: &MeasuredPoint| (cell.word("rw"), cell.bytes(), cell.depth());
-    let mut ones: Vec<&MeasuredPoint> = evidence.usable().filter(|cell| one(cell)).collect();
-    ones.sort_by_key(|cell| cell.depth());
-    let partner = |cell: &MeasuredPoint| {
-        evidence.usable().find(|found| other(found) && load(found) == load(cell))
+    let load = |point: &MeasuredPoint| (point.word("rw"), point.bytes(), point.depth());
+    let mut ones: Vec<&MeasuredPoint> = evidence.usable().filter(|point| one(point)).collect();
+    ones.sort_by_key(|point| point.depth());
+    let partner = |point: &MeasuredPoint| {
+        evidence.usable().find(|found| other(found) && load(found) == load(point))
     };
-    ones.into_iter().filter_map(|cell| Some((cell, partner(cell)?))).collect()
+    ones.into_iter().filter_map(|point| Some((point, partner(point)?))).collect()
 }
 
-/// A gain that a rule of advice names.
+/// A gain behind a rule of advice.
 struct Gain<'a> {
     times: f64,
     by: By,
@@ -394,18 +325,19 @@ struct Gain<'a> {
     from: &'a MeasuredPoint,
 }
 
-/// The rules that this study prices, each where it gains most: in rate, or else in CPU.
+/// The rules that this study prices, each at the point where it gains most: in rate, or otherwise
+/// in CPU.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is = |engine_kind: &'static str| {
-        move |cell: &MeasuredPoint| is_direct(cell) && cell.word("ioengine") == engine_kind
+        move |point: &MeasuredPoint| is_direct(point) && point.word("ioengine") == engine_kind
     };
-    let is_queue = |cell: &MeasuredPoint| plain(cell) || is("libaio")(cell);
-    let of = |polled: Polled| pairs(evidence, move |cell| polls(cell) == Some(polled), plain);
+    let is_queue = |point: &MeasuredPoint| plain(point) || is("libaio")(point);
+    let of = |polled: Polled| pairs(evidence, move |point| polls(point) == Some(polled), plain);
     let rules = [
-        // One at a time a pool is no rival: plain calls are.
+        // At depth 1 the alternative to a queue is a plain call, not a pool of threads.
         (
             "queue-of-the-kernel",
-            pairs(evidence, move |cell| cell.depth() > 1 && is_queue(cell), is("threads")),
+            pairs(evidence, move |point| point.depth() > 1 && is_queue(point), is("threads")),
         ),
         (SQ_POLL.rule, of(SQ_POLL)),
         (IO_POLL.rule, of(IO_POLL)),
@@ -422,56 +354,57 @@ fn advise(found: &mut Conclusion, evidence: &Evidence) {
         let Some(Gain { times, by, to, from }) = best else { continue };
         let load = format!("{} of {}", to.word("rw"), units::size(to.bytes()));
         let setting = format!("{}, {load} at depth {}", name(to), to.depth());
-        let text = format!("{} beside {}", in_short(to), in_short(from));
+        let text = format!("{} instead of {}", brief(to), brief(from));
         let gain_in = if by == By::Cpu { "CPU" } else { "throughput" };
         found.advise_in(gain_in, rule, times, &setting, text);
     }
 }
 
-fn is_direct(cell: &MeasuredPoint) -> bool {
-    cell.point.key.is_direct()
+fn is_direct(point: &MeasuredPoint) -> bool {
+    point.point.key.is_direct()
 }
 
 /// "io_uring", "io_uring with SQPOLL".
-fn name(cell: &MeasuredPoint) -> String {
-    let is_on = |flag: &str| matches!(&*cell.word(flag), "true" | "1");
-    let ways = match (is_on(SQ_POLL.flag), is_on(IO_POLL.flag)) {
+fn name(point: &MeasuredPoint) -> String {
+    let is_on = |flag: &str| matches!(&*point.word(flag), "true" | "1");
+    let modes = match (is_on(SQ_POLL.flag), is_on(IO_POLL.flag)) {
         (true, true) => " with SQPOLL and IOPOLL",
         (true, false) => " with SQPOLL",
         (false, true) => " with IOPOLL",
         (false, false) => "",
     };
-    format!("{}{ways}", cell.word("ioengine"))
+    format!("{}{modes}", point.word("ioengine"))
 }
 
 /// "io_uring (120k/s, 3.2 us of CPU each, median 80 us)".
-fn in_short(cell: &MeasuredPoint) -> String {
-    let cpu = cell.cpu_ns().map(|ns| format!(", {} of CPU each", units::time(ns)));
-    let median = cell.latency_ns(0.5).map(|ns| format!(", median {}", units::time(ns)));
-    let rate = units::count(cell.requests_per_s());
-    format!("{} ({rate}/s{}{})", name(cell), cpu.unwrap_or_default(), median.unwrap_or_default())
+fn brief(point: &MeasuredPoint) -> String {
+    let cpu = point.cpu_ns().map(|ns| format!(", {} of CPU each", units::time(ns)));
+    let median = point.latency_ns(0.5).map(|ns| format!(", median {}", units::time(ns)));
+    let rate = units::count(point.requests_per_s());
+    format!("{} ({rate}/s{}{})", name(point), cpu.unwrap_or_default(), median.unwrap_or_default())
 }
 
-/// Everything side by side.
+/// A row for every point.
 fn table(evidence: &Evidence) -> Option<Table> {
-    let mut cells: Vec<&MeasuredPoint> = evidence.usable().collect();
-    let key =
-        |cell: &MeasuredPoint| (cell.word("rw"), cell.bytes(), cell.depth(), cell.part.clone());
-    cells.sort_by_key(|cell| key(cell));
-    let row = |cell: &&MeasuredPoint| {
+    let mut points: Vec<&MeasuredPoint> = evidence.usable().collect();
+    let key = |point: &MeasuredPoint| {
+        (point.word("rw"), point.bytes(), point.depth(), point.part.clone())
+    };
+    points.sort_by_key(|point| key(point));
+    let row = |point: &&MeasuredPoint| {
         vec![
-            TableCell::Text(cell.word("rw")),
-            TableCell::Number(cell.bytes() as f64),
-            TableCell::Number(f64::from(cell.depth())),
-            TableCell::Text(cell.part.clone()),
-            TableCell::Number(cell.requests_per_s()),
-            cell.latency_ns(0.5).into(),
-            cell.latency_ns(0.99).into(),
-            cell.cpu_ns().into(),
+            TableCell::Text(point.word("rw")),
+            TableCell::Number(point.bytes() as f64),
+            TableCell::Number(f64::from(point.depth())),
+            TableCell::Text(point.part.clone()),
+            TableCell::Number(point.requests_per_s()),
+            point.latency_ns(0.5).into(),
+            point.latency_ns(0.99).into(),
+            point.cpu_ns().into(),
         ]
     };
     let column = |(label, unit): (&str, Option<Unit>)| Column { label: label.to_owned(), unit };
-    (!cells.is_empty()).then(|| Table {
+    (!points.is_empty()).then(|| Table {
         id: "engines-side-by-side".to_owned(),
         caption: "Every I/O engine at the same size and depth".to_owned(),
         columns: [
@@ -482,11 +415,11 @@ fn table(evidence: &Evidence) -> Option<Table> {
             ("Requests", Some(Unit::PerSecond)),
             ("Median latency", Some(Unit::Nanoseconds)),
             ("99th percentile", Some(Unit::Nanoseconds)),
-            ("CPU of a request", Some(Unit::Nanoseconds)),
+            ("CPU per request", Some(Unit::Nanoseconds)),
         ]
         .map(column)
         .into(),
-        rows: cells.iter().map(row).collect(),
+        rows: points.iter().map(row).collect(),
     })
 }
 
@@ -495,8 +428,7 @@ mod tests {
     use super::*;
     use crate::evidence::tests::{cell, evidence};
 
-    /// A point of 4 KiB reads of an I/O engine, with so many requests in its second and so much
-    /// CPU for each (ns).
+    /// Random 4 KiB reads of an engine: requests in one second, and CPU of each (ns).
     fn point(part: &str, depth: &str, requests: u64, cpu_ns: u64) -> MeasuredPoint {
         let caching = if part == "mmap" || part == "buffered sync" { "buffered" } else { "direct" };
         let (ioengine, polled) = match part.strip_prefix("io_uring ") {
@@ -512,14 +444,14 @@ mod tests {
             ("caching", caching),
             (polled, "true"),
         ];
-        let mut cell = cell(requests * 4096, &flags);
-        let latency_ns = 1_000_000_000 * u64::from(cell.depth()) / requests;
-        for trial in &mut cell.point.trials {
+        let mut point = cell(requests * 4096, &flags);
+        let latency_ns = 1_000_000_000 * u64::from(point.depth()) / requests;
+        for trial in &mut point.point.trials {
             trial.cpu.process_ns = cpu_ns * requests;
             trial.directions[0].latency.record(latency_ns);
         }
-        cell.summary = cell.point.summary();
-        cell
+        point.summary = point.point.summary();
+        point
     }
 
     fn words(found: &Conclusion, id: &str) -> String {
@@ -528,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_is_named_with_what_it_costs() {
+    fn the_fastest_engine_is_named_with_its_cost() {
         let found = analyse(&evidence(vec![
             point("threads", "16", 40_000, 20_000),
             point("io_uring", "16", 100_000, 3_000),
@@ -542,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn among_those_that_are_as_fast_the_leanest_is_named() {
+    fn among_equally_fast_engines_the_leanest_is_named() {
         let found = analyse(&evidence(vec![
             point("threads", "16", 50_000, 20_000),
             point("io_uring", "16", 50_000, 3_000),
@@ -552,31 +484,31 @@ mod tests {
     }
 
     #[test]
-    fn one_request_at_a_time_needs_no_queue_where_a_queue_is_no_faster() {
+    fn depth_one_needs_a_queue_only_if_it_is_faster() {
         let at_one = |queued| {
-            let cells =
+            let points =
                 vec![point("sync", "1", 9_000, 5_000), point("io_uring", "1", queued, 6_000)];
-            words(&analyse(&evidence(cells)), "one-at-a-time")
+            words(&analyse(&evidence(points)), "one-at-a-time")
         };
-        assert!(at_one(9_000).contains("do as well as a queue"), "{}", at_one(9_000));
+        assert!(at_one(9_000).contains("are as fast as a queue"), "{}", at_one(9_000));
         assert!(at_one(8_000).contains("blocking calls are faster"), "{}", at_one(8_000));
         assert!(at_one(12_000).contains("a queue is faster"), "{}", at_one(12_000));
     }
 
     #[test]
-    fn a_mapping_is_held_against_calls_and_never_against_direct_requests() {
+    fn a_mapping_is_compared_with_buffered_calls_only() {
         let found = analyse(&evidence(vec![
             point("mmap", "1", 5_000, 9_000),
             point("buffered sync", "1", 10_000, 9_000),
             point("sync", "1", 20_000, 9_000),
         ]));
         let text = words(&found, "mapped");
-        assert!(text.contains("a mapping beside calls: 0.50 times ("), "{text}");
+        assert!(text.contains("mmap against calls: 0.50 times ("), "{text}");
         assert_eq!(words(&found, "race"), "", "one direct I/O engine is no race");
     }
 
     #[test]
-    fn what_is_best_by_rate_and_by_cpu_is_told_apart() {
+    fn the_best_by_rate_and_by_cpu_are_both_named() {
         let found = analyse(&evidence(vec![
             point("io_uring", "16", 100_000, 3_000),
             point("io_uring SQPOLL", "16", 130_000, 15_000),
@@ -589,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_is_held_against_interrupts_at_each_depth_with_what_it_costs() {
+    fn polling_is_compared_with_interrupts_at_each_depth() {
         let found = analyse(&evidence(vec![
             point("io_uring", "1", 10_000, 5_000),
             point("io_uring", "16", 100_000, 3_000),
@@ -599,7 +531,7 @@ mod tests {
         ]));
         let text = words(&found, "sqpoll");
         assert!(text.contains("charged to the process: depth 1: rate 1.25 times, "), "{text}");
-        assert!(text.contains("CPU of a request 80 us instead of 5 us (1.00 CPUs busy instead of"));
+        assert!(text.contains("CPU per request 80 us instead of 5 us (1.00 CPUs busy instead of"));
         assert!(text.contains("depth 16: rate the same within 10%"), "{text}");
         assert!(words(&found, "iopoll").contains("depth 1: rate 2.00 times"), "{found:?}");
         let gains: Vec<(&str, f64)> =
@@ -609,11 +541,11 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_advised_for_its_rate_or_else_for_its_cpu() {
+    fn a_queue_is_advised_for_its_rate_or_otherwise_for_its_cpu() {
         let advice = |queued| {
-            let cells =
+            let points =
                 vec![point("threads", "16", 50_000, 20_000), point("libaio", "16", queued, 4_000)];
-            analyse(&evidence(cells)).advice
+            analyse(&evidence(points)).advice
         };
         let [faster, leaner] = [100_000, 50_000].map(|queued| advice(queued)[0].clone());
         assert_eq!(

@@ -1,4 +1,7 @@
-//! What the kernel does with what it is told of coming accesses, and with its read-ahead.
+//! Study `hints`: what access hints (`posix_fadvise`), the read-ahead window and RWF_DONTCACHE
+//! change.
+//!
+//! It compares rates and the size of the requests that reach the device.
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
@@ -11,74 +14,7 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 2: the sequential-scan flag gains 10% on writes and makes the \
              write-back steadier, in requests of 64 KB",
     needs: "root, for the read-ahead",
-    plan: r#"
-title = "Hints: telling the kernel what comes"
-asks = "What do hints and the read-ahead change, in rate and in what the device is asked for?"
-direct = false
-runtime = 1
-trials = 3
-
-[quick]
-runtime = 0.1
-trials = 3
-
-[[part]]
-name = "reads"
-rw = ["read", "randread"]
-bs = ["4k", "64k"]
-hint = ["normal", "sequential", "random", "noreuse"]
-
-[[part]]
-name = "writes"
-rw = "write"
-bs = ["4k", "64k"]
-hint = ["normal", "sequential", "random", "noreuse"]
-size = "256m"
-quick = {bs = "4k", size = "32m"}
-
-[[part]]
-name = "read-ahead"
-rw = "read"
-bs = ["4k", "64k"]
-read-ahead = ["0", "128k", "512k", "4m"]
-quick = {bs = "4k", trials = 2}
-
-[[part]]
-name = "without hints"
-rw = ["read", "write"]
-bs = ["4k", "64k"]
-size = "256m"
-quick = {size = "64m"}
-
-[[part]]
-name = "uncached"
-rw = ["read", "write"]
-bs = "64k"
-uncached = true
-size = "256m"
-quick = {size = "64m"}
-
-[[figure]]
-title = "Throughput by hint"
-x = "hint"
-y = "throughput"
-by = ["rw", "bs"]
-where = {part = ["reads", "writes"]}
-
-[[figure]]
-title = "Size of a device request by hint"
-x = "hint"
-y = "device-request"
-by = ["rw", "bs"]
-where = {part = ["reads", "writes"]}
-
-[[figure]]
-title = "Throughput by read-ahead"
-x = "read-ahead"
-y = "throughput"
-by = ["bs"]
-where = {part = "read-ahead"}
-"#,
+    plan: include_str!("../../plans/hints.toml"),
     claims: &["R007", "R019", "R020", "R026", "R027", "C117"],
     rules: &["sequential-hint"],
     measure: None,
@@ -102,24 +38,25 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// "of 128 KiB", where the device counted.
-fn device_request(cell: &MeasuredPoint) -> String {
-    cell.device_request_bytes().map_or_else(String::new, |bytes| {
+/// ", device requests of 128 KiB", if the device counted.
+fn device_request(point: &MeasuredPoint) -> String {
+    point.device_request_bytes().map_or_else(String::new, |bytes| {
         format!(", device requests of {}", units::size((bytes / 512.0).round() as u64 * 512))
     })
 }
 
-/// Each hint beside none.
+/// Compares each hint with none.
 fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     let (part, rw, bs) = (usual.word("part"), usual.word("rw"), usual.bytes().to_string());
     let mut words = Vec::new();
     for hint in ["sequential", "random", "noreuse"] {
         let flags = [("part", &*part), ("rw", &*rw), ("bs", &*bs), ("hint", hint)];
-        let Some(told) = evidence.find(&flags) else { continue };
-        let seen = curve::told(told, usual);
-        words.push(format!("{hint}: {}{}", seen.words(), device_request(told)));
-        let Comparison::Times(times) = seen else { continue };
-        let text = format!("{} instead of {}", units::rate(told.rate()), units::rate(usual.rate()));
+        let Some(hinted) = evidence.find(&flags) else { continue };
+        let comparison = curve::compare(hinted, usual);
+        words.push(format!("{hint}: {}{}", comparison.words(), device_request(hinted)));
+        let Comparison::Times(times) = comparison else { continue };
+        let text =
+            format!("{} instead of {}", units::rate(hinted.rate()), units::rate(usual.rate()));
         let setting = format!("hint {hint} for {rw} of {}", units::size(usual.bytes()));
         found.advise("sequential-hint", times, &setting, text);
     }
@@ -135,28 +72,28 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     }
 }
 
-/// The read-ahead windows, smallest first.
+/// Compares the read-ahead windows, smallest first.
 fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
-    let mut cells = evidence.all(&[("part", "read-ahead"), ("bs", bs)]);
-    let window = |cell: &MeasuredPoint| cell.number("read-ahead").unwrap_or_default() as u64;
-    cells.sort_by_key(|cell| window(cell));
-    let name = |cell: &MeasuredPoint| match window(cell) {
+    let mut points = evidence.all(&[("part", "read-ahead"), ("bs", bs)]);
+    let window = |point: &MeasuredPoint| point.number("read-ahead").unwrap_or_default() as u64;
+    points.sort_by_key(|point| window(point));
+    let name = |point: &MeasuredPoint| match window(point) {
         0 => "no read-ahead".to_owned(),
         bytes => format!("a window of {}", units::size(bytes)),
     };
-    let (Some(first), true) = (cells.first(), cells.len() > 1) else { return };
-    let word = |cell: &&MeasuredPoint| {
-        format!("{} with {}{}", units::rate_mib(cell.rate()), name(cell), device_request(cell))
+    let (Some(first), true) = (points.first(), points.len() > 1) else { return };
+    let word = |point: &&MeasuredPoint| {
+        format!("{} with {}{}", units::rate_mib(point.rate()), name(point), device_request(point))
     };
-    let words: Vec<String> = cells.iter().map(word).collect();
+    let words: Vec<String> = points.iter().map(word).collect();
     let size = units::size(first.bytes());
     found.find("read-ahead", format!("buffered reads of {size}: {}", words.join("; ")));
     let usual = evidence.find(&[("part", "without hints"), ("rw", "read"), ("bs", bs)]);
-    let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
+    let best = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
     let Some((usual, best)) = usual.zip(best) else { return };
     if best.rate() > usual.rate() && curve::differ(best, usual) {
         let text = format!(
-            "{} instead of {} with the setting as it is",
+            "{} instead of {} with the current setting",
             units::rate(best.rate()),
             units::rate(usual.rate())
         );
@@ -169,15 +106,14 @@ fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
 fn uncached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let at = |part: &str| evidence.find(&[("part", part), ("rw", rw), ("bs", "64k")]);
     let (Some(once), Some(usual)) = (at("uncached"), at("without hints")) else { return };
-    let told = curve::told(once, usual);
+    let comparison = curve::compare(once, usual);
     let text = format!(
-        "{rw}s of 64 KiB that leave nothing in the page cache (RWF_DONTCACHE), rate beside those \
-         that do: {}{}",
-        told.words(),
+        "{rw}s of 64 KiB with RWF_DONTCACHE against cached ones: rate {}{}",
+        comparison.words(),
         device_request(once)
     );
     found.find("uncached", text.clone());
-    if let Comparison::Times(times) = told {
+    if let Comparison::Times(times) = comparison {
         found.advise("sequential-hint", times, &format!("RWF_DONTCACHE for {rw}s"), text);
     }
 }
@@ -188,19 +124,19 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         evidence.find(&flags)
     };
     let pair = write("sequential").zip(write("normal"));
-    let told = pair.map(|(hinted, usual)| curve::told(hinted, usual));
-    if let Some(why) = told.and_then(Comparison::noise) {
+    let comparison = pair.map(|(hinted, usual)| curve::compare(hinted, usual));
+    if let Some(why) = comparison.and_then(Comparison::noise) {
         found.cannot(&["R026"], &why);
     }
-    let gain = told.and_then(Comparison::times);
+    let gain = comparison.and_then(Comparison::times);
     found.gain("R026", gain, "buffered writes of 4 KiB with the hint sequential over none");
     let plain = |rw: &str| {
-        let cell = evidence.find(&[("part", "without hints"), ("rw", rw), ("bs", "4k")])?;
-        let bytes = cell.device_request_bytes()?;
+        let point = evidence.find(&[("part", "without hints"), ("rw", rw), ("bs", "4k")])?;
+        let bytes = point.device_request_bytes()?;
         let size = units::size((bytes / 512.0).round() as u64 * 512);
         Some((bytes, format!("buffered {rw}s of 4 KiB: device requests of {size}")))
     };
-    // 64 KB, within a factor of the square root of two.
+    // The published 64 KB, within a factor of the square root of two.
     let unit = 46_341.0..92_682.0;
     for (id, rw) in [("R007", "read"), ("R019", "read"), ("R020", "write"), ("C117", "write")] {
         found.claim_if(id, plain(rw).map(|(bytes, text)| (unit.contains(&bytes), text)));
@@ -224,12 +160,12 @@ mod tests {
 
     #[test]
     fn a_hint_that_gains_is_advised_and_one_within_noise_is_not() {
-        let cells = vec![
+        let points = vec![
             hinted("write", "normal", 1000),
             hinted("write", "sequential", 1200),
             hinted("write", "noreuse", 1010),
         ];
-        let found = analyse(&evidence(cells));
+        let found = analyse(&evidence(points));
         let text = &found.findings[0].text;
         assert!(text.contains("sequential: 1.20 times"), "{text}");
         assert!(text.contains("noreuse: the same within 10%"), "{text}");
@@ -239,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_stand_in_their_order_and_the_best_beside_the_setting_as_it_is() {
+    fn windows_are_in_order_and_the_best_is_compared_with_the_current_setting() {
         let at = |window: &str, rate| {
             let flags = [("part", "read-ahead"), ("rw", "read"), ("bs", "4k")];
             cell(rate, &[flags[0], flags[1], flags[2], ("read-ahead", window)])

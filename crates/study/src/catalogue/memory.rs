@@ -1,7 +1,8 @@
-//! Memory and caches: what a byte that is already there costs, the top of every ladder.
+//! Study `memory`: rates of memory, caches, and files in memory, the upper bound of every storage
+//! rate.
 //!
-//! The room `memory` measures (verb `halfpower memory`); here its numbers become readings, so that
-//! the findings and the claims of the papers stand beside those of storage.
+//! `lab::memory` measures (also behind `halfpower memory`). Here its numbers become readings, so
+//! that findings and claims appear with those of storage.
 
 use lab::failure::Outcome;
 use lab::memory::{self, MemoryReadings, MemorySpec};
@@ -19,11 +20,7 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 5.1 and Table 2; Chung 2000, sections 3.1 and 4.1: eight tests \
              of memspeed; a pure server delivers half of the memory's rate at best",
     needs: "",
-    plan: r#"
-title = "Memory: load, store, copy, and a file in memory"
-asks = "How fast are memory and caches, and what does the file system leave of it?"
-compares = true
-"#,
+    plan: include_str!("../../plans/memory.toml"),
     claims: &["R134", "R136", "C046", "C047"],
     rules: &[],
     measure: Some(measure),
@@ -32,7 +29,7 @@ compares = true
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     if runner.study_targets.iter().any(|study_target| !study_target.is_real()) {
-        runner.skip("memory of this host is meant", "name a directory or file of this host");
+        runner.skip("it measures the memory of this host", "name a directory or file of this host");
         return Ok(());
     }
     let folder = runner
@@ -104,18 +101,20 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     paths(&mut found, evidence, rate("load", "1"), rate("copy", "1"));
     if let (Some(lines), Some(words)) = (rate("touch-read", "1"), rate("load", "1")) {
         let times = lines / words;
-        let here = format!("one word of each line against all of it: {}", words_of_times(times));
+        let here =
+            format!("one word of each cache line against all words: {}", words_of_times(times));
         found.claim("R134", times >= 2.0_f64.sqrt(), here);
     }
     if !evidence.read("memory", &[]).is_empty() {
-        let why = "this machine does not tell what its memory promises; look at its data sheet";
+        let why =
+            "the machine does not report the advertised rate of its memory; see its data sheet";
         found.cannot(&["C046", "C047"], why);
     }
     found.charts.extend(chart(evidence));
     found
 }
 
-/// The caches that show in the curve of loads.
+/// The cache levels that show in the curve of loads.
 fn caches(found: &mut Conclusion, evidence: &Evidence) {
     let plateaus = evidence.read("plateau", &[("kernel", "load")]);
     let words = |reading: &&crate::evidence::Reading| {
@@ -128,7 +127,7 @@ fn caches(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// What the file system leaves of the memory's rate.
+/// The rates of files in memory against those of memory itself.
 fn paths(found: &mut Conclusion, evidence: &Evidence, load: Option<f64>, copy: Option<f64>) {
     let path = |name: &str| evidence.value("path", &[("path", name)]);
     let (read, write) = (path("temporary-file-read"), path("temporary-file-write"));
@@ -187,7 +186,7 @@ mod tests {
     use crate::conclusion::Verdict;
 
     #[test]
-    fn a_file_in_memory_above_half_of_the_loads_is_more_than_the_papers_allow() {
+    fn the_claim_allows_a_file_in_memory_half_the_rate_of_loads() {
         for (file, verdict) in [(4e9, Verdict::Holds), (6e9, Verdict::DoesNotHold)] {
             let mut evidence = Evidence::default();
             let labels = |kernel: &str| {

@@ -1,5 +1,7 @@
-//! What a program gets that changes nothing: buffered reads and writes one at a time, small writes
-//! that must read first, and the phases of a long write.
+//! Study `out-of-box`: what an unmodified program gets. Buffered reads and writes one at a time,
+//! writes smaller than a page, and the phases of a long write.
+//!
+//! Direct requests of the same sizes show which small change would pay.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -25,96 +27,10 @@ use crate::target::StudyTarget;
 pub const STUDY: Study = Study {
     name: "out-of-box",
     papers: "Riedel 1997, section 2 and Figures 2 and 5; Chung 2000, section 7.2: the defaults do \
-             well; writes below a page read it first; requests from 64 KB on do better without the \
-             file system's cache",
+             well; writes smaller than a page read it first; requests from 64 KB on are faster \
+             without the file system's cache",
     needs: "a directory, for files that grow",
-    plan: r#"
-title = "Out of the box: buffered, one request at a time"
-asks = "What does a program get that changes nothing, and which small change pays?"
-direct = false
-ioengine = "sync"
-runtime = 1
-trials = 3
-
-[quick]
-runtime = 0.1
-trials = 2
-
-[[part]]
-name = "reads"
-rw = "read"
-bs = ["2k", "4k", "8k", "16k", "32k", "64k", "128k", "192k", "256k", "512k", "1m"]
-quick = {bs = ["2k", "4k", "8k", "16k", "64k", "128k", "1m"]}
-
-[[part]]
-name = "writes"
-rw = "write"
-bs = ["2k", "4k", "8k", "16k", "32k", "64k", "128k", "192k", "256k", "512k", "1m"]
-size = "256m"
-quick = {bs = ["2k", "4k", "8k", "16k", "64k", "128k", "1m"], size = "32m"}
-
-[[part]]
-name = "past the cache"
-direct = true
-rw = ["read", "write"]
-bs = ["2k", "4k", "8k", "16k", "32k", "64k", "128k", "1m"]
-quick = {bs = ["2k", "4k", "8k", "16k", "64k", "1m"]}
-
-[[part]]
-name = "small writes"
-rw = ["write", "randwrite"]
-bs = ["512", "2k"]
-page-cache = ["cold", "warm"]
-size = "64m"
-quick = {size = "8m"}
-
-[[part]]
-name = "overwritten"
-rw = "write"
-bs = ["2k", "64k"]
-page-cache = "cold"
-size = "64m"
-quick = {size = "32m"}
-
-[[part]]
-name = "truncated"
-rw = "write"
-bs = ["2k", "64k"]
-allocation = "truncate"
-size = "64m"
-quick = {size = "32m"}
-
-[[part]]
-name = "phases"
-rw = "write"
-bs = "64k"
-allocation = "extend"
-size = "2800m"
-runtime = 10
-quick = {size = "512m", runtime = 1}
-
-[[figure]]
-title = "Buffered requests, and those past the cache"
-x = "bs"
-y = "throughput"
-by = ["rw", "part"]
-where = {part = ["reads", "writes", "past the cache"]}
-
-[[figure]]
-title = "CPU for each MiB"
-x = "bs"
-y = "cpu-per-mib"
-log = true
-by = ["rw", "part"]
-where = {part = ["reads", "writes", "past the cache"]}
-
-[[figure]]
-title = "Writes smaller than a page"
-x = "page-cache"
-y = "throughput"
-by = ["rw", "bs"]
-where = {part = "small writes"}
-"#,
+    plan: include_str!("../../plans/out-of-box.toml"),
     claims: &[
         "R002", "R006", "R021", "R022", "R023", "R025", "R031", "R036", "R037", "R038", "R039",
         "R061", "R067", "R068", "R076", "C007", "C076", "C120",
@@ -126,13 +42,13 @@ where = {part = "small writes"}
 
 /// The part of the long write.
 const PHASES: &str = "phases";
-/// The part of comparison.
+/// The part with direct requests, for comparison.
 const DIRECT: &str = "past the cache";
-/// How often CPU time is read while phases are measured.
+/// Interval at which CPU time is sampled while the phases are measured.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A smaller loss is none.
-const GONE: f64 = 0.1;
-/// Rates within this share of each other are "nearly constant".
+/// A loss up to this share counts as none.
+const LOSS_MAX: f64 = 0.1;
+/// Rates are "nearly constant" if the lowest is at least this share of the highest.
 const CONSTANT: f64 = 0.8;
 
 // ---- measuring
@@ -156,13 +72,13 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         over.store(true, Ordering::Relaxed);
         (measured, watch.join().unwrap_or_default())
     });
-    let cells = runner.evidence.cells.iter().filter(|cell| cell.part == PHASES);
-    let trials: Vec<Trial> = cells.flat_map(|cell| cell.point.trials.first().cloned()).collect();
+    let points = runner.evidence.cells.iter().filter(|point| point.part == PHASES);
+    let trials: Vec<Trial> = points.flat_map(|point| point.point.trials.first().cloned()).collect();
     trials.iter().for_each(|trial| note_cpu(&mut runner.evidence, trial, &samples));
     measured
 }
 
-/// Which share of one CPU each phase of a trial used.
+/// Notes the CPU time of each phase of a trial, as a share of one CPU.
 fn note_cpu(evidence: &mut Evidence, trial: &Trial, samples: &[(i64, CpuSample)]) {
     let Some(phases) = Phases::of(trial) else { return };
     for (name, from_ns, to_ns) in phases.spans() {
@@ -186,18 +102,18 @@ fn note_cpu(evidence: &mut Evidence, trial: &Trial, samples: &[(i64, CpuSample)]
     }
 }
 
-/// The phases of a buffered write of fresh data.
+/// The phases of a buffered write of new data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Phases {
-    /// Bytes in all.
+    /// Bytes written.
     bytes: u64,
-    /// Until writes were held back, or all were accepted (ns).
+    /// When writes were first throttled, or all were accepted (ns).
     fill_ns: u64,
     fill_bytes_per_s: f64,
-    /// When the last write was accepted (ns), and the rate at which they were held back until then.
+    /// When the last write was accepted (ns), and the rate while writes were throttled.
     accepted_ns: u64,
     throttled_bytes_per_s: Option<f64>,
-    /// When the flush was over (ns).
+    /// When the flush ended (ns).
     elapsed_ns: u64,
 }
 
@@ -223,7 +139,7 @@ impl Phases {
         })
     }
 
-    /// Their names, beginnings and ends (ns).
+    /// Name, start and end of each phase (ns).
     fn spans(&self) -> Vec<(&'static str, u64, u64)> {
         let mut spans = vec![
             ("fill", 0, self.fill_ns),
@@ -263,19 +179,19 @@ fn direct<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a Measured
     evidence.find(&[("part", DIRECT), ("rw", rw), ("bs", bs)])
 }
 
-/// The sizes that were measured both ways, smallest first, with the two points.
+/// The sizes that were measured both buffered and direct, smallest first.
 fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a MeasuredPoint, &'a MeasuredPoint)> {
     let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
     let pair =
-        |cell: &'a MeasuredPoint| Some((cell, direct(evidence, rw, &cell.bytes().to_string())?));
+        |point: &'a MeasuredPoint| Some((point, direct(evidence, rw, &point.bytes().to_string())?));
     curve.into_iter().filter_map(pair).collect()
 }
 
-/// What the defaults give, and from where on another way is better.
+/// The rates of buffered requests, and from which size on direct ones are faster.
 fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
     let (Some(first), Some(last)) = (curve.first(), curve.last()) else { return };
-    let rates = curve.iter().map(|cell| cell.rate());
+    let rates = curve.iter().map(|point| point.rate());
     let (low, high) = (rates.clone().fold(f64::MAX, f64::min), rates.fold(0.0, f64::max));
     found.find(
         "defaults",
@@ -291,12 +207,12 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         direct.rate() > buffered.rate() && curve::differ(buffered, direct)
     };
     let pairs = both(evidence, rw);
-    // From here on up it stays so.
+    // The smallest size from which on direct requests are always faster.
     let from = pairs.iter().rev().take_while(faster).last();
     if let (Some((buffered, direct)), false) = (from, pairs.is_empty()) {
         let (size, times) = (units::size(direct.bytes()), direct.rate() / buffered.rate());
         let text = format!(
-            "{rw}s past the cache are faster from {size} on: {} there, {}",
+            "direct {rw}s are faster than buffered ones from {size} on: {} there, {}",
             units::rate(direct.rate()),
             words_of_times(times)
         );
@@ -304,16 +220,13 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let setting = format!("{rw}s from {size} on");
         found.advise("bypass-cache-large", times, &setting, text);
     } else if !pairs.is_empty() {
-        let text = format!(
-            "{rw}s past the cache, one at a time: no size measured from which on they are \
-                 faster beyond noise"
-        );
+        let text = format!("at depth 1, direct {rw}s beat buffered ones at no size tested");
         found.find("past-the-cache", text);
     }
 }
 
-/// Writes below a page, on pages that are in memory and on those that are not. Their latency is
-/// told, since the flush at the end, which both have, hides it in the rate.
+/// Writes smaller than a page, to pages in memory and not in memory. Their latency is compared,
+/// because the flush at the end dominates the rate of both.
 fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         for bs in ["512", "2k"] {
@@ -326,17 +239,19 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
             if let Some(((low, mean, high), warm)) = latency(cold).zip(at("warm").and_then(latency))
             {
                 let (cold, usual) = (units::time(mean), units::time(warm.1));
-                words.push(match low > warm.2 || high < warm.0 {
-                    true => format!("{cold} on cold pages, {usual} on pages in memory"),
-                    false => {
-                        format!("{cold} on cold pages, which noise hides from {usual} on warm ones")
-                    }
+                words.push(if low > warm.2 || high < warm.0 {
+                    format!("{cold} on cold pages, {usual} on pages in memory")
+                } else {
+                    format!(
+                        "{cold} on cold pages, no measurable difference from {usual} on pages in \
+                         memory"
+                    )
                 });
             }
             if let Some((reads, bytes)) = device_reads(cold) {
                 let size = units::size(bytes.round() as u64);
                 words.push(format!(
-                    "for each on cold pages the device read {reads:.2} times, {size} at a time"
+                    "on cold pages each write made {reads:.2} device reads of {size}"
                 ));
             }
             if !words.is_empty() {
@@ -347,17 +262,17 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The mean latency of a point between the lowest and the highest of its trials (ns).
-fn latency(cell: &MeasuredPoint) -> Option<(f64, f64, f64)> {
-    let trials = cell.point.trials.iter().filter_map(|trial| trial.latency().mean());
+/// The mean latency of a point, between the lowest and the highest of its trials (ns).
+fn latency(point: &MeasuredPoint) -> Option<(f64, f64, f64)> {
+    let trials = point.point.trials.iter().filter_map(|trial| trial.latency().mean());
     let (low, high) =
         trials.fold((f64::MAX, 0.0_f64), |(low, high), ns| (low.min(ns), high.max(ns)));
-    Some((low, cell.summary.latency.mean()?, high))
+    Some((low, point.summary.latency.mean()?, high))
 }
 
-/// Device reads for each request of a point, and their mean size (bytes).
-fn device_reads(cell: &MeasuredPoint) -> Option<(f64, f64)> {
-    let counted = cell.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
+/// Device reads per request of a point, and their mean size (bytes).
+fn device_reads(point: &MeasuredPoint) -> Option<(f64, f64)> {
+    let counted = point.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (reads, sectors, requests) =
         counted.fold((0, 0, 0), |(reads, sectors, requests), (c, t)| {
             (reads + c.reads, sectors + c.read_sectors, requests + t.requests())
@@ -366,45 +281,44 @@ fn device_reads(cell: &MeasuredPoint) -> Option<(f64, f64)> {
     (requests > 0 && reads > 0).then(|| (reads as f64 / requests as f64, each(reads)))
 }
 
-/// A file cut first against one overwritten.
+/// Writes to a truncated file against overwriting.
 fn truncation(found: &mut Conclusion, evidence: &Evidence) {
     for bs in ["2k", "64k"] {
         let at = |part: &str| evidence.find(&[("part", part), ("bs", bs)]);
         let (Some(cut), Some(kept)) = (at("truncated"), at("overwritten")) else { continue };
-        let (told, size) = (curve::told(cut, kept), units::size(cut.bytes()));
-        let words = told.words();
-        let text = format!(
-            "truncating first, writes of {size} beside an overwrite of cold pages: {words}"
-        );
+        let (comparison, size) = (curve::compare(cut, kept), units::size(cut.bytes()));
+        let words = comparison.words();
+        let text =
+            format!("{size} writes after truncating against overwriting cold pages: {words}");
         found.find("truncate", text.clone());
-        if let (true, Comparison::Times(times)) = (bs == "2k", told) {
+        if let (true, Comparison::Times(times)) = (bs == "2k", comparison) {
             found.advise("truncate-before-small-writes", times, "writes of 2 KiB", text);
         }
     }
 }
 
-/// The phases of a long write, with the CPU of each.
+/// The phases of a long write, and the CPU of each.
 fn phases(found: &mut Conclusion, evidence: &Evidence) {
-    let Some(cell) = evidence.find(&[("part", PHASES)]) else { return };
-    let Some(trial) = cell.point.trials.first() else { return };
+    let Some(point) = evidence.find(&[("part", PHASES)]) else { return };
+    let Some(trial) = point.point.trials.first() else { return };
     let Some(phases) = Phases::of(trial) else { return };
     let (fill, flush_ns) = (phases.fill_ns, phases.elapsed_ns - phases.accepted_ns);
     let held_back = match phases.throttled_bytes_per_s {
         Some(rate) => format!(
-            "then held back at {} for {}",
+            "then throttled to {} for {}",
             units::rate(rate),
             units::time((phases.accepted_ns - fill) as f64)
         ),
         None => format!(
-            "never held back ({} do not reach the limit on dirty pages, or the device keeps up)",
+            "never throttled ({} do not reach the limit on dirty pages, or the device keeps up)",
             units::size(phases.bytes)
         ),
     };
     found.find(
         "phases",
         format!(
-            "a buffered write of {}: accepted at {} for {}, {held_back}, then flushed for {}; all \
-             in all {}",
+            "a buffered write of {}: accepted at {} for {}, {held_back}, then flushed for {}; \
+             overall {}",
             units::size(phases.bytes),
             units::rate(phases.fill_bytes_per_s),
             units::time(fill as f64),
@@ -422,18 +336,18 @@ fn phases(found: &mut Conclusion, evidence: &Evidence) {
     let words: Vec<String> = ["fill", "throttled", "flush"].into_iter().filter_map(word).collect();
     found.find(
         "phases-cpu",
-        match words.is_empty() {
-            true if evidence.is_simulated() => {
-                "virtual time tells the CPU of the whole write, not of each phase".to_owned()
-            }
-            true => "the phases were too short, or the system tells too little, for the CPU of \
-                     each; the full form writes for longer"
-                .to_owned(),
-            false => format!(
-                "CPU of each phase in percent of one CPU, charged to the process (and with that of \
-                 the kernel for everybody): {}",
+        if !words.is_empty() {
+            format!(
+                "CPU by phase in percent of one CPU, charged to the process (and including all \
+                 kernel work): {}",
                 words.join(", ")
-            ),
+            )
+        } else if evidence.is_simulated() {
+            "the simulator accounts the CPU of the whole write, not of each phase".to_owned()
+        } else {
+            "no CPU by phase: the phases were too short, or the system reports too little; run \
+             without --quick to write for longer"
+                .to_owned()
         },
     );
     found.claim_if(
@@ -441,7 +355,7 @@ fn phases(found: &mut Conclusion, evidence: &Evidence) {
         cpu("throttled", "machine").map(|share| {
             (
                 share >= 15.0,
-                format!("process and kernel while writes are held back: {share:.0}% of one CPU"),
+                format!("process and kernel while writes are throttled: {share:.0}% of one CPU"),
             )
         }),
     );
@@ -460,11 +374,11 @@ fn chart_of(trial: &Trial) -> Chart {
         .collect();
     points.extend([point(accepted_ns, 0.0), point(trial.elapsed_ns, 0.0)]);
     let axis = |label: &str, unit| Axis { label: label.to_owned(), unit, scale: Scale::Linear };
-    let name = "accepted by the system".to_owned();
+    let name = "accepted by the kernel".to_owned();
     Chart {
         id: "out-of-box-phases".to_owned(),
         title: "A long buffered write".to_owned(),
-        summary: "Rate at which writes are accepted over time; at 0, the flush.".to_owned(),
+        summary: "Rate at which writes are accepted over time; 0 during the flush.".to_owned(),
         x: axis("Time", Unit::Nanoseconds),
         y: axis("Accepted", Unit::BytesPerSecond),
         series: vec![Series { name, points, dashed: false, hue: None }],
@@ -475,14 +389,14 @@ fn chart_of(trial: &Trial) -> Chart {
 
 // ---- claims
 
-/// The lowest of some rates over the highest.
-fn evenness(cells: &[&MeasuredPoint]) -> Option<f64> {
-    let rates = cells.iter().map(|cell| cell.rate());
+/// The lowest rate over the highest.
+fn evenness(points: &[&MeasuredPoint]) -> Option<f64> {
+    let rates = points.iter().map(|point| point.rate());
     let top = rates.clone().reduce(f64::max)?;
-    (cells.len() > 1).then(|| rates.fold(f64::MAX, f64::min) / top)
+    (points.len() > 1).then(|| rates.fold(f64::MAX, f64::min) / top)
 }
 
-/// A claim about two points; it cannot be tried where noise hides which is the faster.
+/// Judges a claim about two points; it is not testable if noise hides which is faster.
 fn compared(
     found: &mut Conclusion,
     id: &'static str,
@@ -490,10 +404,10 @@ fn compared(
     judge: impl Fn(Comparison) -> Option<(bool, String)>,
 ) {
     let Some((one, other)) = pair else { return };
-    let told = curve::told(one, other);
-    match told.noise() {
+    let comparison = curve::compare(one, other);
+    match comparison.noise() {
         Some(why) => found.cannot(&[id], &why),
-        None => found.claim_if(id, judge(told)),
+        None => found.claim_if(id, judge(comparison)),
     }
 }
 
@@ -501,70 +415,72 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
     let reads = curve::by_size(evidence, &[("part", "reads")]);
     let writes = curve::by_size(evidence, &[("part", "writes")]);
     let small: Vec<&MeasuredPoint> =
-        reads.iter().filter(|cell| cell.bytes() <= 64 << 10).copied().collect();
+        reads.iter().filter(|point| point.bytes() <= 64 << 10).copied().collect();
     let read = |bs: &str| Some(buffered(evidence, "read", bs)?.rate());
     let drop = read("128k").zip(read("64k")).map(|(large, usual)| large / usual);
     found.claim_if(
         "R021",
         evenness(&small).zip(drop).map(|(even, drop)| {
             let text = format!(
-                "up to 64 KiB the slowest is {:.0}% of the fastest, 128 KiB is {:.0}% of 64 KiB",
+                "up to 64 KiB the slowest size reaches {:.0}% of the fastest; 128 KiB reaches \
+                 {:.0}% of 64 KiB",
                 100.0 * even,
                 100.0 * drop
             );
             (even >= CONSTANT && drop < CONSTANT, text)
         }),
     );
-    let text = |drop: f64| format!("buffered reads of 128 KiB: {drop:.2} of those of 64 KiB");
+    let text = |drop: f64| format!("buffered 128 KiB reads: {drop:.2} of the rate at 64 KiB");
     found.claim_if("C076", drop.map(|drop| (drop <= 0.5_f64.sqrt(), text(drop))));
     let pair = buffered(evidence, "read", "2k").zip(buffered(evidence, "read", "64k"));
-    compared(found, "C007", pair, |told| {
-        let text = format!("buffered reads of 2 KiB beside 64 KiB: {}", told.words());
-        // The second paper says that the loss of a third and more is gone.
-        told.times().map(|times| (times >= 1.0 - GONE, text))
+    compared(found, "C007", pair, |comparison| {
+        let text = format!("buffered 2 KiB reads against 64 KiB reads: {}", comparison.words());
+        // The second paper says that a loss of a third or more has disappeared.
+        comparison.times().map(|times| (times >= 1.0 - LOSS_MAX, text))
     });
     let large: Vec<&MeasuredPoint> =
-        writes.iter().filter(|cell| cell.bytes() > 4 << 10).copied().collect();
+        writes.iter().filter(|point| point.bytes() > 4 << 10).copied().collect();
     found.claim_if(
         "R022",
         evenness(&large).map(|even| {
-            let text = format!("above 4 KiB the slowest is {:.0}% of the fastest", 100.0 * even);
+            let text =
+                format!("above 4 KiB the slowest size reaches {:.0}% of the fastest", 100.0 * even);
             (even >= CONSTANT, text)
         }),
     );
     let at = |part: &str| evidence.find(&[("part", part), ("bs", "64k")]);
     let pair = at("truncated").zip(at("overwritten"));
-    let told = pair.map(|(cut, kept)| curve::told(cut, kept));
-    if let Some(why) = told.and_then(Comparison::noise) {
+    let comparison = pair.map(|(cut, kept)| curve::compare(cut, kept));
+    if let Some(why) = comparison.and_then(Comparison::noise) {
         found.cannot(&["R025"], &why);
     }
-    let lost = told.and_then(Comparison::times).map(|times| 1.0 - times);
-    found.loss("R025", lost, "what truncating first loses with writes of 64 KiB");
+    let lost = comparison.and_then(Comparison::times).map(|times| 1.0 - times);
+    found.loss("R025", lost, "loss of 64 KiB writes after truncating");
     media_claims(found, evidence);
 }
 
-/// Buffered writes against the fastest write past the cache.
+/// Claims about buffered writes relative to the fastest direct write.
 fn media_claims(found: &mut Conclusion, evidence: &Evidence) {
     let Some(limit) = evidence.fastest(&[("part", DIRECT), ("rw", "write")]) else { return };
     let cached = evidence.device().and_then(|device| device.write_cache.as_deref());
     let share = |part: &str, bs: &str| {
         let share = evidence.find(&[("part", part), ("bs", bs)])?.rate() / limit.rate();
         let size = units::size(units::parse_size(bs).unwrap_or_default());
-        Some((share, format!("writes of {size}: {:.0}% of the fastest", 100.0 * share)))
+        Some((share, format!("{size} writes: {:.0}% of the fastest direct write", 100.0 * share)))
     };
-    // A quarter, within a factor of two.
+    // Published: a quarter; it holds within a factor of two.
     found.claim_if(
         "R037",
         share("overwritten", "2k").map(|(share, text)| ((0.125..=0.5).contains(&share), text)),
     );
-    // Of a share of the papers, half at the least: of 50%, and below of 80%.
+    // Half of the published share is required: of 50% here, of 80% for R039.
     found.claim_if("R038", share("writes", "64k").map(|(share, text)| (share >= 0.25, text)));
     if cached == Some("write back") {
         let above = |least: f64| move |(share, text): (f64, String)| (share > least, text);
         found.claim_if("R031", share("writes", "4k").map(above(0.5)));
         found.claim_if("R039", share("writes", "64k").map(|(share, text)| (share >= 0.4, text)));
     } else {
-        found.cannot(&["R031", "R039"], "the drive's write cache is off, or not known");
+        found.cannot(&["R031", "R039"], "the drive's write cache is off or unknown");
     }
 }
 
@@ -574,19 +490,20 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
         "R002",
         usual.map(|share| {
             let percent = 100.0 * share;
-            let text = format!("buffered reads of 64 KiB use {percent:.0}% of one CPU");
+            let text = format!("buffered 64 KiB reads use {percent:.0}% of one CPU");
             ((12.5..=100.0).contains(&percent), text)
         }),
     );
 }
 
-/// Up to which size the cache helps, and what it reads for small writes.
+/// Claims about the sizes at which the cache helps, and about reads caused by small writes.
 fn cache_claims(found: &mut Conclusion, evidence: &Evidence) {
     let helps = |found: &mut Conclusion, id: &'static str, rw: &str, bs: &str| {
         let pair = buffered(evidence, rw, bs).zip(direct(evidence, rw, bs));
-        compared(found, id, pair, |told| {
-            let text = format!("buffered {rw}s of {bs} beside direct ones: {}", told.words());
-            told.times().map(|times| (times > 1.0, text))
+        compared(found, id, pair, |comparison| {
+            let text =
+                format!("buffered {rw}s of {bs} against direct ones: {}", comparison.words());
+            comparison.times().map(|times| (times > 1.0, text))
         });
     };
     for (id, rw, bs) in [
@@ -600,12 +517,12 @@ fn cache_claims(found: &mut Conclusion, evidence: &Evidence) {
     let cached = evidence.device().and_then(|device| device.write_cache.as_deref());
     match cached {
         Some("write through") => helps(found, "R076", "write", "64k"),
-        _ => found.cannot(&["R076"], "the drive's write cache is on, or not known"),
+        _ => found.cannot(&["R076"], "the drive's write cache is on or unknown"),
     }
     let cold = [("part", "small writes"), ("rw", "write"), ("bs", "2k"), ("page-cache", "cold")];
     let page = evidence.find(&cold).and_then(device_reads).map(|(_, bytes)| {
         let size = units::size(bytes.round() as u64);
-        ((3_600.0..4_700.0).contains(&bytes), format!("writes of 2 KiB read {size} at a time"))
+        ((3_600.0..4_700.0).contains(&bytes), format!("2 KiB writes cause reads of {size}"))
     });
     found.claim_if("R023", page.clone());
     found.claim_if("C120", page);
@@ -623,7 +540,7 @@ mod tests {
         found.findings.iter().find(|finding| finding.id == id).unwrap().text.clone()
     }
 
-    /// A write of 10 ms intervals at these rates [MiB for each interval], flushed for 100 ms.
+    /// A write in 10 ms intervals at these rates (MiB per interval), then flushed for 100 ms.
     fn long_write(mib: &[u64]) -> Trial {
         const STEP_NS: u64 = 10_000_000;
         let interval = |(number, mib): (usize, &u64)| SeriesPoint {
@@ -644,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_write_fills_is_held_back_and_flushes() {
+    fn a_long_write_fills_is_throttled_and_flushes() {
         let rates = [vec![20; 30], vec![2; 30]].concat();
         let phases = Phases::of(&long_write(&rates)).unwrap();
         assert!(phases.fill_ns.abs_diff(300_000_000) < 15_000_000, "{phases:?}");
@@ -655,18 +572,18 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_stays_below_the_limit_is_said_not_to_reach_it() {
+    fn a_write_below_the_dirty_limit_is_not_throttled() {
         let mut written = cell(1000, &[("part", PHASES), ("rw", "write"), ("bs", "64k")]);
         written.point.trials = vec![long_write(&[20; 40])];
         let found = analyse(&evidence(vec![written]));
         let text = text(&found, "phases");
-        assert!(text.contains("never held back (800 MiB do not reach the limit"), "{text}");
+        assert!(text.contains("never throttled (800 MiB do not reach the limit"), "{text}");
         assert!(text.contains("flushed for 100 ms"), "{text}");
         assert_eq!(found.charts.len(), 1);
     }
 
     #[test]
-    fn the_cpu_of_a_phase_is_that_of_the_samples_within_it() {
+    fn the_cpu_of_a_phase_comes_from_the_samples_within_it() {
         let mut trial = long_write(&[vec![20; 30], vec![2; 30]].concat());
         trial.started_unix_ns = 1_000_000_000;
         let sample = |at_ms: u64, process_ms: u64| {
@@ -677,7 +594,7 @@ mod tests {
             };
             (1_000_000_000 + at_ms as i64 * 1_000_000, sample)
         };
-        // All of a CPU while it fills, a tenth of it while it is held back.
+        // A whole CPU while it fills, a tenth of one while it is throttled.
         let samples: Vec<_> = (0..80)
             .map(|n| n * 10)
             .map(|ms| sample(ms, ms.min(300) + ms.saturating_sub(300) / 10))
@@ -689,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn small_writes_to_cold_pages_are_seen_to_read_them_first() {
+    fn small_writes_to_cold_pages_read_them_first() {
         let at = |state: &str, rate| {
             let flags = [("part", "small writes"), ("rw", "write"), ("bs", "2k")];
             cell(rate, &[flags[0], flags[1], flags[2], ("page-cache", state)])
@@ -702,13 +619,13 @@ mod tests {
         }
         let found = analyse(&evidence(vec![cold, warm]));
         let text = text(&found, "read-before-write");
-        assert!(text.contains("device read 1.00 times, 4 KiB at a time"), "{text}");
+        assert!(text.contains("made 1.00 device reads of 4 KiB"), "{text}");
         let claim = found.claims.iter().find(|claim| claim.id == "R023").unwrap();
         assert_eq!(claim.verdict, Verdict::Holds);
     }
 
     #[test]
-    fn truncating_first_is_advised_where_it_gains() {
+    fn truncating_is_advised_if_it_gains() {
         let at = |part: &str, rate| cell(rate, &[("part", part), ("rw", "write"), ("bs", "2k")]);
         let found = analyse(&evidence(vec![at("truncated", 3000), at("overwritten", 1000)]));
         assert_eq!(found.advice[0].id, "truncate-before-small-writes");
@@ -718,13 +635,13 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_gone_is_what_the_second_paper_says_and_noise_is_no_answer() {
+    fn a_vanished_loss_confirms_the_second_paper_and_noise_decides_nothing() {
         let verdict = |small: u64, high: Option<f64>| {
             let read =
                 |bs: &str, rate| cell(rate, &[("part", "reads"), ("rw", "read"), ("bs", bs)]);
-            let mut cells = vec![read("2k", small), read("64k", 1000)];
-            cells[0].summary.bytes_per_s.high = high.unwrap_or(small as f64);
-            let found = analyse(&evidence(cells));
+            let mut points = vec![read("2k", small), read("64k", 1000)];
+            points[0].summary.bytes_per_s.high = high.unwrap_or(small as f64);
+            let found = analyse(&evidence(points));
             found.claims.iter().find(|claim| claim.id == "C007").unwrap().verdict
         };
         assert_eq!(verdict(980, None), Verdict::Holds);

@@ -1,14 +1,15 @@
-//! Where the time of a request goes, phase by phase.
+//! Study `phases`: where the time of a request goes, phase by phase.
 //!
-//! On this host each point is measured twice as often as asked, by turns watched by the kernel's
-//! tracepoints and not, so that the cost of watching shows beside what was seen. Where requests
-//! were not found, or too much of their time lies in no phase, that is said and nothing else. In a
-//! simulated system the model's own account tells how busy each part was, and with what the bus.
+//! On this host each point is measured with and without the kernel's tracepoints, in turn, so that
+//! the cost of tracing shows. If too few requests are found in the trace, or too much of their time
+//! belongs to no phase, only that is reported. In a simulated system the model itself accounts how
+//! busy each part was, and what the bus did.
 //!
-//! The readings of a point: `phase-mean`, `phase-median` and `phase-p99` of a request's time in a
-//! phase; `phase-share` of all requests' time, in a model of the bus's; `phase-utilisation`, the
-//! share of the time in which any request was in it, in a model in which the part was busy.
-//! Shares of the papers hold where they are met within ten points of a percentage.
+//! Readings of a point: `phase-mean`, `phase-median` and `phase-p99` are the time of a request in a
+//! phase. `phase-share` is the share of all requests' time, in a model of the bus time.
+//! `phase-utilisation` is the share of the run in which any request was in the phase, in a model in
+//! which the part was busy. A claim about a share holds within ten percentage points of the
+//! published value.
 
 use std::collections::BTreeMap;
 
@@ -33,59 +34,29 @@ use crate::traced::{self, TraceSummary, Watch};
 /// The study `phases`.
 pub const STUDY: Study = Study {
     name: "phases",
-    papers: "Riedel 1997, section 5.3 and Table 4: of the time that the bus is used, 45% carries \
-             data with requests of 8 KB and 90% with 64 KB; three disks keep it busy to 99%",
-    needs: "root and tracefs; a disk, a partition, or a file on ext4 or xfs; several on disks of \
-            their own for utilisation by their number; sim:nt4-ultrawide for the phases of a bus",
-    plan: r#"
-title = "Phases: where the time of a request goes"
-asks = "How long is a request in submission, queue, scheduler, device, completion and wake-up?"
-compares = true
-direct = true
-bs = ["4k", "8k", "64k", "256k"]
-iodepth = [1, 8, 32]
-runtime = 0.4
-trials = 3
-
-[quick]
-bs = ["8k", "64k"]
-iodepth = [1, 8]
-runtime = 0.15
-trials = 2
-
-[[part]]
-name = "read"
-rw = "read"
-disks = [1, 2, 3]
-
-[[part]]
-name = "write"
-rw = "write"
-disks = 1
-
-[[figure]]
-title = "Throughput, traced and not"
-x = "bs"
-y = "throughput"
-by = ["part", "iodepth", "disks", "traced"]
-"#,
+    papers: "Riedel 1997, section 5.3 and Table 4: of the time that the bus is busy, data takes \
+             45% with requests of 8 KB and 90% with 64 KB; three disks keep it 99% busy",
+    needs: "root and tracefs; a disk, a partition, or a file on ext4 or xfs; several on separate \
+            disks for utilisation by number of disks; sim:nt4-ultrawide for the phases of a bus",
+    plan: include_str!("../../plans/phases.toml"),
     claims: &["R147", "R148", "R149", "R150", "R151", "R152"],
     rules: &[],
     measure: Some(measure),
     analyse,
 };
 
-/// Fewer requests found in the trace than this share, and its phases are not to be trusted ...
+/// The phases of a point are trusted only if at least this share of the requests was found in the
+/// trace, ...
 const MATCHED_MIN: f64 = 0.99;
-/// ... nor where this share of the time or more lies in no phase.
+/// ... and less than this share of their time belongs to no phase.
 const UNATTRIBUTED_MAX: f64 = 0.05;
 /// Claims about the phases of a bus.
 const OF_THE_BUS: [&str; 5] = ["R147", "R148", "R149", "R150", "R152"];
-/// How far a share may be from the published one.
+/// How far a share may be from the published one (ten percentage points).
 const POINTS: f64 = 0.1;
-/// Of the resampling that tells the cost of tracing from noise.
+/// Seed of the bootstrap that separates the cost of tracing from noise.
 const SEED: u64 = 42;
-/// What tells one point from another.
+/// Labels that identify a point.
 const FLAGS: [&str; 8] = ["part", "target", "rw", "bs", "iodepth", "numjobs", "ioengine", "disks"];
 
 // ---- measuring
@@ -95,8 +66,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         return modelled(runner);
     }
     if !runner.study_targets.iter().all(StudyTarget::is_real) {
-        let reason = "the kernel sees no request to a target that lives in this process";
-        runner.skip(reason, "name files and devices of this host, or simulated systems, alone");
+        let reason = "the kernel sees no requests to a target inside this process";
+        runner.skip(reason, "name files and devices of this host only, or simulated systems only");
         return Ok(());
     }
     if let Err(declined) = Watch::check() {
@@ -104,19 +75,20 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         return Ok(());
     }
     let groups = runner.groups()?;
-    let by_turns =
-        |runner: &mut StudyRunner<'_>, ready: &[Ready]| traced::by_turns(runner, ready, tell);
+    let by_turns = |runner: &mut StudyRunner<'_>, ready: &[Ready]| {
+        traced::by_turns(runner, ready, note_phases)
+    };
     runner.measure_groups_by(&groups, runner.study_targets, &by_turns)
 }
 
-/// Notes what the traces of the newest point told.
-fn tell(evidence: &mut Evidence, seen: &[TraceSummary]) {
-    let Some(cell) = evidence.cells.last() else { return };
-    let labels = labels(cell);
-    let all: Vec<&Phases> = seen.iter().flat_map(|one| &one.phases).collect();
+/// Notes what the traces of the newest point show.
+fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
+    let Some(point) = evidence.cells.last() else { return };
+    let labels = labels(point);
+    let all: Vec<&Phases> = traces.iter().flat_map(|one| &one.phases).collect();
     let sum = |of: &dyn Fn(&Phases) -> u64| all.iter().map(|phases| of(phases)).sum::<u64>() as f64;
-    let not_logged: u64 = seen.iter().map(|one| one.not_logged).sum();
-    let lost: u64 = seen.iter().map(|one| one.lost).sum();
+    let not_logged: u64 = traces.iter().map(|one| one.not_logged).sum();
+    let lost: u64 = traces.iter().map(|one| one.lost).sum();
     let total_ns = sum(&|phases| phases.total_ns);
     for (quantity, unit, value) in [
         ("requests", "count", sum(&|phases| phases.requests) + not_logged as f64),
@@ -155,14 +127,15 @@ fn tell(evidence: &mut Evidence, seen: &[TraceSummary]) {
     }
 }
 
-/// The same points in simulated systems, several disks as one volume.
+/// Measures the same points in simulated systems, with several disks as one volume.
 fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
-    // NT 4 began its volumes 12 KiB off their chunks, and so they were in Table 4.
+    // NT 4 started volumes 12 KiB off their chunks, so those of Table 4 were misaligned.
     let first =
         runner.study_targets.first().map(|study_target| study_target.name.display().to_string());
-    let volume = match first.is_some_and(|name| name.starts_with("sim:nt4-")) {
-        true => "volume=stripe,misalign=12k",
-        false => "volume=stripe",
+    let volume = if first.is_some_and(|name| name.starts_with("sim:nt4-")) {
+        "volume=stripe,misalign=12k"
+    } else {
+        "volume=stripe"
     };
     let with_volume = |group: Group| {
         let several = group.disks.is_some_and(|disks| disks > 1);
@@ -172,7 +145,7 @@ fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let groups: Vec<Group> = runner.groups()?.into_iter().map(with_volume).collect();
     runner.measure_groups(&groups)?;
     let balances =
-        runner.evidence.cells.iter().map(|cell| (labels(cell), resource_usage::of(&cell.point)));
+        runner.evidence.cells.iter().map(|point| (labels(point), resource_usage::of(&point.point)));
     for (labels, balance) in balances.collect::<Vec<_>>() {
         let named = |name: &str| {
             let mut labels = labels.clone();
@@ -195,24 +168,24 @@ fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// What tells a point from others.
-fn labels(cell: &MeasuredPoint) -> Vec<(&'static str, String)> {
-    FLAGS.iter().map(|flag| (*flag, cell.word(flag))).collect()
+/// The labels that identify a point.
+fn labels(point: &MeasuredPoint) -> Vec<(&'static str, String)> {
+    FLAGS.iter().map(|flag| (*flag, point.word(flag))).collect()
 }
 
 // ---- what it means
 
-/// A point of which there are phases.
+/// A point and its readings.
 struct PhasedPoint<'a> {
-    cell: &'a MeasuredPoint,
-    /// Its readings that have no phase, and those that have, by phase.
+    point: &'a MeasuredPoint,
+    /// Readings of the whole point, and readings of its phases.
     whole: BTreeMap<&'a str, f64>,
     phases: BTreeMap<&'a str, Vec<(&'a str, f64)>>,
 }
 
 impl PhasedPoint<'_> {
-    fn of<'a>(evidence: &'a Evidence, cell: &'a MeasuredPoint) -> PhasedPoint<'a> {
-        let (labels, mut whole, mut phases) = (labels(cell), BTreeMap::new(), BTreeMap::new());
+    fn of<'a>(evidence: &'a Evidence, point: &'a MeasuredPoint) -> PhasedPoint<'a> {
+        let (labels, mut whole, mut phases) = (labels(point), BTreeMap::new(), BTreeMap::new());
         for reading in &evidence.readings {
             if labels.iter().any(|(flag, word)| reading.labels.get(*flag) != Some(word)) {
                 continue;
@@ -226,7 +199,7 @@ impl PhasedPoint<'_> {
                 }
             }
         }
-        PhasedPoint { cell, whole, phases }
+        PhasedPoint { point, whole, phases }
     }
 
     fn whole(&self, quantity: &str) -> f64 {
@@ -241,7 +214,7 @@ impl PhasedPoint<'_> {
         self.phases(quantity).iter().find(|(name, _)| *name == phase).map(|(_, value)| *value)
     }
 
-    /// The largest first.
+    /// The phases with their values, largest first.
     fn ranked(&self, quantity: &str) -> Vec<(&str, f64)> {
         let mut all = self.phases(quantity).to_vec();
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -267,9 +240,9 @@ impl PhasedPoint<'_> {
 
     /// "reads of 8 KiB at depth 8 on 2 devices".
     fn name(&self) -> String {
-        let MeasuredPoint { disks, part, .. } = self.cell;
+        let MeasuredPoint { disks, part, .. } = self.point;
         let on = if *disks > 1 { format!(" on {disks} devices") } else { String::new() };
-        let (size, depth) = (units::size(self.cell.bytes()), self.cell.depth());
+        let (size, depth) = (units::size(self.point.bytes()), self.point.depth());
         format!("{part}s of {size} at depth {depth}{on}")
     }
 }
@@ -278,24 +251,25 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     let all: Vec<PhasedPoint<'_>> = evidence
         .usable()
-        .filter(|cell| cell.word("traced") == "yes" || cell.point.key.is_simulated)
-        .map(|cell| PhasedPoint::of(evidence, cell))
-        .filter(|told| !told.phases.is_empty() || told.is_traced())
+        .filter(|point| point.word("traced") == "yes" || point.point.key.is_simulated)
+        .map(|point| PhasedPoint::of(evidence, point))
+        .filter(|phased| !phased.phases.is_empty() || phased.is_traced())
         .collect();
-    let trusted: Vec<&PhasedPoint<'_>> = all.iter().filter(|told| told.is_trusted()).collect();
+    let trusted: Vec<&PhasedPoint<'_>> = all.iter().filter(|phased| phased.is_trusted()).collect();
     let corners = corners(&trusted);
-    for told in &corners {
-        match told.is_traced() {
-            true => way(&mut found, told),
-            false => parts(&mut found, told),
+    for phased in &corners {
+        if phased.is_traced() {
+            time_by_phase(&mut found, phased);
+        } else {
+            parts(&mut found, phased);
         }
     }
     if all.iter().any(PhasedPoint::is_traced) {
         growth(&mut found, &trusted);
         trace(&mut found, &all);
         cost(&mut found, evidence, &all);
-        let why = "no bus of today tells its phases without an analyser on its wires; the phase \
-                   device holds what link and medium take together";
+        let why = "the phases of a bus need a hardware analyser today; the phase device is the \
+                   time of link and medium together";
         found.cannot(&OF_THE_BUS, why);
     } else {
         bus_claims(&mut found, &trusted);
@@ -306,37 +280,39 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points that tell most: small and large requests alone, small ones at depth, and all devices
-/// together.
+/// The most telling points: small and large requests at the smallest depth, small ones at the
+/// largest depth, and all devices together.
 fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
     let mut corners: Vec<&PhasedPoint<'_>> = Vec::new();
     for part in ["read", "write"] {
         let mut of: Vec<&PhasedPoint<'_>> =
-            all.iter().filter(|told| told.cell.part == part).copied().collect();
-        let key = |told: &PhasedPoint<'_>| (told.cell.disks, told.cell.depth(), told.cell.bytes());
-        of.sort_by_key(|told| key(told));
+            all.iter().filter(|phased| phased.point.part == part).copied().collect();
+        let key = |phased: &PhasedPoint<'_>| {
+            (phased.point.disks, phased.point.depth(), phased.point.bytes())
+        };
+        of.sort_by_key(|phased| key(phased));
         let (Some(first), Some(last)) = (of.first(), of.last()) else { continue };
-        let (disks, depth) = (first.cell.disks, first.cell.depth());
-        let alone = of.iter().filter(|told| told.cell.disks == disks);
-        let large = alone.clone().rfind(|told| told.cell.depth() == depth);
-        let deepest = alone.map(|told| told.cell.depth()).max().unwrap_or(depth);
-        let deep = of.iter().find(|t| t.cell.disks == disks && t.cell.depth() == deepest);
-        let several = Some(last).filter(|told| told.cell.disks > disks);
-        for told in [Some(first), large, deep, several].into_iter().flatten() {
-            if corners.iter().all(|other| !std::ptr::eq(*other, *told)) {
-                corners.push(told);
+        let (disks, depth) = (first.point.disks, first.point.depth());
+        let alone = of.iter().filter(|phased| phased.point.disks == disks);
+        let large = alone.clone().rfind(|phased| phased.point.depth() == depth);
+        let deepest = alone.map(|phased| phased.point.depth()).max().unwrap_or(depth);
+        let deep = of.iter().find(|t| t.point.disks == disks && t.point.depth() == deepest);
+        let several = Some(last).filter(|phased| phased.point.disks > disks);
+        for phased in [Some(first), large, deep, several].into_iter().flatten() {
+            if corners.iter().all(|other| !std::ptr::eq(*other, *phased)) {
+                corners.push(phased);
             }
         }
     }
     corners
 }
 
-/// The largest, as shares.
+/// The largest shares, as "device 90%, queue 10%".
 fn listed(ranked: &[(&str, f64)], most: usize) -> String {
-    let told = ranked.iter().filter(|(_, share)| *share >= 0.005).take(most);
-    let told: Vec<String> =
-        told.map(|(name, share)| format!("{name} {}", percent(*share))).collect();
-    told.join(", ")
+    let phased = ranked.iter().filter(|(_, share)| *share >= 0.005).take(most);
+    let phased: Vec<String> =
+        phased.map(|(name, share)| format!("{name} {}", percent(*share))).collect();
+    phased.join(", ")
 }
 
 fn percent(share: f64) -> String {
@@ -350,43 +326,43 @@ fn percent(share: f64) -> String {
 fn remedy(phase: &str) -> &'static str {
     match phase {
         "submit" => {
-            "more requests in each call, or a thread of the kernel that submits \
-                     (--sqthread-poll), would shorten the longest"
+            "submit more requests per call, or use SQPOLL (--sqthread-poll), to shorten the \
+             longest phase"
         }
-        "queue" => "fewer requests at once, or smaller ones, would wait less",
-        "scheduler" => "fewer requests at once, or the scheduler none, would wait less",
-        "device" => "only another device, or fewer requests at once, is faster",
+        "queue" => "lower the depth or the request size to shorten the longest phase",
+        "scheduler" => "lower the depth, or use the scheduler none, to shorten the longest phase",
+        "device" => "only a faster device or a lower depth would shorten the longest phase",
         "completion" => {
-            "the kernel's way back is the longest: a file system that finishes requests \
-                         in a thread of its own has no part in those to a device"
+            "the longest phase is completion in the kernel; I/O to the device itself avoids the \
+             file system's completion thread"
         }
-        _ => "polling for completions (--hipri, where the device can) saves the longest",
+        _ => "poll for completions (--hipri, if the device supports it) to avoid the longest phase",
     }
 }
 
-/// How long a request takes, and in which phases.
-fn way(found: &mut Conclusion, told: &PhasedPoint<'_>) {
-    let shares = told.ranked("phase-share");
+/// The time of a request and its phases.
+fn time_by_phase(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
+    let shares = phased.ranked("phase-share");
     let Some((longest, _)) = shares.first() else { return };
-    let mean_ns: f64 = told.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
-    let (name, time) = (told.name(), units::time(mean_ns));
+    let mean_ns: f64 = phased.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
+    let (name, time) = (phased.name(), units::time(mean_ns));
     let text = format!("{name} take {time}: {}; {}", listed(&shares, 7), remedy(longest));
     found.find("way", text);
 }
 
-/// How busy the parts of a simulated system are, and with what its bus.
-fn parts(found: &mut Conclusion, told: &PhasedPoint<'_>) {
-    let busy = listed(&told.ranked("phase-utilisation"), 3);
-    let text = match told.phase("phase-share", "data") {
-        None => format!("{}: busy are {busy}", told.name()),
+/// How busy the parts of a simulated system are, and what its bus does.
+fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
+    let busy = listed(&phased.ranked("phase-utilisation"), 3);
+    let text = match phased.phase("phase-share", "data") {
+        None => format!("{}: busiest parts: {busy}", phased.name()),
         Some(data) => {
-            let mut others = told.ranked("phase-share");
+            let mut others = phased.ranked("phase-share");
             others.retain(|(phase, _)| *phase != "data");
             format!(
-                "{}: the bus is busy for {}, {} of that with data, the rest with {}; all parts: \
+                "{}: the bus is {} busy, {} of that with data, the rest with {}; busiest parts: \
                  {busy}",
-                told.name(),
-                percent(told.whole("bus-utilisation")),
+                phased.name(),
+                percent(phased.whole("bus-utilisation")),
                 percent(data),
                 listed(&others, 3)
             )
@@ -395,28 +371,28 @@ fn parts(found: &mut Conclusion, told: &PhasedPoint<'_>) {
     found.find("busy", text);
 }
 
-/// What grows with the size of a request: the device, or the way to it.
+/// How the time in the device and elsewhere grows with the request size.
 fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     for part in ["read", "write"] {
-        let of = all.iter().filter(|t| t.cell.part == part && t.cell.disks == 1);
-        let Some(depth) = of.clone().map(|told| told.cell.depth()).min() else { continue };
-        let of = of.filter(|told| told.cell.depth() == depth);
-        let small = of.clone().min_by_key(|told| told.cell.bytes());
-        let large = of.max_by_key(|told| told.cell.bytes());
+        let of = all.iter().filter(|t| t.point.part == part && t.point.disks == 1);
+        let Some(depth) = of.clone().map(|phased| phased.point.depth()).min() else { continue };
+        let of = of.filter(|phased| phased.point.depth() == depth);
+        let small = of.clone().min_by_key(|phased| phased.point.bytes());
+        let large = of.max_by_key(|phased| phased.point.bytes());
         let (Some(small), Some(large)) = (small, large) else { continue };
-        if small.cell.bytes() == large.cell.bytes() {
+        if small.point.bytes() == large.point.bytes() {
             continue;
         }
         let device_ns =
-            |told: &PhasedPoint<'_>| told.phase("phase-mean", "device").unwrap_or_default();
-        let others_ns = |told: &PhasedPoint<'_>| {
-            let all_ns: f64 = told.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
-            all_ns - device_ns(told)
+            |phased: &PhasedPoint<'_>| phased.phase("phase-mean", "device").unwrap_or_default();
+        let others_ns = |phased: &PhasedPoint<'_>| {
+            let all_ns: f64 = phased.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
+            all_ns - device_ns(phased)
         };
-        let size = |told: &PhasedPoint<'_>| units::size(told.cell.bytes());
+        let size = |phased: &PhasedPoint<'_>| units::size(phased.point.bytes());
         let text = format!(
-            "from {} to {} a {part} alone is in the device for {} instead of {}, and elsewhere for \
-             {} instead of {}",
+            "from {} to {} at the smallest depth, a {part} spends {} instead of {} in the device, \
+             and {} instead of {} elsewhere",
             size(small),
             size(large),
             units::time(device_ns(large)),
@@ -428,9 +404,9 @@ fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     }
 }
 
-/// How much of the requests was seen, and what is not to be trusted.
+/// How many requests were found in the trace, and which points are not trusted.
 fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
-    let sum = |quantity: &str| all.iter().map(|told| told.whole(quantity)).sum::<f64>();
+    let sum = |quantity: &str| all.iter().map(|phased| phased.whole(quantity)).sum::<f64>();
     let (requests, lost) = (sum("requests"), sum("lost-events"));
     let least = all.iter().map(PhasedPoint::matched_share).fold(1.0, f64::min);
     let most = all.iter().map(PhasedPoint::unattributed_share).fold(0.0, f64::max);
@@ -438,7 +414,7 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
         "trace",
         format!(
             "{:.2}% of {} requests were found in the trace (at worst {:.2}% of a point), {lost} \
-             events were lost, {:.2}% of the time is in no phase (at worst {:.2}%)",
+             events were lost, {:.2}% of the time belongs to no phase (at worst {:.2}%)",
             100.0 * sum("matched") / requests.max(1.0),
             units::count(requests),
             100.0 * least,
@@ -447,14 +423,14 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
         ),
     );
     let doubted: Vec<String> =
-        all.iter().filter(|told| !told.is_trusted()).map(PhasedPoint::name).collect();
+        all.iter().filter(|phased| !phased.is_trusted()).map(PhasedPoint::name).collect();
     if !doubted.is_empty() {
         found.find(
             "not-trusted",
             format!(
-                "the phases of {} are not to be trusted: fewer than {:.0}% of the requests were \
-                 found, or {:.0}% of the time or more is in no phase; make trials shorter \
-                 (--runtime), depth smaller, or quiet the machine",
+                "the phases of {} are not reliable: fewer than {:.0}% of the requests were found, \
+                 or at least {:.0}% of the time belongs to no phase; use shorter trials \
+                 (--runtime) or a smaller depth, or stop other load",
                 doubted.join("; "),
                 100.0 * MATCHED_MIN,
                 100.0 * UNATTRIBUTED_MAX,
@@ -463,12 +439,13 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
     }
 }
 
-/// What tracing took from the load: rate, and CPU.
+/// The cost of tracing, in rate and CPU.
 fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     let (mut changes, mut cpu_ns) = (Vec::new(), Vec::new());
-    for traced in all.iter().map(|told| told.cell) {
+    for traced in all.iter().map(|phased| phased.point) {
         let mine = labels(traced);
-        let is_other = |cell: &&MeasuredPoint| cell.word("traced") == "no" && labels(cell) == mine;
+        let is_other =
+            |point: &&MeasuredPoint| point.word("traced") == "no" && labels(point) == mine;
         let Some(untraced) = evidence.usable().find(is_other) else { continue };
         if untraced.requests_per_s() > 0.0 {
             changes.push(traced.requests_per_s() / untraced.requests_per_s() - 1.0);
@@ -478,9 +455,10 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     }
     let Some(change) = median_interval(&changes, CONFIDENCE, SEED) else { return };
     let signed = |share: f64| format!("{:+.1}%", 100.0 * share);
-    let rate = match change.low <= 0.0 && change.high >= 0.0 {
-        true => "makes no difference of the rate beyond noise".to_owned(),
-        false => format!("changes the rate by {}", signed(change.value)),
+    let rate = if change.low <= 0.0 && change.high >= 0.0 {
+        "makes no measurable difference to the rate".to_owned()
+    } else {
+        format!("changes the rate by {}", signed(change.value))
     };
     let points = match changes.as_slice() {
         [_] => "at one point".to_owned(),
@@ -491,44 +469,44 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
             signed(change.high)
         ),
     };
-    let cpu = median(&cpu_ns)
-        .map(|ns| format!(", and costs {} of CPU for each request", units::time(ns)));
+    let cpu =
+        median(&cpu_ns).map(|ns| format!(", and costs {} of CPU per request", units::time(ns)));
     found.find("cost", format!("tracing {rate} {points}{}", cpu.unwrap_or_default()));
 }
 
 // ---- the papers
 
-/// Table 4: what the bus of the model does, and for how long.
+/// Claims about Table 4, from the bus of the model.
 fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let find = |bytes: u64, depth: u32, disks: u32| {
-        all.iter().find(|told| {
-            let cell = told.cell;
-            let key = (cell.bytes(), cell.depth(), cell.disks);
-            cell.part == "read"
+        all.iter().find(|phased| {
+            let point = phased.point;
+            let key = (point.bytes(), point.depth(), point.disks);
+            point.part == "read"
                 && key == (bytes, depth, disks)
-                && told.whole("bus-utilisation") > 0.0
+                && phased.whole("bus-utilisation") > 0.0
         })
     };
     let (small, large) = (find(8 << 10, 1, 1), find(64 << 10, 1, 1));
     let (two, three) = (find(64 << 10, 8, 2), find(64 << 10, 8, 3));
-    let data = |told: &&PhasedPoint<'_>| told.phase("phase-share", "data");
-    let busy = |told: &&PhasedPoint<'_>| told.whole("bus-utilisation");
+    let data = |phased: &&PhasedPoint<'_>| phased.phase("phase-share", "data");
+    let busy = |phased: &&PhasedPoint<'_>| phased.whole("bus-utilisation");
     for (id, share, published, what) in [
-        ("R147", small.and_then(data), 0.45, "of the bus's time carries data at 8 KiB"),
-        ("R148", large.and_then(data), 0.9, "of the bus's time carries data at 64 KiB"),
-        ("R149", small.map(busy), 0.6, "of the time the bus is busy at 8 KiB"),
-        ("R152", three.map(busy), 0.99, "of the time the bus is busy with three disks"),
+        ("R147", small.and_then(data), 0.45, "of the bus's time is data at 8 KiB"),
+        ("R148", large.and_then(data), 0.9, "of the bus's time is data at 64 KiB"),
+        ("R149", small.map(busy), 0.6, "bus utilisation at 8 KiB"),
+        ("R152", three.map(busy), 0.99, "bus utilisation with three disks"),
     ] {
-        let seen = share.map(|share| {
+        let judged = share.map(|share| {
             ((share - published).abs() <= POINTS, format!("{} {what}", percent(share)))
         });
-        found.claim_if(id, seen);
+        found.claim_if(id, judged);
     }
     let rise = two.zip(large).map(|(two, one)| busy(two) / busy(one));
     found.gain("R150", rise, "use of the bus with a second disk");
 }
 
-/// What a second disk brings, at the same depth.
+/// The claim about a second disk at the same depth.
 fn second_disk(found: &mut Conclusion, evidence: &Evidence) {
     let of = |disks| {
         let flags = [("part", "read"), ("bs", "64k"), ("iodepth", "8"), ("traced", "no")];
@@ -541,25 +519,29 @@ fn second_disk(found: &mut Conclusion, evidence: &Evidence) {
 // ---- pictures
 
 fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> {
-    let traced = corners.iter().any(|told| told.is_traced());
-    let (bars, label, unit) = match traced {
-        true => ("phase-mean", "Mean time of a request", Unit::Nanoseconds),
-        false => ("phase-share", "Share of the time that the bus is used", Unit::Share),
+    let traced = corners.iter().any(|phased| phased.is_traced());
+    let (bars, label, unit) = if traced {
+        ("phase-mean", "Mean time of a request", Unit::Nanoseconds)
+    } else {
+        ("phase-share", "Share of the time that the bus is busy", Unit::Share)
     };
-    let mut charts: Vec<Chart> = by_phase(corners, bars, (label, unit)).into_iter().collect();
+    let mut charts: Vec<Chart> = by_phase(corners, bars, label, unit).into_iter().collect();
     let reads: Vec<&PhasedPoint<'_>> =
-        all.iter().filter(|t| t.cell.part == "read").copied().collect();
-    let shallow = reads.iter().map(|told| told.cell.depth()).min();
-    let deep = reads.iter().map(|told| told.cell.depth()).max();
+        all.iter().filter(|t| t.point.part == "read").copied().collect();
+    let shallow = reads.iter().map(|phased| phased.point.depth()).min();
+    let deep = reads.iter().map(|phased| phased.point.depth()).max();
     let alone = |depth: Option<u32>| -> Vec<&PhasedPoint<'_>> {
-        let is =
-            |told: &&&PhasedPoint<'_>| told.cell.disks == 1 && Some(told.cell.depth()) == depth;
+        let is = |phased: &&&PhasedPoint<'_>| {
+            phased.point.disks == 1 && Some(phased.point.depth()) == depth
+        };
         reads.iter().filter(is).copied().collect()
     };
-    let largest = reads.iter().map(|told| told.cell.bytes()).max();
+    let largest = reads.iter().map(|phased| phased.point.bytes()).max();
     let together: Vec<&PhasedPoint<'_>> = reads
         .iter()
-        .filter(|told| Some(told.cell.depth()) == deep && Some(told.cell.bytes()) == largest)
+        .filter(|phased| {
+            Some(phased.point.depth()) == deep && Some(phased.point.bytes()) == largest
+        })
         .copied()
         .collect();
     for (id, points, x, at) in [
@@ -572,29 +554,30 @@ fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> 
     charts
 }
 
-/// Bars: a group for each phase, a bar for each point.
+/// A bar chart: a group for each phase, a bar for each point.
 fn by_phase(
     corners: &[&PhasedPoint<'_>],
     quantity: &str,
-    (label, unit): (&str, Unit),
+    label: &str,
+    unit: Unit,
 ) -> Option<Chart> {
     let mut names: Vec<String> = Vec::new();
-    for (phase, value) in corners.iter().flat_map(|told| told.phases(quantity)) {
+    for (phase, value) in corners.iter().flat_map(|phased| phased.phases(quantity)) {
         if *value > 0.0 && names.iter().all(|name| name != phase) {
             names.push((*phase).to_owned());
         }
     }
-    let line = |told: &&PhasedPoint<'_>| {
-        let at = |name: &String| told.phase(quantity, name).unwrap_or_default();
+    let line = |phased: &&PhasedPoint<'_>| {
+        let at = |name: &String| phased.phase(quantity, name).unwrap_or_default();
         let dots = names.iter().enumerate().map(|(x, name)| dot(x as f64, at(name)));
-        Series { name: told.name(), points: dots.collect(), dashed: false, hue: None }
+        Series { name: phased.name(), points: dots.collect(), dashed: false, hue: None }
     };
     let series: Vec<Series> =
-        corners.iter().filter(|told| !told.phases(quantity).is_empty()).map(line).collect();
+        corners.iter().filter(|phased| !phased.phases(quantity).is_empty()).map(line).collect();
     (!names.is_empty()).then(|| Chart {
         id: "phases-bars".to_owned(),
         title: format!("{label}, by phase"),
-        summary: format!("{label}, phase by phase, for a few points."),
+        summary: format!("{label} by phase, for the most telling points."),
         x: Axis { label: "Phase".to_owned(), unit: Unit::Count, scale: Scale::Category(names) },
         y: Axis { label: label.to_owned(), unit, scale: Scale::Linear },
         series,
@@ -603,20 +586,19 @@ fn by_phase(
     })
 }
 
-/// Lines: the utilisation of each phase against size or number of devices.
+/// A line chart: the utilisation of each phase against request size or number of devices.
 fn against(id: &str, points: &[&PhasedPoint<'_>], x: &str, at: &str) -> Option<Chart> {
     let (unit, by_size) = match x {
         "Request size" => (Unit::Bytes, true),
         _ => (Unit::Count, false),
     };
-    let place = |told: &PhasedPoint<'_>| match by_size {
-        true => told.cell.bytes() as f64,
-        false => f64::from(told.cell.disks),
+    let place = |phased: &PhasedPoint<'_>| {
+        if by_size { phased.point.bytes() as f64 } else { f64::from(phased.point.disks) }
     };
     let mut lines: Vec<Series> = Vec::new();
-    for told in points {
-        for (phase, share) in told.phases("phase-utilisation") {
-            let point = dot(place(told), *share);
+    for phased in points {
+        for (phase, share) in phased.phases("phase-utilisation") {
+            let point = dot(place(phased), *share);
             match lines.iter_mut().find(|line| line.name == *phase) {
                 Some(line) => line.points.push(point),
                 None => lines.push(Series {
@@ -647,7 +629,7 @@ fn dot(x: f64, y: f64) -> Dot {
     Dot { x, y, low: None, high: None, note: None }
 }
 
-/// Every phase of every point.
+/// A row for every phase of every point.
 fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
     let columns = [
         ("Point", None),
@@ -658,9 +640,9 @@ fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
         ("Share", Some(Unit::Share)),
         ("Utilisation", Some(Unit::Share)),
     ];
-    let rows = |told: &PhasedPoint<'_>| {
+    let rows = |phased: &PhasedPoint<'_>| {
         let mut names: Vec<&str> = Vec::new();
-        for (name, _) in told.phases.values().flatten() {
+        for (name, _) in phased.phases.values().flatten() {
             if !names.contains(name) {
                 names.push(name);
             }
@@ -668,8 +650,8 @@ fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
         let row = |name: &str| {
             let quantities =
                 ["phase-mean", "phase-median", "phase-p99", "phase-share", "phase-utilisation"];
-            let numbers = quantities.map(|quantity| TableCell::from(told.phase(quantity, name)));
-            let words = [TableCell::Text(told.name()), TableCell::from(name)];
+            let numbers = quantities.map(|quantity| TableCell::from(phased.phase(quantity, name)));
+            let words = [TableCell::Text(phased.name()), TableCell::from(name)];
             words.into_iter().chain(numbers).collect::<Vec<TableCell>>()
         };
         names.into_iter().map(row).collect::<Vec<_>>()
@@ -690,9 +672,9 @@ mod tests {
     use crate::conclusion::Verdict;
     use crate::evidence::tests::cell;
 
-    /// A trace of one point: requests of which so many were found, that spent so long in the
-    /// device and as long in the queue, and so long nowhere.
-    fn seen(requests: u64, matched: u64, unattributed_ns: u64) -> TraceSummary {
+    /// A trace of one point: requests, how many of them were found, 10 us in the queue and 90 us in
+    /// the device for each, and the time in no phase (ns).
+    fn trace_summary(requests: u64, matched: u64, unattributed_ns: u64) -> TraceSummary {
         let time = |phase, each_ns: u64| iotrace::PhaseTime {
             phase,
             requests: matched,
@@ -715,15 +697,15 @@ mod tests {
         TraceSummary { phases: vec![phases], lost: 0, not_logged: 0 }
     }
 
-    /// Points of one size each, untraced and traced.
+    /// Points of one size each, without and with tracing.
     fn traced(points: &[(&str, u64, u64, TraceSummary)]) -> Evidence {
         let mut evidence = Evidence::default();
-        for (bs, without, with, seen) in points {
+        for (bs, without, with, trace) in points {
             let flags =
                 |traced| [("part", "read"), ("rw", "read"), ("bs", *bs), ("traced", traced)];
             evidence.cells.push(cell(*without, &flags("no")));
             evidence.cells.push(cell(*with, &flags("yes")));
-            tell(&mut evidence, std::slice::from_ref(seen));
+            note_phases(&mut evidence, std::slice::from_ref(trace));
         }
         evidence
     }
@@ -734,8 +716,8 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_request_is_told_by_phase_and_the_claims_of_a_bus_cannot_be_tried() {
-        let found = analyse(&traced(&[("8k", 1 << 30, 1 << 29, seen(1000, 1000, 0))]));
+    fn the_time_is_reported_by_phase_and_claims_about_a_bus_are_not_testable() {
+        let found = analyse(&traced(&[("8k", 1 << 30, 1 << 29, trace_summary(1000, 1000, 0))]));
         let way = texts(&found, "way")[0];
         assert!(way.contains("take 100 us: device 90%, queue 10%"), "{way}");
         assert!(texts(&found, "trace")[0].starts_with("100.00% of 1000 requests"));
@@ -750,11 +732,11 @@ mod tests {
     }
 
     #[test]
-    fn points_that_were_not_seen_whole_are_doubted_and_say_nothing_else() {
+    fn points_with_an_incomplete_trace_only_raise_a_doubt() {
         let found = analyse(&traced(&[
-            ("4k", 1 << 30, 1 << 30, seen(1000, 980, 0)),
-            ("8k", 1 << 30, 1 << 30, seen(1000, 1000, 6_000_000)),
-            ("64k", 1 << 30, 1 << 30, seen(1000, 995, 1_000_000)),
+            ("4k", 1 << 30, 1 << 30, trace_summary(1000, 980, 0)),
+            ("8k", 1 << 30, 1 << 30, trace_summary(1000, 1000, 6_000_000)),
+            ("64k", 1 << 30, 1 << 30, trace_summary(1000, 995, 1_000_000)),
         ]));
         let doubt = texts(&found, "not-trusted")[0];
         assert!(doubt.contains("reads of 4 KiB") && doubt.contains("reads of 8 KiB"), "{doubt}");
@@ -766,18 +748,21 @@ mod tests {
     }
 
     #[test]
-    fn requests_for_which_the_log_had_no_room_are_not_found() {
-        let short = TraceSummary { not_logged: 1000, ..seen(1000, 1000, 0) };
+    fn requests_beyond_the_capacity_of_the_log_count_as_not_found() {
+        let short = TraceSummary { not_logged: 1000, ..trace_summary(1000, 1000, 0) };
         let found = analyse(&traced(&[("4k", 1 << 30, 1 << 30, short)]));
         assert!(texts(&found, "trace")[0].starts_with("50.00% of 2000 requests"));
         assert_eq!(texts(&found, "not-trusted").len(), 1);
     }
 
     #[test]
-    fn times_of_several_devices_and_trials_are_taken_together() {
+    fn times_of_several_devices_and_trials_are_combined() {
         let mut evidence = Evidence::default();
         evidence.cells.push(cell(1 << 30, &[("part", "read"), ("bs", "4k"), ("traced", "yes")]));
-        tell(&mut evidence, &[seen(100, 100, 0), seen(300, 300, 2_000_000)]);
+        note_phases(
+            &mut evidence,
+            &[trace_summary(100, 100, 0), trace_summary(300, 300, 2_000_000)],
+        );
         assert_eq!(evidence.value("requests", &[]), Some(400.0));
         assert_eq!(evidence.value("unattributed", &[]), Some(2e6));
         assert_eq!(evidence.value("phase-mean", &[("phase", "device")]), Some(90e3));
@@ -787,7 +772,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_says_of_its_bus_decides_the_claims() {
+    fn the_bus_of_a_model_decides_the_claims() {
         let mut evidence = Evidence::default();
         for (bs, data, busy) in [("8k", 0.47, 0.58), ("64k", 0.6, 0.4)] {
             let mut point = cell(1 << 20, &[("part", "read"), ("bs", bs), ("iodepth", "1")]);

@@ -1,10 +1,11 @@
-//! What storage gives for its money and its power: random accesses, bytes, time to scan it all.
+//! Study `price`: what storage delivers for its price and power: random accesses, bytes, time for a
+//! full scan.
 //!
-//! KAPS are random accesses of 8 KiB a second, MAPS of 1 MiB, half of them reads where writes are
-//! allowed, as in the second paper's Table 10. Reads and writes are measured by themselves and
-//! stand one after the other here; mixed at depth they may disturb each other. What a target costs,
-//! holds and draws only the user knows (`--price`, `--capacity`, `--power`); without a price
-//! everything else is told.
+//! KAPS are random accesses of 8 KiB per second, MAPS of 1 MiB, half of them reads if writes are
+//! allowed, as in Table 10 of the second paper. Reads and writes are measured separately and
+//! combined as if they alternated; mixed at depth they may disturb each other. Only the user knows
+//! price, capacity and power (`--price`, `--capacity`, `--power`). Without a price everything else
+//! is reported.
 
 use lab::failure::{Failure, Outcome};
 use report::model::{Cell as TableCell, Column, Table};
@@ -18,40 +19,9 @@ use crate::runner::StudyRunner;
 pub const STUDY: Study = Study {
     name: "price",
     papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the dearer drive wins on \
-             accesses, the cheaper one on accesses and bytes for the money",
-    needs: "--price for the money (and --capacity, --power where they are to be used)",
-    plan: r#"
-title = "Price: accesses and bytes for the money"
-asks = "What does each target give for its money: random accesses, bytes, time to scan it all?"
-compares = true
-direct = true
-runtime = 1
-trials = 3
-
-[quick]
-runtime = 0.2
-trials = 2
-
-[[part]]
-name = "random"
-rw = ["randread", "randwrite"]
-bs = ["8k", "1m"]
-iodepth = [1, 4, 16, 64]
-quick = {iodepth = [1, 32]}
-
-[[part]]
-name = "scan"
-rw = "read"
-bs = "1m"
-iodepth = 8
-
-[[figure]]
-title = "Random accesses against depth"
-x = "iodepth"
-y = "iops"
-by = ["target", "rw", "bs"]
-where = {part = "random"}
-"#,
+             accesses, the cheaper one on accesses and bytes per dollar",
+    needs: "--price for prices per access (and --capacity, --power to include them)",
+    plan: include_str!("../../plans/price.toml"),
     claims: &[
         "C023", "C024", "C025", "C026", "C032", "C033", "C034", "C171", "C178", "C276", "C277",
     ],
@@ -60,13 +30,13 @@ where = {part = "random"}
     analyse,
 };
 
-/// Why claims about two drives cannot be tried.
-const ONE_PRICE: &str = "it compares two drives: name two targets and state the price of each, as \
-                         in halfpower study price /dev/sda /dev/sdb --price 209,534";
-/// For so long a drive is used, so its price is the rent of so much time (years, seconds).
+/// Why claims about two drives are not testable.
+const NEEDS_TWO_PRICES: &str = "it compares two drives: name two targets and state their prices, \
+                                as in halfpower study price /dev/sda /dev/sdb --price 209,534";
+/// Service life of a drive (years, seconds). The price is spread evenly over it.
 const LIFE_YEARS: f64 = 5.0;
 const LIFE_S: f64 = LIFE_YEARS * 365.25 * 86_400.0;
-/// Bytes of a terabyte and a gigabyte, as drives are sold.
+/// Bytes of a terabyte and a gigabyte, as drives are sold (decimal).
 const TB: f64 = 1e12;
 const GB: f64 = 1e9;
 
@@ -86,7 +56,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
     }
     if stated.prices.is_empty() {
-        runner.leave_out("money", "no price is known; state it with --price, one for each target");
+        runner
+            .leave_out("money", "the price is unknown; state it with --price, one for each target");
     }
     runner.measure()?;
     for figures in all_figures(&runner.evidence) {
@@ -96,7 +67,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
         if figures.capacity.is_none() {
             let reason = format!(
-                "the capacity of {} is not known; state it with --capacity, one for each target",
+                "the capacity of {} is unknown; state it with --capacity, one for each target",
                 figures.name
             );
             runner.leave_out("capacity", &reason);
@@ -105,28 +76,25 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Accesses of a size: reads, writes, and as many of both in turn; each for the second.
+/// Random accesses of one size per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Accesses {
     reads: f64,
     writes: Option<f64>,
-    /// The depth at which it was so.
+    /// The depth at which they were measured.
     depth: u32,
 }
 
 impl Accesses {
-    /// As many reads as writes, one after the other: the time of an access is the mean of both;
-    /// reads alone where nothing may be written.
+    /// Accesses per second if reads and writes alternate (the harmonic mean), or reads alone if
+    /// nothing may be written.
     fn both(self) -> f64 {
         let Some(writes) = self.writes else { return self.reads };
-        match self.reads > 0.0 && writes > 0.0 {
-            true => 2.0 / (1.0 / self.reads + 1.0 / writes),
-            false => 0.0,
-        }
+        if self.reads > 0.0 && writes > 0.0 { 2.0 / (1.0 / self.reads + 1.0 / writes) } else { 0.0 }
     }
 }
 
-/// What one target gives, and what it costs.
+/// What one target delivers and costs.
 #[derive(Clone, Debug, Default)]
 struct Figures {
     name: String,
@@ -141,17 +109,17 @@ struct Figures {
 }
 
 impl Figures {
-    /// Money for each of so many; None without a price.
+    /// Price per unit of an amount; `None` without a price.
     fn money_per(&self, amount: f64) -> Option<f64> {
         self.price.filter(|_| amount > 0.0).map(|price| price / amount)
     }
 
-    /// How long it takes to read all of it (s).
+    /// Time to read the whole target (s).
     fn scan_s(&self) -> Option<f64> {
         Some(self.capacity? / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?)
     }
 
-    /// The rent of the drive while it reads a terabyte.
+    /// The share of the price for the time in which the drive reads a terabyte.
     fn money_per_tb_scanned(&self) -> Option<f64> {
         let seconds = TB / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?;
         Some(self.price? * seconds / LIFE_S)
@@ -161,12 +129,12 @@ impl Figures {
         Some(self.capacity? / GB / self.price?)
     }
 
-    /// Energy of an access: watts for each access a second.
+    /// Power per access per second (watts), which is the energy of an access.
     fn watts_per_kaps(&self) -> Option<f64> {
         self.power_watts.filter(|_| self.kaps.both() > 0.0).map(|watts| watts / self.kaps.both())
     }
 
-    /// Everything as numbers, with units.
+    /// All figures as readings.
     fn readings(&self) -> Vec<(&'static str, &'static str, f64)> {
         let known = |quantity, unit, value: Option<f64>| Some((quantity, unit, value?));
         [
@@ -192,7 +160,7 @@ impl Figures {
         .collect()
     }
 
-    /// Everything as words: what it is, and how much.
+    /// All figures as rows of the table.
     fn rows(&self) -> Vec<(String, String)> {
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
         let each = |value: f64| number((value > 0.0).then_some(value));
@@ -200,26 +168,26 @@ impl Figures {
         let scan = self.scan_s().map_or_else(|| "-".to_owned(), long_time);
         let rate = self.scan_bytes_per_s.map_or_else(|| "-".to_owned(), units::rate);
         let capacity = self.capacity.map(|bytes| units::decimal_size(bytes as u64));
-        let life = format!("Money for a terabyte scanned, of {LIFE_YEARS:.0} years of life");
+        let life = format!("Price per terabyte scanned, over {LIFE_YEARS:.0} years");
         let rows = [
             ("Price", number(self.price)),
             ("Capacity", capacity.unwrap_or_else(|| "-".to_owned())),
-            ("Random reads of 8 KiB a second, depth 1", each(self.kaps.reads)),
-            ("Random writes of 8 KiB a second, depth 1", number(self.kaps.writes)),
+            ("Random 8 KiB reads per second, depth 1", each(self.kaps.reads)),
+            ("Random 8 KiB writes per second, depth 1", number(self.kaps.writes)),
             ("KAPS, depth 1", each(self.kaps.both())),
             ("KAPS, best depth", best(self.kaps_best)),
             ("MAPS, depth 1", each(self.maps.both())),
             ("MAPS, best depth", best(self.maps_best)),
             ("Sequential reads", rate),
-            ("Time to scan it all", scan),
-            ("Money for a KAPS", number(self.money_per(self.kaps.both()))),
-            ("Money for a KAPS of reads", number(self.money_per(self.kaps.reads))),
-            ("Money for a MAPS", number(self.money_per(self.maps.both()))),
-            ("KAPS for one of money", number(self.price.map(|price| self.kaps.both() / price))),
-            ("MAPS for one of money", number(self.price.map(|price| self.maps.both() / price))),
-            ("GB for one of money", number(self.gb_per_money())),
+            ("Time for a full scan", scan),
+            ("Price per KAPS", number(self.money_per(self.kaps.both()))),
+            ("Price per KAPS of reads", number(self.money_per(self.kaps.reads))),
+            ("Price per MAPS", number(self.money_per(self.maps.both()))),
+            ("KAPS per unit of money", number(self.price.map(|price| self.kaps.both() / price))),
+            ("MAPS per unit of money", number(self.price.map(|price| self.maps.both() / price))),
+            ("GB per unit of money", number(self.gb_per_money())),
             (life.as_str(), number(self.money_per_tb_scanned())),
-            ("Watts for a KAPS", number(self.watts_per_kaps())),
+            ("Watts per KAPS", number(self.watts_per_kaps())),
         ];
         rows.map(|(what, value)| (what.to_owned(), value)).into()
     }
@@ -229,35 +197,38 @@ fn all_figures(evidence: &Evidence) -> Vec<Figures> {
     (0..evidence.targets.len()).filter_map(|index| figures(evidence, index)).collect()
 }
 
-/// What a target gives; None where nothing of it was measured.
+/// The figures of a target; `None` if it was not measured.
 fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     let of = |flags: &[(&str, &str)]| -> Vec<&MeasuredPoint> {
-        let mut cells = evidence.all(flags);
-        cells.retain(|cell| cell.target_index == index);
-        cells
+        let mut points = evidence.all(flags);
+        points.retain(|point| point.target_index == index);
+        points
     };
     let at = |bs: &str, depth: u32| {
         let rate = |rw: &str| {
-            let cells = of(&[("part", "random"), ("rw", rw), ("bs", bs)]);
-            cells.into_iter().find(|cell| cell.depth() == depth).map(MeasuredPoint::requests_per_s)
+            let points = of(&[("part", "random"), ("rw", rw), ("bs", bs)]);
+            points
+                .into_iter()
+                .find(|point| point.depth() == depth)
+                .map(MeasuredPoint::requests_per_s)
         };
         Some(Accesses { reads: rate("randread")?, writes: rate("randwrite"), depth })
     };
     let best = |bs: &str| {
         let reads = of(&[("part", "random"), ("rw", "randread"), ("bs", bs)]);
-        let all = reads.into_iter().filter_map(|cell| at(bs, cell.depth()));
+        let all = reads.into_iter().filter_map(|point| at(bs, point.depth()));
         all.max_by(|a, b| a.both().total_cmp(&b.both()))
     };
     let target = &evidence.targets[index];
     let stated = &evidence.stated;
-    let measured = evidence.cells.iter().find(|cell| cell.target_index == index)?;
+    let measured = evidence.cells.iter().find(|point| point.target_index == index)?;
     Some(Figures {
         name: measured.target.clone(),
         kaps: at("8k", 1)?,
         kaps_best: best("8k")?,
         maps: at("1m", 1)?,
         maps_best: best("1m")?,
-        scan_bytes_per_s: of(&[("part", "scan")]).first().map(|cell| cell.rate()),
+        scan_bytes_per_s: of(&[("part", "scan")]).first().map(|point| point.rate()),
         capacity: stated
             .capacities
             .get(index)
@@ -269,8 +240,7 @@ fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     })
 }
 
-/// What the price buys where the user does not say: the device beneath. The size of a file says
-/// nothing of it.
+/// The size of the device that holds the target. The size of a file does not say what was bought.
 fn capacity(target: &lab::machine::TargetFacts) -> Option<u64> {
     target.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)
 }
@@ -283,7 +253,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         compare(&mut found, first, last);
         claims(&mut found, first, last);
     } else {
-        found.cannot(STUDY.claims, ONE_PRICE);
+        found.cannot(STUDY.claims, NEEDS_TWO_PRICES);
     }
     if !all.is_empty() {
         found.tables.push(table(&all));
@@ -291,7 +261,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Those with a price, the cheapest first.
+/// The targets with a price, cheapest first.
 fn by_price(all: &[Figures]) -> Vec<&Figures> {
     let mut priced: Vec<&Figures> = all.iter().filter(|one| one.price.is_some()).collect();
     priced.sort_by(|a, b| a.price.unwrap_or(0.0).total_cmp(&b.price.unwrap_or(0.0)));
@@ -300,16 +270,19 @@ fn by_price(all: &[Figures]) -> Vec<&Figures> {
 
 fn describe(found: &mut Conclusion, one: &Figures) {
     let kind = |accesses: Accesses| match accesses.writes {
-        Some(_) => "as many reads as writes, one after the other",
+        Some(_) => "reads and writes alternating",
         None => "reads",
     };
-    let scan = one.scan_s().map(|s| format!(", so that reading it all takes {}", long_time(s)));
+    let scan = one.scan_s().map(|s| format!(", a full scan takes {}", long_time(s)));
     let rate = one
         .scan_bytes_per_s
         .map(|rate| format!("; {} sequential{}", units::rate(rate), scan.unwrap_or_default()));
-    let best = |one: Accesses, best: Accesses| match best.both() > one.both() {
-        true => format!(" ({} at depth {})", significant(best.both()), best.depth),
-        false => String::new(),
+    let best = |one: Accesses, best: Accesses| {
+        if best.both() > one.both() {
+            format!(" ({} at depth {})", significant(best.both()), best.depth)
+        } else {
+            String::new()
+        }
     };
     found.find(
         "accesses",
@@ -327,15 +300,15 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     if let (Some(kaps), Some(maps)) =
         (one.money_per(one.kaps.both()), one.money_per(one.maps.both()))
     {
-        let bytes = one.gb_per_money().map(|gb| format!(", {} GB for one", significant(gb)));
+        let bytes = one.gb_per_money().map(|gb| format!(", {} GB per unit", significant(gb)));
         let scanned = one.money_per_tb_scanned().map(|money| {
             let money = significant(money);
-            format!(", {money} for a terabyte scanned (of a life of {LIFE_YEARS:.0} years)")
+            format!(", {money} per terabyte scanned (over {LIFE_YEARS:.0} years)")
         });
         found.find(
             "money",
             format!(
-                "{}: {} of money for a KAPS, {} for a MAPS{}{}",
+                "{}: price {} per KAPS, {} per MAPS{}{}",
                 one.name,
                 significant(kaps),
                 significant(maps),
@@ -346,11 +319,11 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     }
     if let Some(watts) = one.watts_per_kaps() {
         let joules = significant(watts);
-        found.find("power", format!("{}: {joules} W for a KAPS at depth 1", one.name));
+        found.find("power", format!("{}: {joules} W per KAPS at depth 1", one.name));
     }
 }
 
-/// The cheapest target beside the dearest: what the same money buys.
+/// What the same money buys of the cheapest and of the dearest target.
 fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let times = |of: f64, over: f64| (of / less) / (over / more);
@@ -365,12 +338,9 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     }
     found.find(
         "same-money",
-        format!("for the money of {}, {} gives {}", dear.name, cheap.name, words.join(", ")),
+        format!("for the price of {}, {} delivers {}", dear.name, cheap.name, words.join(", ")),
     );
-    let (winner, gain) = match accesses >= 1.0 {
-        true => (cheap, accesses),
-        false => (dear, 1.0 / accesses),
-    };
+    let (winner, gain) = if accesses >= 1.0 { (cheap, accesses) } else { (dear, 1.0 / accesses) };
     let setting = format!("{} for random accesses", winner.name);
     let money = |one: &Figures| one.money_per(one.kaps.both()).map(significant);
     found.advise_in(
@@ -379,7 +349,7 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
         gain,
         &setting,
         format!(
-            "{} of money for a KAPS of {}, {} of {}",
+            "price {} per KAPS of {}, {} of {}",
             money(cheap).unwrap_or_default(),
             cheap.name,
             money(dear).unwrap_or_default(),
@@ -388,7 +358,8 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     );
 }
 
-/// The papers compared a SCSI with an IDE drive; here it is the dearest with the cheapest.
+/// The claims. The papers compared a SCSI with an IDE drive; here the dearest target stands for
+/// SCSI.
 fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let scan = cheap.scan_bytes_per_s.zip(dear.scan_bytes_per_s);
@@ -398,20 +369,20 @@ fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
         found.gain(id, Some(premium), "price of the dearer target over the cheaper, as stated");
     }
     let slower = scan.map(|(cheap, dear)| 1.0 - cheap / dear);
-    found.loss("C023", slower, "sequential rate that the cheaper target lacks");
-    found.loss("C024", Some(1.0 - reads), "random reads that the cheaper target lacks");
-    let what = "sequential rate of the cheaper target for the money of the dearer";
+    found.loss("C023", slower, "sequential rate, deficit of the cheaper target");
+    found.loss("C024", Some(1.0 - reads), "random reads, deficit of the cheaper target");
+    let what = "sequential rate of the cheaper target for the price of the dearer";
     found.gain("C026", scan.map(|(cheap, dear)| cheap / dear * premium), what);
     found.gain("C033", Some(1.0 / reads), "random reads of the dearer target over the cheaper");
     let what = "sequential rate of the dearer target over the cheaper";
     found.gain("C034", scan.map(|(cheap, dear)| dear / cheap), what);
     for id in ["C178", "C277"] {
-        let what = "random reads of the cheaper target for the money of the dearer";
+        let what = "random reads of the cheaper target for the price of the dearer";
         found.gain(id, Some(reads * premium), what);
     }
 }
 
-/// All targets side by side.
+/// The targets side by side.
 fn table(all: &[Figures]) -> Table {
     let column = |label: &str| Column { label: label.to_owned(), unit: None };
     let columns = all.iter().map(|one| column(&one.name));
@@ -423,21 +394,22 @@ fn table(all: &[Figures]) -> Table {
     };
     Table {
         id: "price-side-by-side".to_owned(),
-        caption: "What each target gives and costs".to_owned(),
+        caption: "What each target delivers and costs".to_owned(),
         columns: std::iter::once(column("Figure")).chain(columns).collect(),
         rows: (0..rows[0].len()).map(row).collect(),
     }
 }
 
-/// A positive number in three digits, however small.
+/// A number with three significant digits, even if it is small.
 fn significant(value: f64) -> String {
-    match value > 0.0 && value < 1.0 {
-        true => format!("{value:.*}", (2.0 - value.log10().floor()).min(12.0) as usize),
-        false => units::count(value),
+    if value > 0.0 && value < 1.0 {
+        format!("{value:.*}", (2.0 - value.log10().floor()).min(12.0) as usize)
+    } else {
+        units::count(value)
     }
 }
 
-/// Seconds, and hours or days where they are many.
+/// Seconds; or minutes, hours or days if there are many.
 fn long_time(seconds: f64) -> String {
     match seconds {
         days if days >= 172_800.0 => format!("{} days", units::count(days / 86_400.0)),
@@ -455,28 +427,29 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// The cells of a target: accesses of 8 KiB read and written, of 1 MiB, bytes in a scan.
+    /// The points of a target: random 8 KiB reads and writes and 1 MiB accesses per second, and the
+    /// bytes per second of the scan.
     fn drive(index: usize, reads: u64, writes: u64, large: u64, scan: u64) -> Vec<MeasuredPoint> {
         let random = |rw, bs, bytes| {
             cell(bytes, &[("part", "random"), ("rw", rw), ("bs", bs), ("iodepth", "1")])
         };
-        let mut cells = vec![
+        let mut points = vec![
             random("randread", "8k", reads * 8192),
             random("randwrite", "8k", writes * 8192),
             random("randread", "1m", large << 20),
             random("randwrite", "1m", large << 20),
             cell(scan, &[("part", "scan"), ("rw", "read"), ("bs", "1m")]),
         ];
-        for cell in &mut cells {
-            cell.target_index = index;
-            cell.target = format!("drive {index}");
+        for point in &mut points {
+            point.target_index = index;
+            point.target = format!("drive {index}");
         }
-        cells
+        points
     }
 
     fn stated(prices: &[f64]) -> Evidence {
-        let mut cells = drive(0, 66, 90, 15, 19 << 20);
-        cells.extend(drive(1, 105, 105, 20, 24 << 20));
+        let mut points = drive(0, 66, 90, 15, 19 << 20);
+        points.extend(drive(1, 105, 105, 20, 24 << 20));
         Evidence {
             targets: vec![TargetFacts::default(), TargetFacts::default()],
             stated: Stated {
@@ -484,7 +457,7 @@ mod tests {
                 power_watts: vec![7.8, 10.5],
                 capacities: vec![26_000_000_000, 18_000_000_000],
             },
-            ..evidence(cells)
+            ..evidence(points)
         }
     }
 
@@ -499,31 +472,31 @@ mod tests {
     }
 
     #[test]
-    fn table_10_of_the_second_paper_comes_out_of_its_own_rates_and_prices() {
+    fn table_10_of_the_second_paper_follows_from_its_rates_and_prices() {
         // The paper prints 78 KAPS, the mean of the rates of 66 reads and 90 writes.
         let found = analyse(&stated(&[209.0, 534.0]));
         assert_eq!(row(&found, "KAPS, depth 1"), ["76.2", "105"]);
-        assert_eq!(row(&found, "KAPS for one of money"), ["0.364", "0.197"]);
-        assert_eq!(row(&found, "MAPS for one of money"), ["0.0718", "0.0375"]);
-        assert_eq!(row(&found, "GB for one of money"), ["0.124", "0.0337"]);
-        assert_eq!(row(&found, "Money for a KAPS of reads"), ["3.17", "5.09"], "Table 9");
-        assert_eq!(row(&found, "Watts for a KAPS"), ["0.102", "0.100"]);
+        assert_eq!(row(&found, "KAPS per unit of money"), ["0.364", "0.197"]);
+        assert_eq!(row(&found, "MAPS per unit of money"), ["0.0718", "0.0375"]);
+        assert_eq!(row(&found, "GB per unit of money"), ["0.124", "0.0337"]);
+        assert_eq!(row(&found, "Price per KAPS of reads"), ["3.17", "5.09"], "Table 9");
+        assert_eq!(row(&found, "Watts per KAPS"), ["0.102", "0.100"]);
         assert_eq!(found.advice[0].id, "price-per-access");
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::Holds), "{found:?}");
     }
 
     #[test]
-    fn without_a_price_all_but_the_money_is_told() {
+    fn without_a_price_everything_else_is_reported() {
         let found = analyse(&stated(&[]));
         assert_eq!(row(&found, "KAPS, depth 1"), ["76.2", "105"]);
-        assert_eq!(row(&found, "Money for a KAPS"), ["-", "-"]);
+        assert_eq!(row(&found, "Price per KAPS"), ["-", "-"]);
         assert!(found.findings.iter().all(|finding| finding.id != "money"));
         assert!(found.advice.is_empty());
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));
     }
 
     #[test]
-    fn a_terabyte_scanned_is_the_rent_of_the_drive_for_that_time() {
+    fn a_terabyte_scanned_costs_its_share_of_the_service_life() {
         let figures = Figures {
             scan_bytes_per_s: Some(TB / LIFE_S * 2.0),
             price: Some(100.0),
@@ -541,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_three_digits_however_small() {
+    fn small_numbers_keep_three_digits() {
         assert_eq!(significant(0.001234), "0.00123");
         assert_eq!(significant(3.166), "3.17");
         assert_eq!(long_time(200_000.0), "2.31 days");

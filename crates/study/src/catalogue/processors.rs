@@ -1,9 +1,9 @@
-//! Processors: what a second CPU brings, whether threads should be pinned, and whether it matters
-//! to be near the CPU that serves the device's interrupts.
+//! Study `processors`: the gain of more CPUs, whether to pin threads, and whether to run near the
+//! CPU that serves the device's interrupts.
 //!
-//! The plan says the loads; how many threads and which CPUs depends on the machine, so each part
-//! is multiplied here: `free` and `cached` by threads, `pinned` by threads on as many CPUs, `near`
-//! and `far` by one CPU that serves the device's interrupts and one that does not.
+//! The plan states the workloads; threads and CPUs depend on the machine, so each part is expanded
+//! here. `free` and `cached` run with 1, 2, 4 ... threads, `pinned` with threads on as many CPUs,
+//! `near` and `far` on a CPU that serves the device's interrupts and on one that does not.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use lab::failure::Outcome;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
-use crate::curve::{Comparison, told};
+use crate::curve::{Comparison, compare};
 use crate::evidence::{Evidence, MeasuredPoint};
 use crate::plan::Group;
 use crate::runner::StudyRunner;
@@ -22,93 +22,33 @@ use crate::target::StudyTarget;
 /// The study `processors`.
 pub const STUDY: Study = Study {
     name: "processors",
-    papers: "Chung 2000, sections 3.4, 7.2 and 8: two processors double the cached rate that one \
-             saturates at, but one at a time completes the requests of an adapter",
+    papers: "Chung 2000, sections 3.4, 7.2 and 8: two processors double the cached rate at which \
+             one saturates, but only one at a time completes the requests of an adapter",
     needs: "two CPUs",
-    plan: r#"
-title = "Processors: one CPU to all of them"
-asks = "What do more CPUs bring, and should threads be pinned, near the interrupt or far from it?"
-rw = "randread"
-bs = "4k"
-iodepth = 16
-direct = true
-runtime = 1
-trials = 5
-
-[quick]
-runtime = 0.25
-trials = 3
-
-[[part]]
-name = "free"
-
-[[part]]
-name = "pinned"
-
-[[part]]
-name = "near"
-iodepth = [1, 16]
-
-[[part]]
-name = "far"
-iodepth = [1, 16]
-
-[[part]]
-name = "cached"
-rw = "read"
-bs = "64k"
-iodepth = 1
-direct = false
-invalidate = false
-size = "64m"
-time_based = true
-ramp_time = 0.1
-
-[[figure]]
-title = "Requests against threads"
-x = "numjobs"
-y = "iops"
-by = ["part"]
-where = {part = ["free", "pinned"]}
-
-[[figure]]
-title = "CPU of a request against threads"
-x = "numjobs"
-y = "cpu-per-request"
-by = ["part"]
-where = {part = ["free", "pinned"]}
-
-[[figure]]
-title = "Reads of the page cache against threads"
-x = "numjobs"
-y = "throughput"
-by = ["part"]
-where = {part = "cached"}
-"#,
+    plan: include_str!("../../plans/processors.toml"),
     claims: &["C130", "C132"],
     rules: &[],
     measure: Some(measure),
     analyse,
 };
 
-/// Threads on a simulated system, whose CPUs are not ours.
+/// Threads on a simulated system, whose CPUs are not those of this host.
 const SIMULATED_THREADS: [usize; 3] = [1, 2, 4];
-/// A difference below this share is not worth a word even where it is beyond noise.
+/// Factors below this are called the same, even beyond noise.
 const WORTH: f64 = 1.05;
-/// Why nothing can be pinned apart.
+/// Why nothing can be pinned to different CPUs.
 const ONE_CPU: &str = "this process may use one CPU; give it more (taskset, cpuset)";
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let cpus = allowed_cpus();
     let simulated = runner.study_targets.iter().all(StudyTarget::is_simulated);
-    let threads = match simulated {
-        true => SIMULATED_THREADS.to_vec(),
-        false => doublings(cpus.len()),
-    };
-    let sides = match simulated {
-        true => Err("a simulated system has no CPUs of this host; name a file or device".into()),
-        false if cpus.len() < 2 => Err(ONE_CPU.to_owned()),
-        false => sides(runner, &cpus),
+    let threads = if simulated { SIMULATED_THREADS.to_vec() } else { doublings(cpus.len()) };
+    let sides = if simulated {
+        Err("a simulated system has no CPUs of this host; name a file or device".into())
+    } else if cpus.len() < 2 {
+        Err(ONE_CPU.to_owned())
+    } else {
+        sides(runner, &cpus)
     };
     let mut groups = Vec::new();
     for group in runner.groups()? {
@@ -130,7 +70,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups(&groups)
 }
 
-/// 1, 2, 4 ... and all of them.
+/// 1, 2, 4 ... and the number of CPUs.
 fn doublings(cpus: usize) -> Vec<usize> {
     let powers = (0..usize::BITS).map(|power| 1_usize << power);
     let mut counts: Vec<usize> = powers.take_while(|count| *count < cpus).collect();
@@ -144,7 +84,7 @@ fn with_threads(group: &Group, threads: usize) -> Group {
     group
 }
 
-/// A group on the first `count` of some CPUs.
+/// A group pinned to the first `count` of some CPUs.
 fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
     let cpus: Vec<usize> = cpus.iter().take(count).copied().collect();
     let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
@@ -153,8 +93,8 @@ fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
     group
 }
 
-/// A CPU that serves interrupts of the first target's device, and one that does not; why not,
-/// where there are no such two. What was found is noted.
+/// A CPU that serves interrupts of the first target's device, and one that does not, or why there
+/// is no such pair. Notes how many CPUs serve them.
 fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize), String> {
     let device = runner.evidence.targets.first().and_then(|target| target.device.as_ref());
     let Some(device) = device.map(|device| device.name.clone()) else {
@@ -172,8 +112,8 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
     match (near, far) {
         (Some(near), Some(far)) => Ok((near, far)),
         (Some(_), None) => Err(format!(
-            "every CPU serves interrupts of {device}, so none is far from them; a device with \
-             fewer queues than CPUs would show it"
+            "every CPU serves interrupts of {device}, so none is far from them; use a device with \
+             fewer queues than CPUs"
         )),
         (None, _) => Err(format!(
             "no CPU of this process serves interrupts of {device}; allow it others (taskset)"
@@ -181,12 +121,12 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
     }
 }
 
-/// The CPUs that serve the interrupts of a block device: of its driver's queues, or of the
-/// controller it hangs on.
+/// The CPUs that serve the interrupts of a block device: those of its driver's queues, or of the
+/// controller that it is attached to.
 fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     let unknown = |what: &str| format!("{what}; name a file on a local disk");
     let table = fs::read_to_string("/proc/interrupts")
-        .map_err(|error| unknown(&format!("/proc/interrupts cannot be read: {error}")))?;
+        .map_err(|error| unknown(&format!("cannot read /proc/interrupts: {error}")))?;
     let mut cpus = Vec::new();
     for disk in disks_beneath(device) {
         for interrupt in interrupts_of(&Path::new("/sys/class/block").join(disk), &table) {
@@ -200,13 +140,14 @@ fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     }
     cpus.sort_unstable();
     cpus.dedup();
-    match cpus.is_empty() {
-        true => Err(unknown(&format!("{device} has no interrupts of its own"))),
-        false => Ok(cpus),
+    if cpus.is_empty() {
+        Err(unknown(&format!("{device} has no interrupts of its own")))
+    } else {
+        Ok(cpus)
     }
 }
 
-/// The disks of which a device is made: of a partition its disk, of a volume those of its members.
+/// The disks behind a device: of a partition its disk, of a volume those of its members.
 fn disks_beneath(device: &str) -> Vec<String> {
     let path = Path::new("/sys/class/block").join(device);
     if path.join("partition").exists() {
@@ -217,13 +158,14 @@ fn disks_beneath(device: &str) -> Vec<String> {
     let members = fs::read_dir(path.join("slaves")).into_iter().flatten().flatten();
     let members: Vec<String> =
         members.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    match members.is_empty() {
-        true => vec![device.to_owned()],
-        false => members.iter().flat_map(|member| disks_beneath(member)).collect(),
+    if members.is_empty() {
+        vec![device.to_owned()]
+    } else {
+        members.iter().flat_map(|member| disks_beneath(member)).collect()
     }
 }
 
-/// The interrupts of a disk: those named after the nearest of the devices above it that has any.
+/// The interrupts of a disk: those of the nearest ancestor device that has any.
 fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     let Ok(path) = disk.join("device").canonicalize() else { return Vec::new() };
     for above in path.ancestors() {
@@ -242,8 +184,8 @@ fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     Vec::new()
 }
 
-/// Interrupts of the table whose action is a queue of a device: `virtio1-req.0`, `nvme0q3`; those
-/// for configuration and administration are none.
+/// Interrupts whose action is a request queue of a device, such as `virtio1-req.0` or `nvme0q3`.
+/// Queues for configuration (`-config`) and administration (`q0`) do not count.
 fn interrupts_named(device: &str, table: &str) -> Vec<u32> {
     if device.is_empty() {
         return Vec::new();
@@ -259,7 +201,7 @@ fn interrupts_named(device: &str, table: &str) -> Vec<u32> {
     table.lines().filter_map(number).collect()
 }
 
-/// `0,2-4` as numbers.
+/// Parses a CPU list such as `0,2-4`.
 fn cpu_list(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -281,22 +223,22 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of a part, fewest threads first.
+/// The points of a part, by rising number of threads.
 fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("part", part)]);
-    cells.sort_by_key(|cell| cell.point.key.threads());
-    cells
+    let mut points = evidence.all(&[("part", part)]);
+    points.sort_by_key(|point| point.point.key.threads());
+    points
 }
 
-/// What a step from one point to another is worth; a small one is none.
+/// Compares a point with another; differences below [`WORTH`] count as the same.
 fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
-    match told(other, one) {
+    match compare(other, one) {
         Comparison::Times(times) if (1.0 / WORTH..WORTH).contains(&times) => Comparison::Same,
         other => other,
     }
 }
 
-/// In words.
+/// The comparison as words.
 fn words_of(step: Comparison) -> String {
     match step {
         Comparison::Times(times) => format!("{} the requests", words_of_times(times)),
@@ -304,31 +246,31 @@ fn words_of(step: Comparison) -> String {
     }
 }
 
-fn cpu(cell: &MeasuredPoint) -> String {
-    cell.cpu_ns().map_or_else(|| "-".to_owned(), units::time)
+fn cpu(point: &MeasuredPoint) -> String {
+    point.cpu_ns().map_or_else(|| "-".to_owned(), units::time)
 }
 
 fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) {
-    let cells = curve(evidence, part);
+    let points = curve(evidence, part);
     let ([first, .., _], Some(best)) =
-        (cells.as_slice(), cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())))
+        (points.as_slice(), points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())))
     else {
         return;
     };
-    let last = cells[cells.len() - 1];
-    let threads = |cell: &MeasuredPoint| cell.point.key.threads();
+    let last = points[points.len() - 1];
+    let threads = |point: &MeasuredPoint| point.point.key.threads();
     let peak = match step(last, best) {
         Comparison::Times(_) => {
             let rate = units::count(best.requests_per_s());
-            format!("; {} threads gave most, {rate}/s", threads(best))
+            format!("; {} threads were fastest, {rate}/s", threads(best))
         }
         _ => String::new(),
     };
     found.find(
         "scaling",
         format!(
-            "{} of {}, {what}: {} threads against one: {} ({}/s and {}/s), at {} of CPU for a \
-             request instead of {}{peak}",
+            "{} of {}, {what}: {} threads against one: {} ({}/s and {}/s), CPU per request {} \
+             instead of {}{peak}",
             last.word("rw"),
             units::size(last.bytes()),
             threads(last),
@@ -353,7 +295,7 @@ fn pinning(found: &mut Conclusion, evidence: &Evidence) {
     found.find(
         "pinning",
         format!(
-            "{} threads, each pinned to a CPU: {} against free ones; {change}",
+            "{} threads, each pinned to a CPU, against unpinned ones: {}; {change}",
             pinned.point.key.threads(),
             words_of(step(free, pinned))
         ),
@@ -364,10 +306,10 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
     let at = |part: &str| evidence.find(&[("part", part), ("iodepth", depth)]);
     let (Some(near), Some(far)) = (at("near"), at("far")) else { return };
     let latency =
-        |cell: &MeasuredPoint| cell.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
+        |point: &MeasuredPoint| point.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let change = match step(far, near) {
         Comparison::Unclear(_) => "measure for longer (--runtime, --trials)",
-        Comparison::Same => "it does not matter where the thread is",
+        Comparison::Same => "the CPU of the thread does not matter",
         Comparison::Times(times) if times > 1.0 => {
             "keep the thread on a CPU that serves the interrupts"
         }
@@ -377,8 +319,8 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
         "interrupt",
         format!(
             "one thread at depth {depth} on CPU {}, which serves the device's interrupts: {} \
-             against one on CPU {}, which does not (median latency {} and {}, CPU of a request \
-             {} and {}); {change}",
+             against CPU {}, which does not (median latency {} and {}, CPU per request {} and {}); \
+             {change}",
             near.word("cpus-allowed"),
             words_of(step(far, near)),
             far.word("cpus-allowed"),
@@ -394,8 +336,11 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     if evidence.cells.is_empty() {
         return;
     }
-    found.cannot(&["C130"], "it is an absolute rate of two processors of the year 2000");
-    found.cannot(&["C132"], "buffered writes end with their flush, whose rate is the disk's");
+    found.cannot(&["C130"], "it is the absolute rate of two processors of the year 2000");
+    found.cannot(
+        &["C132"],
+        "buffered writes include their flush, which runs at the rate of the disk",
+    );
 }
 
 #[cfg(test)]
@@ -452,7 +397,7 @@ NMI:      25267      17825   Non-maskable interrupts";
     }
 
     #[test]
-    fn what_more_cpus_bring_is_told_and_noise_is_called_noise() {
+    fn the_gain_of_more_cpus_is_reported_and_noise_is_not_advice() {
         let scaled = analyse(&evidence(vec![
             found("free", "1", "", 50_000),
             found("free", "2", "", 95_000),
@@ -466,20 +411,20 @@ NMI:      25267      17825   Non-maskable interrupts";
     }
 
     #[test]
-    fn where_noise_hides_the_difference_nothing_is_advised() {
-        let mut cells = vec![
+    fn noise_gives_no_advice() {
+        let mut points = vec![
             found("free", "1", "", 50_000),
             found("free", "2", "", 95_000),
             found("pinned", "2", "0,1", 80_000),
         ];
-        cells[2].summary.bytes_per_s.high *= 2.0;
-        let text = words(&analyse(&evidence(cells)), "pinning");
-        assert!(text.contains("cannot be told apart here"), "{text}");
+        points[2].summary.bytes_per_s.high *= 2.0;
+        let text = words(&analyse(&evidence(points)), "pinning");
+        assert!(text.contains("no measurable difference"), "{text}");
         assert!(text.ends_with("measure for longer (--runtime, --trials)"), "{text}");
     }
 
     #[test]
-    fn near_and_far_are_held_against_each_other() {
+    fn near_and_far_are_compared() {
         let found = analyse(&evidence(vec![
             found("near", "1", "1", 12_000),
             found("far", "1", "0", 10_000),
@@ -490,9 +435,9 @@ NMI:      25267      17825   Non-maskable interrupts";
     }
 
     #[test]
-    fn rates_of_the_papers_processors_are_not_tried() {
-        let cells = vec![found("cached", "1", "", 10_000), found("cached", "2", "", 19_000)];
-        let found = analyse(&evidence(cells));
+    fn rates_of_the_papers_processors_are_not_testable() {
+        let points = vec![found("cached", "1", "", 10_000), found("cached", "2", "", 19_000)];
+        let found = analyse(&evidence(points));
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));
     }
 }

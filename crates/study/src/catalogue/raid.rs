@@ -1,10 +1,10 @@
-//! RAID: a volume beside its members. What it delivers of what they could, what a small write makes
-//! of requests on them, whether reads come from both copies of a mirror, what it costs in CPU, and
-//! whether it is whole.
+//! Study `raid`: a volume compared with its members. Its rate against theirs, the requests that a
+//! small write causes on them, whether reads use both copies of a mirror, its CPU cost, and its
+//! state.
 //!
-//! Members are named behind the volume, or found beneath it where the kernel tells (md, device
-//! mapper, btrfs). They are only read: a write to a member would destroy the volume. What a write
-//! to the volume does to them is seen in their counters.
+//! Members are named after the volume, or found below it if the kernel reports them (md, device
+//! mapper, btrfs). They are only read, because a write to a member would destroy the volume. What a
+//! write to the volume does to them is read from their counters.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,85 +26,21 @@ use crate::target::{Kind, StudyTarget};
 pub const STUDY: Study = Study {
     name: "raid",
     papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which \
-             cuts the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 \
-             of two disks, a mirror that reads from both",
-    needs: "a volume (md, device mapper, btrfs, hardware) and, behind it, its members, unless the \
-            kernel tells them",
-    plan: r#"
-title = "RAID: a volume beside its members"
-asks = "What does the volume deliver of what its members could, and what do its copies cost?"
-compares = true
-direct = true
-runtime = 0.3
-trials = 3
-
-[quick]
-runtime = 0.08
-trials = 2
-
-[[part]]
-name = "volume"
-rw = ["read", "randread"]
-bs = ["4k", "64k", "1m"]
-iodepth = [1, 2, 4, 8]
-quick = {iodepth = [1, 4, 8]}
-
-[[part]]
-name = "volume writes"
-rw = ["write", "randwrite"]
-bs = ["4k", "64k", "1m"]
-iodepth = [1, 8]
-
-[[part]]
-name = "two readers"
-rw = ["read", "randread"]
-bs = "64k"
-numjobs = [1, 2]
-
-[[part]]
-name = "members"
-rw = ["read", "randread"]
-bs = ["4k", "64k", "1m"]
-iodepth = [1, 2, 4, 8]
-quick = {iodepth = [1, 4, 8]}
-
-[[part]]
-name = "seen in members"
-rw = ["randread", "write", "randwrite"]
-bs = ["4k", "64k", "1m"]
-iodepth = 4
-trials = 1
-
-[[figure]]
-title = "Reads: the volume and its members together"
-x = "bs"
-y = "throughput"
-by = ["part", "rw", "iodepth"]
-where = {part = ["volume", "members"], iodepth = "8"}
-
-[[figure]]
-title = "Writes of the volume"
-x = "bs"
-y = "throughput"
-by = ["rw", "iodepth"]
-where = {part = "volume writes"}
-
-[[figure]]
-title = "CPU for each MiB"
-x = "bs"
-y = "cpu-per-mib"
-by = ["part", "rw"]
-where = {part = ["volume", "members"], iodepth = "8"}
-"#,
+             cuts the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 of \
+             two disks, a mirror that reads from both",
+    needs: "a volume (md, device mapper, btrfs, hardware) and, after it, its members, unless the \
+            kernel reports them",
+    plan: include_str!("../../plans/raid.toml"),
     claims: &["C218", "C233", "R174"],
     rules: &["array-cache"],
     measure: Some(measure),
     analyse,
 };
 
-/// The part whose points are measured one by one, between readings of the members' counters.
-const SEEN: &str = "seen in members";
-/// A member that does so much less than its share sits idle.
+/// The part whose points are measured one at a time, with the members' counters read before and
+/// after.
+const COUNTED: &str = "seen in members";
+/// A member that does less than this share of the mean is idle.
 const IDLE: f64 = 0.5;
 
 // ---- what is measured
@@ -121,8 +57,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     };
     if members.is_empty() {
         runner.skip(
-            format!("the system tells of no members beneath {}", volume.name.display()),
-            "name the volume and, behind it, its members: halfpower study raid VOLUME MEMBER..",
+            format!("the system reports no members below {}", volume.name.display()),
+            "name the volume and, after it, its members: halfpower study raid VOLUME MEMBER..",
         );
         return Ok(());
     }
@@ -137,31 +73,31 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         groups.iter().filter(|group| part(&group.part)).cloned().collect()
     };
     let volumes = &runner.study_targets[..1];
-    runner.measure_groups_on(&of(|part| part != "members" && part != SEEN), volumes)?;
+    runner.measure_groups_on(&of(|part| part != "members" && part != COUNTED), volumes)?;
     let mut together = of(|part| part == "members");
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
-    match members.iter().any(StudyTarget::is_simulated) {
-        // Worlds of their own cannot work together: one tells what each of them could.
-        true => {
-            together.iter_mut().for_each(|group| group.disks = None);
-            runner.measure_groups_on(&together, &members[..1])?;
-        }
-        false => runner.measure_groups_on(&together, members)?,
+    if members.iter().any(StudyTarget::is_simulated) {
+        // Separate simulations cannot run together, so one member stands for each of them.
+        together.iter_mut().for_each(|group| group.disks = None);
+        runner.measure_groups_on(&together, &members[..1])?;
+    } else {
+        runner.measure_groups_on(&together, members)?;
     }
     let devices: Option<Vec<Device>> = members.iter().map(device_of).collect();
     match devices {
-        Some(devices) => see(runner, &of(|part| part == SEEN), &devices),
+        Some(devices) => count_on_members(runner, &of(|part| part == COUNTED), &devices),
         None => {
             runner.leave_out(
-                SEEN,
-                "the members are no block devices, which count requests; name those",
+                COUNTED,
+                "the members are not block devices, so their requests are not counted; name block \
+                 devices",
             );
             Ok(())
         }
     }
 }
 
-/// The block devices that a volume lies on, nearest first.
+/// The block devices that a volume consists of.
 fn members_beneath(volume: &StudyTarget) -> Vec<StudyTarget> {
     if !volume.is_real() {
         return Vec::new();
@@ -171,7 +107,7 @@ fn members_beneath(volume: &StudyTarget) -> Vec<StudyTarget> {
     member_names(&Kernel::of_host(), &path).into_iter().map(study_target).collect()
 }
 
-/// Their paths: what an array holds, or all devices of a btrfs.
+/// Their paths: the members of an array, or all devices of a btrfs.
 fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
     let layers = stack::of(kernel, path);
     let held = layers.iter().flat_map(|layer| &layer.facts).find_map(|fact| match fact {
@@ -185,7 +121,7 @@ fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| Path::new("/dev").join(name)).collect()
 }
 
-/// The btrfs of several devices that lies beneath.
+/// The btrfs of several devices below a path.
 fn btrfs_of(kernel: &Kernel, layers: &[stack::Layer]) -> Option<Btrfs> {
     let branches = layers.iter().filter(|layer| layer.depth == 1);
     let names: Vec<&str> = branches.map(|layer| &*layer.name).collect();
@@ -212,14 +148,18 @@ fn note_state(runner: &mut StudyRunner<'_>, volume: &StudyTarget) {
     }
 }
 
-/// Makes trials one by one and notes what the members did meanwhile, for each byte and request.
-fn see(runner: &mut StudyRunner<'_>, groups: &[Group], devices: &[Device]) -> Outcome<()> {
+/// Runs trials one at a time and notes what the members did during each, per byte and request.
+fn count_on_members(
+    runner: &mut StudyRunner<'_>,
+    groups: &[Group],
+    devices: &[Device],
+) -> Outcome<()> {
     let volume = &runner.study_targets[..1];
     for group in groups {
         let (job, bench) = match runner.bench(group, volume) {
             Ok(ready) => ready,
             Err(failure) => {
-                runner.leave_out(SEEN, &failure.message);
+                runner.leave_out(COUNTED, &failure.message);
                 continue;
             }
         };
@@ -230,7 +170,7 @@ fn see(runner: &mut StudyRunner<'_>, groups: &[Group], devices: &[Device]) -> Ou
             let setting = bench.setting(&job, axes);
             let before = counters(devices);
             let trial = runner.lab.trial(&setting, &mut |_| {})?;
-            // Whatever the volume still keeps to itself belongs to these requests too.
+            // Writes that the volume still caches belong to this trial.
             volume[0].open()?.sync()?;
             let (Some(before), Some(after)) = (before, counters(devices)) else { continue };
             let moved: Vec<DeviceCounters> =
@@ -268,14 +208,14 @@ fn note_moved(
     let all: f64 = moved.iter().map(busy).sum();
     if all > 0.0 {
         let least = moved.iter().map(busy).fold(f64::MAX, f64::min);
-        // 1: all did the same.
+        // 1 means that all members did the same amount.
         note("least-member", least / all * moved.len() as f64);
     }
 }
 
-// ---- the state of the volume, as its driver tells it in sysfs
+// ---- the state of the volume, from sysfs
 
-/// What is known of a volume.
+/// The state of a volume.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct State {
     /// "md" or "btrfs".
@@ -284,15 +224,15 @@ struct State {
     level: String,
     /// Members that are missing.
     missing: u64,
-    /// What it is busy with besides ("recover", "resync", "check").
+    /// A running background operation ("recover", "resync", "check").
     action: Option<String>,
-    /// How much of that is done (share).
+    /// Progress of that operation (share).
     done: f64,
     /// Errors of members that it has counted.
     errors: u64,
 }
 
-/// The state of the first volume beneath a path; None where no driver tells.
+/// The state of the first volume below a path; `None` if no driver reports one.
 fn state_of(kernel: &Kernel, path: &Path) -> Option<State> {
     let layers = stack::of(kernel, path);
     let arrays = layers.iter().filter(|layer| layer.kind == LayerKind::Volume);
@@ -308,7 +248,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// An array of the md driver (Documentation/admin-guide/md.rst).
+/// The state of an md array (Documentation/admin-guide/md.rst).
 fn md(folder: &Path) -> State {
     let action = Some(read(&folder.join("sync_action"))).filter(|a| !a.is_empty() && a != "idle");
     let progress = read(&folder.join("sync_completed"));
@@ -329,7 +269,7 @@ fn md(folder: &Path) -> State {
     }
 }
 
-/// A mounted btrfs (Documentation/ABI/testing/sysfs-fs-btrfs).
+/// The state of a mounted btrfs (Documentation/ABI/testing/sysfs-fs-btrfs).
 fn btrfs(folder: &Path) -> State {
     let profiles = fs::read_dir(folder.join("allocation/data")).into_iter().flatten().flatten();
     let mut profiles: Vec<String> = profiles
@@ -378,8 +318,8 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
         let text = match missing.value as u64 {
             0 => format!("{kind} {level}, whole"),
             count => format!(
-                "{kind} {level} is DEGRADED: {count} of its members missing; what follows is about \
-                 it in this state. Replace the member and let it rebuild"
+                "{kind} {level} is DEGRADED: {count} of its members missing; all results are of \
+                 this state. Replace the member and let it rebuild"
             ),
         };
         found.find("state", text);
@@ -389,35 +329,38 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
         let done = 100.0 * rebuilding.value;
         found.find(
             "rebuilding",
-            format!("the volume is busy with {action} ({done:.0}% done), which takes its share"),
+            format!("the volume is running {action} ({done:.0}% done), which slows it down"),
         );
     }
     if let Some(errors) = evidence.value("member-errors", &[]) {
-        let text = "the volume has counted errors of its members, so many:";
-        found.find("errors", format!("{text} {errors:.0}; see its own tool for which"));
+        let text = format!(
+            "the volume has counted {errors:.0} errors of its members; its own tool (mdadm \
+             --detail, btrfs device stats) shows which"
+        );
+        found.find("errors", text);
     }
 }
 
-/// How many members there are.
+/// The number of members.
 fn member_count(evidence: &Evidence) -> f64 {
     evidence.value("members", &[]).unwrap_or(1.0)
 }
 
-/// What the members together bring: measured so, or a simulated one times their number.
+/// The rate of all members together: measured, or that of one simulated member times their number.
 fn of_members(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<f64> {
     Some(members_at(evidence, flags)?.0)
 }
 
-/// The same with the upper end of its interval.
+/// The same, with the upper end of its interval.
 fn members_at(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<(f64, f64)> {
     let flags = [&[("part", "members")], flags].concat();
-    let cell = evidence.fastest(&flags)?;
-    let alone = evidence.is_simulated() && cell.disks == 1;
+    let point = evidence.fastest(&flags)?;
+    let alone = evidence.is_simulated() && point.disks == 1;
     let times = if alone { member_count(evidence) } else { 1.0 };
-    Some((cell.rate() * times, cell.summary.bytes_per_s.high * times))
+    Some((point.rate() * times, point.summary.bytes_per_s.high * times))
 }
 
-/// A direction in words, in the plural.
+/// A direction in words, in the plural: "random reads".
 fn spoken(rw: &str) -> String {
     format!("{}s", rw.replace("rand", "random "))
 }
@@ -431,11 +374,11 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             continue;
         };
         let share = 100.0 * volume.rate() / members.max(1.0);
-        // More than all members together can only come from a cache, or from reading ahead.
+        // Only a cache or read-ahead can exceed the rate of all members together.
         if !evidence.is_simulated() && volume.summary.bytes_per_s.low > at_most {
             let setting = format!("{} of {}", spoken(rw), units::size(volume.bytes()));
-            let told = format!("{share:.0}% of what the members bring together");
-            found.advise("array-cache", share / 100.0, &setting, told);
+            let text = format!("{share:.0}% of the rate of all members together");
+            found.advise("array-cache", share / 100.0, &setting, text);
         }
         words.push(format!(
             "{share:.0}% at {} ({} of {})",
@@ -447,8 +390,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     if !words.is_empty() {
         let members = member_count(evidence);
         let text = format!(
-            "{} at depth 8 bring of what the {members:.0} members bring together, each at that \
-             depth: {}",
+            "{} at depth 8 against the {members:.0} members together, each at that depth: {}",
             spoken(rw),
             words.join(", ")
         );
@@ -456,7 +398,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// Whether a second reader brings more, and whether all members work for them.
+/// Whether a second reader gains, and whether all members serve them.
 fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let of = |threads: &str| {
         evidence
@@ -464,31 +406,32 @@ fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             .map(MeasuredPoint::rate)
     };
     let Some((one, two)) = of("1").zip(of("2")) else { return };
-    let seen = evidence.value("least-member", &[("rw", "randread"), ("bs", "64 KiB")]);
-    let shared = match seen {
+    let least_share = evidence.value("least-member", &[("rw", "randread"), ("bs", "64 KiB")]);
+    let shared = match least_share {
         Some(share) if share < IDLE => {
-            "; with random reads at depth 4 one member did less than half of its share: not all \
+            "; with random reads at depth 4 one member did less than half of its share, so not all \
              copies are read"
         }
         Some(_) => "; with random reads at depth 4 all members do their share",
         None => "",
     };
     let times = words_of_times(two / one.max(1.0));
-    let text = format!("{} of 64 KiB: two threads bring {times} one{shared}", spoken(rw));
+    let text =
+        format!("{} of 64 KiB: two threads reach {times} the rate of one{shared}", spoken(rw));
     found.find("two-readers", text);
 }
 
-/// What writes bring, and what each becomes on the members.
+/// The rates of writes, and what each write causes on the members.
 fn writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         let rate = |bs: &str| {
             let flags = [("part", "volume writes"), ("rw", rw), ("bs", bs), ("iodepth", "8")];
-            let cell = evidence.find(&flags)?;
-            Some(format!("{} at {}", units::rate(cell.rate()), units::size(cell.bytes())))
+            let point = evidence.find(&flags)?;
+            Some(format!("{} at {}", units::rate(point.rate()), units::size(point.bytes())))
         };
         let rates: Vec<String> = ["4k", "64k", "1m"].into_iter().filter_map(rate).collect();
         if !rates.is_empty() {
-            let text = format!("{} at depth 8 bring {}", spoken(rw), rates.join(", "));
+            let text = format!("{} at depth 8: {}", spoken(rw), rates.join(", "));
             found.find("write-rates", text);
         }
     }
@@ -501,12 +444,13 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
         let flags = [("rw", &*rw), ("bs", &*bs)];
         let value = |name: &str| evidence.value(name, &flags).unwrap_or_default();
         let read = value("member-read-bytes");
-        let first = match read >= 0.25 {
-            true => format!(
-                ", and reads {read:.2} bytes first: read-modify-write; write whole rows of the \
-                 stripe, or use RAID 1 or 10 for small writes"
-            ),
-            false => String::new(),
+        let first = if read >= 0.25 {
+            format!(
+                ", and {read:.2} bytes are read first (read-modify-write); write full stripes, or \
+                 use RAID 1 or 10 for small writes"
+            )
+        } else {
+            String::new()
         };
         found.find(
             "writes",
@@ -524,22 +468,19 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
 fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     let flags = [("rw", "read"), ("bs", "1m"), ("iodepth", "8")];
     let of = |part: &str| {
-        let cell = evidence.find(&[&[("part", part)], &flags[..]].concat())?;
-        Some(cell.cpu_ns()? * f64::from(1 << 20) / cell.bytes() as f64)
+        let point = evidence.find(&[&[("part", part)], &flags[..]].concat())?;
+        Some(point.cpu_ns()? * f64::from(1 << 20) / point.bytes() as f64)
     };
-    let charged = match evidence.is_simulated() {
-        true => "",
-        false => {
-            " (charged to the process; what kernel threads do for parity and copies, --soaker \
-             shows)"
-        }
+    let charged = if evidence.is_simulated() {
+        ""
+    } else {
+        " (charged to the process; --soaker includes kernel threads for parity and copies)"
     };
     if let Some((volume, members)) = of("volume").zip(of("members")) {
         found.find(
             "cpu",
             format!(
-                "reads of 1 MiB cost {} of CPU for each MiB on the volume, {} on its \
-                 members{charged}",
+                "1 MiB reads cost {} of CPU per MiB on the volume, {} on its members{charged}",
                 units::time(volume),
                 units::time(members)
             ),
@@ -556,32 +497,40 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let count = member_count(evidence);
     let one_member = of_members(evidence, &[("rw", "read"), ("bs", "64k"), ("iodepth", "8")])
         .map(|rate| rate / count);
-    let mut cells = evidence.all(&[("part", "volume"), ("rw", "read"), ("bs", "64k")]);
-    cells.sort_by_key(|cell| cell.depth());
+    let mut points = evidence.all(&[("part", "volume"), ("rw", "read"), ("bs", "64k")]);
+    points.sort_by_key(|point| point.depth());
     let second = one_member
-        .and_then(|one| cells.iter().find(|cell| cell.rate() >= 1.5 * one))
-        .map(|cell| cell.depth());
+        .and_then(|one| points.iter().find(|point| point.rate() >= 1.5 * one))
+        .map(|point| point.depth());
     let striped = level_is(evidence, "raid0");
     if striped && count >= 2.0 && one_member.is_some() {
         let here = match second {
-            Some(depth) => format!("reads of 64 KiB pass 1.5 times one member at depth {depth}"),
-            None => "reads of 64 KiB do not pass 1.5 times one member at any depth".to_owned(),
+            Some(depth) => {
+                format!("64 KiB reads pass 1.5 times the rate of one member at depth {depth}")
+            }
+            None => {
+                "64 KiB reads do not pass 1.5 times the rate of one member at any depth".to_owned()
+            }
         };
         found.claim("C218", second.is_some_and(|depth| (4..=8).contains(&depth)), here);
     } else {
-        found.cannot(&["C218"], "it is about RAID 0 over two disks; name such a volume");
+        found.cannot(&["C218"], "it needs a RAID 0 over two disks; name such a volume");
     }
     if level_is(evidence, "raid1") && one_member.is_some() {
         let here = match second {
-            Some(depth) => format!("a mirror passes 1.5 times one copy from {} KiB on", 64 * depth),
-            None => "a mirror does not pass 1.5 times one copy at any depth measured".to_owned(),
+            Some(depth) => format!(
+                "the mirror passes 1.5 times the rate of one copy from {} KiB on",
+                64 * depth
+            ),
+            None => "the mirror does not pass 1.5 times the rate of one copy at any depth measured"
+                .to_owned(),
         };
         found.claim("C233", second.is_some_and(|depth| depth >= 4), here);
     } else {
-        found.cannot(&["C233"], "it is about RAID 1; name such a volume");
+        found.cannot(&["C233"], "it needs a RAID 1; name such a volume");
     }
-    let why = "it compares one RAID 5 in the host with one in an array controller, on the same \
-               disks; measure both and compare them";
+    let why = "it compares RAID 5 in the host with RAID 5 in an array controller; measure both on \
+               the same disks";
     found.cannot(&["R174"], why);
 }
 
@@ -591,7 +540,7 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
 
     #[test]
-    fn a_volume_is_held_against_the_sum_of_its_members() {
+    fn a_volume_is_compared_with_the_sum_of_its_members() {
         let flags = |part| [("part", part), ("rw", "read"), ("bs", "64k"), ("iodepth", "8")];
         let mut evidence =
             evidence(vec![cell(150 << 20, &flags("volume")), cell(200 << 20, &flags("members"))]);
@@ -602,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_brings_more_than_its_members_has_a_cache_worth_measuring() {
+    fn a_volume_faster_than_its_members_has_a_cache() {
         let flags = |part| [("part", part), ("rw", "read"), ("bs", "64k"), ("iodepth", "8")];
         let advised = |rate: u64| {
             let members = cell(200 << 20, &flags("members"));
@@ -614,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn read_modify_write_is_named_where_members_are_read_for_a_write() {
+    fn read_modify_write_is_named_if_a_write_reads_members() {
         let mut evidence = Evidence::default();
         for (bs, read, written) in [("4 KiB", 2.0, 2.0), ("1 MiB", 0.0, 1.33)] {
             let labels = [("rw", "randwrite".to_owned()), ("bs", bs.to_owned())];
@@ -629,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_degraded_volume_is_said_before_anything_else() {
+    fn a_degraded_volume_is_the_first_finding() {
         let mut evidence = Evidence::default();
         let labels = [("kind", "md".to_owned()), ("level", "raid5".to_owned())];
         evidence.note("missing-members", "count", &labels, 1.0);
@@ -650,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_that_rebuilds_says_how_far_it_is() {
+    fn an_array_that_rebuilds_shows_its_progress() {
         let array = tree(&[
             ("level", "raid5\n"),
             ("degraded", "1\n"),
@@ -671,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_at_rest_is_whole_and_busy_with_nothing() {
+    fn an_idle_array_is_whole_and_has_no_operation() {
         let files = [
             ("level", "raid1\n"),
             ("degraded", "0\n"),

@@ -1,6 +1,5 @@
-//! Random requests: how many a device takes, what the depth of the queue gains, what the page cache
-//! does with them, and how many of several striped targets they keep busy by the log of the
-//! requests (`study::stripe_load`).
+//! Study `random`: random requests per second by depth, the effect of the page cache, and how many
+//! members of a stripe random requests keep busy (`study::stripe_load`).
 
 use std::slice;
 
@@ -22,87 +21,12 @@ use crate::stripe_load::{StripeLoad, busy_closed, busy_open};
 pub const STUDY: Study = Study {
     name: "random",
     papers: "Chung 2000, section 7.1, Table 9 and Figures 11 and 12: a disk of 10,000 revolutions \
-             takes 105 random requests of 8 KB per second one at a time; from three outstanding on \
-             reordering gains; the file system's cache costs twice the CPU; sections 8.1 and 8.4: \
-             four disks with a request each bring four times one, two striped ones with two \
+             per minute serves 105 random requests of 8 KB per second at depth 1; reordering gains \
+             from depth 3 on; the file system's cache costs twice the CPU; sections 8.1 and 8.4: \
+             four disks with a request each reach four times one disk, two striped disks with two \
              requests 1.5 times",
-    needs: "several targets for how chance spreads requests; one for all else",
-    plan: r#"
-title = "Random requests"
-asks = "How many random requests per second, at which latency, and what does the queue gain?"
-compares = true
-direct = true
-rw = ["randread", "randwrite"]
-bs = "8k"
-runtime = 1
-trials = 3
-
-[quick]
-runtime = 0.2
-trials = 2
-
-[[part]]
-name = "past the cache"
-iodepth = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-quick = {iodepth = [1, 2, 4, 8, 32]}
-
-[[part]]
-name = "large"
-bs = "1m"
-iodepth = [1, 8, 32]
-quick = {iodepth = [1, 8]}
-
-[[part]]
-name = "through the cache"
-direct = false
-rw = "randread"
-iodepth = [1, 8, 32]
-quick = {iodepth = [1, 32]}
-
-[[part]]
-name = "through the cache"
-direct = false
-rw = "randwrite"
-iodepth = 1
-page-cache = "cold"
-size = "128m"
-quick = {size = "16m"}
-
-[[part]]
-name = "apart"
-disks = [1, 2, 3, 4]
-iodepth = [1, 2, 4, 8, 16]
-quick = {iodepth = [1, 8]}
-
-[[part]]
-name = "spread"
-disks = [2, 3, 4]
-chunk = "64k"
-iodepth = [1, 2, 4, 8, 16, 32]
-quick = {iodepth = [2, 4, 16]}
-
-[[figure]]
-title = "Random requests of 8 KiB per second"
-x = "iodepth"
-y = "iops"
-by = ["rw", "part"]
-where = {bs = "8k", part = ["past the cache", "through the cache"]}
-
-[[figure]]
-title = "Latency of random requests of 8 KiB"
-x = "iodepth"
-y = "latency"
-log = true
-by = ["rw", "part"]
-where = {bs = "8k", part = ["past the cache", "through the cache"]}
-
-[[figure]]
-title = "Random requests over several targets striped into one"
-x = "iodepth"
-y = "iops"
-by = ["rw", "disks"]
-where = {part = "spread"}
-"#,
+    needs: "several targets for the load balance of a stripe; one for everything else",
+    plan: include_str!("../../plans/random.toml"),
     claims: &["C100", "C101", "C104", "C108", "C109", "C189", "C194", "C195", "C196", "C236"],
     rules: &["deeper-random"],
     measure: Some(measure),
@@ -111,42 +35,38 @@ where = {part = "spread"}
 
 const DIRECT: &str = "past the cache";
 const BUFFERED: &str = "through the cache";
-/// A step of depth that brings less than this is beyond the knee.
+/// A step of depth that gains less than this factor is beyond the knee.
 const STEP_MIN: f64 = 1.1;
 
-/// Targets striped into one, and each with a queue of its own.
+/// Parts on several targets: striped into one, and each with a queue of its own.
 const SPREAD: &str = "spread";
 const APART: &str = "apart";
-/// Requests of a trial that are logged at the most.
+/// The most requests that are logged in a trial.
 const LOGGED_MAX: usize = 1 << 16;
-/// From this share of what evenly loaded targets bring on, a depth is enough.
+/// A depth is sufficient from this share of the rate of evenly loaded targets on.
 const ENOUGH: f64 = 0.9;
-/// A share that is known to no better than this is not judged.
+/// A rate with a wider relative interval is not judged.
 const KNOWN: f64 = 0.15;
-/// Where requests wait at less than this share of the targets at which chance leaves some, a cache
-/// answers.
+/// If fewer targets are busy than this share of the expected number, a cache answers the requests.
 const ANSWERED: f64 = 0.9;
-/// From this share of the targets on all of them count as busy.
+/// From this share of the targets on, all count as busy.
 const ALL_BUSY: f64 = 0.95;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (study_targets, mut groups) = (runner.study_targets, runner.groups()?);
     let count = study_targets.len() as u32;
-    let are_simulated =
-        study_targets.iter().filter(|study_target| study_target.is_simulated()).count();
-    if are_simulated > 0 {
+    if study_targets.iter().any(|target| target.is_simulated()) {
         let (together, alone): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.disks.is_some());
         runner.measure_groups(&alone)?;
-        // Each is a world of its own, with as many disks as are wanted.
-        for study_target in study_targets.iter().filter(|study_target| study_target.is_simulated())
-        {
-            let groups = as_large_on_each(&together, &study_target.name.to_string_lossy())?;
-            runner.measure_groups_by(&groups, slice::from_ref(study_target), &logged)?;
+        // Each simulated system is measured alone, with as many disks as the part asks for.
+        for target in study_targets.iter().filter(|target| target.is_simulated()) {
+            let groups = as_large_on_each(&together, &target.name.to_string_lossy())?;
+            runner.measure_groups_by(&groups, slice::from_ref(target), &logged)?;
         }
         return Ok(());
     }
-    // However many targets there are, all of them work together.
+    // On real targets these parts always use all targets together.
     groups.retain_mut(|group| match group.disks {
         None => true,
         Some(disks) => {
@@ -155,15 +75,15 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
     });
     if count < 2 {
-        let reason = "one target cannot be idle while another is busy; name several at once, as \
-                      in halfpower study random DIR1 DIR2";
+        let reason = "load balance needs more than one target; name several at once, as in \
+                      halfpower study random DIR1 DIR2";
         runner.leave_out(SPREAD, reason);
     }
     runner.measure_groups_by(&groups, study_targets, &logged)
 }
 
-/// Groups whose striped file has on each disk of a simulated system as much as the file of one
-/// disk, so that none seeks less far; with no more buses and hosts than there are disks.
+/// Groups whose striped file occupies as much of each simulated disk as the file of a single disk,
+/// so that seeks are equally long, and with no more buses than disks and one host.
 fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     let setup = simulated_target::parse(system, &[])?.system()?.setup;
     let sized = |group: &Group| {
@@ -176,7 +96,7 @@ fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     Ok(groups.iter().map(sized).collect())
 }
 
-/// Measures groups as [`StudyRunner::run`] does, and looks into the log of those that are spread.
+/// Measures groups as [`StudyRunner::run`] does, and evaluates the request log of striped points.
 fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     let (mut settings, mut owners) = (Vec::new(), Vec::new());
     for one in ready {
@@ -199,7 +119,7 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Notes how the requests of a spread point crowded, on average over its trials.
+/// Notes the load balance of a striped point, averaged over its trials.
 fn note_stripe_load(runner: &mut StudyRunner<'_>, owner: &Ready, point: &Point) {
     let chunk_bytes = units::parse_size(owner.given("chunk")).unwrap_or(0);
     let Ok(layout) = Layout::new(owner.disks() as usize, chunk_bytes) else { return };
@@ -239,7 +159,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// What one target does.
+/// The findings about a single target.
 fn of_one(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     for rw in ["randread", "randwrite"] {
@@ -258,33 +178,34 @@ fn at<'a>(evidence: &'a Evidence, part: &str, rw: &str, depth: &str) -> Option<&
     evidence.find(&[("part", part), ("rw", rw), ("iodepth", depth)])
 }
 
-/// The points of a part in rising depth.
+/// The points of a part, by rising depth.
 fn by_depth<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
-    cells.sort_by_key(|cell| cell.depth());
-    cells
+    let mut points = evidence.all(&[("part", part), ("rw", rw)]);
+    points.sort_by_key(|point| point.depth());
+    points
 }
 
-fn latency(cell: &MeasuredPoint, quantile: f64) -> String {
-    cell.latency_ns(quantile).map_or_else(|| "-".to_owned(), units::time)
+fn latency(point: &MeasuredPoint, quantile: f64) -> String {
+    point.latency_ns(quantile).map_or_else(|| "-".to_owned(), units::time)
 }
 
-/// KAPS and MAPS, one at a time and at best.
+/// KAPS and MAPS at depth 1 and at the best depth.
 fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     for (part, name, size) in [(DIRECT, "KAPS", "8 KiB"), ("large", "MAPS", "1 MiB")] {
-        let cells = by_depth(evidence, part, rw);
-        let Some(one) = cells.first() else { continue };
-        let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())).unwrap_or(one);
-        let count = |cell: &MeasuredPoint| units::count(cell.requests_per_s());
-        let more = match best.depth() == one.depth() {
-            true => format!(", 99th percentile {}), and no more deeper", latency(one, 0.99)),
-            false => format!(
+        let points = by_depth(evidence, part, rw);
+        let Some(one) = points.first() else { continue };
+        let best = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())).unwrap_or(one);
+        let count = |point: &MeasuredPoint| units::count(point.requests_per_s());
+        let more = if best.depth() == one.depth() {
+            format!(", 99th percentile {}), no gain from depth", latency(one, 0.99))
+        } else {
+            format!(
                 "), {} at depth {} (median {}, 99th percentile {})",
                 count(best),
                 best.depth(),
                 latency(best, 0.5),
                 latency(best, 0.99)
-            ),
+            )
         };
         let text = format!(
             "{name}, {rw} of {size}: {} per second at depth {} (median {}{more}",
@@ -296,37 +217,33 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// What more requests outstanding gain, and up to where.
+/// What depth gains, and up to which depth.
 fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
-    let cells = by_depth(evidence, DIRECT, rw);
-    let Some(one) = cells.first() else { return };
-    let Some(top) = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else { return };
-    let Some(knee) = cells.iter().find(|cell| !curve::differ(cell, top)) else { return };
+    let points = by_depth(evidence, DIRECT, rw);
+    let Some(one) = points.first() else { return };
+    let Some(top) = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else { return };
+    let Some(knee) = points.iter().find(|point| !curve::differ(point, top)) else { return };
     let gain = knee.rate() / one.rate().max(1.0);
     if knee.depth() == one.depth() {
-        let text = match curve::told(top, one) {
+        let text = match curve::compare(top, one) {
             Comparison::Unclear(wide) if wide.is_finite() => {
-                format!(
-                    "what more requests outstanding gain is lost in noise (+-{:.0}%)",
-                    100.0 * wide
-                )
+                format!("no measurable gain from depth (±{:.0}%)", 100.0 * wide)
             }
-            Comparison::Unclear(_) => {
-                "what more requests outstanding gain is lost in noise".to_owned()
-            }
-            _ => "more requests outstanding gain nothing (less than 10%)".to_owned(),
+            Comparison::Unclear(_) => "no measurable gain from depth".to_owned(),
+            _ => "depth gains nothing (less than 10%)".to_owned(),
         };
         found.find("queue", format!("{rw} of 8 KiB: {text}"));
         return;
     }
     let rotates = per_revolution(evidence, Some(one)).is_some();
     let why = if rotates { ", by reordering" } else { "" };
-    let more = match cells.last().is_some_and(|last| last.depth() > knee.depth()) {
-        true => "more gives nothing beyond noise",
-        false => "none deeper was measured",
+    let more = if points.last().is_some_and(|last| last.depth() > knee.depth()) {
+        "more depth gains nothing measurable"
+    } else {
+        "no larger depth was measured"
     };
     let text = format!(
-        "{rw} of 8 KiB: depth {} gives {} of depth 1{why}; {more}",
+        "{rw} of 8 KiB: depth {} reaches {} the rate of depth 1{why}; {more}",
         knee.depth(),
         words_of_times(gain)
     );
@@ -334,11 +251,10 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.advise("deeper-random", gain, &format!("{rw} at depth {}", knee.depth()), text);
 }
 
-/// Requests in the time of a revolution, where they are of one device and it says how fast it
-/// rotates.
-fn per_revolution(evidence: &Evidence, cell: Option<&MeasuredPoint>) -> Option<f64> {
+/// Requests per revolution, if the points are of one device whose rotation speed is known.
+fn per_revolution(evidence: &Evidence, point: Option<&MeasuredPoint>) -> Option<f64> {
     let rotation = evidence.device()?.revolutions_per_min?;
-    Some(cell.filter(|cell| cell.disks == 1)?.requests_per_s() * 60.0 / f64::from(rotation))
+    Some(point.filter(|point| point.disks == 1)?.requests_per_s() * 60.0 / f64::from(rotation))
 }
 
 fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
@@ -347,7 +263,7 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
     let rotates = device.and_then(|device| device.rotational);
     let rotation = device.and_then(|device| device.revolutions_per_min);
     if one.disks > 1 || (evidence.is_simulated() && rotates == Some(true) && rotation.is_none()) {
-        let text = "no requests for each revolution: they are of several disks";
+        let text = "no requests per revolution: they are of several disks";
         found.find("revolutions", text);
         return;
     }
@@ -356,7 +272,7 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
             let deep = by_depth(evidence, DIRECT, "randread");
             let last = deep.last().copied().unwrap_or(one);
             format!(
-                "{:.2} random reads for each revolution at depth 1, {:.2} at depth {} ({rotation} \
+                "{:.2} random reads per revolution at depth 1, {:.2} at depth {} ({rotation} \
                  revolutions per minute)",
                 per_revolution(evidence, Some(one)).unwrap_or_default(),
                 per_revolution(evidence, Some(last)).unwrap_or_default(),
@@ -364,32 +280,31 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
             )
         }
         (Some(false), None) => {
-            "no requests for each revolution: the system says that the device does not rotate"
+            "no requests per revolution: the system reports that the device does not rotate"
                 .to_owned()
         }
-        (Some(true), None) => "no requests for each revolution: the system calls the device \
-                               rotating, but the device does not say how fast, as a virtual one \
-                               does not"
+        (Some(true), None) => "no requests per revolution: the system reports a rotating device \
+                               but no rotation speed, as virtual disks do"
             .to_owned(),
-        (None, None) => "no requests for each revolution: no device beneath is known".to_owned(),
+        (None, None) => "no requests per revolution: the device is unknown".to_owned(),
     };
     found.find("revolutions", text);
 }
 
-/// The same requests through the page cache.
+/// Random requests through the page cache against direct ones.
 fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let (Some(with), Some(past)) = (at(evidence, BUFFERED, rw, "1"), at(evidence, DIRECT, rw, "1"))
     else {
         return;
     };
-    let rate = format!("rate beside direct ones: {}", curve::told(with, past).words());
+    let rate = format!("rate against direct ones: {}", curve::compare(with, past).words());
     let cost = costs(with, past).map_or_else(String::new, |times| match words_of_times(times) {
         same if same == "the same" => ", the same CPU".to_owned(),
         times => format!(", {times} the CPU"),
     });
-    let moved = moved(with).map_or_else(String::new, |(requests, bytes)| {
+    let moved = device_requests(with).map_or_else(String::new, |(requests, bytes)| {
         format!(
-            "; for each the device got {requests:.2} requests, {} in all",
+            "; each caused {requests:.2} device requests, {} in total",
             units::size(bytes.round() as u64)
         )
     });
@@ -405,9 +320,9 @@ fn costs(with: &MeasuredPoint, past: &MeasuredPoint) -> Option<f64> {
     Some(with.cpu_ns()? / past.cpu_ns()?.max(1.0))
 }
 
-/// Device requests and bytes, both ways, for each request.
-fn moved(cell: &MeasuredPoint) -> Option<(f64, f64)> {
-    let counted = cell.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
+/// Device requests and device bytes per request, reads and writes together.
+fn device_requests(point: &MeasuredPoint) -> Option<(f64, f64)> {
+    let counted = point.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (moved, sectors, requests) =
         counted.fold((0, 0, 0), |(moved, sectors, requests), (c, t)| {
             (
@@ -420,43 +335,45 @@ fn moved(cell: &MeasuredPoint) -> Option<(f64, f64)> {
     (requests > 0 && moved > 0).then(|| (each(moved), each(sectors) * 512.0))
 }
 
-/// The points of a part of several targets, in rising depth; those of each target that leads.
+/// The points of a part on several targets, by rising depth; a list for each first target and
+/// number of targets.
 fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a MeasuredPoint>> {
-    let mut cells = evidence.all(&[("part", part), ("rw", rw)]);
-    cells.retain(|cell| cell.disks > 1);
-    cells.sort_by_key(|cell| (cell.target_index, cell.disks, cell.depth()));
+    let mut points = evidence.all(&[("part", part), ("rw", rw)]);
+    points.retain(|point| point.disks > 1);
+    points.sort_by_key(|point| (point.target_index, point.disks, point.depth()));
     let alike = |a: &&MeasuredPoint, b: &&MeasuredPoint| {
         (a.target_index, a.disks) == (b.target_index, b.disks)
     };
-    cells.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
+    points.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
 }
 
-/// What one of the targets of a point does alone, by depth: the mean of all of them, or one disk of
-/// the simulated system.
+/// Requests per second of one of a point's targets alone, by depth: the mean of all targets, or one
+/// disk of the simulated system.
 fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     let rw = of.word("rw");
-    let mut cells = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
-    cells.retain(|cell| cell.target_index == of.target_index);
-    if cells.is_empty() {
-        cells = evidence.all(&[("part", DIRECT), ("rw", &rw)]);
+    let mut points = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
+    points.retain(|point| point.target_index == of.target_index);
+    if points.is_empty() {
+        points = evidence.all(&[("part", DIRECT), ("rw", &rw)]);
     }
-    cells.sort_by_key(|cell| cell.depth());
-    let mean = |cells: &[&MeasuredPoint]| {
-        let sum: f64 = cells.iter().map(|cell| cell.requests_per_s()).sum();
-        (cells[0].depth(), sum / cells.len() as f64)
+    points.sort_by_key(|point| point.depth());
+    let mean = |points: &[&MeasuredPoint]| {
+        let sum: f64 = points.iter().map(|point| point.requests_per_s()).sum();
+        (points[0].depth(), sum / points.len() as f64)
     };
-    cells.chunk_by(|a, b| a.depth() == b.depth()).map(mean).collect()
+    points.chunk_by(|a, b| a.depth() == b.depth()).map(mean).collect()
 }
 
-/// What a point would bring if its requests were spread evenly [requests per second].
-fn evenly(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
-    let curve = alone(evidence, cell);
-    let targets = f64::from(cell.disks);
-    let each = (f64::from(cell.depth()) / targets).max(1.0);
+/// The rate of a point if its requests were spread evenly (requests per second), interpolated
+/// between the depths measured alone; `None` beyond them.
+fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
+    let curve = alone(evidence, point);
+    let targets = f64::from(point.disks);
+    let each = (f64::from(point.depth()) / targets).max(1.0);
     let above = curve.iter().position(|(depth, _)| f64::from(*depth) >= each)?;
     let (depth, rate) = curve[above];
     let rate = match above.checked_sub(1).map(|below| curve[below]) {
-        // Between two depths the rate runs straight along the logarithm.
+        // Between two depths, interpolate linearly in the logarithm of the depth.
         Some((below, from)) if f64::from(depth) > each => {
             let whole = f64::from(depth) / f64::from(below);
             let share = (each / f64::from(below)).ln() / whole.ln();
@@ -465,125 +382,131 @@ fn evenly(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
         _ if f64::from(depth) > each => return None,
         _ => rate,
     };
-    Some(rate * targets.min(f64::from(cell.depth())))
+    Some(rate * targets.min(f64::from(point.depth())))
 }
 
-/// A reading of a spread point.
-fn reading(evidence: &Evidence, quantity: &str, cell: &MeasuredPoint) -> Option<f64> {
-    let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, cell.word(flag)));
+/// A reading of a striped point.
+fn reading(evidence: &Evidence, quantity: &str, point: &MeasuredPoint) -> Option<f64> {
+    let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, point.word(flag)));
     let labels: Vec<(&str, &str)> = words.iter().map(|(name, word)| (*name, &**word)).collect();
     evidence.value(quantity, &labels)
 }
 
-/// Random requests over several targets beside as many evenly loaded ones.
+/// Random requests over several striped targets, against as many evenly loaded ones.
 fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let all = together(evidence, SPREAD, rw);
-    let widest = all.iter().map(|cells| cells[0].disks).max();
-    for cells in all {
-        let targets = cells[0].disks;
-        let points: Vec<(&MeasuredPoint, f64)> = cells
+    let widest = all.iter().map(|points| points[0].disks).max();
+    for points in all {
+        let targets = points[0].disks;
+        let shares: Vec<(&MeasuredPoint, f64)> = points
             .iter()
-            // Fewer requests than targets leave some idle however they are spread, and where a
-            // cache takes writes all disks work at those that were taken before.
-            .filter(|cell| cell.depth() >= targets)
-            .filter_map(|cell| Some((*cell, cell.requests_per_s() / evenly(evidence, cell)?)))
+            // With fewer requests than targets some targets are idle anyway, and with a write cache
+            // the disks also work on earlier writes.
+            .filter(|point| point.depth() >= targets)
+            .filter_map(|point| {
+                Some((*point, point.requests_per_s() / even_rate(evidence, point)?))
+            })
             .collect();
-        if points.is_empty() {
+        if shares.is_empty() {
             continue;
         }
         let each: Vec<String> =
-            points.iter().map(|(cell, share)| share_in_words(evidence, cell, *share)).collect();
-        let most = points.iter().filter_map(|(c, _)| reading(evidence, "requests-imbalance", c));
+            shares.iter().map(|(point, share)| share_in_words(evidence, point, *share)).collect();
+        let most = shares.iter().filter_map(|(c, _)| reading(evidence, "requests-imbalance", c));
         let most = most.reduce(f64::max).map_or_else(String::new, |most| {
-            format!("; over a whole trial the one asked most got {most:.2} times the mean")
+            format!("; over a whole trial the busiest target got {most:.2} times the mean")
         });
-        let lead = match evidence.targets.len() > 1 && evidence.is_of_simulated(cells[0]) {
-            true => format!("{}: ", cells[0].target),
-            false => String::new(),
+        let lead = if evidence.targets.len() > 1 && evidence.is_of_simulated(points[0]) {
+            format!("{}: ", points[0].target)
+        } else {
+            String::new()
         };
         found.find(
             "spread",
             format!(
-                "{lead}{rw} of {} over {targets} targets in chunks of {}, beside {targets} that \
-                 are loaded evenly: {}{most}{}",
-                units::size(cells[0].bytes()),
-                units::size(cells[0].number("chunk").unwrap_or_default() as u64),
+                "{lead}{rw} of {} over {targets} targets in chunks of {}, against {targets} evenly \
+                 loaded ones: {}{most}{}",
+                units::size(points[0].bytes()),
+                units::size(points[0].number("chunk").unwrap_or_default() as u64),
                 each.join("; "),
-                change(evidence, &points, targets)
+                change(evidence, &shares, targets)
             ),
         );
         if Some(targets) == widest {
-            deeper(found, &cells, rw);
+            deeper(found, &points, rw);
         }
     }
 }
 
-/// "depth 2: 75%, 1.49 busy (by chance 1.33 to 1.50)".
-fn share_in_words(evidence: &Evidence, cell: &MeasuredPoint, share: f64) -> String {
-    let (targets, depth) = (cell.disks, cell.depth());
-    let noise = match is_known(cell) {
-        false => ": lost in noise".to_owned(),
-        true => format!(": {:.0}%", 100.0 * share),
+/// "depth 2: 75%, 1.49 busy (1.33 to 1.50 expected)".
+fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> String {
+    let (targets, depth) = (point.disks, point.depth());
+    let noise = if is_known(point) {
+        format!(": {:.0}%", 100.0 * share)
+    } else {
+        ": not measurable, noise".to_owned()
     };
-    let busy = reading(evidence, "busy-targets", cell).map_or_else(String::new, |busy| {
+    let busy = reading(evidence, "busy-targets", point).map_or_else(String::new, |busy| {
         let (least, most) = (busy_closed(targets, depth), busy_open(targets, depth));
-        match busy < ANSWERED * least {
-            true => format!(", requests at {busy:.2}: a cache answers before the disks do"),
-            false => format!(", {busy:.2} busy (by chance {least:.2} to {most:.2})"),
+        if busy < ANSWERED * least {
+            format!(", {busy:.2} busy: a cache answers instead of the disks")
+        } else {
+            format!(", {busy:.2} busy ({least:.2} to {most:.2} expected)")
         }
     });
     format!("depth {depth}{noise}{busy}")
 }
 
-/// What to change, where something is lost.
+/// What to change if rate is lost.
 fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
-        return format!("; they lie on one device, {device}: neither depth nor queues part them");
+        return format!("; they lie on one device, {device}, so neither depth nor queues help");
     }
-    let known = points.iter().filter(|(cell, _)| is_known(cell));
-    let are_busy = |cell: &MeasuredPoint| {
-        reading(evidence, "busy-targets", cell)
+    let known = points.iter().filter(|(point, _)| is_known(point));
+    let are_busy = |point: &MeasuredPoint| {
+        reading(evidence, "busy-targets", point)
             .is_some_and(|busy| busy >= ALL_BUSY * f64::from(targets))
     };
     let (full, idle): (Vec<_>, Vec<_>) =
-        known.clone().filter(|(_, share)| *share < ENOUGH).partition(|(cell, _)| are_busy(cell));
+        known.clone().filter(|(_, share)| *share < ENOUGH).partition(|(point, _)| are_busy(point));
     let queue = match known
         .clone()
-        .find(|(cell, share)| cell.depth() >= targets && (*share >= ENOUGH || are_busy(cell)))
+        .find(|(point, share)| point.depth() >= targets && (*share >= ENOUGH || are_busy(point)))
     {
         _ if idle.is_empty() => String::new(),
-        Some((cell, _)) => {
-            format!("; keep {} or more outstanding, or a queue for each target", cell.depth())
+        Some((point, _)) => {
+            format!("; keep depth {} or more, or use a queue for each target", point.depth())
         }
         None => "; a queue for each target would keep all busy".to_owned(),
     };
-    let shared = full.first().map_or_else(String::new, |(cell, _)| {
-        let depth = cell.depth();
+    let shared = full.first().map_or_else(String::new, |(point, _)| {
+        let depth = point.depth();
         format!(
-            "; at depth {depth} all are busy: the rest is lost to what they share, or to queues of \
+            "; at depth {depth} all are busy: the rest is lost to shared hardware or to queues of \
              unequal length"
         )
     });
     format!("{queue}{shared}")
 }
 
-/// Whether the rate of a point is known well enough to be judged.
-fn is_known(cell: &MeasuredPoint) -> bool {
-    cell.summary.requests_per_s.half_width_relative() <= KNOWN
+/// Whether the rate of a point is known well enough to judge it.
+fn is_known(point: &MeasuredPoint) -> bool {
+    point.summary.requests_per_s.half_width_relative() <= KNOWN
 }
 
-/// What a deeper queue gains over one request for each target.
-fn deeper(found: &mut Conclusion, cells: &[&MeasuredPoint], rw: &str) {
-    let targets = cells[0].disks;
-    let Some(base) = cells.iter().find(|cell| cell.depth() >= targets) else { return };
-    let Some(top) = cells.iter().find(|cell| {
-        cells.iter().all(|other| !curve::differ(cell, other) || cell.rate() > other.rate())
+/// Advice on a deeper queue than one request for each target.
+fn deeper(found: &mut Conclusion, points: &[&MeasuredPoint], rw: &str) {
+    let targets = points[0].disks;
+    let Some(base) = points.iter().find(|point| point.depth() >= targets) else { return };
+    let Some(top) = points.iter().find(|point| {
+        points.iter().all(|other| !curve::differ(point, other) || point.rate() > other.rate())
     }) else {
         return;
     };
-    if let (Comparison::Times(gain), true) = (curve::told(top, base), top.depth() > base.depth()) {
+    if let (Comparison::Times(gain), true) = (curve::compare(top, base), top.depth() > base.depth())
+    {
         let setting = format!("{rw} over {targets} targets at depth {}", top.depth());
-        let rate = |cell: &MeasuredPoint| units::count(cell.requests_per_s());
+        let rate = |point: &MeasuredPoint| units::count(point.requests_per_s());
         let text = format!("{}/s instead of {}/s at depth {}", rate(top), rate(base), base.depth());
         found.advise("deeper-random", gain, &setting, text);
     }
@@ -595,41 +518,43 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         found.cannot(&["C194", "C195", "C236"], "the targets lie on one device; name others");
     }
     for (id, rw) in [("C194", "randread"), ("C195", "randwrite")] {
-        let four = together(evidence, APART, rw).into_iter().find(|cells| cells[0].disks == 4);
-        let share = four.as_ref().filter(|_| !is_shared).and_then(|cells| {
-            let cell = cells.iter().find(|cell| cell.depth() == 1)?;
-            Some(cell.requests_per_s() / evenly_apart(evidence, cell)?)
+        let four = together(evidence, APART, rw).into_iter().find(|points| points[0].disks == 4);
+        let share = four.as_ref().filter(|_| !is_shared).and_then(|points| {
+            let point = points.iter().find(|point| point.depth() == 1)?;
+            Some(point.requests_per_s() / independent_rate(evidence, point)?)
         });
         let text = |share: f64| {
             let times = words_of_times(4.0 * share);
-            format!("four targets with a request each: {times} one (published: 3.9)")
+            format!("four targets with a request each: {times} the rate of one (published: 3.9)")
         };
         found.claim_if(id, share.map(|share| (share >= ENOUGH, text(share))));
     }
-    let two = together(evidence, SPREAD, "randread").into_iter().find(|cells| cells[0].disks == 2);
-    let pair = two.as_ref().and_then(|cells| cells.iter().find(|cell| cell.depth() == 2));
-    if let Some(busy) = pair.and_then(|cell| reading(evidence, "busy-targets", cell)) {
+    let two =
+        together(evidence, SPREAD, "randread").into_iter().find(|points| points[0].disks == 2);
+    let pair = two.as_ref().and_then(|points| points.iter().find(|point| point.depth() == 2));
+    if let Some(busy) = pair.and_then(|point| reading(evidence, "busy-targets", point)) {
         let share = 2.0 - busy;
         let text = format!(
-            "both of two requests were at one of two targets {:.0}% of the time",
+            "both of two requests were on the same target {:.0}% of the time",
             100.0 * share
         );
-        // Half of it where all take equally long, two thirds where their times vary widely.
+        // Half of the time with constant service times, two thirds with exponential ones.
         found.claim("C196", (0.45..=0.7).contains(&share), text);
     }
     if is_shared {
         return;
     }
-    let pair = pair.filter(|cell| {
-        if !is_known(cell) {
-            found.cannot(&["C236"], "noise hides it; measure for longer (--runtime, --trials)");
+    let pair = pair.filter(|point| {
+        if !is_known(point) {
+            found.cannot(&["C236"], "too noisy; measure for longer (--runtime, --trials)");
         }
-        is_known(cell)
+        is_known(point)
     });
-    let times = pair.and_then(|cell| Some(2.0 * cell.requests_per_s() / evenly(evidence, cell)?));
+    let times =
+        pair.and_then(|point| Some(2.0 * point.requests_per_s() / even_rate(evidence, point)?));
     let text = |times: f64| {
         let times = words_of_times(times);
-        format!("two targets striped, two outstanding: {times} one with one (published: 1.5)")
+        format!("two striped targets at depth 2: {times} one at depth 1 (published: 1.5)")
     };
     found.claim_if("C236", times.map(|times| ((1.25..=1.75).contains(&times), text(times))));
     let are_real = evidence.targets.iter().all(|target| target.simulated.is_none());
@@ -637,7 +562,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         let count = evidence.targets.len();
         let unless = |ids: &[&'static str], wanted: usize, found: &mut Conclusion| {
             if count != wanted {
-                found.cannot(ids, &format!("it is about {wanted} targets, and {count} were named"));
+                found.cannot(ids, &format!("it needs {wanted} targets; {count} were named"));
             }
         };
         unless(&["C194", "C195"], 4, found);
@@ -645,18 +570,18 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// What targets with a queue each would bring if they shared nothing [requests per second].
-fn evenly_apart(evidence: &Evidence, cell: &MeasuredPoint) -> Option<f64> {
-    let curve = alone(evidence, cell);
-    let one = curve.iter().find(|(depth, _)| *depth == cell.depth())?.1;
-    Some(one * f64::from(cell.disks))
+/// The rate of targets with a queue each if they shared nothing (requests per second).
+fn independent_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
+    let curve = alone(evidence, point);
+    let one = curve.iter().find(|(depth, _)| *depth == point.depth())?.1;
+    Some(one * f64::from(point.disks))
 }
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let read = |depth: &str| at(evidence, DIRECT, "randread", depth);
-    let gain = |deep: &str| Some(curve::told(read(deep)?, read("1")?));
+    let gain = |deep: &str| Some(curve::compare(read(deep)?, read("1")?));
     if let Some((two, four)) = gain("2").zip(gain("4")) {
-        let text = format!("beside depth 1, depth 2: {}, depth 4: {}", two.words(), four.words());
+        let text = format!("against depth 1: depth 2 {}, depth 4 {}", two.words(), four.words());
         match (two.times(), four.times()) {
             (Some(two), Some(four)) => {
                 found.claim("C100", two < STEP_MIN && four >= STEP_MIN, text);
@@ -665,30 +590,30 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         }
     }
     let buffered = at(evidence, BUFFERED, "randread", "1");
-    let told = buffered.zip(read("1")).map(|(with, past)| curve::told(with, past));
-    if let Some(why) = told.and_then(Comparison::noise) {
+    let comparison = buffered.zip(read("1")).map(|(with, past)| curve::compare(with, past));
+    if let Some(why) = comparison.and_then(Comparison::noise) {
         found.cannot(&["C101", "C109"], &why);
     }
-    let times = told.and_then(Comparison::times);
+    let times = comparison.and_then(Comparison::times);
     for id in ["C101", "C109"] {
         found.gain(id, times, "buffered random reads over direct ones, one at a time");
     }
-    let turns = |cell: Option<&MeasuredPoint>, published: f64, what: &str| {
-        let each = per_revolution(evidence, cell)?;
+    let turns = |point: Option<&MeasuredPoint>, published: f64, what: &str| {
+        let each = per_revolution(evidence, point)?;
         let holds = (published / 1.3..=published * 1.3).contains(&each);
-        Some((holds, format!("{what}: {each:.2} for each revolution")))
+        Some((holds, format!("{what}: {each:.2} per revolution")))
     };
     found.claim_if("C104", turns(buffered, 1.3, "buffered random reads"));
     if buffered.is_some() && per_revolution(evidence, buffered).is_none() {
-        let why = "no one disk that says how fast it rotates; a disk of SCSI or SATA, or \
-                   sim:w2k-atlas10k, does";
+        let why = "no single disk with a known rotation speed; use a SCSI or SATA disk, or \
+                   sim:w2k-atlas10k";
         found.cannot(&["C104"], why);
     }
     let write = at(evidence, BUFFERED, "randwrite", "1");
     found.claim_if(
         "C108",
-        write.and_then(moved).map(|(requests, _)| {
-            let text = format!("{requests:.2} device requests for each buffered random write");
+        write.and_then(device_requests).map(|(requests, _)| {
+            let text = format!("{requests:.2} device requests per buffered random write");
             (requests >= 1.5, text)
         }),
     );
@@ -709,9 +634,9 @@ mod tests {
         cell(per_s * 8192, &flags)
     }
 
-    /// A disk of 10,000 revolutions that reorders from three requests on.
+    /// A disk of 10,000 revolutions per minute that reorders from depth 3 on.
     fn disk() -> Evidence {
-        let cells = vec![
+        let points = vec![
             read(DIRECT, "1", 100),
             read(DIRECT, "2", 104),
             read(DIRECT, "4", 130),
@@ -724,7 +649,7 @@ mod tests {
             ..DeviceFacts::default()
         };
         let target = TargetFacts { device: Some(device), ..TargetFacts::default() };
-        Evidence { targets: vec![target], ..evidence(cells) }
+        Evidence { targets: vec![target], ..evidence(points) }
     }
 
     fn verdict(found: &Conclusion, id: &str) -> Verdict {
@@ -732,13 +657,14 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_has_accesses_for_each_revolution_and_a_queue_that_gains() {
+    fn a_disk_has_reads_per_revolution_and_gains_from_depth() {
         let found = analyse(&disk());
         let text = |id: &str| &found.findings.iter().find(|one| one.id == id).unwrap().text;
+        assert!(text("revolutions").starts_with("0.60 random reads per revolution at depth 1"));
         assert!(
-            text("revolutions").starts_with("0.60 random reads for each revolution at depth 1")
+            text("queue")
+                .contains("depth 32 reaches 1.80 times the rate of depth 1, by reordering")
         );
-        assert!(text("queue").contains("depth 32 gives 1.80 times of depth 1, by reordering"));
         assert_eq!(found.advice[0].id, "deeper-random");
         assert_eq!(verdict(&found, "C100"), Verdict::Holds);
         assert_eq!(verdict(&found, "C104"), Verdict::DoesNotHold);
@@ -746,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_on_one_device_are_no_several_disks() {
+    fn targets_on_one_device_are_not_several_disks() {
         let verdicts = |names: [&str; 2]| {
             let mut apart = read(APART, "1", 190);
             apart.disks = 4;
@@ -768,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_rotate_has_no_accesses_for_each_revolution() {
+    fn a_device_that_does_not_rotate_has_no_reads_per_revolution() {
         let mut evidence = disk();
         let device = DeviceFacts { rotational: Some(false), ..DeviceFacts::default() };
         evidence.targets[0].device = Some(device);
@@ -778,9 +704,9 @@ mod tests {
     }
 
     #[test]
-    fn several_disks_have_no_accesses_for_a_revolution_and_no_word_of_reordering() {
+    fn several_disks_have_no_reads_per_revolution_and_no_reordering() {
         let mut evidence = disk();
-        evidence.cells.iter_mut().for_each(|cell| cell.disks = 3);
+        evidence.cells.iter_mut().for_each(|point| point.disks = 3);
         let found = analyse(&evidence);
         assert!(found.findings.iter().any(|one| one.text.contains("of several disks")));
         assert!(found.findings.iter().all(|one| !one.text.contains("reordering")));
@@ -788,30 +714,30 @@ mod tests {
     }
 
     #[test]
-    fn the_knee_is_the_first_depth_that_cannot_be_told_from_the_top() {
+    fn the_knee_is_the_first_depth_as_fast_as_the_fastest() {
         let mut evidence = disk();
         evidence.cells[1].summary.bytes_per_s.low /= 2.0;
         evidence.cells[2].summary.bytes_per_s.high *= 2.0;
         let found = analyse(&evidence);
         let queue = &found.findings.iter().find(|one| one.id == "queue").unwrap().text;
-        assert!(queue.contains("depth 4 gives 1.30 times"), "{queue}");
+        assert!(queue.contains("depth 4 reaches 1.30 times"), "{queue}");
         assert_eq!(verdict(&found, "C100"), Verdict::CannotBeTried);
     }
 
-    /// Two targets of 100 requests a second, striped, of which chance leaves so many idle.
+    /// Two striped targets of 100 requests per second each, at several depths.
     fn two() -> Evidence {
         let on = |part, disks, depth, per_s: u64| {
             let flags = [("rw", "randread"), ("bs", "8k"), ("chunk", "64k")];
             let own = [("part", part), ("disks", disks), ("iodepth", depth)];
             cell(per_s * 8192, &[&flags[..], &own].concat())
         };
-        let mut cells = vec![read(DIRECT, "1", 100), read(DIRECT, "8", 100)];
-        cells.extend(vec![
+        let mut points = vec![read(DIRECT, "1", 100), read(DIRECT, "8", 100)];
+        points.extend(vec![
             on(SPREAD, "2", "2", 150),
             on(SPREAD, "2", "8", 188),
             on(APART, "4", "1", 396),
         ]);
-        let mut evidence = evidence(cells);
+        let mut evidence = evidence(points);
         let labels = [("target", "t"), ("rw", "randread"), ("disks", "2"), ("iodepth", "2")];
         let labels = labels.map(|(name, word)| (name, word.to_owned()));
         evidence.note("busy-targets", "count", &labels, 1.5);
@@ -819,12 +745,12 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_costs_over_several_targets_is_told_with_the_depth_that_makes_up_for_it() {
+    fn the_loss_over_several_targets_is_reported_with_the_depth_that_avoids_it() {
         let found = analyse(&two());
         let text = &found.findings.iter().find(|one| one.id == "spread").unwrap().text;
-        assert!(text.contains("depth 2: 75%, 1.50 busy (by chance 1.33 to 1.50)"), "{text}");
+        assert!(text.contains("depth 2: 75%, 1.50 busy (1.33 to 1.50 expected)"), "{text}");
         assert!(text.contains("depth 8: 94%"), "{text}");
-        assert!(text.ends_with("keep 8 or more outstanding, or a queue for each target"), "{text}");
+        assert!(text.ends_with("keep depth 8 or more, or use a queue for each target"), "{text}");
         for id in ["C194", "C196", "C236"] {
             assert_eq!(verdict(&found, id), Verdict::Holds, "{id}");
         }
@@ -833,15 +759,15 @@ mod tests {
     }
 
     #[test]
-    fn between_two_depths_a_target_alone_is_asked_for_what_lies_between() {
+    fn the_rate_between_two_depths_is_interpolated() {
         let mut evidence = two();
         evidence.cells[1] = read(DIRECT, "4", 200);
-        let spread = evidence.cells.iter().find(|cell| cell.depth() == 8).unwrap();
-        assert_eq!(evenly(&evidence, spread), Some(400.0));
+        let spread = evidence.cells.iter().find(|point| point.depth() == 8).unwrap();
+        assert_eq!(even_rate(&evidence, spread), Some(400.0));
         let mut halfway = spread.clone();
         halfway.point.key.workload.depth = 4;
-        assert!((evenly(&evidence, &halfway).unwrap() - 300.0).abs() < 1e-6);
+        assert!((even_rate(&evidence, &halfway).unwrap() - 300.0).abs() < 1e-6);
         halfway.point.key.workload.depth = 16;
-        assert_eq!(evenly(&evidence, &halfway), None, "nothing is known of depth 8");
+        assert_eq!(even_rate(&evidence, &halfway), None, "nothing is known of depth 8");
     }
 }

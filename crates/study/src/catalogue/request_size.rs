@@ -1,5 +1,7 @@
-//! Unbuffered requests by size: rate, half-power size, what a request and a byte cost, and where
-//! the block layer splits.
+//! Study `request-size`: direct requests by size. Rate, half-power size, the CPU cost of a request
+//! and a byte, and the size at which the block layer splits requests.
+//!
+//! Each size is measured at depth 1.
 
 use analysis::costmodel::CostModel;
 
@@ -11,45 +13,11 @@ use crate::evidence::{Evidence, MeasuredPoint};
 /// The study `request-size`.
 pub const STUDY: Study = Study {
     name: "request-size",
-    papers: "Riedel 1997, section 3, Figures 3 and 4: unbuffered reads reach the media limit at \
-             8 KB, writes without write cache reach half power at 128 KB; a request costs 120 us \
+    papers: "Riedel 1997, section 3, Figures 3 and 4: unbuffered reads reach the media limit at 8 \
+             KB, writes without write cache reach half power at 128 KB; a request costs 120 us \
              whatever its size",
     needs: "",
-    plan: r#"
-title = "Request size, past the page cache"
-asks = "Which request size passes half power, what does a request cost, and where is it split?"
-direct = true
-rw = ["read", "write"]
-bs = [
-    "512", "1k", "2k", "4k", "8k", "16k", "32k", "64k",
-    "128k", "256k", "512k", "1m", "2m", "4m", "8m", "16m",
-]
-runtime = 1
-trials = 3
-
-[quick]
-bs = ["512", "2k", "4k", "8k", "16k", "64k", "128k", "1m", "4m", "16m"]
-runtime = 0.2
-trials = 2
-
-[[figure]]
-title = "Throughput against request size"
-x = "bs"
-y = "throughput"
-by = ["rw"]
-
-[[figure]]
-title = "CPU for each MiB against request size"
-x = "bs"
-y = "cpu-per-mib"
-by = ["rw"]
-
-[[figure]]
-title = "Size of a device request against request size"
-x = "bs"
-y = "device-request"
-by = ["rw"]
-"#,
+    plan: include_str!("../../plans/request-size.toml"),
     claims: &[
         "R042", "R046", "R050", "R051", "R052", "R064", "R071", "R179", "R180", "C138", "C207",
     ],
@@ -58,9 +26,9 @@ by = ["rw"]
     analyse,
 };
 
-/// Costs are fitted up to this size: beyond it a request is split, and costs as several.
+/// Costs are fitted up to this size (bytes). Larger requests are split and cost as much as several.
 const COST_BYTES_MAX: u64 = 1 << 20;
-/// A device request is split where it is this share of the request at the most.
+/// A request counts as split if device requests are at most this share of it.
 const SPLIT: f64 = 0.75;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -68,7 +36,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     for rw in ["read", "write"] {
         let curve = curve::by_size(evidence, &[("rw", rw)]);
         if let Some((pap, source)) = curve::pap(evidence, &curve) {
-            half_power(&mut found, &curve, rw, (pap, &source));
+            half_power(&mut found, &curve, rw, pap, &source);
         }
         cost(&mut found, &curve, rw);
         split(&mut found, evidence, &curve, rw);
@@ -78,20 +46,15 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The half-power size, and what a larger request gains over the usual small one.
-fn half_power(
-    found: &mut Conclusion,
-    curve: &[&MeasuredPoint],
-    rw: &str,
-    (pap, source): (f64, &str),
-) {
+/// The half-power size, and advice if a larger size gains over 4 KiB.
+fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f64, source: &str) {
     let (measured, fitted) = curve::half_power(curve, pap);
-    let peak = format!("PAP {} ({source})", units::rate(pap));
+    let peak = format!("PAP {}, {source}", units::rate(pap));
     let fitted = fitted.map_or_else(
-        || "no size by the fit".to_owned(),
-        |bytes| format!("{} by the fit", units::size(bytes as u64)),
+        || "at no size by the fit".to_owned(),
+        |bytes| format!("at {} by the fit", units::size(bytes as u64)),
     );
-    let best = curve.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
+    let best = curve.iter().map(|point| point.rate()).fold(0.0, f64::max);
     found.find(
         "half-power-size",
         match measured {
@@ -100,53 +63,54 @@ fn half_power(
                 units::size(bytes)
             ),
             None => format!(
-                "{rw}s at depth 1 do not pass half power at any size measured: the best is {:.0}% \
-                 of {peak}; more requests outstanding may (halfpower study depth)",
+                "{rw}s at depth 1 never reach half power (best: {:.0}% of {peak}); a larger depth \
+                 may (halfpower study depth)",
                 100.0 * best / pap
             ),
         },
     );
-    let small = curve.iter().find(|cell| cell.bytes() == 4 << 10);
+    let small = curve.iter().find(|point| point.bytes() == 4 << 10);
     let Some(small) = small.or(curve.first()) else { return };
-    // What reaches the peak, not what is a little above it.
+    // The smallest size near the peak, rather than a larger one that is slightly faster.
     let Some(large) = curve::reaches_peak(curve) else { return };
-    let Some(large) = curve.iter().find(|cell| cell.bytes() == large) else { return };
+    let Some(large) = curve.iter().find(|point| point.bytes() == large) else { return };
     if large.bytes() > small.bytes() && curve::differ(small, large) {
         let setting = format!("{rw}s of {}", units::size(large.bytes()));
-        let seen = format!(
+        let text = format!(
             "{} instead of {} with {}",
             units::rate(large.rate()),
             units::rate(small.rate()),
             units::size(small.bytes())
         );
-        found.advise("larger-requests", large.rate() / small.rate(), &setting, seen);
+        found.advise("larger-requests", large.rate() / small.rate(), &setting, text);
     }
 }
 
 fn model(curve: &[&MeasuredPoint]) -> Option<CostModel> {
     let whole: Vec<&MeasuredPoint> =
-        curve.iter().filter(|cell| cell.bytes() <= COST_BYTES_MAX).copied().collect();
+        curve.iter().filter(|point| point.bytes() <= COST_BYTES_MAX).copied().collect();
     curve::cost(&whole)
 }
 
-/// What a request costs, and each KiB of it.
+/// The CPU cost of a request and of each KiB.
 fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     let Some(model) = model(curve) else { return };
     let (fixed, marginal) = (model.fixed_ns, model.marginal_ns_per_kib);
     let between = |low: f64, high: f64| format!("{} to {}", units::time(low), units::time(high));
-    let each_kib = match marginal.low > 0.0 {
-        true => format!("{} more for each KiB", units::time(marginal.value)),
-        false => "nothing more for each KiB that shows beyond noise".to_owned(),
+    let each_kib = if marginal.low > 0.0 {
+        format!("{} per KiB", units::time(marginal.value))
+    } else {
+        "no measurable cost per KiB".to_owned()
     };
-    let smallest = curve.first().and_then(|cell| Some((cell, curve::utilisation(cell)?)));
-    let busy = smallest.map(|(cell, share)| {
-        let size = units::size(cell.bytes());
-        format!("; requests of {size} keep {:.0}% of one CPU busy", 100.0 * share)
+    let smallest = curve.first().and_then(|point| Some((point, curve::utilisation(point)?)));
+    let busy = smallest.map(|(point, share)| {
+        let size = units::size(point.bytes());
+        format!("; requests of {size} keep one CPU {:.0}% busy", 100.0 * share)
     });
     found.find(
         "cpu-cost",
         format!(
-            "a {rw} costs {} of CPU ({}) whatever its size and {each_kib}{}",
+            "a {rw} costs {} of CPU ({}) at any size, plus {each_kib}{}",
             units::time(fixed.value.max(0.0)),
             between(fixed.low.max(0.0), fixed.high),
             busy.unwrap_or_default()
@@ -154,37 +118,44 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     );
 }
 
-/// From which size on the device sees several requests for one.
+/// The size from which on the device receives several requests for one.
 fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], rw: &str) {
-    let seen: Vec<(&MeasuredPoint, f64)> =
-        curve.iter().filter_map(|cell| Some((*cell, cell.device_request_bytes()?))).collect();
-    let Some((largest, of_largest)) = seen.last() else {
+    let device_bytes: Vec<(&MeasuredPoint, f64)> =
+        curve.iter().filter_map(|point| Some((*point, point.device_request_bytes()?))).collect();
+    let Some((largest, of_largest)) = device_bytes.last() else {
         let counted = evidence.is_simulated() || curve.is_empty();
         if !counted {
-            let text = format!("no device beneath counts requests, so no split of {rw}s shows");
+            let text =
+                format!("the device does not count requests, so a split of {rw}s would not show");
             found.find("split", text);
         }
         return;
     };
     let limit = evidence.device().and_then(|device| device.max_request_bytes).map_or_else(
-        || "the system tells of no limit".to_owned(),
+        || "the system reports no limit".to_owned(),
         |bytes| format!("the system's limit (max_sectors) is {}", units::size(bytes)),
     );
-    let first = seen.iter().find(|(cell, device)| *device <= SPLIT * cell.bytes() as f64);
+    let first = device_bytes.iter().find(|(point, device)| *device <= SPLIT * point.bytes() as f64);
     let at_device = |bytes: f64| units::size((bytes / 512.0).round() as u64 * 512);
     found.find(
         "split",
         match first {
-            Some((cell, device)) => format!(
-                "{rw}s are split from {} on: the device sees requests of {} there, of {} where {} \
-                 are asked for; {limit}",
-                units::size(cell.bytes()),
-                at_device(*device),
-                at_device(*of_largest),
-                units::size(largest.bytes())
-            ),
+            Some((point, device)) => {
+                let for_largest = if point.bytes() == largest.bytes() {
+                    String::new()
+                } else {
+                    let size = units::size(largest.bytes());
+                    format!(", and of {} for requests of {size}", at_device(*of_largest))
+                };
+                format!(
+                    "{rw}s are split from {} on: the device sees requests of {} \
+                     there{for_largest}; {limit}",
+                    units::size(point.bytes()),
+                    at_device(*device)
+                )
+            }
             None => format!(
-                "{rw}s reach the device whole up to {}; {limit}",
+                "{rw}s up to {} reach the device unsplit; {limit}",
                 units::size(largest.bytes())
             ),
         },
@@ -199,81 +170,79 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
         let text = format!("{rw}s reach 90% of their highest rate at {}", units::size(reached));
         Some((reached <= most, text))
     };
-    // "Above 8 KB" is kept by the next size.
+    // The next size after 8 KB satisfies "above 8 KB".
     found.claim_if("R046", at_peak(&reads, "read", 16 << 10));
     found.claim_if("R071", at_peak(&reads, "read", 16 << 10));
     if !reads.is_empty() {
-        let why = "it is about reads two deep, and here one is outstanding; halfpower study depth \
-                   has more";
+        let why =
+            "it needs reads at depth 2, and this study uses depth 1; see halfpower study depth";
         found.cannot(&["C207"], why);
     }
     if let Some((pap, source)) = curve::pap(evidence, &reads) {
-        let top = reads.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
+        let top = reads.iter().map(|point| point.rate()).fold(0.0, f64::max);
         let share = 100.0 * top / pap;
         let advertised = !source.contains("measured");
         let text = format!("reads at depth 1 reach {share:.0}% of PAP {source}");
-        // Thirty percent, within a factor of two.
-        match advertised {
-            true => found.claim("R042", (15.0..=60.0).contains(&share), text),
-            false => {
-                let why = "nobody tells what the device promises; state it with --pap";
-                found.cannot(&["R042"], why);
-            }
+        // Published: 30%; it holds within a factor of two.
+        if advertised {
+            found.claim("R042", (15.0..=60.0).contains(&share), text);
+        } else {
+            let why = "the advertised rate of the device is unknown; state it with --pap";
+            found.cannot(&["R042"], why);
         }
     }
     write_cache_claims(found, evidence, &writes);
 }
 
-/// What the papers say of writes depends on the drive's cache.
+/// Claims about writes, which depend on the drive's write cache.
 fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&MeasuredPoint]) {
     let state = evidence.device().and_then(|device| device.write_cache.as_deref());
     if state != Some("write through") {
-        let why = "the write cache is on, or not known; halfpower study write-cache switches it";
+        let why = "the write cache is on or unknown; halfpower study write-cache can switch it";
         found.cannot(&["R050", "R064"], why);
     } else if let Some(media) = evidence.fastest(&[("rw", "read")]).map(MeasuredPoint::rate) {
-        // The media limit of the papers is the rate of reads.
+        // The papers take the rate of reads as the media limit.
         let half = curve::half_power(writes, media).0;
         let words = half.map_or_else(|| "no size".to_owned(), units::size);
-        let seen = format!("writes pass half of the fastest read at {words}");
+        let text = format!("writes pass half of the fastest read at {words}");
         let holds = half.is_some_and(|bytes| (64 << 10..=256 << 10).contains(&bytes));
-        found.claim("R050", holds, seen.clone());
-        found.claim("R064", half.is_some_and(|bytes| bytes <= 128 << 10), seen);
+        found.claim("R050", holds, text.clone());
+        found.claim("R064", half.is_some_and(|bytes| bytes <= 128 << 10), text);
     }
     if state != Some("write back") {
-        found.cannot(&["R051", "R052"], "the write cache is off, or not known");
+        found.cannot(&["R051", "R052"], "the write cache is off or unknown");
         return;
     }
     let reached = curve::reaches_peak(writes);
     for (id, most) in [("R051", 8 << 10), ("R052", 64 << 10)] {
-        let seen =
+        let text =
             |bytes| format!("writes reach 90% of their highest rate at {}", units::size(bytes));
-        found.claim_if(id, reached.map(|bytes| (bytes <= most, seen(bytes))));
+        found.claim_if(id, reached.map(|bytes| (bytes <= most, text(bytes))));
     }
 }
 
 fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     let read = |bs: &str| evidence.find(&[("rw", "read"), ("bs", bs)]);
     let small = read("2k");
-    let share = |cell: Option<&MeasuredPoint>| {
-        let cell = cell?;
-        let percent = 100.0 * curve::utilisation(cell)?;
-        let size = units::size(cell.bytes());
+    let share = |point: Option<&MeasuredPoint>| {
+        let point = point?;
+        let percent = 100.0 * curve::utilisation(point)?;
+        let size = units::size(point.bytes());
         Some((percent, format!("reads of {size} at depth 1 use {percent:.1}% of one CPU")))
     };
     let below = |most: f64| share(read("64k")).map(|(percent, text)| (percent < most, text));
     found.claim_if("R180", below(3.0));
     found.claim_if("R179", share(small).map(|(percent, text)| (percent > 30.0, text)));
     let cpus = f64::from(evidence.host.cpus.max(1));
-    // All processors of this host, and half of the published share.
-    match evidence.is_simulated() {
-        true => found.cannot(&["C138"], "the share of all processors is known of this host only"),
-        false => {
-            let all = |(percent, text): (f64, String)| {
-                let text = format!("{text}, of which there are {cpus:.0}");
-                (percent / cpus >= 20.0, text)
-            };
-            found.claim_if("C138", share(small).map(all));
-        }
+    // The share of all processors of this host; half of the published one suffices.
+    if evidence.is_simulated() {
+        found.cannot(&["C138"], "the share of all processors is known only on a real host");
+    } else {
+        let all = |(percent, text): (f64, String)| {
+            let text = format!("{text}, of {cpus:.0} CPUs");
+            (percent / cpus >= 20.0, text)
+        };
+        found.claim_if("C138", share(small).map(all));
     }
 }
 
@@ -284,17 +253,18 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// Reads of a device of 50 us and 1 ns for each byte; CPU of 10 us and 100 ns for each KiB.
+    /// Reads of a device that takes 50 us for each request and 1 ns for each byte, with CPU costs
+    /// of 10 us for each request and 100 ns for each KiB.
     fn model_device() -> Evidence {
         let sizes = ["2k", "4k", "16k", "64k", "256k", "1m", "4m"];
-        let cells = sizes.map(|bs| {
+        let points = sizes.map(|bs| {
             let bytes = units::parse_size(bs).unwrap();
             let rate = bytes as f64 * 1e9 / (50_000.0 + bytes as f64);
-            let mut cell = cell(rate as u64, &[("rw", "read"), ("bs", bs)]);
-            cell.summary.cpu_lower_ns = Some(10_000.0 + bytes as f64 / 1024.0 * 100.0);
-            cell
+            let mut point = cell(rate as u64, &[("rw", "read"), ("bs", bs)]);
+            point.summary.cpu_lower_ns = Some(10_000.0 + bytes as f64 / 1024.0 * 100.0);
+            point
         });
-        evidence(cells.to_vec())
+        evidence(points.to_vec())
     }
 
     fn text(found: &Conclusion, id: &str) -> String {
@@ -302,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_half_power_size_of_a_known_device_is_found_both_ways() {
+    fn the_half_power_size_is_measured_and_fitted() {
         let found = analyse(&model_device());
         let text = text(&found, "half-power-size");
         assert!(text.contains("at 64 KiB as measured"), "{text}");
@@ -315,11 +285,11 @@ mod tests {
         let found = analyse(&model_device());
         let text = text(&found, "cpu-cost");
         assert!(text.contains("costs 10 us"), "{text}");
-        assert!(text.contains("100 ns more for each KiB"), "{text}");
+        assert!(text.contains("100 ns per KiB"), "{text}");
     }
 
     #[test]
-    fn a_third_of_what_is_advertised_is_the_claim_and_nothing_far_below_or_above() {
+    fn the_claim_of_a_third_of_the_advertised_rate_has_two_sides() {
         let mut evidence = model_device();
         let verdict = |evidence: &Evidence, id: &str| {
             analyse(evidence).claims.iter().find(|claim| claim.id == id).unwrap().verdict
@@ -335,15 +305,15 @@ mod tests {
     }
 
     #[test]
-    fn a_split_is_where_the_device_sees_less_than_was_asked_for() {
+    fn a_split_shows_as_smaller_device_requests() {
         let mut evidence = model_device();
-        for cell in &mut evidence.cells {
+        for point in &mut evidence.cells {
             let counters = ioengine::target::DeviceCounters {
                 reads: 100,
-                read_sectors: 100 * cell.point.key.request_bytes().min(1 << 20) / 512,
+                read_sectors: 100 * point.point.key.request_bytes().min(1 << 20) / 512,
                 ..Default::default()
             };
-            cell.point.trials.iter_mut().for_each(|trial| trial.device = Some(counters));
+            point.point.trials.iter_mut().for_each(|trial| trial.device = Some(counters));
         }
         let device = DeviceFacts { max_request_bytes: Some(1 << 20), ..DeviceFacts::default() };
         evidence.targets = vec![TargetFacts { device: Some(device), ..TargetFacts::default() }];
@@ -353,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_papers_say_of_writes_is_asked_by_the_state_of_the_write_cache() {
+    fn claims_about_writes_depend_on_the_write_cache() {
         let write = |bs: &str, rate| cell(rate, &[("rw", "write"), ("bs", bs)]);
         let read = cell(1000, &[("rw", "read"), ("bs", "64k")]);
         let mut evidence =

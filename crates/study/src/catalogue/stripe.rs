@@ -1,10 +1,10 @@
-//! Striping: how many targets are worth having, which depth keeps them busy, what they share; and
-//! of a single target, whether it is a stripe within and with which chunk.
+//! Study `stripe`: how many targets are worth striping over, which depth keeps them busy, and what
+//! limits them; for a single target, whether it is a stripe inside and with which chunk.
 //!
-//! Several targets are measured as independent streams, which have all the depth each, and as one
-//! stripe made by halfpower itself. A single target is asked in bursts: half of the requests at one
-//! place and half at a distance. As long as both halves lie in one chunk they wait for each other;
-//! from the distance of a chunk on another member serves the second half at the same time.
+//! Several targets are measured as independent streams, each at the full depth, and as one stripe
+//! made by halfpower. A single target is probed in bursts: half of the requests at one offset, half
+//! at a distance. While both halves lie in one chunk they wait for each other. From a distance of
+//! one chunk on, another member serves the second half at the same time.
 
 use ioengine::engine::EngineOptions;
 use ioengine::{
@@ -25,58 +25,8 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 4, Figures 8 to 11, and section 6: three disks saturate a SCSI \
              bus, N + 1 requests keep N disks busy; Chung 2000, section 7.4 and Figure 17: two \
              disks, three-deep, twice the rate of one",
-    needs: "several targets for scaling: name up to four; one for the chunk within it",
-    plan: r#"
-title = "Striping: targets, chunk and depth"
-asks = "How many targets are worth having, which depth keeps them busy, and what do they share?"
-compares = true
-direct = true
-rw = ["read", "write"]
-bs = "64k"
-iodepth = [1, 2, 3, 4, 5, 8, 16]
-runtime = 0.2
-trials = 3
-
-[quick]
-iodepth = [1, 3, 4, 5, 16]
-runtime = 0.08
-trials = 2
-
-[[part]]
-name = "one"
-disks = 1
-
-[[part]]
-name = "streams"
-disks = [2, 3, 4]
-
-[[part]]
-name = "striped"
-disks = [2, 3, 4]
-chunk = ["16k", "64k", "256k"]
-quick = {chunk = "64k"}
-
-[[figure]]
-title = "Throughput against targets, striped in chunks of 64 KiB"
-x = "disks"
-y = "throughput"
-by = ["rw", "iodepth"]
-where = {part = ["one", "striped"], chunk = ["", "64k"]}
-
-[[figure]]
-title = "Throughput against depth, striped"
-x = "iodepth"
-y = "throughput"
-by = ["rw", "disks", "chunk"]
-where = {part = "striped"}
-
-[[figure]]
-title = "Independent streams: throughput against depth of each"
-x = "iodepth"
-y = "throughput"
-by = ["rw", "disks"]
-where = {part = ["one", "streams"]}
-"#,
+    needs: "up to four targets for scaling; a single one to find the chunk inside it",
+    plan: include_str!("../../plans/stripe.toml"),
     claims: &[
         "R118", "C147", "R175", "R176", "R008", "R130", "R177", "R097", "R101", "R100", "R106",
     ],
@@ -85,98 +35,99 @@ where = {part = ["one", "streams"]}
     analyse,
 };
 
-/// A rate this near to another is the same (share).
+/// Rates within this share are the same.
 const SAME: f64 = 0.1;
-/// A target more that brings less than this share of what it brings alone meets a ceiling.
+/// Several targets share a ceiling if they reach less than this share of the sum of their rates
+/// alone.
 const FULL: f64 = 0.85;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure()?;
     if let [study_target] = runner.study_targets {
-        look_within(runner, study_target);
+        probe_structure(runner, study_target);
     }
     Ok(())
 }
 
-// ---- a single target: is it a stripe within?
+// ---- a single target: is it a stripe inside?
 
-/// Requests of a burst at the most.
+/// The most requests in a burst.
 const BURST_MAX: u32 = 64;
-/// A burst that takes so many times as long as one half as large waits for itself.
+/// The requests of a burst wait for each other if it takes this many times as long as half a burst.
 const WAITS: f64 = 1.6;
-/// The largest chunk that is looked for (bytes), and the most members.
+/// The largest chunk (bytes) and the most members that are looked for.
 const CHUNK_MAX: u64 = 16 << 20;
 const MEMBERS_MAX: u64 = 64;
-/// Each burst is made so often; the median counts.
+/// Repetitions of each burst; the median counts.
 const TIMES: usize = 7;
-/// Bursts begin at multiples of it (bytes), so that no cache answers: all usual chunks divide it.
+/// Bursts start at multiples of this (bytes), so that no cache answers. All usual chunk sizes
+/// divide it.
 const STEP_BYTES: u64 = 48 << 20;
 
-/// What a target is within.
+/// The inner structure of a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Within {
-    /// Requests at one place do not wait for each other: nothing can be told.
+enum Structure {
+    /// Requests at one offset do not wait for each other, so nothing would show.
     NoQueue,
     /// Requests wait for each other at every distance measured.
     OneMember { up_to_bytes: u64 },
-    /// A stripe; the number of members where it shows.
+    /// A stripe, with the number of members if it shows.
     Stripe { chunk_bytes: u64, members: Option<u64> },
-    /// Neighbours do not wait for each other, or it was not the same twice.
+    /// Adjacent requests do not wait for each other, or the result did not repeat.
     Unclear,
 }
 
-/// Bursts of small reads on a target.
+/// Issues bursts of small reads to a target.
 struct Prober {
     engine: HostEngine,
     clock: Monotonic,
     granule: u64,
-    /// Where bursts may begin (bytes).
+    /// Offsets at which bursts may start (bytes).
     bases: Vec<u64>,
     turn: usize,
 }
 
-fn look_within(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
+fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
     let part = "chunk within";
     if study_target.is_simulated() {
-        return runner.leave_out(
-            part,
-            "a simulated system says its chunk itself (halfpower simulate --list)",
-        );
+        return runner
+            .leave_out(part, "a simulated system states its chunk (halfpower simulate --list)");
     }
     let found = match &study_target.kind {
-        Kind::Reference { device } => within(device),
-        _ => HostTarget::open(study_target.path(), false, Caching::Direct).and_then(|t| within(&t)),
+        Kind::Reference { device } => structure_of(device),
+        _ => HostTarget::open(study_target.path(), false, Caching::Direct)
+            .and_then(|t| structure_of(&t)),
     };
     let mut note = |quantity: &str, unit: &str, value: u64| {
         runner.evidence.note(quantity, unit, &[], value as f64);
     };
     match found {
-        Ok(Within::Stripe { chunk_bytes, members }) => {
+        Ok(Structure::Stripe { chunk_bytes, members }) => {
             note("stripe-chunk", "bytes", chunk_bytes);
             members.into_iter().for_each(|members| note("stripe-members", "count", members));
         }
-        Ok(Within::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
-        Ok(Within::NoQueue) => runner.leave_out(
+        Ok(Structure::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
+        Ok(Structure::NoQueue) => runner.leave_out(
             part,
-            "requests at one place do not wait for each other, so that a chunk would not show; \
-             ask the volume itself (halfpower target)",
+            "requests at one offset do not wait for each other, so a chunk would not show; see \
+             halfpower target for what the volume reports",
         ),
-        Ok(Within::Unclear) => runner.leave_out(
+        Ok(Structure::Unclear) => runner.leave_out(
             part,
-            "requests at a distance wait for each other without order; quieten the device and \
-             measure again",
+            "the distance at which requests wait for each other is not consistent; stop other load \
+             on the device and measure again",
         ),
         Err(error) => runner.leave_out(part, &error.to_string()),
     }
 }
 
-/// Looks for a stripe.
+/// Determines whether a target is a stripe inside.
 ///
 /// # Errors
 /// When no engine can be made, or a read fails.
-fn within(target: &HostTarget) -> Result<Within, ioengine::Error> {
+fn structure_of(target: &HostTarget) -> Result<Structure, ioengine::Error> {
     let mut prober = Prober::new(target)?;
-    let Some((count, threshold_ns)) = prober.calibrate()? else { return Ok(Within::NoQueue) };
+    let Some((count, threshold_ns)) = prober.calibrate()? else { return Ok(Structure::NoQueue) };
     let granule = prober.granule;
     let room = target.size_bytes().min(STEP_BYTES) / 2;
     let waits = |prober: &mut Prober, distance: u64| -> Result<bool, ioengine::Error> {
@@ -184,24 +135,21 @@ fn within(target: &HostTarget) -> Result<Within, ioengine::Error> {
     };
     let mut low = u64::from(count / 2).next_power_of_two() * granule;
     if !waits(&mut prober, low)? {
-        return Ok(Within::Unclear);
+        return Ok(Structure::Unclear);
     }
     while low * 2 <= room.min(CHUNK_MAX) && waits(&mut prober, low * 2)? {
         low *= 2;
     }
     let mut high = low * 2;
     if high > room.min(CHUNK_MAX) {
-        return Ok(Within::OneMember { up_to_bytes: low });
+        return Ok(Structure::OneMember { up_to_bytes: low });
     }
     while high - low > granule {
         let middle = low + (high - low) / 2 / granule * granule;
-        match waits(&mut prober, middle)? {
-            true => low = middle,
-            false => high = middle,
-        }
+        if waits(&mut prober, middle)? { low = middle } else { high = middle }
     }
     if !waits(&mut prober, high - granule)? || waits(&mut prober, high)? {
-        return Ok(Within::Unclear);
+        return Ok(Structure::Unclear);
     }
     let chunk_bytes = high;
     let mut members = None;
@@ -214,17 +162,15 @@ fn within(target: &HostTarget) -> Result<Within, ioengine::Error> {
             break;
         }
     }
-    Ok(Within::Stripe { chunk_bytes, members })
+    Ok(Structure::Stripe { chunk_bytes, members })
 }
 
 impl Prober {
     fn new(target: &HostTarget) -> Result<Prober, ioengine::Error> {
         let known = target.kind() == TargetKind::Delay;
         let granule = u64::from(target.alignment().offset_bytes.max(512));
-        let engine_kind = match known {
-            true => EngineKind::Delay,
-            false => EngineKind::best(target.caching().is_direct()),
-        };
+        let engine_kind =
+            if known { EngineKind::Delay } else { EngineKind::best(target.caching().is_direct()) };
         let engine = target.engine(&EngineSpec {
             engine_kind,
             depth: BURST_MAX,
@@ -232,14 +178,14 @@ impl Prober {
             pages: BufferPages::Small,
             options: EngineOptions::default(),
         })?;
-        // A reference device has the caches that it says; another may have any.
+        // A reference device has no cache beyond its model; any other device may have one.
         let count = if known { 1 } else { (target.size_bytes() / STEP_BYTES).max(1) };
         let bases = (0..count).map(|number| number * STEP_BYTES).collect();
         Ok(Prober { engine, clock: Monotonic::new(), granule, bases, turn: 0 })
     }
 
-    /// How many requests a burst needs that waits for itself, and the time that tells such a burst
-    /// from one that does not (ns).
+    /// The number of requests from which on a burst waits for itself, and the time that separates
+    /// such a burst from one that does not (ns).
     fn calibrate(&mut self) -> Result<Option<(u32, f64)>, ioengine::Error> {
         let mut half_ns = self.apart(1, 0)?;
         let mut count = 2;
@@ -253,16 +199,19 @@ impl Prober {
         Ok(None)
     }
 
-    /// The median time of a burst, half of it at a distance from the other (ns).
+    /// The median time of a burst of which one half lies at a distance from the other (ns).
     fn apart(&mut self, count: u32, distance: u64) -> Result<f64, ioengine::Error> {
         let mut times = Vec::with_capacity(TIMES);
         for _ in 0..TIMES {
             let base = self.bases[self.turn % self.bases.len()];
             self.turn += 1;
             let first = count.div_ceil(2);
-            let place = |number: u32| match number < first {
-                true => base + u64::from(number) * self.granule,
-                false => base + distance + u64::from(number - first) * self.granule,
+            let place = |number: u32| {
+                if number < first {
+                    base + u64::from(number) * self.granule
+                } else {
+                    base + distance + u64::from(number - first) * self.granule
+                }
             };
             let batch: Vec<Request> = (0..count)
                 .map(|slot| Request {
@@ -302,20 +251,20 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The fastest point on so many targets together, striped or as streams.
+/// The fastest point on this many targets, striped or as streams.
 fn best<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Option<&'a MeasuredPoint> {
     let disks = disks.to_string();
     evidence.fastest(&[("rw", rw), ("disks", &disks)])
 }
 
 fn measured_disks(evidence: &Evidence) -> Vec<u32> {
-    let mut disks: Vec<u32> = evidence.usable().map(|cell| cell.disks).collect();
+    let mut disks: Vec<u32> = evidence.usable().map(|point| point.disks).collect();
     disks.sort_unstable();
     disks.dedup();
     disks
 }
 
-/// What each target more brings, and from where on they share a ceiling.
+/// The gain from each further target, and the ceiling that they share.
 fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(one) = best(evidence, rw, 1).map(MeasuredPoint::rate).filter(|rate| *rate > 0.0)
     else {
@@ -352,8 +301,8 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         );
     }
     if most > 1 {
-        let cell = best(evidence, rw, most);
-        let depth = cell.map_or(1, MeasuredPoint::depth);
+        let point = best(evidence, rw, most);
+        let depth = point.map_or(1, MeasuredPoint::depth);
         let setting = format!("{rw}s over {most} targets at depth {depth}");
         let text = format!("{} instead of {one_rate}", units::rate(top));
         found.advise("stripe-width", top / one, &setting, text);
@@ -365,30 +314,30 @@ fn share_of(part: f64, whole: f64) -> String {
     format!("{:.0}%", 100.0 * part / whole)
 }
 
-/// What all targets have in common, as far as the system tells.
+/// What all targets have in common, as far as the system reports it.
 fn shared(evidence: &Evidence) -> String {
     if evidence.is_simulated() {
-        return "what they share is full (halfpower simulate names it)".to_owned();
+        return "a shared part is saturated (halfpower simulate names it)".to_owned();
     }
     match evidence.shared_device() {
         Some(name) => format!("they lie on one device, {name}"),
-        None => "a link, controller or CPU that they share is full".to_owned(),
+        None => "a shared link, controller or CPU is saturated".to_owned(),
     }
 }
 
-/// The striped points on so many targets, by rising depth: those of the middle chunk.
+/// The striped points on this many targets with chunks of 64 KiB, by rising depth.
 fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a MeasuredPoint> {
     let disks = disks.to_string();
     let flags = [("part", "striped"), ("rw", rw), ("disks", &*disks), ("chunk", "64k")];
-    let mut cells = evidence.all(&flags);
-    cells.sort_by_key(|cell| cell.depth());
-    cells
+    let mut points = evidence.all(&flags);
+    points.sort_by_key(|point| point.depth());
+    points
 }
 
-/// The smallest depth that reaches the rate of any depth.
-fn sufficient(cells: &[&MeasuredPoint]) -> Option<u32> {
-    let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
-    cells.iter().find(|cell| cell.rate() >= (1.0 - SAME) * top).map(|cell| cell.depth())
+/// The smallest depth that reaches the best rate of any depth, within 10%.
+fn sufficient(points: &[&MeasuredPoint]) -> Option<u32> {
+    let top = points.iter().map(|point| point.rate()).fold(0.0, f64::max);
+    points.iter().find(|point| point.rate() >= (1.0 - SAME) * top).map(|point| point.depth())
 }
 
 fn depth_needed(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
@@ -407,16 +356,17 @@ fn depth_needed(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// One stripe against as many streams, the same number of requests outstanding in all.
+/// One stripe against independent streams, each at its best depth.
 fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
     let count = disks.to_string();
     let of = |part: &str| evidence.fastest(&[("part", part), ("rw", rw), ("disks", &count)]);
     let (Some(streams), Some(striped)) = (of("streams"), of("striped")) else { return };
     let times = striped.rate() / streams.rate().max(1.0);
-    let words = match (times - 1.0).abs() < SAME {
-        true => "no difference beyond 10%".to_owned(),
-        false => format!("the stripe moves {} as much", words_of_times(times)),
+    let words = if (times - 1.0).abs() < SAME {
+        "the same within 10%".to_owned()
+    } else {
+        format!("the stripe moves {} as much", words_of_times(times))
     };
     found.find(
         "streams",
@@ -431,27 +381,28 @@ fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     );
 }
 
-/// What the chunk changes.
+/// The effect of the chunk size.
 fn chunks(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
     let count = disks.to_string();
     let mut rates: Vec<(f64, String)> = Vec::new();
-    for cell in evidence.all(&[("part", "striped"), ("rw", rw), ("disks", &count)]) {
-        let chunk = cell.word("chunk");
+    for point in evidence.all(&[("part", "striped"), ("rw", rw), ("disks", &count)]) {
+        let chunk = point.word("chunk");
         match rates.iter_mut().find(|(_, name)| *name == chunk) {
-            Some((rate, _)) => *rate = rate.max(cell.rate()),
-            None => rates.push((cell.rate(), chunk)),
+            Some((rate, _)) => *rate = rate.max(point.rate()),
+            None => rates.push((point.rate(), chunk)),
         }
     }
     rates.sort_by(|a, b| b.0.total_cmp(&a.0));
     if let ([(high, fast), .., (low, slow)], true) = (&*rates, rates.len() > 1) {
-        let text = match *high < (1.0 + SAME) * low {
-            true => format!("{rw}s over {disks} targets: the chunk changes less than 10%"),
-            false => format!(
-                "{rw}s over {disks} targets: chunks of {fast} bring {}, those of {slow} {}",
+        let text = if *high < (1.0 + SAME) * low {
+            format!("{rw}s over {disks} targets: the chunk changes less than 10%")
+        } else {
+            format!(
+                "{rw}s over {disks} targets: {} with chunks of {fast}, {} with chunks of {slow}",
                 units::rate(*high),
                 units::rate(*low)
-            ),
+            )
         };
         found.find("chunk", text);
     }
@@ -461,12 +412,12 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
     if let Some(chunk) = evidence.value("stripe-chunk", &[]) {
         let members = match evidence.value("stripe-members", &[]) {
             Some(members) => format!("over {members:.0} members"),
-            None => "over more members than were looked for".to_owned(),
+            None => format!("over more than {MEMBERS_MAX} members, or more than fit the target"),
         };
         let chunk = units::size(chunk as u64);
         found.find(
             "chunk-within",
-            format!("the target is a stripe within: chunks of {chunk} {members}; align to them"),
+            format!("the target is a stripe inside: chunks of {chunk} {members}; align to them"),
         );
     }
     if let Some(bytes) = evidence.value("one-member", &[]) {
@@ -474,8 +425,8 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "chunk-within",
             format!(
-                "no stripe within shows: bursts of reads take as long at distances up to {bytes} \
-                 as side by side"
+                "no stripe inside shows: bursts of reads take as long at distances up to {bytes} \
+                 as on adjacent blocks"
             ),
         );
     }
@@ -487,26 +438,26 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     found.gain("R118", times(3), "reads over three targets, over one");
     let deep = |disks: &str| {
         let flags = [("rw", "read"), ("disks", disks), ("iodepth", "3")];
-        let cells = evidence.all(&flags).into_iter().filter(|cell| cell.part != "streams");
-        cells.map(MeasuredPoint::rate).max_by(f64::total_cmp)
+        let points = evidence.all(&flags).into_iter().filter(|point| point.part != "streams");
+        points.map(MeasuredPoint::rate).max_by(f64::total_cmp)
     };
     let two = deep("2").zip(deep("1")).map(|(two, one)| two / one);
     found.gain("C147", two, "striped reads over two targets, three-deep, over one");
     n_plus_one(found, evidence);
     let three = striped(evidence, "read", 3);
-    let top = three.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
-    let four_deep = three.iter().find(|cell| cell.depth() == 4);
+    let top = three.iter().map(|point| point.rate()).fold(0.0, f64::max);
+    let four_deep = three.iter().find(|point| point.depth() == 4);
     found.claim_if(
         "R176",
-        four_deep.map(|cell| {
-            let share = cell.rate() / top;
+        four_deep.map(|point| {
+            let share = point.rate() / top;
             let text = format!("256 KiB outstanding: {:.0}% of the best rate", 100.0 * share);
             (share >= 1.0 - SAME, text)
         }),
     );
     let fourth = rate(3).zip(rate(4)).map(|(three, four)| four / three - 1.0);
     for id in ["R008", "R130", "R177"] {
-        let text = |more: f64| format!("a fourth target brings {:.0}% more", 100.0 * more);
+        let text = |more: f64| format!("a fourth target adds {:.0}%", 100.0 * more);
         found.claim_if(id, fourth.map(|more| (more < SAME, text(more))));
     }
     if let Some(pap) = evidence.pap_bytes_per_s {
@@ -519,30 +470,30 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let text = |share: f64| format!("three targets: {:.0}% of PAP", 100.0 * share);
         found.claim_if("R100", share.map(|share| (share >= 0.75 / 2.0, text(share))));
     } else {
-        let why = "it is a share of what the bus promises; say that with --pap";
+        let why = "it needs the advertised rate of the bus; state it with --pap";
         found.cannot(&["R097", "R101", "R100"], why);
     }
-    let why = "the system does not tell which targets share a bus; measure both arrangements and \
+    let why = "the system does not report which targets share a bus; measure both arrangements and \
                compare them";
     found.cannot(&["R106"], why);
 }
 
-/// N targets are busy with N + 1 requests.
+/// Claim R175: N + 1 requests keep N targets busy.
 fn n_plus_one(found: &mut Conclusion, evidence: &Evidence) {
-    let mut seen = Vec::new();
+    let mut shares = Vec::new();
     for disks in measured_disks(evidence).into_iter().filter(|disks| *disks > 1) {
-        let cells = striped(evidence, "read", disks);
-        let top = cells.iter().map(|cell| cell.rate()).fold(0.0, f64::max);
-        if let Some(cell) = cells.iter().find(|cell| cell.depth() == disks + 1) {
-            seen.push((disks, cell.rate() / top));
+        let points = striped(evidence, "read", disks);
+        let top = points.iter().map(|point| point.rate()).fold(0.0, f64::max);
+        if let Some(point) = points.iter().find(|point| point.depth() == disks + 1) {
+            shares.push((disks, point.rate() / top));
         }
     }
-    let holds = seen.iter().all(|(_, share)| *share >= 1.0 - SAME);
-    let each = seen.iter().map(|(disks, share)| {
+    let holds = shares.iter().all(|(_, share)| *share >= 1.0 - SAME);
+    let each = shares.iter().map(|(disks, share)| {
         format!("{disks} targets at depth {}: {:.0}%", disks + 1, 100.0 * share)
     });
-    let text = format!("of the rate at any depth: {}", each.collect::<Vec<_>>().join(", "));
-    found.claim_if("R175", (!seen.is_empty()).then_some((holds, text)));
+    let text = format!("share of the best rate: {}", each.collect::<Vec<_>>().join(", "));
+    found.claim_if("R175", (!shares.is_empty()).then_some((holds, text)));
 }
 
 #[cfg(test)]
@@ -565,22 +516,22 @@ mod tests {
             let devices = (0..members).map(|_| device(truth.clone())).collect();
             let stripe = HostTarget::striped(devices, chunk_kib << 10).unwrap();
             let wanted =
-                Within::Stripe { chunk_bytes: chunk_kib << 10, members: Some(members as u64) };
-            // A machine that stood still in the midst of it may see something else, once.
-            let found: Vec<Within> = (0..3).map(|_| within(&stripe).unwrap()).collect();
+                Structure::Stripe { chunk_bytes: chunk_kib << 10, members: Some(members as u64) };
+            // A stall of the machine may spoil one of the three attempts.
+            let found: Vec<Structure> = (0..3).map(|_| structure_of(&stripe).unwrap()).collect();
             assert!(found.contains(&wanted), "{wanted:?} {found:?}");
         }
     }
 
     #[test]
-    fn a_device_that_is_no_stripe_is_not_taken_for_one() {
-        let one = within(&device(Truth { fixed_ns: 400_000, ..Truth::default() })).unwrap();
-        assert!(matches!(one, Within::OneMember { .. } | Within::Unclear), "{one:?}");
+    fn a_device_that_is_not_a_stripe_is_not_called_one() {
+        let one = structure_of(&device(Truth { fixed_ns: 400_000, ..Truth::default() })).unwrap();
+        assert!(matches!(one, Structure::OneMember { .. } | Structure::Unclear), "{one:?}");
     }
 
-    /// The rate of a target is 100; more than three of them meet a ceiling.
+    /// Targets with a rate of 100 MiB/s each and a common ceiling of 300 MiB/s.
     fn points() -> Evidence {
-        let mut cells = Vec::new();
+        let mut points = Vec::new();
         for disks in 1..=4_u64 {
             for depth in [1, 2, 3, 4, 5, 16_u64] {
                 let rate = depth.min(disks).min(3) * 100 - u64::from(depth <= disks && depth < 4);
@@ -591,10 +542,10 @@ mod tests {
                     _ => vec![("part", "striped"), ("chunk", "64k")],
                 };
                 let flags = [&flags[..], &[("iodepth", &*depth)], &more].concat();
-                cells.push(cell(rate << 20, &flags));
+                points.push(cell(rate << 20, &flags));
             }
         }
-        evidence(cells)
+        evidence(points)
     }
 
     #[test]
@@ -611,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_about_disks_are_tried() {
+    fn claims_about_disks_are_tested() {
         let found = analyse(&points());
         let claim = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
         for id in ["R118", "R175", "R176", "R008", "R177"] {

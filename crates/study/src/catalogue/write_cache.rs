@@ -1,9 +1,9 @@
-//! The write cache of the drive: what it gains, what durability costs with it and without, and
-//! whether an acknowledged write can be lost when the power fails.
+//! Study `write-cache`: the write cache of a drive. What it gains, what durability costs with and
+//! without it, and whether an acknowledged write can be lost when the power fails.
 //!
 //! The state is the drive's own (SCSI and ATA caching page, NVMe feature, the host of a guest), not
-//! what the kernel believes. It is switched only with `--toggle-write-cache`, journalled before and
-//! put back afterwards.
+//! the kernel's assumption. It is switched only with `--toggle-write-cache`; the old value is
+//! journalled before and restored after.
 
 use std::path::Path;
 
@@ -24,71 +24,16 @@ pub const STUDY: Study = Study {
     name: "write-cache",
     papers: "Riedel 1997, sections 2 and 3, and its box on the risk: the drive's write cache makes \
              small unbuffered writes ten times as fast and large buffered ones twice, and loses \
-             what it holds when the power fails; Chung 2000, section 5: depth replaces it",
+             its content when the power fails; Chung 2000, section 5: queue depth replaces it",
     needs: "permission to write; root and --toggle-write-cache to measure both states",
-    plan: r#"
-title = "The drive's write cache"
-asks = "What does the drive's write cache gain, and can an acknowledged write be lost here?"
-direct = true
-rw = "write"
-bs = ["4k", "16k", "32k", "64k"]
-iodepth = [1, 3]
-size = "256m"
-runtime = 0.5
-trials = 3
-
-[quick]
-bs = ["4k", "16k", "32k", "64k"]
-size = "32m"
-runtime = 0.1
-trials = 2
-
-[[part]]
-name = "plain"
-
-[[part]]
-name = "each durable (FUA)"
-fua = true
-
-[[part]]
-name = "flushed after each"
-iodepth = 1
-fdatasync = 1
-
-[[part]]
-name = "flushed after 32"
-iodepth = 1
-fdatasync = 32
-
-[[part]]
-name = "buffered"
-direct = false
-bs = "64k"
-iodepth = 1
-
-[[figure]]
-title = "Writes with and without durability, one at a time"
-x = "bs"
-y = "throughput"
-log = true
-by = ["part"]
-where = {iodepth = "1"}
-
-[[figure]]
-title = "Latency of a write"
-x = "bs"
-y = "latency"
-log = true
-by = ["part"]
-where = {iodepth = "1"}
-"#,
+    plan: include_str!("../../plans/write-cache.toml"),
     claims: &["R030", "R041", "R065", "R066", "R081", "C084"],
     rules: &["write-cache"],
     measure: Some(measure),
     analyse,
 };
 
-/// What parts are called that were measured with the cache in the other state.
+/// Suffix of the parts that were measured with the cache in the other state.
 const SWITCHED: &str = ", cache switched";
 
 // ---- what is measured
@@ -104,40 +49,40 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         },
     );
     let switch = match disk {
-        Some(Ok((path, disk))) => look(runner, &disk).map(|wish| (path, wish)),
+        Some(Ok((path, disk))) => inspect_cache(runner, &disk).map(|setting| (path, setting)),
         Some(Err(failure)) => {
-            say_fixed(runner, &failure.message);
+            note_not_switched(runner, &failure.message);
             None
         }
         None => {
-            say_fixed(runner, "it is no drive of this host; its model has the cache that it has");
+            note_not_switched(runner, "the target is not a drive of this host");
             None
         }
     };
     runner.measure()?;
-    let Some((path, wish)) = switch else { return Ok(()) };
+    let Some((path, setting)) = switch else { return Ok(()) };
     let mut groups = runner.groups()?;
     groups.iter_mut().for_each(|group| group.part.push_str(SWITCHED));
-    match Changed::apply(&[path], &[wish]) {
+    match Changed::apply(&[path], &[setting]) {
         Ok(changed) => {
             let measured = runner.measure_groups(&groups);
             let whole = changed.is_none_or(Changed::restore);
             if !whole {
                 runner.leave_out(
                     "restoring",
-                    "the cache is not back in its state; halfpower restore",
+                    "the cache was not restored to its old state; run halfpower restore",
                 );
             }
             measured
         }
         Err(failure) => {
-            say_fixed(runner, &failure.message);
+            note_not_switched(runner, &failure.message);
             Ok(())
         }
     }
 }
 
-/// A simulated drive is there with its cache on and off.
+/// A simulated drive is measured with its cache on and off.
 fn both_in_a_model(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     note(runner, "means", "the model");
     note(runner, "drive-cache", BACK);
@@ -156,13 +101,13 @@ fn note(runner: &mut StudyRunner<'_>, quantity: &str, words: &str) {
     runner.evidence.note(quantity, "words", &[("is", words.to_owned())], 1.0);
 }
 
-fn say_fixed(runner: &mut StudyRunner<'_>, why: &str) {
+fn note_not_switched(runner: &mut StudyRunner<'_>, why: &str) {
     note(runner, "not-switched", why);
 }
 
-/// Notes what is known of the cache of a disk; the wish for its other state, where that is asked
-/// for and possible.
-fn look(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
+/// Notes the state of a disk's cache. Returns the setting for its other state if switching was
+/// requested and is possible.
+fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
     let text = |name: &str| std::fs::read_to_string(disk.join("queue").join(name));
     for (quantity, name) in [("kernel-believes", "write_cache"), ("fua-flag", "fua")] {
         if let Ok(text) = text(name) {
@@ -172,37 +117,39 @@ fn look(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let device = Device::of(number_of(disk)?);
     if device.is_some_and(|device| device.text("loop/backing_file").is_some()) {
-        note(runner, "beneath", "a loop device, whose image has the cache of its own disk");
+        note(
+            runner,
+            "beneath",
+            "a loop device, whose image is subject to the cache of its own disk",
+        );
     }
     let Some(means) = Means::of(disk) else {
-        let why = format!("{name} has no cache that could be asked: no SCSI, ATA, NVMe or guest's");
-        say_fixed(runner, &format!("{why} disk; name a file or partition on one"));
+        let why = format!(
+            "{name} has no cache that could be asked: it is not a SCSI, ATA, NVMe or guest's"
+        );
+        note_not_switched(runner, &format!("{why} disk; name a file or partition on one"));
         return None;
     };
     note(runner, "means", means.words());
     if matches!(means, Means::Guest(_)) {
-        note(
-            runner,
-            "beneath",
-            "a disk of the host, whose own cache cannot be seen from this guest",
-        );
+        note(runner, "beneath", "a disk of the host, whose cache is not visible in this guest");
     }
     let state = match means.state() {
         Ok(state) => state,
         Err(error) => {
             let cause = ioengine::error::cause(&error);
-            say_fixed(
+            note_not_switched(
                 runner,
-                &format!("{name} does not tell the state of its cache: {cause}; run as root"),
+                &format!("{name} does not report the state of its cache: {cause}; run as root"),
             );
             return None;
         }
     };
     note(runner, "drive-cache", &state);
     match (means.fixed(), runner.toggle_write_cache) {
-        (Some(why), _) => say_fixed(runner, why),
+        (Some(why), _) => note_not_switched(runner, why),
         (None, false) => {
-            say_fixed(runner, "it was not asked for; say --toggle-write-cache as root");
+            note_not_switched(runner, "it was not requested; use --toggle-write-cache as root");
         }
         (None, true) => {
             let value = if state == BACK { THROUGH } else { BACK }.to_owned();
@@ -233,7 +180,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Words that were noted.
+/// The text of a noted reading.
 fn word<'a>(evidence: &'a Evidence, quantity: &str) -> Option<&'a str> {
     let reading = evidence.read(quantity, &[]).into_iter().next()?;
     reading.labels.get("is").map(String::as_str)
@@ -241,10 +188,10 @@ fn word<'a>(evidence: &'a Evidence, quantity: &str) -> Option<&'a str> {
 
 fn state(found: &mut Conclusion, evidence: &Evidence) {
     if let Some((state, means)) = word(evidence, "drive-cache").zip(word(evidence, "means")) {
-        found.find("state", format!("the write cache is set to {state}, says {means}"));
+        found.find("state", format!("the write cache is set to {state}, according to {means}"));
     }
     if let Some(why) = word(evidence, "not-switched") {
-        found.find("not-switched", format!("the cache was not switched here: {why}"));
+        found.find("not-switched", format!("the cache was not switched: {why}"));
     }
 }
 
@@ -257,43 +204,42 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
     let believes = word(evidence, "kernel-believes");
     let text = match (word(evidence, "drive-cache"), believes) {
         (Some(BACK), Some(THROUGH)) => {
-            "an acknowledged write can be lost, even after fsync: the drive holds writes back, but \
-             the kernel believes that it does not and sends no flushes; set queue/write_cache to \
-             write back"
+            "an acknowledged write can be lost, even after fsync: the drive caches writes, but the \
+             kernel assumes that it does not and sends no flushes; set queue/write_cache to write \
+             back"
                 .to_owned()
         }
         (Some(BACK), _) => format!(
-            "an acknowledged write can be lost until it is flushed: the drive holds writes back; \
-             after fsync, or with O_DSYNC or --fua ({}), the drive has been told to keep it",
+            "an acknowledged write can be lost until it is flushed: the drive caches writes; \
+             fsync, O_DSYNC or --fua ({}) make it durable",
             match word(evidence, "fua-flag") {
-                Some("1") => "one request, the device knows FUA",
+                Some("1") => "one request, the device supports FUA",
                 _ => "a write and a flush, the device has no FUA",
             }
         ),
         (Some(THROUGH), _) => {
-            "an acknowledged direct write is on the medium, as far as the drive tells: its cache \
+            "an acknowledged direct write is on the medium, according to the drive: its cache \
              writes through"
                 .to_owned()
         }
         (_, Some(BACK)) => {
-            "the drive does not tell its state; the kernel sends flushes, so count on fsync and \
+            "the drive does not report its state; the kernel sends flushes, so count on fsync and \
              on nothing before it"
                 .to_owned()
         }
         (_, Some(THROUGH)) => {
-            "the drive does not tell its state, and the kernel sends no flushes: whether an \
+            "the drive does not report its state, and the kernel sends no flushes: whether an \
              acknowledged write survives is not known here"
                 .to_owned()
         }
-        _ => "neither drive nor kernel tells of a write cache: whether an acknowledged write \
+        _ => "neither drive nor kernel reports a write cache: whether an acknowledged write \
               survives a power failure is not known here"
             .to_owned(),
     };
     let beneath = match word(evidence, "beneath") {
-        Some(beneath) => format!(
-            ". Beneath lies {beneath}: what becomes of a write there is not \
-                                  known from here"
-        ),
+        Some(beneath) => {
+            format!(". Below is {beneath}: whether a write survives there is not known here")
+        }
         None => String::new(),
     };
     found.find("loss", format!("{text}{beneath}"));
@@ -303,7 +249,7 @@ fn at<'a>(evidence: &'a Evidence, part: &str, bs: &str, depth: &str) -> Option<&
     evidence.find(&[("part", part), ("bs", bs), ("iodepth", depth)])
 }
 
-/// What it costs to make each write durable, in one state of the cache.
+/// The cost of making each write durable, in one state of the cache.
 fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
     for bs in ["4k", "64k"] {
         let of = |part: &str| at(evidence, &format!("{part}{suffix}"), bs, "1");
@@ -313,9 +259,10 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
             .filter_map(|part| {
                 let durable = of(part)?;
                 let times = plain.rate() / durable.rate().max(1.0);
-                Some(match curve::differ(plain, durable) {
-                    true => format!("{part} {} ({})", units::rate(durable.rate()), cost(times)),
-                    false => format!("{part} the same within noise"),
+                Some(if curve::differ(plain, durable) {
+                    format!("{part} {} ({})", units::rate(durable.rate()), cost(times))
+                } else {
+                    format!("{part} the same within noise")
                 })
             })
             .collect();
@@ -331,34 +278,34 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
 }
 
 fn cost(times: f64) -> String {
-    match times >= 1.0 {
-        true => format!("plain is {} as fast", words_of_times(times)),
-        false => format!("{} plain", words_of_times(1.0 / times)),
+    if times >= 1.0 {
+        format!("plain is {} as fast", words_of_times(times))
+    } else {
+        format!("{} plain", words_of_times(1.0 / times))
     }
 }
 
-/// How long a flush takes.
+/// The time of a flush.
 fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
     let part = format!("flushed after each{suffix}");
-    let Some(cell) = at(evidence, &part, "4k", "1") else { return };
-    if let Some(median_ns) = median_flush_ns(cell) {
+    let Some(point) = at(evidence, &part, "4k", "1") else { return };
+    if let Some(median_ns) = median_flush_ns(point) {
         let time = units::time(median_ns);
-        let text =
-            format!("a flush after one direct write of 4 KiB takes {time} in the median{suffix}");
+        let text = format!("median flush after one direct 4 KiB write: {time}{suffix}");
         found.find("flush", text);
     }
 }
 
-/// The median over the trials of the median flush of each (ns).
-fn median_flush_ns(cell: &MeasuredPoint) -> Option<f64> {
-    let trials = cell.point.trials.iter();
+/// The median over the trials of the median flush time of each (ns).
+fn median_flush_ns(point: &MeasuredPoint) -> Option<f64> {
+    let trials = point.point.trials.iter();
     let mut medians: Vec<u64> =
         trials.filter_map(|trial| trial.live.as_ref()?.flushes.quantile(0.5)).collect();
     medians.sort_unstable();
     medians.get(medians.len() / 2).map(|ns| *ns as f64)
 }
 
-/// The cells of two states: on, off; None where only one was measured.
+/// The points with the cache on and off; `None` if only one state was measured.
 fn both<'a>(
     evidence: &'a Evidence,
     part: &str,
@@ -383,7 +330,7 @@ fn gain(found: &mut Conclusion, evidence: &Evidence) {
             "{part} writes of {size}: {} with the cache, {} without: {}",
             units::rate(rates.0),
             units::rate(rates.1),
-            curve::told(on, off).words()
+            curve::compare(on, off).words()
         );
         if curve::differ(on, off) {
             let setting = format!("{part} writes of {size}");
@@ -403,14 +350,15 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let what = "buffered writes of 64 KiB with the cache over without";
         found.gain(id, times("buffered", "64k"), what);
     }
-    // Depth in place of the cache: three-deep without it against one at a time with it.
+    // Depth instead of the cache: depth 3 without it against depth 1 with it.
     for (id, bs) in [("R081", "16k"), ("C084", "32k")] {
-        let seen = both(evidence, "plain", bs, "1").zip(both(evidence, "plain", bs, "3"));
+        let points = both(evidence, "plain", bs, "1").zip(both(evidence, "plain", bs, "3"));
         found.claim_if(
             id,
-            seen.map(|([on, _], [_, deep])| {
+            points.map(|([on, _], [_, deep])| {
                 let share = deep.rate() / on.rate().max(1.0);
-                let text = format!("three-deep without the cache: {:.0}% of it", 100.0 * share);
+                let text =
+                    format!("depth 3 without the cache: {:.0}% of the rate with it", 100.0 * share);
                 (share >= 0.9, text)
             }),
         );
@@ -422,7 +370,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             .filter(|id| found.claims.iter().all(|tried| tried.id != **id))
             .copied()
             .collect();
-        found.cannot(&silent, &format!("both states of the cache are needed: {why}"));
+        found.cannot(&silent, &format!("it needs both states of the cache: {why}"));
     }
 }
 
@@ -445,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gain_is_that_of_the_cache_whatever_state_was_found() {
+    fn the_gain_does_not_depend_on_the_initial_state() {
         for (state, found_rate, switched_rate) in
             [(BACK, 100 << 20, 10 << 20), (THROUGH, 10 << 20, 100 << 20)]
         {
@@ -463,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn why_it_was_not_switched_is_a_finding_and_the_answer_to_the_claims() {
+    fn the_reason_for_not_switching_is_a_finding_and_decides_the_claims() {
         let mut evidence = evidence(vec![write("plain", "4k", "1", 1 << 20)]);
         said(&mut evidence, "not-switched", "the host does not offer it; switch it there");
         let found = analyse(&evidence);
@@ -476,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_lost_follows_from_the_states_of_drive_and_kernel() {
+    fn the_risk_of_loss_follows_from_the_states_of_drive_and_kernel() {
         for (drive, kernel, words) in [
             (Some(BACK), BACK, "can be lost until it is flushed"),
             (Some(BACK), THROUGH, "even after fsync"),

@@ -1,4 +1,7 @@
-//! What durability costs: writes that are durable one by one against those flushed together.
+//! Study `write-through`: what durability costs. Writes that are durable one by one against writes
+//! that are flushed in groups.
+//!
+//! Durability is requested by O_DSYNC, by RWF_DSYNC for each write, or by fdatasync.
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
@@ -8,84 +11,10 @@ use crate::evidence::{Evidence, MeasuredPoint};
 /// The study `write-through`.
 pub const STUDY: Study = Study {
     name: "write-through",
-    papers: "Riedel 1997, section 2: write-through to each request costs almost ten times, with \
-             the drive's write cache on too; Chung 2000, section 7",
+    papers: "Riedel 1997, section 2: write-through makes each request almost ten times slower, \
+             even with the drive's write cache on; Chung 2000, section 7",
     needs: "permission to write",
-    plan: r#"
-title = "Writing through: what durability costs"
-asks = "What does it cost to make each write durable, and what do depth and size give back?"
-rw = "write"
-bs = ["4k", "16k", "64k", "256k", "1m"]
-iodepth = [1, 8, 32]
-size = "256m"
-runtime = 1
-trials = 3
-
-[quick]
-bs = ["4k", "64k", "1m"]
-size = "32m"
-runtime = 0.1
-trials = 3
-
-[[part]]
-name = "buffered"
-direct = false
-
-[[part]]
-name = "O_DSYNC"
-direct = false
-write-through = true
-
-[[part]]
-name = "direct"
-direct = true
-
-[[part]]
-name = "direct, O_DSYNC"
-direct = true
-write-through = true
-
-[[part]]
-name = "RWF_DSYNC"
-direct = false
-fua = true
-iodepth = 1
-
-[[part]]
-name = "direct, RWF_DSYNC"
-direct = true
-fua = true
-iodepth = 1
-
-[[part]]
-name = "flushed"
-direct = [false, true]
-fdatasync = [1, 8, 64]
-iodepth = 1
-
-[[figure]]
-title = "Throughput with each write durable and without"
-x = "bs"
-y = "throughput"
-log = true
-by = ["part", "iodepth"]
-
-[[figure]]
-title = "Latency with each write durable and without, one at a time"
-x = "bs"
-y = "latency"
-log = true
-by = ["part"]
-where = {iodepth = "1"}
-
-[[figure]]
-title = "A flush after every so many writes"
-x = "fdatasync"
-y = "throughput"
-log = true
-by = ["caching", "bs"]
-where = {part = "flushed"}
-"#,
+    plan: include_str!("../../plans/write-through.toml"),
     claims: &["R028"],
     rules: &["avoid-write-through"],
     measure: None,
@@ -108,11 +37,11 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         flushed(&mut found, evidence, caching);
     }
     let loss = at(evidence, "buffered", 4 << 10, 1).zip(at(evidence, "O_DSYNC", 4 << 10, 1));
-    let told = loss.map(|(plain, durable)| curve::told(plain, durable));
-    if let Some(why) = told.and_then(Comparison::noise) {
+    let comparison = loss.map(|(plain, durable)| curve::compare(plain, durable));
+    if let Some(why) = comparison.and_then(Comparison::noise) {
         found.cannot(&["R028"], &why);
     }
-    let times = told.and_then(Comparison::times);
+    let times = comparison.and_then(Comparison::times);
     found.gain("R028", times, "buffered writes of 4 KiB without write-through over those with it");
     found
 }
@@ -121,90 +50,91 @@ fn at<'a>(evidence: &'a Evidence, part: &str, bytes: u64, depth: u32) -> Option<
     evidence.find(&[("part", part), ("bs", &bytes.to_string()), ("iodepth", &depth.to_string())])
 }
 
-/// One write at a time, by size: what durability of each costs.
+/// The cost of durability at depth 1, by request size.
 fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str) {
     let one = curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]);
     for through in one {
         let Some(free) = at(evidence, plain, through.bytes(), 1) else { continue };
         let size = units::size(through.bytes());
-        let told = curve::told(free, through);
-        let Comparison::Times(times) = told else {
+        let comparison = curve::compare(free, through);
+        let Comparison::Times(times) = comparison else {
             let text = format!(
-                "{plain} writes of {size}, one at a time, with O_DSYNC and without: {}",
-                told.words()
+                "{plain} writes of {size} at depth 1, without O_DSYNC against with it: {}",
+                comparison.words()
             );
             found.find("write-through", text);
             continue;
         };
         let latency = through.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
         let text = format!(
-            "writes of {size}, one at a time: {} {plain}, {} with O_DSYNC (median {latency}), {}",
+            "writes of {size} at depth 1: {} {plain}, {} with O_DSYNC (median {latency}), {}",
             units::rate(free.rate()),
             units::rate(through.rate()),
-            match times > 1.0 {
-                true => format!("{} less", words_of_times(times)),
-                false => format!("{} more", words_of_times(1.0 / times)),
+            if times > 1.0 {
+                format!("{} slower", words_of_times(times))
+            } else {
+                format!("{} faster", words_of_times(1.0 / times))
             }
         );
-        // What to do instead, flushes between several writes, is advised where it was measured.
+        // The alternative, a flush for several writes, is advised in `flushed`, where it is
+        // measured.
         found.find("write-through", text);
     }
 }
 
-/// What depth gives back.
+/// What depth gains for durable writes.
 fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     for shallow in curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]) {
-        let same = |cell: &&MeasuredPoint| cell.bytes() == shallow.bytes() && cell.depth() > 1;
+        let same = |point: &&MeasuredPoint| point.bytes() == shallow.bytes() && point.depth() > 1;
         let deeper = evidence.all(&[("part", durable)]).into_iter().filter(same);
         let Some(best) = deeper.max_by(|a, b| a.rate().total_cmp(&b.rate())) else { continue };
         let size = units::size(shallow.bytes());
         found.find(
             "durable-depth",
-            match curve::told(best, shallow) {
+            match curve::compare(best, shallow) {
                 Comparison::Times(gain) if gain > 1.0 => format!(
-                    "{durable} writes of {size}: depth {} gives {} of depth 1",
+                    "{durable} writes of {size}: depth {} reaches {} the rate of depth 1",
                     best.depth(),
                     words_of_times(gain)
                 ),
                 Comparison::Unclear(wide) => format!(
-                    "{durable} writes of {size}: depth {} and depth 1 {}",
+                    "{durable} writes of {size}: depth {} against depth 1: {}",
                     best.depth(),
                     Comparison::Unclear(wide).words()
                 ),
-                _ => format!("{durable} writes of {size}: depth gives less than 10%"),
+                _ => format!("{durable} writes of {size}: depth gains less than 10%"),
             },
         );
     }
 }
 
-/// Durability asked of each request against that of the open file.
+/// RWF_DSYNC for each write against O_DSYNC for the open file.
 fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     let asked = durable.replace("O_DSYNC", "RWF_DSYNC");
     for one in curve::by_size(evidence, &[("part", &asked)]) {
         let Some(opened) = at(evidence, durable, one.bytes(), 1) else { continue };
         let size = units::size(one.bytes());
-        let effect = curve::told(one, opened).words();
-        let text =
-            format!("{asked}, asked of each write of {size} (FUA), beside {durable}: {effect}");
+        let effect = curve::compare(one, opened).words();
+        let text = format!("{asked} for each write of {size} (FUA) against {durable}: {effect}");
         found.find("by-request", text);
     }
 }
 
-/// A flush after every so many writes.
+/// A flush after every N writes.
 fn flushed(found: &mut Conclusion, evidence: &Evidence, caching: &str) {
     for each in curve::by_size(evidence, &[("caching", caching), ("fdatasync", "1")]) {
         let bs = each.bytes().to_string();
-        let mut cells = evidence.all(&[("part", "flushed"), ("caching", caching), ("bs", &bs)]);
-        let count = |cell: &MeasuredPoint| cell.number("fdatasync").unwrap_or_default() as u64;
-        cells.sort_by_key(|cell| count(cell));
-        let word = |cell: &&MeasuredPoint| match count(cell) {
-            1 => format!("{} with a flush after each", units::rate_mib(cell.rate())),
-            n => format!("{} after every {n}", units::rate_mib(cell.rate())),
+        let mut points = evidence.all(&[("part", "flushed"), ("caching", caching), ("bs", &bs)]);
+        let count = |point: &MeasuredPoint| point.number("fdatasync").unwrap_or_default() as u64;
+        points.sort_by_key(|point| count(point));
+        let word = |point: &&MeasuredPoint| match count(point) {
+            1 => format!("{} with a flush after each", units::rate_mib(point.rate())),
+            n => format!("{} after every {n}", units::rate_mib(point.rate())),
         };
-        let words: Vec<String> = cells.iter().map(word).collect();
+        let words: Vec<String> = points.iter().map(word).collect();
         let size = units::size(each.bytes());
         found.find("flushed", format!("{caching} writes of {size}: {}", words.join(", ")));
-        let best = cells.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
+        let best = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
         let advised = found.advice.iter().any(|advice| advice.setting.starts_with(caching));
         let Some(best) = best.filter(|best| !advised && curve::differ(best, each)) else {
             continue;
@@ -233,26 +163,26 @@ mod tests {
     }
 
     #[test]
-    fn what_write_through_costs_is_told_and_advised_against() {
+    fn the_cost_of_write_through_is_reported() {
         let evidence = evidence(vec![
             write("buffered", "1", 5000),
             write("O_DSYNC", "1", 1000),
             write("O_DSYNC", "32", 3000),
         ]);
         let found = analyse(&evidence);
-        assert!(found.findings[0].text.ends_with("5.00 times less"), "{:?}", found.findings);
-        assert!(found.findings[1].text.contains("depth 32 gives 3.00 times of depth 1"));
-        assert!(found.advice.is_empty(), "what to do instead was not measured");
+        assert!(found.findings[0].text.ends_with("5.00 times slower"), "{:?}", found.findings);
+        assert!(found.findings[1].text.contains("depth 32 reaches 3.00 times the rate of depth 1"));
+        assert!(found.advice.is_empty(), "the alternative was not measured");
         assert_eq!(found.claims[0].verdict, Verdict::Holds);
     }
 
     #[test]
-    fn a_flush_for_several_writes_is_told_beside_one_for_each() {
+    fn a_flush_for_several_writes_is_compared_with_one_for_each() {
         let at = |n: &str, rate| {
             let flags = [("part", "flushed"), ("rw", "write"), ("bs", "4k"), ("fdatasync", n)];
-            let mut cell = cell(rate, &flags);
-            cell.point.key.caching = Caching::Buffered;
-            cell
+            let mut point = cell(rate, &flags);
+            point.point.key.caching = Caching::Buffered;
+            point
         };
         let found = analyse(&evidence(vec![at("64", 9 << 20), at("1", 1 << 20), at("8", 5 << 20)]));
         let text = &found.findings[0].text;
@@ -261,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_a_cost_of_durability_is_said_to_have_none() {
+    fn a_device_with_free_durability_shows_no_cost() {
         let evidence = evidence(vec![write("buffered", "1", 1000), write("O_DSYNC", "1", 1000)]);
         let found = analyse(&evidence);
         assert!(found.findings[0].text.ends_with("the same within 10%"));

@@ -1,9 +1,9 @@
-//! The rate from the first byte of a target to its last: zones of rotating disks, and whatever else
-//! is faster in one place than in another.
+//! Study `zones`: the rate from the first byte of a target to its last. It finds the zones of
+//! rotating disks, and any other dependence on position.
 //!
-//! The target is read in as many places as there are positions, in random order, several times.
-//! Steps of the rate along the position are significant change-points; a boundary lies between
-//! two positions, so that it is known to half a position either way.
+//! The target is read at 64 positions, in random order, several times. Steps of the rate are
+//! significant change-points; a boundary lies between two positions, so it is known to half a
+//! position either way. A drift without steps counts as well.
 
 use analysis::changepoint::{Step, steps};
 use analysis::drift::drift;
@@ -23,68 +23,48 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 5.6 and Figure 14; Chung 2000, section 4.3 and Figure 2: the \
              inner tracks of a disk are 30% to 40% slower than the outer ones",
     needs: "a whole device, or a file that spans most of it, to see its zones",
-    plan: r#"
-title = "Zones: position on the target"
-asks = "Is one place of the target faster than another, and where does it change?"
-# Each point is measured at 64 places, from the first byte to the last.
-compares = true
-direct = true
-rw = "read"
-bs = "256k"
-iodepth = 2
-runtime = 0.2
-trials = 3
-
-[quick]
-runtime = 0.03
-trials = 2
-
-[[figure]]
-title = "Throughput against position"
-x = "at"
-y = "throughput"
-by = ["target"]
-"#,
+    plan: include_str!("../../plans/zones.toml"),
     claims: &["R163", "R170"],
     rules: &["outer-zones"],
     measure: Some(measure),
     analyse,
 };
 
-/// Places that are read.
+/// Number of positions.
 const POSITIONS: u64 = 64;
-/// A place is at least so large (bytes), and begins at a multiple of it.
+/// Least size of a position, and its alignment (bytes).
 const PLACE_BYTES: u64 = 256 << 10;
-/// What is read at each place of a simulated system (bytes).
+/// Bytes read at each position of a simulated system.
 const SIMULATED_BYTES: u64 = 16 << 20;
-/// Length of a trial there (ns).
+/// Length of a trial on a simulated system (ns).
 const SIMULATED_NS: u64 = 5_000_000_000;
-/// Rates that differ by less than this are called flat.
+/// Changes below this share are called flat.
 const FLAT: f64 = 0.1;
-/// A trend is one where chance orders the places so strongly less often than this.
+/// Significance level of a drift: the probability of one as strong by chance.
 const P_TREND: f64 = 1e-3;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (plan, study_targets) = (runner.groups()?, runner.study_targets);
-    // Places of one target are no places of another, so each has its turn.
+    // Positions depend on the size of the target, so each target is measured by itself.
     for study_target in study_targets {
         let places = |group| (0..POSITIONS).filter_map(move |n| place(group, study_target, n));
         let groups: Vec<Group> = plan.iter().flat_map(places).collect();
         let name = study_target.name.display().to_string();
-        match groups.is_empty() {
-            true => runner.leave_out(&name, "too small; name a target of at least 16 MiB"),
-            false => runner.measure_groups_on(&groups, std::slice::from_ref(study_target))?,
+        if groups.is_empty() {
+            runner.leave_out(&name, "too small; name a target of at least 16 MiB");
+        } else {
+            runner.measure_groups_on(&groups, std::slice::from_ref(study_target))?;
         }
     }
     Ok(())
 }
 
-/// One place; None where the target is too small for it.
+/// One position; `None` if the target is too small.
 fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group> {
     let share = number as f64 / POSITIONS as f64;
     let mut group = group.clone().note("at", format!("{share:.4}"));
     let Some(bytes) = study_target.bytes() else {
-        // In a simulated system the file itself moves, and time costs nothing.
+        // In a simulated system the file itself moves, and longer trials cost no real time.
         let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
         let group = Group { changes: Some(changes), ..group };
         let mut group = group.note("runtime", (SIMULATED_NS / 1_000_000_000).to_string());
@@ -99,25 +79,25 @@ fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group
     (each > 0).then_some(group)
 }
 
-/// The points of a target from its first byte to its last.
+/// The points of a target, by rising position.
 fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
-    let mut cells = evidence.all(&[("target", target)]);
-    let at = |cell: &MeasuredPoint| cell.number("at").unwrap_or_default();
-    cells.sort_by(|a, b| at(a).total_cmp(&at(b)));
-    cells
+    let mut points = evidence.all(&[("target", target)]);
+    let at = |point: &MeasuredPoint| point.number("at").unwrap_or_default();
+    points.sort_by(|a, b| at(a).total_cmp(&at(b)));
+    points
 }
 
-/// Where the rate changes: shares of the target, with the rates before and after.
-fn boundaries(cells: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
-    let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
-    let at = |index: usize| cells[index].number("at").unwrap_or_default();
+/// Changes of the rate: position as a share of the target, with the rates before and after.
+fn boundaries(points: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
+    let rates: Vec<f64> = points.iter().map(|point| point.rate()).collect();
+    let at = |index: usize| points[index].number("at").unwrap_or_default();
     let halfway = |step: &Step| (at(step.index - 1) + at(step.index)) / 2.0;
     steps(&rates).into_iter().map(|step| (halfway(&step), step)).collect()
 }
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    let mut targets: Vec<&str> = evidence.cells.iter().map(|cell| cell.target.as_str()).collect();
+    let mut targets: Vec<&str> = evidence.cells.iter().map(|point| point.target.as_str()).collect();
     targets.dedup();
     for target in targets {
         zones_of(&mut found, evidence, target);
@@ -126,9 +106,9 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
-    let cells = along(evidence, target);
-    let found_here = boundaries(&cells);
-    let rates: Vec<f64> = cells.iter().map(|cell| cell.rate()).collect();
+    let points = along(evidence, target);
+    let found_here = boundaries(&points);
+    let rates: Vec<f64> = points.iter().map(|point| point.rate()).collect();
     let eighth = (rates.len() / 8).max(1);
     let (Some(outer), Some(inner)) = (
         analysis::quantile::median(&rates[..eighth.min(rates.len())]),
@@ -147,54 +127,57 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let ends = format!("{outer_rate} in the first eighth, {inner_rate} in the last");
     let has_zones = found_here.iter().any(|(_, step)| change(step) >= FLAT);
     let depends = has_zones || trend.is_some_and(|drift| drift.slope_relative.abs() >= FLAT);
-    let change = match loss < 0.0 {
-        true => format!("{:.0}% more", 100.0 * (inner / outer - 1.0)),
-        false => format!("{:.0}% less", 100.0 * loss),
+    let change = if loss < 0.0 {
+        format!("{:.0}% more", 100.0 * (inner / outer - 1.0))
+    } else {
+        format!("{:.0}% less", 100.0 * loss)
     };
     let text = match (depends, found_here.len()) {
         (false, _) if loss.abs() >= FLAT => format!(
-            "{target}: {ends} ({change}), but places differ as much by chance: noise hides whether \
-             it is flat; measure for longer (--runtime, --trials)"
+            "{target}: {ends} ({change}), but positions differ as much by chance, so noise hides \
+             whether it is flat; measure for longer (--runtime, --trials)"
         ),
         (false, _) => {
-            format!("{target} is flat: {ends}, no more apart than chance; nothing to gain")
+            format!("{target} is flat: {ends}, the same within noise")
         }
         (true, 0) => format!("{target}: {ends} ({change}), without a clear step"),
         (true, steps) => format!("{target}: {ends} ({change}), in {} zones", steps + 1),
     };
     found.find("zones", text);
-    let facts = cells.first().and_then(|cell| evidence.targets.get(cell.target_index));
-    let turns = facts.and_then(|facts| facts.device.as_ref()?.rotational) == Some(true);
+    let facts = points.first().and_then(|point| evidence.targets.get(point.target_index));
+    let rotates = facts.and_then(|facts| facts.device.as_ref()?.rotational) == Some(true);
     let device = facts.and_then(spans_little);
     if let Some(device) = device {
-        let text = format!("{target} spans less than half of {device}: this is not its whole rate");
+        let text = format!(
+            "{target} spans less than half of {device}, so other zones of it were not measured"
+        );
         found.find("span", text);
     }
-    if depends && turns && device.is_none() {
+    if depends && rotates && device.is_none() {
         found.advise("outer-zones", outer / inner, target, ends);
     }
     if found.claims.is_empty() {
         if let Some(device) = device {
             let why = format!(
-                "the target spans less than half of {device}; name the device itself, \
-                 /dev/{device}"
+                "the target spans less than half of {device}; name the device itself, /dev/{device}"
             );
             found.cannot(STUDY.claims, &why);
             return;
         }
         if is_of_no_device(facts) {
-            let why = "the target lies on no device that the system knows; name one";
+            let why = "the system reports no device below the target; name one";
             found.cannot(STUDY.claims, why);
             return;
         }
-        found.loss("R170", Some(loss), "rate at the end against that at the beginning");
+        found.loss("R170", Some(loss), "loss from the first to the last eighth");
         let longer = outer / inner;
-        let here = format!("the outer end is read {longer:.2} times as fast");
+        let here = format!("the outer end is {longer:.2} times as fast");
         found.claim("R163", depends && longer >= 1.25, here);
     }
 }
 
-/// The device of which a target spans less than half, so that its zones are not the device's.
+/// The device of which a target spans less than half, so that its zones are not those of the
+/// device.
 fn spans_little(facts: &TargetFacts) -> Option<&str> {
     let device = facts.device.as_ref()?;
     let whole = device.size_bytes?;
@@ -202,15 +185,15 @@ fn spans_little(facts: &TargetFacts) -> Option<&str> {
     is_part.then_some(device.name.as_str())
 }
 
-/// Whether it is known that no device is beneath, as with a file in memory; a reference device
-/// is one by itself.
+/// Whether a target is known to lie on no device, such as a file in memory. A reference device is a
+/// device itself.
 fn is_of_no_device(facts: Option<&TargetFacts>) -> bool {
     facts.is_some_and(|facts| {
         facts.device.is_none() && facts.file_system.is_some() && facts.simulated.is_none()
     })
 }
 
-/// How much a step changes, as a share of the higher rate.
+/// The size of a step as a share of the higher rate.
 fn change(step: &Step) -> f64 {
     let (before, after) = (step.before.value, step.after.value);
     (before - after).abs() / before.max(after)
@@ -223,15 +206,16 @@ mod tests {
     use crate::evidence::tests::{cell, evidence};
     use lab::machine::DeviceFacts;
 
-    /// Positions with rates that depend on the share.
+    /// A target whose rate depends on the position (share), with a ripple like that of
+    /// measurements.
     fn scan(rate: impl Fn(f64) -> f64) -> Evidence {
-        let cells = (0..POSITIONS).map(|number| {
+        let points = (0..POSITIONS).map(|number| {
             let share = number as f64 / POSITIONS as f64;
-            // A ripple of one percent, as measurements have it.
+            // A ripple of half a percent either way.
             let ripple = 1.0 + 0.005 * f64::from((number * 7 % 5) as u32 as i32 - 2) / 2.0;
             cell((rate(share) * ripple) as u64, &[("at", &format!("{share:.4}"))])
         });
-        evidence(cells.collect())
+        evidence(points.collect())
     }
 
     #[test]
@@ -253,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_spans_little_of_its_device_says_nothing_of_its_zones() {
+    fn a_small_part_of_a_device_does_not_show_its_zones() {
         let mut evidence = scan(|at| if at < 0.5 { 200e6 } else { 100e6 });
         let device = DeviceFacts {
             name: "sda".to_owned(),
@@ -275,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_differ_as_much_as_places_do_by_chance_are_not_called_flat() {
+    fn noisy_ends_are_not_called_flat() {
         let is_slow = |number: u64| match number {
             0..8 => number < 5,
             8..56 => number.is_multiple_of(2),
@@ -288,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn three_zones_are_three_zones_and_the_outer_ones_are_advised() {
+    fn three_zones_are_found_and_the_outer_ones_are_advised() {
         let rate = |at: f64| {
             if at < 0.4 {
                 200e6
