@@ -2,7 +2,7 @@
 //!
 //! [`histogram`], [`quantile`] and [`bootstrap`] summarise a trial. [`outlier`], [`drift`],
 //! [`changepoint`], [`steady`] and [`littles_law`] check whether it can be trusted. [`lsq`],
-//! [`halfpower`] and [`costmodel`] fit models. [`cachesteps`] finds the caches of a machine, and
+//! [`halfpower`], [`costmodel`] and [`nonlinear`] fit models. [`cachesteps`] finds the caches of a machine, and
 //! [`ladder`] finds the bottleneck. Nothing here does I/O, reads a clock or keeps state. Equal
 //! input gives equal output; randomness comes from a seed of the caller. Modules import only those
 //! declared above them.
@@ -28,6 +28,7 @@ pub mod lsq;
 
 pub mod costmodel;
 pub mod halfpower;
+pub mod nonlinear;
 pub mod ties;
 
 pub mod cachesteps;
