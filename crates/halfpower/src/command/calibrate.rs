@@ -287,7 +287,9 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(at("new")).unwrap(), "text");
         assert_eq!(fs::read_to_string(at("precious")).unwrap(), "diary");
-        assert!(write(&at("none/new"), "text").is_err() && check_writable(&at("none/new")).is_err());
+        assert!(
+            write(&at("none/new"), "text").is_err() && check_writable(&at("none/new")).is_err()
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "a temporary file was left");
     }
 }

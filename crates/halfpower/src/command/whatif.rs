@@ -89,7 +89,9 @@ fn plan(args: &WhatifArgs, question: &Question) {
     console::data(&format!("before:  {}{given}, {before}", args.system));
     console::data(&format!("after:   {after}"));
     console::data(&format!("changes: {changes}"));
-    console::data(&format!("simulate both, and change each of their {keys} values by 5% for the sensitivities"));
+    console::data(&format!(
+        "simulate both, and change each of their {keys} values by 5% for the sensitivities"
+    ));
     console::plan_to_print();
 }
 
