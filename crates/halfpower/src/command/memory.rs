@@ -1,5 +1,5 @@
-//! `halfpower memory`: a table of kernels by cache and threads, the caches found, and what the way
-//! through the file system leaves of it.
+//! `halfpower memory`: memory rates of several kernels by cache level and threads, the caches found,
+//! and the rates of the same bytes through the file system.
 
 use lab::console::{self, Console};
 use lab::experiment::parameters;
@@ -15,13 +15,13 @@ use serde::Serialize;
 
 use crate::cli::memory::MemoryArgs;
 
-/// Most threads: each has a stack, and waits for all others.
+/// Most threads; each needs a stack and waits for all others at barriers.
 const THREADS_MOST: u64 = 4096;
-/// On a quiet machine a cell's fastest sample is less than so many times its median ...
+/// A rate is disturbed if its fastest sample exceeds its median by this factor.
 const DISTURBED_TIMES: f64 = 1.25;
-/// ... but for a few of the cells.
+/// Share of disturbed rates above which a warning is printed; a few occur on a quiet machine too.
 const DISTURBED_MOST: f64 = 1.0 / 3.0;
-/// From bytes per second to the unit of the table.
+/// Unit of the table (bytes).
 const MB: f64 = 1e6;
 
 /// What `memory --json` prints.
@@ -31,34 +31,34 @@ pub struct MemoryDocument {
     pub halfpower: Program,
     /// The machine.
     pub host: Host,
-    /// Instructions of the kernels: portable, avx2 or avx512.
+    /// Instruction set of the kernels: portable, avx2 or avx512.
     pub instructions: String,
-    /// Pages asked for: huge, 4k or system.
+    /// Requested pages: huge, 4k or system.
     pub buffer_pages: String,
-    /// Share of the memory that lies on huge pages; null where it cannot be told.
+    /// Share of the memory on huge pages; null if unknown.
     pub huge_share: Option<f64>,
-    /// How far past the start of a page arrays begin.
+    /// Offset of arrays from the start of a page.
     pub offset_bytes: u64,
-    /// CPUs that threads were pinned to in turn.
+    /// CPUs to which threads were pinned in turn.
     pub cpus: Vec<usize>,
-    /// Data caches of the first of them, as the kernel tells.
+    /// Data caches of the first of them, as reported by Linux.
     pub caches: Vec<CacheDocument>,
     /// Kernels by working set and threads.
     pub table: Vec<CellDocument>,
     /// Rates by working set, on one thread.
     pub curves: Vec<CurveDocument>,
-    /// Bytes through the file system, and copied alike without it.
+    /// Rates through the file system, and of the same copies without it.
     pub paths: Vec<PathDocument>,
-    /// What was left out, each with reason and remedy.
+    /// Measurements that were skipped, each with reason and remedy.
     pub skipped: Vec<String>,
-    /// Whether it was stopped before its end.
+    /// Whether it was interrupted.
     pub interrupted: bool,
 }
 
 /// A cache.
 #[derive(Serialize, JsonSchema)]
 pub struct CacheDocument {
-    /// 1 is nearest to the CPU.
+    /// Level; 1 is closest to the CPU.
     pub level: u32,
     /// Its size.
     pub bytes: u64,
@@ -66,24 +66,25 @@ pub struct CacheDocument {
     pub shared_by: u32,
 }
 
-/// A kernel over one working set.
+/// The rate of a kernel on one working set.
 #[derive(Serialize, JsonSchema)]
 pub struct CellDocument {
     /// The kernel.
     pub kernel: String,
-    /// Where the set should lie: L1, L2, L3 or DRAM.
+    /// Memory level that should hold the set: L1, L2, L3 or DRAM.
     pub level: String,
-    /// All arrays of one thread together.
+    /// Size of all arrays of one thread.
     pub set_bytes: u64,
-    /// Threads, each over a set of its own.
+    /// Threads, each with a set of its own.
     pub threads: u64,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// All threads together, bytes counted once: a copy its bytes, the triad 24 for an element.
+    /// Rate of all threads together, bytes counted once: for a copy its bytes, for the triad 24 per
+    /// element.
     pub bytes_per_s: IntervalDocument,
-    /// The fastest sample, bytes counted once.
+    /// Rate of the fastest sample, bytes counted once.
     pub best_bytes_per_s: f64,
-    /// Median of the bytes read and written.
+    /// Median rate of bytes read and written.
     pub traffic_bytes_per_s: f64,
 }
 
@@ -92,22 +93,22 @@ pub struct CellDocument {
 pub struct CurveDocument {
     /// The kernel.
     pub kernel: String,
-    /// Its points, sizes ascending.
+    /// Its points, in ascending order of size.
     pub points: Vec<CurvePointDocument>,
-    /// Sets of about one rate; a cache ends between two of them.
+    /// Ranges of sets with about the same rate; a cache level ends between two of them.
     pub plateaus: Vec<PlateauDocument>,
 }
 
 /// A point of a curve.
 #[derive(Serialize, JsonSchema)]
 pub struct CurvePointDocument {
-    /// The set.
+    /// Size of the set.
     pub set_bytes: u64,
     /// Median rate, bytes counted once.
     pub bytes_per_s: f64,
 }
 
-/// Sets of about one rate.
+/// A range of sets with about the same rate.
 #[derive(Serialize, JsonSchema)]
 pub struct PlateauDocument {
     /// The smallest set.
@@ -118,21 +119,21 @@ pub struct PlateauDocument {
     pub bytes_per_s: f64,
 }
 
-/// A way that bytes take.
+/// A data path.
 #[derive(Serialize, JsonSchema)]
 pub struct PathDocument {
     /// temporary-file-read, temporary-file-write, hot-file-read, memcpy-to-buffer or
-    /// memcpy-from-buffer: 64 KiB at once from and to one buffer.
+    /// memcpy-from-buffer, in pieces of 64 KiB to or from one buffer.
     pub name: String,
-    /// Bytes of the file or array.
+    /// Size of the file or array.
     pub file_bytes: u64,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Bytes counted once.
+    /// Rate, bytes counted once.
     pub bytes_per_s: IntervalDocument,
 }
 
-/// Measures and prints.
+/// Runs the command.
 pub fn execute(args: &MemoryArgs) -> Outcome {
     let spec = spec(args)?;
     let plan = memory::plan(&spec)?;
@@ -143,12 +144,12 @@ pub fn execute(args: &MemoryArgs) -> Outcome {
     let console = Console::new(args.quiet);
     let lab = Lab::new(console, Interrupt::install());
     let readings = memory::measure(&lab, &spec)?;
-    readings.skipped.iter().for_each(|skipped| console.say(format!("left out {skipped}")));
+    readings.skipped.iter().for_each(|skipped| console.say(format!("skipped {skipped}")));
     let disturbed = readings.table.iter().filter(|cell| is_disturbed(cell)).count();
     if disturbed as f64 > DISTURBED_MOST * readings.table.len() as f64 {
         console.warn(format!(
-            "{disturbed} of {} rates have a fastest sample far above their median: something else \
-             is running; try again when the machine is quiet, or see best_bytes_per_s of --json",
+            "{disturbed} of {} rates vary widely, so something else is running; try again when the \
+             machine is idle, or use best_bytes_per_s of --json",
             readings.table.len()
         ));
     }
@@ -160,12 +161,12 @@ pub fn execute(args: &MemoryArgs) -> Outcome {
     Ok(if readings.interrupted { Exit::Interrupted } else { Exit::Ok })
 }
 
-/// Whether other programs have spoilt half of its samples.
+/// Whether other programs have slowed down at least half of the samples.
 fn is_disturbed(cell: &GridPoint) -> bool {
     cell.best_bytes_per_s > DISTURBED_TIMES * cell.bytes_per_s.value
 }
 
-/// What the flags mean.
+/// The measurements that the flags ask for.
 fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
     let mut spec = MemorySpec::of_this_host(args.quick);
     if let Some(list) = &args.kernel {
@@ -175,7 +176,7 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
         let isa = memspeed::Isa::detect();
         if let Some(kernel) = kernels.iter().find(|kernel| !isa.has(**kernel)) {
             return Err(Failure::usage(format!(
-                "--kernel {kernel}: this CPU has no vectors with which to write past the caches; \
+                "--kernel {kernel}: this CPU has no vector instructions that bypass the caches; \
                  leave it out"
             )));
         }
@@ -186,11 +187,12 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
         spec.set_bytes = sizes.map_err(|e| Failure::usage(format!("--size {list}: {e}")))?;
     }
     if let Some(list) = &args.threads {
-        let number = |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is no number"));
+        let number =
+            |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is not a number"));
         let counts = units::parse_list(list, number);
         let counts = counts.map_err(|e| Failure::usage(format!("--threads {list}: {e}")))?;
         if counts.iter().any(|count| !(1..=THREADS_MOST).contains(count)) {
-            return Err(Failure::usage(format!("--threads {list}: write 1 to {THREADS_MOST}")));
+            return Err(Failure::usage(format!("--threads {list}: use 1 to {THREADS_MOST}")));
         }
         spec.threads = counts.into_iter().map(|count| count as usize).collect();
     }
@@ -200,7 +202,7 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
     }
     if args.offset >= 4096 || !args.offset.is_multiple_of(8) {
         return Err(Failure::usage(format!(
-            "--offset {}: write a multiple of 8 below 4096",
+            "--offset {}: use a multiple of 8 below 4096",
             args.offset
         )));
     }
@@ -230,18 +232,17 @@ fn print_plan(spec: &MemorySpec, plan: &MemoryPlan) {
     for kernel in &spec.curves {
         let (from, to) = (plan.sizes.first(), plan.sizes.last());
         let size = |bytes: Option<&u64>| units::size(bytes.copied().unwrap_or(0));
-        console::data(&format!("{kernel} over {} to {}, for the caches", size(from), size(to)));
+        console::data(&format!("{kernel} over {} to {}, to find the caches", size(from), size(to)));
     }
     if let Some(folder) = &spec.folder {
         console::data(&format!(
-            "write a file of {} without a name into {}, where it is gone at the end, and one in \
-             memory",
+            "write an unnamed file of {} in {}, which disappears at the end, and one in memory",
             units::size(plan.file_bytes),
             folder.display()
         ));
     }
     console::data(&format!(
-        "up to {} of memory, about {}; nothing else is touched, nothing was done",
+        "uses up to {} of memory and takes about {}; nothing was done",
         units::size(plan.most_bytes),
         units::time(plan.takes_ns as f64)
     ));
@@ -304,7 +305,7 @@ fn curve_document(curve: &Curve) -> CurveDocument {
     }
 }
 
-/// The tables, the caches found, the paths.
+/// The output: tables, caches found, paths.
 fn text(spec: &MemorySpec, readings: &MemoryReadings) -> String {
     let mut text = String::new();
     for threads in &spec.threads {
@@ -313,10 +314,10 @@ fn text(spec: &MemorySpec, readings: &MemoryReadings) -> String {
         text += &table(*threads, &cells);
     }
     for curve in &readings.curves {
-        text += &steps(curve);
+        text += &plateaus_text(curve);
     }
     if !readings.paths.is_empty() {
-        text += "64 KiB at once, from or to one buffer (MB/s)\n";
+        text += "pieces of 64 KiB from or to one buffer (MB/s)\n";
     }
     for path in &readings.paths {
         let (name, rate) = (path.name, path.bytes_per_s.value / MB);
@@ -324,12 +325,12 @@ fn text(spec: &MemorySpec, readings: &MemoryReadings) -> String {
     }
     let pages = match readings.huge_share {
         Some(share) => format!("{:.0}% of the memory on huge pages", share * 100.0),
-        None => "nobody tells how much of the memory is on huge pages".to_owned(),
+        None => "share of huge pages unknown".to_owned(),
     };
     text + &format!("\nBytes counted once; {}; {pages}.\n", readings.isa.name())
 }
 
-/// Kernels down, working sets across.
+/// The table for a number of threads: a row per kernel, a column per working set.
 fn table(threads: usize, cells: &[&GridPoint]) -> String {
     let mut levels: Vec<&memory::Level> = Vec::new();
     let mut kernels: Vec<Kernel> = Vec::new();
@@ -348,22 +349,23 @@ fn table(threads: usize, cells: &[&GridPoint]) -> String {
     for kernel in kernels {
         text += &format!("\n  {:<12}", kernel.name());
         for level in &levels {
-            let is_it = |cell: &&&GridPoint| cell.kernel == kernel && cell.level == **level;
-            let rate = cells.iter().find(is_it).map(|cell| cell.bytes_per_s.value / MB);
+            let matches = |cell: &&&GridPoint| cell.kernel == kernel && cell.level == **level;
+            let rate = cells.iter().find(matches).map(|cell| cell.bytes_per_s.value / MB);
             text += &rate.map_or(format!(" {:>14}", "-"), |rate| format!(" {rate:>14.0}"));
         }
     }
     text + "\n\n"
 }
 
-fn steps(curve: &Curve) -> String {
+/// The plateaus of a curve as text.
+fn plateaus_text(curve: &Curve) -> String {
     let mut text = format!("{} by working set, 1 thread (MB/s)\n", curve.kernel);
     for plateau in &curve.plateaus {
         let (from, to) = (units::size(plateau.from_bytes), units::size(plateau.to_bytes));
         text += &format!("  {:<21} {:>9.0}\n", format!("{from} to {to}"), plateau.rate / MB);
     }
     if curve.plateaus.is_empty() {
-        text += "  too few sizes to find caches in\n";
+        text += "  too few sizes to find caches\n";
     }
     text + "\n"
 }

@@ -1,4 +1,5 @@
-//! `halfpower runs`: what the database holds, newest first, as a table or as JSON. It only reads.
+//! `halfpower runs`: lists the stored runs, newest first, as a table or as JSON. It reads the
+//! database only.
 
 use lab::console;
 use lab::failure::{Exit, Outcome};
@@ -43,7 +44,7 @@ impl RunDocument {
     }
 }
 
-/// Lists stored runs.
+/// Runs the command.
 pub fn execute(args: &RunsArgs) -> Outcome {
     let RunsVerb::List { db, json, plan } = &args.verb;
     if *plan {
