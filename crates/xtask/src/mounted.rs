@@ -46,7 +46,9 @@ impl Mounted {
         let mut server = command.spawn().context("cannot start the server")?;
         let mut ready = String::new();
         let stdout = server.stdout.take().context("the server has no output")?;
-        BufReader::new(stdout).read_line(&mut ready).context("cannot read the output of the server")?;
+        BufReader::new(stdout)
+            .read_line(&mut ready)
+            .context("cannot read the output of the server")?;
         let mounted = Mounted { server, file: ready.trim().to_string(), _folder: folder };
         if mounted.file.is_empty() {
             bail!("{target} cannot be mounted here: see above");

@@ -113,11 +113,13 @@ fn cycles(imports: &[Import<'_>]) -> Vec<Finding> {
     let mut reported = BTreeSet::new();
     let mut findings = Vec::new();
     for import in imports {
-        let Some(route) = shortest_path(&graphs[&import.inside[..]], &import.to, &import.from) else {
+        let Some(route) = shortest_path(&graphs[&import.inside[..]], &import.to, &import.from)
+        else {
             continue;
         };
         if reported.insert((&import.inside, &import.from, &import.to)) {
-            let message = format!("cyclic import of modules: {} -> {}", import.from, route.join(" -> "));
+            let message =
+                format!("cyclic import of modules: {} -> {}", import.from, route.join(" -> "));
             findings.push(Finding::new(import.path, import.line, message));
         }
     }
@@ -130,16 +132,16 @@ fn shortest_path<'a>(
     start: &'a str,
     goal: &str,
 ) -> Option<Vec<&'a str>> {
-    let mut seen = BTreeSet::from([start]);
-    let mut paths_to_extend = std::collections::VecDeque::from([vec![start]]);
-    while let Some(route) = paths_to_extend.pop_front() {
+    let mut visited = BTreeSet::from([start]);
+    let mut queue = std::collections::VecDeque::from([vec![start]]);
+    while let Some(route) = queue.pop_front() {
         let last = route.last()?;
         if *last == goal {
             return Some(route);
         }
         for next in graph.get(last).into_iter().flatten().copied() {
-            if seen.insert(next) {
-                paths_to_extend.push_back([route.as_slice(), &[next]].concat());
+            if visited.insert(next) {
+                queue.push_back([route.as_slice(), &[next]].concat());
             }
         }
     }
