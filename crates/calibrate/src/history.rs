@@ -189,8 +189,8 @@ impl History {
 
     /// Estimates the burst credit (bytes): the size of a token bucket that refills at
     /// `bytes_per_s`, also during pauses, from which trials of the points that `counts` accepts
-    /// take bytes. It is the largest amount by which consecutive trials exceeded that rate. Held-out
-    /// trials are skipped; the level stays as it was before them.
+    /// take bytes. It is the largest amount by which consecutive trials exceeded that rate.
+    /// Held-out trials are skipped; the level stays as it was before them.
     pub fn credit_bytes(&self, bytes_per_s: f64, counts: impl Fn(&MeasuredPoint) -> bool) -> f64 {
         let (mut level, mut most, mut at_ns) = (0.0_f64, 0.0_f64, 0_u64);
         for trial in &self.trials {

@@ -118,8 +118,8 @@ fn residuals(history: &History, simulated: &[TrialSummary]) -> Vec<f64> {
     all
 }
 
-/// Standard error of one trial of a point (share). It grows with the number of trials, so that every
-/// point has the same weight.
+/// Standard error of one trial of a point (share). It grows with the number of trials, so that
+/// every point has the same weight.
 fn standard_error(history: &History, number: usize, point: &MeasuredPoint) -> f64 {
     let trials = history.trials_of(number).count().max(1) as f64;
     point.spread.clamp(MIN_ERROR, MAX_ERROR) * trials.sqrt()
@@ -210,8 +210,8 @@ impl Fitting<'_> {
         Some(self.scored(structure, solution?))
     }
 
-    /// Evaluates a structure at its starting values. `objectives` holds those evaluated so far, best
-    /// first; `None` if this one is clearly worse than the best `count` of them.
+    /// Evaluates a structure at its starting values. `objectives` holds those evaluated so far,
+    /// best first; `None` if this one is clearly worse than the best `count` of them.
     fn at_start(
         &self,
         structure: &Structure,

@@ -233,8 +233,8 @@ fn pieces(guess: &InitialGuess) -> Vec<Structure> {
     [(4.0, 4096.0), (8.0, 16384.0), (4.0, 65536.0), (2.0, 262_144.0)].map(with).into()
 }
 
-/// The system file of a flash device or volume before calibration, as large as the region used, on a
-/// host with `cpus` CPUs.
+/// The system file of a flash device or volume before calibration, as large as the region used, on
+/// a host with `cpus` CPUs.
 ///
 /// # Errors
 /// Only if the built-in file is invalid.

@@ -26,8 +26,8 @@ use simulator::{Driver, System};
 const LAG_NS: u64 = 2_000_000;
 /// Interval at which background activity is simulated while no request is in flight (ns).
 const IDLE_INTERVAL_NS: u64 = 100_000_000;
-/// Latency of the reference device on which the path is measured (ns): long enough for CPUs to enter
-/// a sleep state, as they do during a disk access, since waking up is part of the path.
+/// Latency of the reference device on which the path is measured (ns): long enough for CPUs to
+/// enter a sleep state, as they do during a disk access, since waking up is part of the path.
 const PROBE_NS: u64 = 300_000;
 /// Measured requests, of which the median counts.
 const PROBES: usize = 100;
@@ -166,8 +166,8 @@ mod tests {
         TimeMachine::new(&system, 1, speed, path)
     }
 
-    /// Latencies (ns) of 200 reads of 2 KiB as seen by a program behind a path of `path_ns`, a third
-    /// of it before the device and two thirds after it.
+    /// Latencies (ns) of 200 reads of 2 KiB as seen by a program behind a path of `path_ns`, a
+    /// third of it before the device and two thirds after it.
     fn reads(machine: &mut TimeMachine, path_ns: u64) -> Vec<u64> {
         let (mut now_ns, mut done, mut times_ns) = (machine.start_ns, Vec::new(), Vec::new());
         for tag in 0..200 {

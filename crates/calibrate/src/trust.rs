@@ -32,7 +32,8 @@ pub enum Basis {
 pub struct TrustDocument {
     /// Which points the error estimate comes from.
     pub basis: Basis,
-    /// Whether the system was changed after its calibration; the errors are those before the change.
+    /// Whether the system was changed after its calibration; the errors are those before the
+    /// change.
     pub is_changed: bool,
     /// How the load differs from the calibrated range; empty if it is inside.
     pub outside: Vec<String>,

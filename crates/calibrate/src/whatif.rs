@@ -1,5 +1,5 @@
-//! Predicts the effect of a change of system or load: simulated results and closed-form bounds before
-//! and after, sensitivities to the parameters, and an estimate of the error.
+//! Predicts the effect of a change of system or load: simulated results and closed-form bounds
+//! before and after, sensitivities to the parameters, and an estimate of the error.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -221,8 +221,8 @@ fn timed_load(description: &Description, load: &Workload) -> Outcome<Workload> {
     Ok(Workload { limit_bytes: None, limit_ns, ..load.clone() })
 }
 
-/// The load with a flush at the end of buffered writes, as with `halfpower run`, and the caching mode
-/// of the system.
+/// The load with a flush at the end of buffered writes, as with `halfpower run`, and the caching
+/// mode of the system.
 fn with_flush(system: &System, load: &Workload) -> (Workload, Caching) {
     let caching = simulated::caching_of(system);
     let flush_at_end = !caching.is_direct() && load.writes();
@@ -465,7 +465,8 @@ mod tests {
 
     #[test]
     fn a_step_to_one_side_is_no_slope() {
-        // Requests of 64 KiB are the largest that are not split; a slightly lower limit splits each.
+        // Requests of 64 KiB are the largest that are not split; a slightly lower limit splits
+        // each.
         let stripe = [("disks", "4"), ("volume", "stripe")];
         let answer = predict(&stripe);
         let of = |key: &str| answer.sensitivities_after.iter().find(|s| s.key == key);

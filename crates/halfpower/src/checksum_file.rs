@@ -1,7 +1,8 @@
-//! Checksum files in the format of b3sum. Each line has 64 hexadecimal digits, two spaces and a name.
+//! Checksum files in the format of b3sum. Each line has 64 hexadecimal digits, two spaces and a
+//! name.
 //!
-//! Backslashes and line breaks in a name are escaped as `\\`, `\n` and `\r`; such a line starts with a
-//! backslash. Names are bytes, as in the file system.
+//! Backslashes and line breaks in a name are escaped as `\\`, `\n` and `\r`; such a line starts
+//! with a backslash. Names are bytes, as in the file system.
 
 /// One line of a checksum file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -44,8 +44,8 @@ pub fn open(path: &Path, options: &Options) -> Result<Input, filecopy::Problem> 
     if is_stdin(path) { Input::stdin(options) } else { Input::open(path, options) }
 }
 
-/// Fails if standard output was closed when the program started. The Rust runtime opens /dev/null in
-/// its place, so output would be lost silently.
+/// Fails if standard output was closed when the program started. The Rust runtime opens /dev/null
+/// in its place, so output would be lost silently.
 ///
 /// # Errors
 /// A closed standard output.

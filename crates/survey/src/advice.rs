@@ -1,8 +1,8 @@
 //! Ranked advice: the rules of `advice.toml` whose gain was measured here.
 //!
 //! A rule gives advice only if two measured points differ by more than their intervals and by at
-//! least [`GAIN_MIN`]. The baseline is what the user's program does today (--app), or the out-of-box
-//! setting. Rules that only a study can measure are listed with the name of the study.
+//! least [`GAIN_MIN`]. The baseline is what the user's program does today (--app), or the
+//! out-of-box setting. Rules that only a study can measure are listed with the name of the study.
 
 use ioengine::Caching;
 use lab::point::State;
@@ -156,8 +156,8 @@ struct Gain {
     half_width: f64,
 }
 
-/// The gain in throughput from one point to another, if it is significant. Invalid points and single
-/// trials do not count; a simulation has no noise, so one trial suffices there.
+/// The gain in throughput from one point to another, if it is significant. Invalid points and
+/// single trials do not count; a simulation has no noise, so one trial suffices there.
 fn rate_gain(from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Gain> {
     let is_usable = |point: &PointSummary<'_>| {
         point.summary.verdict.state != State::Invalid
@@ -228,8 +228,8 @@ fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("larger-requests", &text, from, to)
 }
 
-/// More outstanding requests of the same size, which need direct I/O; only if the gain is due to the
-/// depth and not to bypassing the page cache.
+/// More outstanding requests of the same size, which need direct I/O; only if the gain is due to
+/// the depth and not to bypassing the page cache.
 fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
     let bytes = from.key().request_bytes();
@@ -422,8 +422,8 @@ mod tests {
         assert_eq!(order(&evidence), before);
     }
 
-    /// The advice of a rule on the example device, optionally with another rate of direct requests of
-    /// one size at depth 1.
+    /// The advice of a rule on the example device, optionally with another rate of direct requests
+    /// of one size at depth 1.
     fn advised(id: &str, other: Option<(u64, f64)>) -> Option<Advice> {
         let mut evidence = evidence();
         for (operation, (bytes, rate)) in
@@ -441,7 +441,8 @@ mod tests {
 
     #[test]
     fn bypassing_the_page_cache_is_compared_at_the_same_size_and_depth() {
-        // 1 MiB at depth 1: 913 MB/s direct, 600 buffered; the rate of deeper requests is irrelevant.
+        // 1 MiB at depth 1: 913 MB/s direct, 600 buffered; the rate of deeper requests is
+        // irrelevant.
         let gain = advised("bypass-cache-large", None).unwrap().gain;
         assert!((gain / 1.52 - 1.0).abs() < 0.02, "{gain}");
         assert_eq!(advised("bypass-cache-large", Some((LARGE, 6e8))), None);

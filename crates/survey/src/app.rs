@@ -1,5 +1,5 @@
-//! The requests that the user's program issues today (`survey --app`), the baseline of the gains that
-//! advice states.
+//! The requests that the user's program issues today (`survey --app`), the baseline of the gains
+//! that advice states.
 
 use serde::{Deserialize, Serialize};
 

@@ -43,8 +43,8 @@ pub struct SurveyDocument {
     pub best: SettingsDocument,
     /// The findings as text.
     pub findings: Vec<FindingDocument>,
-    /// Advice, never empty: gains in throughput before those in CPU, the greatest of each first (gains
-    /// within a factor of 1.5 count as equal).
+    /// Advice, never empty: gains in throughput before those in CPU, the greatest of each first
+    /// (gains within a factor of 1.5 count as equal).
     pub advice: Vec<AdviceDocument>,
     /// Rules of the papers whose gain a study measures, not a survey.
     pub advice_without_experiment: Vec<SilentDocument>,
@@ -102,8 +102,8 @@ pub struct HalfPowerDocument {
     pub request_bytes_fitted: Option<f64>,
     /// Hockney's n-one-half = f/s, at which the fit reaches half of its asymptote.
     pub request_bytes_half_asymptote: Option<ValueDocument>,
-    /// Smallest measured size that may exceed half of the peak, by the interval of its rate; null if
-    /// that is the measured one.
+    /// Smallest measured size that may exceed half of the peak, by the interval of its rate; null
+    /// if that is the measured one.
     pub request_bytes_perhaps: Option<u64>,
     /// Smallest measured size that certainly exceeds half of the peak, by the interval of its rate;
     /// null if that is the measured one.

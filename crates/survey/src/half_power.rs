@@ -31,16 +31,16 @@ pub struct HalfPower {
     pub reason: Option<String>,
 }
 
-/// The path's share of the time of a request. At depth 1 the device is idle while the host computes,
-/// so the time of a request is the sum of device time and path time.
+/// The path's share of the time of a request. At depth 1 the device is idle while the host
+/// computes, so the time of a request is the sum of device time and path time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathShare {
     /// Fixed time of a request: f of the fit (ns).
     pub fixed_ns: f64,
     /// CPU time of the host in it (ns).
     pub path_ns: f64,
-    /// Whether that is the CPU time of the whole machine (the soaker's upper bound). Otherwise it is
-    /// the CPU time of the process, without servers and kernel threads.
+    /// Whether that is the CPU time of the whole machine (the soaker's upper bound). Otherwise it
+    /// is the CPU time of the process, without servers and kernel threads.
     pub whole_machine: bool,
     /// Half-power size of the device without the path (bytes).
     pub device_bytes: Option<f64>,
@@ -147,8 +147,8 @@ fn fit_of(
     halfpower::fit(&size_points).map_err(|error| error.to_string())
 }
 
-/// Relative half width of an interval, at least 3% (the repeatability stated in the papers); 1 if the
-/// interval is unknown.
+/// Relative half width of an interval, at least 3% (the repeatability stated in the papers); 1 if
+/// the interval is unknown.
 pub fn relative_error(interval: &Interval) -> f64 {
     let width = interval.half_width_relative();
     if width.is_finite() { width.max(0.03) } else { 1.0 }
@@ -175,8 +175,8 @@ fn path(points: &[Measured], whole: &HalfPowerFit, pap: f64) -> Option<PathShare
 mod tests {
     use super::*;
 
-    /// Reads at depth 1 that take 400 us in the device, `cpu_ns` in the path and 10 ns per byte, with
-    /// a peak of 100 MB/s.
+    /// Reads at depth 1 that take 400 us in the device, `cpu_ns` in the path and 10 ns per byte,
+    /// with a peak of 100 MB/s.
     fn found(cpu_ns: f64) -> HalfPower {
         let points = [4_u64, 8, 16, 32, 64, 128, 256, 1024].map(|kib| {
             let bytes = (kib << 10) as f64;

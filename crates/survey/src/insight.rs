@@ -24,8 +24,8 @@ pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
 /// A setting is as good as the fastest if its rate is above a bar in this window (share of the
 /// fastest); [`ties::bar`] puts it into the widest gap.
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
-/// A setting whose median is below this share of the fastest is never as good, even if trials paired
-/// by time suggest it.
+/// A setting whose median is below this share of the fastest is never as good, even if trials
+/// paired by time suggest it.
 const MIN_SHARE: f64 = 0.8;
 /// A figure shown with its interval is called noisy only beyond this relative half width.
 const SHOWN_NOISE: f64 = 0.3;
@@ -56,8 +56,8 @@ impl<'a> PointSummary<'a> {
         self.summary.bytes_per_s.value
     }
 
-    /// Ratio of its rate to that of another point. Trials close in time are compared, so that a slow
-    /// or fast period of the machine has little effect.
+    /// Ratio of its rate to that of another point. Trials close in time are compared, so that a
+    /// slow or fast period of the machine has little effect.
     pub fn times(&self, other: &PointSummary<'_>) -> Interval {
         let rates = |point: &PointSummary<'_>| -> Vec<Timed> {
             let trials = point.point.unsoaked().into_iter();
@@ -403,8 +403,8 @@ impl<'a> Insight<'a> {
         rungs
     }
 
-    /// The component that limits the fastest reads: a link that they nearly fill, or the device if the
-    /// rate has stopped rising (several settings reach it).
+    /// The component that limits the fastest reads: a link that they nearly fill, or the device if
+    /// the rate has stopped rising (several settings reach it).
     fn find_binding(&self) -> Option<Binding> {
         let delivered = self.fastest("read")?.rate();
         let above = |rung: &Rung| !rung.component.contains("reads");

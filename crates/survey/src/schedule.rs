@@ -10,7 +10,8 @@ use workload::Pattern;
 
 use crate::grid::{GridPoint, LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, allowed};
 
-/// A point is settled once the interval of its median is within 3%, the repeatability of the papers.
+/// A point is settled once the interval of its median is within 3%, the repeatability of the
+/// papers.
 const TARGET_HALF_WIDTH: f64 = 0.03;
 /// A curve bends where a rate differs from the line through its neighbours by this (both axes
 /// logarithmic).
@@ -42,8 +43,9 @@ impl Measured {
         median(&self.rates).unwrap_or(0.0)
     }
 
-    /// Priority of a further trial; 0 for a settled point. `peak` is the highest rate of its direction.
-    /// The out-of-box point and those that may be the best have more weight, since users quote them.
+    /// Priority of a further trial; 0 for a settled point. `peak` is the highest rate of its
+    /// direction. The out-of-box point and those that may be the best have more weight, since users
+    /// quote them.
     fn need(&self, peak: f64) -> f64 {
         let is_near = self.rate() >= NEAR_SHARE * peak;
         let (weight, trials_min) = match (self.spot.is_out_of_box(), is_near) {
@@ -154,8 +156,8 @@ fn is_compared(spot: &GridPoint) -> bool {
     spot.pattern == Pattern::Sequential && (size == OUT_OF_BOX_BYTES || size == LARGE_BYTES)
 }
 
-/// Indices of the at most `count` points that need a trial most, highest priority first. `pap` holds
-/// the highest rates of reads and of writes.
+/// Indices of the at most `count` points that need a trial most, highest priority first. `pap`
+/// holds the highest rates of reads and of writes.
 pub fn neediest(measured: &[Measured], pap: [f64; 2], count: usize) -> Vec<usize> {
     let need = |m: &Measured| m.need(pap[usize::from(m.spot.write)]);
     let mut needs: Vec<(usize, f64)> =

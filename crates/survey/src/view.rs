@@ -203,7 +203,8 @@ fn cumulative(histogram: &Histogram) -> Vec<(f64, f64)> {
     histogram.buckets().map(step).collect()
 }
 
-/// Latency distributions of random 8 KiB requests at every depth and of the best sequential settings.
+/// Latency distributions of random 8 KiB requests at every depth and of the best sequential
+/// settings.
 fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
     let mut chosen: Vec<&PointSummary<'_>> = insight.random("read");
     chosen.extend(insight.random("write"));

@@ -34,7 +34,8 @@ impl Visits {
         self.read_bytes.saturating_add(self.written_bytes)
     }
 
-    /// Start of a trial with requests of this size (bytes); the caller wraps it at the region's end.
+    /// Start of a trial with requests of this size (bytes); the caller wraps it at the region's
+    /// end.
     pub fn start(&self, request_bytes: u64) -> u64 {
         self.at.next_multiple_of(request_bytes.max(1))
     }

@@ -1,13 +1,13 @@
 //! `cargo xtask bench`: compares halfpower with other tools on this machine.
 //!
-//! Absolute figures drift by tens of percent from hour to hour. So the tools of a case run in turns,
-//! in alternating order, and only ratios of neighbouring runs are compared with limits. `peers`
-//! compares the load generator with fio, each pinned to one core. Its cases are `null` (overhead of
-//! the generator), `holes` (a sparse file, the fastest storage), `seq` (large direct reads), `agree`
-//! (same results as fio under the same conditions) and `simulator` (cost of simulated requests,
-//! without fio). `seqio` compares streams with fio, dd, cat and cp. Both build the release program
-//! first. `peers` needs fio 3.33 or later, taskset, and ext4 at `--dir`, for which the limits are
-//! stated. Results are printed, not stored.
+//! Absolute figures drift by tens of percent from hour to hour. So the tools of a case run in
+//! turns, in alternating order, and only ratios of neighbouring runs are compared with limits.
+//! `peers` compares the load generator with fio, each pinned to one core. Its cases are `null`
+//! (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large direct
+//! reads), `agree` (same results as fio under the same conditions) and `simulator` (cost of
+//! simulated requests, without fio). `seqio` compares streams with fio, dd, cat and cp. Both build
+//! the release program first. `peers` needs fio 3.33 or later, taskset, and ext4 at `--dir`, for
+//! which the limits are stated. Results are printed, not stored.
 
 pub mod statistics;
 
@@ -168,7 +168,8 @@ fn in_a_folder(
     Ok(if outcome? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Parses a size such as `2g` or `256m`: a multiple of 32 MiB, so that every tool has whole requests.
+/// Parses a size such as `2g` or `256m`: a multiple of 32 MiB, so that every tool has whole
+/// requests.
 fn size_bytes(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
     let shift = match &text[number.len()..] {

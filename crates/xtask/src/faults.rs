@@ -1,11 +1,11 @@
 //! `cargo xtask faults`: tests the release program against faults of devices, kernel and users.
 //!
 //! Each class of faults (`classes`) produces its fault several times, by fault injection, loop
-//! devices, files served over FUSE, signals or limits. It checks exit code, messages, stored results
-//! and leftovers. Everything is created in one temporary folder, with a state folder per repetition;
-//! devices and mounts are removed at the end, also after Ctrl-C. The result is a table; the exit code
-//! is 1 if a fault was undetected or data were lost. Classes that need root, loop devices or FUSE
-//! are skipped by name where these are missing.
+//! devices, files served over FUSE, signals or limits. It checks exit code, messages, stored
+//! results and leftovers. Everything is created in one temporary folder, with a state folder per
+//! repetition; devices and mounts are removed at the end, also after Ctrl-C. The result is a table;
+//! the exit code is 1 if a fault was undetected or data were lost. Classes that need root, loop
+//! devices or FUSE are skipped by name where these are missing.
 
 pub mod tally;
 
@@ -65,8 +65,8 @@ const INTERRUPTED: u8 = 130;
 const KILLS: u32 = 200;
 const KILLS_QUICK: u32 = 20;
 
-/// Tests and prints the table. Returns 0 if nothing was lost and every fault was detected, 1 if not,
-/// 130 after Ctrl-C.
+/// Tests and prints the table. Returns 0 if nothing was lost and every fault was detected, 1 if
+/// not, 130 after Ctrl-C.
 pub fn run(options: &Faults) -> Result<ExitCode> {
     let chosen = choose(&options.only)?;
     if options.list {

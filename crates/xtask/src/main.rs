@@ -43,7 +43,8 @@ enum Command {
     Accuracy(accuracy::Options),
     /// Survey steady devices and the disk many times; exits with 1 if too few surveys agree
     Repeat(repeat::Options),
-    /// Compare halfpower and fio on a mounted system with a published figure; exits with 1 beyond 10%
+    /// Compare halfpower and fio on a mounted system with a published figure; exits with 1 beyond
+    /// 10%
     TimeMachine(time_machine::Options),
 }
 

@@ -1,7 +1,7 @@
 //! `cargo xtask packages`: every published crate builds from exactly the files in its package.
 //!
-//! Packs the crates, unpacks them into `target/package/check` and runs `cargo check` there, with the
-//! versions of `Cargo.lock`. The verification of `cargo package` is not used: it keeps unpacked
+//! Packs the crates, unpacks them into `target/package/check` and runs `cargo check` there, with
+//! the versions of `Cargo.lock`. The verification of `cargo package` is not used: it keeps unpacked
 //! crates in the Cargo home by name and version, so it may build a crate of an earlier commit.
 //! Nothing is uploaded.
 

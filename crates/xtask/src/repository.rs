@@ -47,7 +47,8 @@ fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {
     serde_json::from_str(&text).context("`cargo metadata` printed something that is not JSON")
 }
 
-/// Sorted names of the packages that a package is built from with default features, itself included.
+/// Sorted names of the packages that a package is built from with default features, itself
+/// included.
 pub fn packages_beneath(root: &Path, package: &str) -> Result<Vec<String>> {
     let mut cargo = Command::new("cargo");
     cargo.args(["tree", "--locked", "--edges=normal,build", "--prefix=none", "--format={p}"]);
@@ -94,7 +95,8 @@ fn release(what: &[&str]) -> Result<PathBuf> {
     Ok(PathBuf::from(target).join("release"))
 }
 
-/// Replaces the text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the repository.
+/// Replaces the text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the
+/// repository.
 pub fn write_section(page: &str, name: &str, text: &str) -> Result<()> {
     let path = root().join(page);
     let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {page}"))?;

@@ -1,9 +1,9 @@
 //! `cargo xtask time-machine`: compares a mounted simulated system with a published figure.
 //!
-//! Mounts `sim:nt4-ultrawide` with the release program, measures the points of Figure 3 of the first
-//! paper (unbuffered, one request at a time) with `halfpower run` and fio, and prints each rate with
-//! the published one. Every point must be within 10%. Takes about ten minutes; needs fio, FUSE and
-//! an idle machine, since other load makes the path to the file slower.
+//! Mounts `sim:nt4-ultrawide` with the release program, measures the points of Figure 3 of the
+//! first paper (unbuffered, one request at a time) with `halfpower run` and fio, and prints each
+//! rate with the published one. Every point must be within 10%. Takes about ten minutes; needs fio,
+//! FUSE and an idle machine, since other load makes the path to the file slower.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;

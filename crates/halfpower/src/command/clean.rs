@@ -1,5 +1,5 @@
-//! `halfpower clean`: removes test files, unfinished copies and mounts that killed runs left behind.
-//! A journal names them; what is in use is kept.
+//! `halfpower clean`: removes test files, unfinished copies and mounts that killed runs left
+//! behind. A journal names them; what is in use is kept.
 
 use std::fs;
 use std::io::ErrorKind;

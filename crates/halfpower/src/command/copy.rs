@@ -1,5 +1,5 @@
-//! `halfpower copy`: copies files, directory trees, devices and streams at the speed of the storage.
-//! A file gets its name only when its copy is complete.
+//! `halfpower copy`: copies files, directory trees, devices and streams at the speed of the
+//! storage. A file gets its name only when its copy is complete.
 
 use std::fs;
 use std::io;

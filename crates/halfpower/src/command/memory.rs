@@ -1,5 +1,5 @@
-//! `halfpower memory`: memory rates of several kernels by cache level and threads, the caches found,
-//! and the rates of the same bytes through the file system.
+//! `halfpower memory`: memory rates of several kernels by cache level and threads, the caches
+//! found, and the rates of the same bytes through the file system.
 
 use lab::console::{self, Console};
 use lab::experiment::parameters;

@@ -49,8 +49,8 @@ impl Model {
         let needs_system = !args.set.is_empty() || args.speed.is_some() || args.path_cost.is_some();
         if needs_system {
             return Err(Failure::usage(
-                "--set, --speed and --path-cost need a simulated system, such as sim:nt4-ultrawide; \
-                 the properties of a reference device go after truth:",
+                "--set, --speed and --path-cost need a simulated system, such as \
+                 sim:nt4-ultrawide; the properties of a reference device go after truth:",
             ));
         }
         let truth = truth::parse_truth(text).map_err(Failure::usage)?;
@@ -71,7 +71,7 @@ impl Model {
         if size_bytes > driver.most_bytes() {
             let (size, most) = (units::size(size_bytes), units::size(driver.most_bytes()));
             return Err(Failure::usage(format!(
-                "--size {size}: the devices of {} hold only {most}; use a smaller size, or add disks",
+                "--size {size}: the devices of {} hold only {most}; use less, or add disks",
                 system.name
             )));
         }

@@ -35,8 +35,8 @@ pub fn execute(args: &RestoreArgs) -> Outcome {
     ))
 }
 
-/// Restores the settings of one journal entry, or prints what would be done if `plan`. Returns false
-/// on failure.
+/// Restores the settings of one journal entry, or prints what would be done if `plan`. Returns
+/// false on failure.
 fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
     let name = &entry.device.name;
     let disk = match settings::standing(entry) {

@@ -26,7 +26,7 @@ struct RunDocument {
 }
 
 impl RunDocument {
-    fn new((points, trials): (u64, u64), row: RunRow) -> Self {
+    fn new(row: RunRow, points: u64, trials: u64) -> Self {
         RunDocument {
             id: row.id.0,
             uuid: row.uuid,
@@ -54,8 +54,13 @@ pub fn execute(args: &RunsArgs) -> Outcome {
     let store = Store::open_read_only(db)?;
     let rows = store.runs()?;
     if *json {
-        let documents: Outcome<Vec<RunDocument>> =
-            rows.into_iter().map(|row| Ok(RunDocument::new(store.counts(row.id)?, row))).collect();
+        let documents: Outcome<Vec<RunDocument>> = rows
+            .into_iter()
+            .map(|row| {
+                let (points, trials) = store.counts(row.id)?;
+                Ok(RunDocument::new(row, points, trials))
+            })
+            .collect();
         console::data(&json::print(&documents?));
         return Ok(Exit::Ok);
     }

@@ -1,5 +1,5 @@
-//! `halfpower soak`: runs a command and reports bounds of the CPU time it cost. The lower bound is the
-//! CPU time of its processes, the upper bound the time that idle-priority spinners lost.
+//! `halfpower soak`: runs a command and reports bounds of the CPU time it cost. The lower bound is
+//! the CPU time of its processes, the upper bound the time that idle-priority spinners lost.
 //!
 //! The command stays in the control group and session of this process; only the spinners are moved
 //! to the lowest priority. The command has standard output and the report goes to stderr, or the

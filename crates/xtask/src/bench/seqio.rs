@@ -1,13 +1,13 @@
-//! `cargo xtask bench seqio`: compares the crate `seqio` and `halfpower copy` with fio, dd, cat and cp
-//! on this machine.
+//! `cargo xtask bench seqio`: compares the crate `seqio` and `halfpower copy` with fio, dd, cat and
+//! cp on this machine.
 //!
 //! The tools are processes (timed by `streams`) that run in turns, with caches dropped before each
 //! run; the best settings of another tool are chosen in separate rounds before. The cases are
 //! `read`, `hot` (from the page cache), `write` (a new durable file), `copy`, `tree` (many small
-//! files), `random`, `small`, `pipe`, `tmpfs` and `checksum` (in `replaced`: compared with the tools
-//! that users have today), `memory`, and `adaptors` (overhead of the std and tokio traits). It builds
-//! the release examples of the crate and, if needed, the program. Cold cases need root to drop
-//! caches; skipped cases are listed with the reason. Results are printed, not stored.
+//! files), `random`, `small`, `pipe`, `tmpfs` and `checksum` (in `replaced`: compared with the
+//! tools that users have today), `memory`, and `adaptors` (overhead of the std and tokio traits).
+//! It builds the release examples of the crate and, if needed, the program. Cold cases need root to
+//! drop caches; skipped cases are listed with the reason. Results are printed, not stored.
 
 mod replaced;
 
@@ -504,15 +504,15 @@ impl Lab {
         Tool::example(&name, &self.examples.join("consume"), &line)
     }
 
-    fn produce(&self, way: &str, producer: &str, told: &str) -> Tool {
+    fn produce(&self, way: &str, producer: &str, size_flag: &str) -> Tool {
         let mut name = match producer {
             "stamp" => format!("seqio {way}"),
             makes => format!("seqio {way} ({makes})"),
         };
-        if !told.is_empty() {
+        if !size_flag.is_empty() {
             name += ", size foretold";
         }
-        let line = format!("{way} {producer} {{to}} {{bytes}} {told}");
+        let line = format!("{way} {producer} {{to}} {{bytes}} {size_flag}");
         Tool::example(&name, &self.examples.join("produce"), &line)
     }
 
@@ -533,7 +533,8 @@ impl Lab {
         (!self.has_fio).then(|| "fio is missing: install the package `fio`".to_string())
     }
 
-    /// The release program; `None`, and a skipped case, if it has no verb `copy` or `cannot` is given.
+    /// The release program; `None`, and a skipped case, if it has no verb `copy` or `cannot` is
+    /// given.
     fn program(&mut self, case: &str, cannot: Option<String>) -> Result<Option<PathBuf>> {
         if self.is_skipped(case, cannot) {
             return Ok(None);

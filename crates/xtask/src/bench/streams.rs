@@ -2,10 +2,10 @@
 //! run, and the state of the machine before it.
 //!
 //! The duration is that of the process. fio takes a quarter of a second to start, so its own report
-//! is used, in its favour, and likewise for the examples of seqio: their time starts before the file
-//! is opened and memory is allocated, and ends when all data are read or durable. CPU time is that
-//! of the child and its children. Runs are not pinned, so kernel threads that write back use the
-//! other cores as usual.
+//! is used, in its favour, and likewise for the examples of seqio: their time starts before the
+//! file is opened and memory is allocated, and ends when all data are read or durable. CPU time is
+//! that of the child and its children. Runs are not pinned, so kernel threads that write back use
+//! the other cores as usual.
 
 use super::clock::{pause, timed};
 use super::host;
@@ -37,9 +37,9 @@ pub struct Places {
     pub from: PathBuf,
     /// The output, removed before and after each run.
     pub to: PathBuf,
-    /// If set, outputs are moved here with their files truncated instead of removed. For some minutes,
-    /// ext4 does not reuse the inodes of removed files, and the search for others would slow down the
-    /// next run that creates many files.
+    /// If set, outputs are moved here with their files truncated instead of removed. For some
+    /// minutes, ext4 does not reuse the inodes of removed files, and the search for others would
+    /// slow down the next run that creates many files.
     pub spent: Option<PathBuf>,
     /// Size of input and output.
     pub bytes: u64,

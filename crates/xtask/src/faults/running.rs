@@ -1,7 +1,7 @@
 //! A running program and how it ended. A program that still runs is killed on drop.
 //!
-//! Output goes to files, so that it can be read at any time and no pipe fills up. A program that does
-//! not end within its time limit is killed and counts as hung.
+//! Output goes to files, so that it can be read at any time and no pipe fills up. A program that
+//! does not end within its time limit is killed and counts as hung.
 
 use super::tally::{Check, Stopped, ensure};
 use anyhow::{Context as _, Result};

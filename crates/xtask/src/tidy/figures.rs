@@ -1,8 +1,8 @@
 //! `cargo xtask tidy --figures`: sizes of crates, and counts of code patterns to avoid.
 //!
-//! All figures come from the sources, so they are the same on every machine. Lines are counted in all
-//! crates, patterns only in shipped code: not in tests and not in `xtask`. A figure with a goal shows
-//! whether it is met; a missed goal is not an error.
+//! All figures come from the sources, so they are the same on every machine. Lines are counted in
+//! all crates, patterns only in shipped code: not in tests and not in `xtask`. A figure with a goal
+//! shows whether it is met; a missed goal is not an error.
 
 mod forms;
 mod lines;

@@ -1,8 +1,9 @@
-//! Checks imports between the modules of a crate: no cycles, and only modules that the root declares
-//! above.
+//! Checks imports between the modules of a crate: no cycles, and only modules that the root
+//! declares above.
 //!
-//! An import is any path from `crate`, `super` or `self` outside tests into another module. It counts
-//! at the level where the two module paths diverge: `a::b` importing `a::c` is an import of `c` by
+//! An import is any path from `crate`, `super` or `self` outside tests into another module. It
+//! counts at the level where the two module paths diverge: `a::b` importing `a::c` is an import of
+//! `c` by
 //! `b` inside `a`. A module and its submodules may import each other freely, and names re-exported
 //! by the root are not followed.
 

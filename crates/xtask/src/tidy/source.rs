@@ -1,9 +1,9 @@
 //! A Rust file as a flat list of tokens, each with its line and whether it is test code.
 //!
-//! The rules look for short sequences of tokens. Comments and strings do not match, code inside macro
-//! calls does, and no syntax tree is needed. Test code is: items with `#[test]` or `#[cfg(test)]`,
-//! files in `tests/`, `benches/` and `examples/`, and modules declared under `#[cfg(test)]`. Code
-//! under `cfg(any(test, ...))` is not test code, since it may be shipped.
+//! The rules look for short sequences of tokens. Comments and strings do not match, code inside
+//! macro calls does, and no syntax tree is needed. Test code is: items with `#[test]` or
+//! `#[cfg(test)]`, files in `tests/`, `benches/` and `examples/`, and modules declared under
+//! `#[cfg(test)]`. Code under `cfg(any(test, ...))` is not test code, since it may be shipped.
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
@@ -147,8 +147,8 @@ impl Source {
     }
 }
 
-/// Length (in token trees) of the item at the front, if it is test code: its attributes and everything
-/// up to the first `;` or block.
+/// Length (in token trees) of the item at the front, if it is test code: its attributes and
+/// everything up to the first `;` or block.
 fn test_item_end(trees: &[TokenTree]) -> Option<usize> {
     if !is_test_attribute(attribute(trees)?) {
         return None;

@@ -1,5 +1,5 @@
-//! Cases without a gain from depth: random reads, small hot files, pipes, files in memory, checksums.
-//! seqio may be at most 5% slower than the tool that it replaces.
+//! Cases without a gain from depth: random reads, small hot files, pipes, files in memory,
+//! checksums. seqio may be at most 5% slower than the tool that it replaces.
 
 use super::{Lab, Side, Tool};
 use crate::bench::host;

@@ -1,9 +1,9 @@
 //! kill -9 and other signals at random moments.
 //!
 //! After each kill, the database must open, be intact, and contain every trial that could be read
-//! from it just before. The next run must mark the killed one as interrupted. `halfpower clean` must
-//! remove exactly the test files left behind, and nothing the second time. A file of the user beside
-//! them must not change.
+//! from it just before. The next run must mark the killed one as interrupted. `halfpower clean`
+//! must remove exactly the test files left behind, and nothing the second time. A file of the user
+//! beside them must not change.
 
 use super::Class;
 use crate::faults::device::{LoopDevice, system};

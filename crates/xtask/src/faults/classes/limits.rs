@@ -64,11 +64,11 @@ fn open_files(context: &Context) -> Result<Tally> {
             let line = format!("run . --rw randread --size 1m {flags} --trials 1 --quiet");
             let ended = limited(&place, &format!("ulimit -n {count}"), &line)?;
             let what = format!("ulimit -n {count}: {line}");
-            let told = match ended.code {
+            let reported = match ended.code {
                 Some(0) => Ok(()),
                 _ => fails_clearly(&ended, &["too many open files", ";"]),
             };
-            tally.detected(&what, told);
+            tally.detected(&what, reported);
             tally.kept(&what, place.is_tidy());
             let log = place.path("halfpower.db-wal").exists();
             tally.kept(&what, ensure(!log || ended.code != Some(0), || "a log".to_string()));

@@ -180,8 +180,8 @@ fn clock_steps(context: &Context) -> Result<Tally> {
             pause(1000);
             std::fs::write(&offset, format!("{step_s:+}"))?;
             let document = running.ended()?.document();
-            let told = document.and_then(|document| reports_the_step(&document, which));
-            tally.detected(&format!("{which} {step_s:+} s: {line}"), told);
+            let reported = document.and_then(|document| reports_the_step(&document, which));
+            tally.detected(&format!("{which} {step_s:+} s: {line}"), reported);
         }
     }
     Ok(tally)

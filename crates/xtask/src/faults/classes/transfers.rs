@@ -183,17 +183,18 @@ fn stall(context: &Context) -> Result<Tally> {
             device.file()
         );
         let document = place.run(&line)?.document();
-        let told = document.and_then(|document| {
+        let reported = document.and_then(|document| {
             shows(&document, milliseconds)?;
             let reasons = document["verdict"]["reasons"].to_string();
             ensure(reasons.contains("nothing completed for"), || format!("verdict: {reasons}"))
         });
-        tally.detected(&line, told);
+        tally.detected(&line, reported);
     }
     Ok(tally)
 }
 
-/// Time limit: more than the minute after which a device counts as dead, and half a minute to drain.
+/// Time limit: more than the minute after which a device counts as dead, and half a minute to
+/// drain.
 const NEVER_MS: u64 = 120_000;
 
 /// All runs at once, since they only wait.

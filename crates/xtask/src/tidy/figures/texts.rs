@@ -1,5 +1,6 @@
-//! Comments and string literals: which lines are comments, and where a library mentions a flag of the
-//! program. Libraries should name their parameters instead, since other programs have other flags.
+//! Comments and string literals: which lines are comments, and where a library mentions a flag of
+//! the program. Libraries should name their parameters instead, since other programs have other
+//! flags.
 
 use super::super::source::{Source, Token};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,8 +71,8 @@ fn literals(source: &Source) -> impl Iterator<Item = &Token> {
     source.tokens.iter().filter(move |token| is_string(token) && !is_comment(token))
 }
 
-/// Number of flags in a line of text: `--` at the start of a word, followed by two or more lowercase
-/// letters or dashes, without another program's name before it.
+/// Number of flags in a line of text: `--` at the start of a word, followed by two or more
+/// lowercase letters or dashes, without another program's name before it.
 fn count_flags(text: &str) -> usize {
     let is_inner = |letter: char| letter.is_alphanumeric() || "-<!".contains(letter);
     let is_flag = |(start, _): &(usize, &str)| {

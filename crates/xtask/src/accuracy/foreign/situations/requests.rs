@@ -1,5 +1,5 @@
-//! Requests that fail, read holes, are served from a cache, are issued too late, or do not reach the
-//! depth.
+//! Requests that fail, read holes, are served from a cache, are issued too late, or do not reach
+//! the depth.
 
 use super::Situation;
 use super::gear::{QUIET, alarm, python, run_and_check, with_command};
