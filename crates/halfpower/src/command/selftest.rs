@@ -69,9 +69,9 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     if pass {
         return Ok(Exit::Ok);
     }
-    console.warn(&format!(
+    console.warn(format!(
         "selftest failed: {failed} of {all} quantities are outside their limits; check \
-             whether anything else is running (halfpower soak -- sleep 5), and try again"
+         whether anything else is running (halfpower soak -- sleep 5), and try again"
     ));
     Ok(Exit::Invalid)
 }
