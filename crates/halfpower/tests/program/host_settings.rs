@@ -277,7 +277,7 @@ fn an_entry_that_names_other_files_is_never_acted_on() {
     document["changes"][0]["path"] = json!(precious);
     fs::write(&entry, document.to_string()).unwrap();
     let ended = place.does("restore");
-    assert!(ended.stdout.contains("forgotten"), "{ended}");
+    assert!(ended.stdout.contains("discarded"), "{ended}");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "512");
     queue.set("read_ahead_kb", "256");
 }
